@@ -8,12 +8,13 @@
 //! It prints
 //!
 //! 1. the fact table, in the order of the customer ID;
-//! 2. three index tables by town: **full** entries carry the whole row, **normalized** ones refer
-//!    to it by its ID, and **partial** ones refer to it and carry the most used columns;
+//! 2. three index tables by town: **full** entries carry the whole row, **normalized** entries refer to it by
+//!    its ID, and **partial** entries refer to it and carry the most used columns;
 //! 3. the same three by last name;
 //! 4. the composite index by town, then last name;
-//! 5. a query for all customers in Redmond named Smith through each of them, with its number of look-ups. The
-//!    numbers are measured: a read transaction counts its reads, and each query has its own transaction.
+//! 5. a query for all customers in Redmond named Smith through each of these indexes, with its number of
+//!    look-ups. The numbers are measured: a read transaction counts its reads, and each query has its own
+//!    transaction.
 //!
 //! The store is in a temporary directory that is removed at the end.
 
@@ -86,7 +87,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let store = Store::open(directory.path())?;
     let customers = CustomerRepository::open(&store)?;
 
-    // The facts and the entries of all nine indexes are written together, or none of them is.
+    // The rows and the entries of all nine indexes are written together or not at all.
     store.transaction(|txn| {
         (1..).zip(CUSTOMERS).try_for_each(|(id, [first_name, last_name, town, phone])| {
             let customer = Customer {
@@ -105,7 +106,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     print_indexes_by_town(out, &customers, &txn)?;
     print_indexes_by_last_name(out, &customers, &txn)?;
     print_composite_index(out, &customers, &txn)?;
-    print_question(out, &customers, &store)
+    print_query_costs(out, &customers, &store)
 }
 
 fn print_facts(
@@ -222,10 +223,10 @@ fn print_composite_index(
     )
 }
 
-/// One way to find the customers in [`TOWN`] with the last name [`LAST_NAME`].
+/// A query for the customers in [`TOWN`] with the last name [`LAST_NAME`].
 type Strategy = fn(&CustomerRepository, &ReadTxn<'_>) -> index_table::Result<Vec<String>>;
 
-fn print_question(
+fn print_query_costs(
     out: &mut impl Write,
     customers: &CustomerRepository,
     store: &Store,
@@ -238,22 +239,22 @@ fn print_question(
         ("town, last name", "partial", by_both_partial),
         ("town, last name", "full", by_both_full),
     ];
-    let rows = strategies.map(|(index, strategy, ask)| {
+    let rows = strategies.map(|(index, strategy, query)| {
         let txn = store.read()?;
-        let answer = ask(customers, &txn)?.join("; ");
+        let result = query(customers, &txn)?.join("; ");
         let stats = txn.stats();
         let (entries, facts) = (stats.entries.to_string(), stats.facts.to_string());
-        Ok([index.to_owned(), strategy.to_owned(), entries, facts, answer])
+        Ok([index.to_owned(), strategy.to_owned(), entries, facts, result])
     });
     print_table(
         out,
         &format!("Everyone in {TOWN} named {LAST_NAME}"),
-        ["index", "strategy", "entries read", "facts looked up", "answer"],
+        ["index", "strategy", "entries read", "facts looked up", "result"],
         rows,
     )
 }
 
-/// Each reference has to be followed, to read the last name.
+/// Follows each reference to read the last name.
 fn by_town_normalized(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -268,7 +269,7 @@ fn by_town_normalized(
     Ok(found)
 }
 
-/// The entries have the last name, so only the right references are followed.
+/// Follows only the references of matching entries, because entries have the last name.
 fn by_town_partial(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -285,7 +286,7 @@ fn by_town_partial(
     Ok(found)
 }
 
-/// The entries have everything; entries of other last names are still read.
+/// Follows no reference, because entries have all fields. Entries with other last names are still read.
 fn by_town_full(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -300,7 +301,7 @@ fn by_town_full(
     Ok(found)
 }
 
-/// Only the right entries are read, and their references followed.
+/// Reads only the matching entries, and follows their references.
 fn by_both_normalized(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -309,7 +310,7 @@ fn by_both_normalized(
     rows.map(|row| row.map(|row| contact(&row.first_name, &row.last_name, &row.phone))).collect()
 }
 
-/// Only the right entries are read, and they have the result.
+/// Reads only the matching entries, which have all fields of the result.
 fn by_both_partial(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -320,7 +321,7 @@ fn by_both_partial(
         .collect()
 }
 
-/// As the partial index, for this query: the other fields of a full entry are not needed.
+/// Reads the same entries as with the partial index. The query doesn't need the other fields of full entries.
 fn by_both_full(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -335,7 +336,7 @@ fn contact(first_name: &str, last_name: &str, phone: &str) -> String {
     format!("{first_name} {last_name} {phone}")
 }
 
-/// One line for each key, with all its references: an index table as in the figures of the pattern.
+/// Returns one line for each key with all its references, as in the figures of the pattern.
 fn by_key<K: Into<String>>(
     entries: impl Iterator<Item = index_table::Result<(K, u64)>>,
 ) -> index_table::Result<Vec<[String; 2]>> {
@@ -343,7 +344,7 @@ fn by_key<K: Into<String>>(
     for entry in entries {
         let (key, id) = entry?;
         let key = key.into();
-        // Entries are in key order: entries of one key are next to each other.
+        // Entries are in key order, so the entries of a key are adjacent.
         match lines.last_mut() {
             Some([last, ids]) if *last == key => ids.extend([", ", &id.to_string()]),
             _ => lines.push([key, id.to_string()]),

@@ -5,9 +5,8 @@
 //! ```
 //!
 //! It prints
-//!
-//! 1. each shard, with its tenants and its rows. The rows of a tenant are co-located: its customers and its orders are
-//!    in the same shard, so one transaction can write both;
+//! 1. each shard, with its tenants and its rows. The rows of a tenant are co-located: its customers and its
+//!    orders are in the same shard, so a transaction that writes both needs one shard;
 //! 2. queries, with the number of shards that each of them reads. The numbers are measured;
 //! 3. the first customers of all shards in the order of an index, page by page;
 //! 4. the results of the other shards after one shard was left out.
@@ -40,7 +39,8 @@ struct Customer {
     town: String,
 }
 
-/// With the shard map of customers, so that the orders of a tenant are in the shard of its customers.
+/// An order. It uses the shard map of customers, so that the orders of a tenant are in the shard of its
+/// customers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "orders", shard_by = tenant, shard_map = "customers")]
 #[indexes((tenant, customer), (desc(total), tenant))]
@@ -53,7 +53,7 @@ struct Order {
     total: u32,
 }
 
-/// Three customers of a tenant, and an order of each.
+/// Returns three customers of a tenant, and an order of each.
 fn rows_of(tenant: u32) -> impl Iterator<Item = (Customer, Order)> {
     (1..=3).map(move |id| {
         let town = TOWNS[((tenant + id) % 5) as usize].to_owned();
@@ -87,7 +87,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let customers = CustomerRepository::open(&store)?;
     let orders = OrderRepository::open(&store)?;
 
-    // Four threads, one for each shard: their transactions run side by side.
+    // There is a thread for each shard, so the transactions run concurrently.
     thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|shard| {

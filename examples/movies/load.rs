@@ -1,4 +1,4 @@
-//! Reading films from JSON lines, including untidy ones.
+//! Reading films from JSON lines, including untidy lines.
 
 use std::{collections::BTreeSet, error::Error, io::BufRead};
 
@@ -26,7 +26,7 @@ pub(crate) struct Report {
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// The number of stored films, and of untidy ones of each kind.
+/// The number of stored films, and of untidy lines of each kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) films: usize,
@@ -45,16 +45,16 @@ pub(crate) struct Skipped {
     pub(crate) reason: String,
 }
 
-/// Stores the films of `input` in one write transaction: after an error, none of them is there.
+/// Stores the films of `input` in one write transaction. After an error, no film is stored.
 pub(crate) fn load(
     store: &Store,
     films: &FilmRepository,
     input: impl BufRead,
 ) -> Result<Report, Box<dyn Error>> {
     let mut report = Report::default();
-    // Not `store.transaction`, which may run its closure again: the input can be read only once.
+    // `store.transaction` may run its closure again, but the input can be read only once.
     let mut txn = store.write()?;
-    // Not `input.lines()`, which ends at invalid UTF-8: here, only that line is skipped.
+    // `input.lines()` ends at invalid UTF-8. Here, only the invalid line is skipped.
     for (line, bytes) in (1..).zip(input.split(b'\n')) {
         let bytes = bytes?;
         if bytes.trim_ascii().is_empty() {
@@ -70,7 +70,7 @@ pub(crate) fn load(
         };
         match insert(films, &mut txn, &mut film, &mut counts) {
             Ok(()) => report.counts = counts,
-            // An operation that fails leaves the transaction as it was, so the load can continue.
+            // A failed operation leaves the transaction unchanged, so the load can continue.
             Err(error @ StoreError::KeyTooLong { .. }) => {
                 report.skipped.push(Skipped { line, reason: error.to_string() });
             }
@@ -81,20 +81,20 @@ pub(crate) fn load(
     Ok(report)
 }
 
-/// The film of a line, or the reason why there is none.
+/// Returns the film of a line, or the reason why the line has none.
 fn parse(line: &[u8]) -> Result<Line, String> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-    // Serde would take an array for the struct, too.
+    // Serde would accept an array for the struct too.
     if line.trim_ascii_start().first() != Some(&b'{') {
         return Err("it is no JSON object".to_owned());
     }
     serde_json::from_slice(line).map_err(|error| {
-        // The position is one in this line, which is line 1 to the parser.
+        // The parser treats this line as line 1, so only the column is meaningful.
         error.to_string().replace("at line 1 column", "at column")
     })
 }
 
-/// The film for storing, unless another one has its title.
+/// Returns the film as it is stored, unless its title is in use.
 fn tidy(line: Line, counts: &mut Counts) -> Film {
     let Line { title, year, cast, genres } = line;
 
@@ -115,7 +115,7 @@ fn tidy(line: Line, counts: &mut Counts) -> Film {
     Film { genre, title, year, cast }
 }
 
-/// Inserts the film, under another title if its genre already has this one.
+/// Inserts the film, with another title if its genre already has this title.
 fn insert(
     films: &FilmRepository,
     txn: &mut WriteTxn<'_>,

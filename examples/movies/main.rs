@@ -16,12 +16,12 @@
 //! All films are loaded in one write transaction, into a store in a temporary directory. Then four queries
 //! run, each in its own read transaction, which counts its entries and look-ups of facts:
 //!
-//! 1. the films of a genre with titles in a range: the fact table is in that order;
-//! 2. the films of an actor, and the other actors in them: the index covers the query;
+//! 1. the films of a genre with titles in a range: the fact table has this order;
+//! 2. the films of an actor with the other actors: the index covers the query;
 //! 3. the same actor's films by year: another covered query;
-//! 4. the films of a year with their casts: this index has only references, which are followed.
+//! 4. the films of a year with their casts: the index has only references, which are followed.
 //!
-//! The genre, the actor and the year are those with the most films; the indexes know which.
+//! The genre, the actor and the year with the most films are found by means of the indexes.
 //!
 //! # Untidy lines
 //!
@@ -57,11 +57,11 @@ use serde::{Deserialize, Serialize};
 
 use load::Report;
 
-/// A film. The genre is the partition, the title the row within it.
+/// A film. The genre is the partition, and the title identifies the film in it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "films")]
 #[indexes(
-    // One entry for each actor of a film, which carries the whole cast.
+    // An entry for each actor of a film, which carries the whole cast.
     (each(cast), strategy = "partial", include = [cast]),
     (each(cast), year),
     (year),
@@ -108,7 +108,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
     titles_in_a_range(out, &store, &films)?;
     let txn = store.read()?;
-    // The entries of an actor are next to each other, so the longest run is the most films.
+    // The entries of an actor are adjacent, so the actor with the most films has the longest run of entries.
     let actors = films.by_cast_year(&txn).entries().map(|entry| Ok(entry?.cast));
     if let Some(actor) = most_frequent(actors)? {
         an_actor_and_others(out, &store, &films, actor)?;
@@ -130,7 +130,7 @@ fn load_file(store: &Store, films: &FilmRepository, path: &Path) -> Result<Repor
 
 fn print_report(out: &mut impl Write, report: &Report, seconds: f64) -> io::Result<()> {
     let counts = &report.counts;
-    #[expect(clippy::cast_precision_loss, reason = "it is printed without its last digits")]
+    #[expect(clippy::cast_precision_loss, reason = "the rate is printed without its last digits")]
     let rate = counts.films as f64 / seconds;
     writeln!(
         out,
@@ -155,7 +155,7 @@ fn print_report(out: &mut impl Write, report: &Report, seconds: f64) -> io::Resu
     Ok(())
 }
 
-/// The primary key has range queries too: the first field equal, the second in a range.
+/// Queries a range of the primary key: the first field is equal, the second in a range.
 fn titles_in_a_range(
     out: &mut impl Write,
     store: &Store,
@@ -171,10 +171,10 @@ fn titles_in_a_range(
         let film = film?;
         Ok(format!("{}, {}", film.title, film.year))
     });
-    print_answer(out, &format!("{genre}, titles from A to C"), lines, &txn)
+    print_result(out, &format!("{genre}, titles from A to C"), lines, &txn)
 }
 
-/// Covered: the entries carry the casts.
+/// Reads the entries only, which carry the casts.
 fn an_actor_and_others(
     out: &mut impl Write,
     store: &Store,
@@ -190,10 +190,10 @@ fn an_actor_and_others(
         let others = if others.is_empty() { "nobody".to_owned() } else { others.join(", ") };
         Ok(format!("{}: {}, with {others}", entry.genre, entry.title))
     });
-    print_answer(out, &format!("{actor}'s films and who else is in them"), lines, &txn)
+    print_result(out, &format!("{actor}'s films and who else is in them"), lines, &txn)
 }
 
-/// Covered as well: the year is in the key, and orders the entries.
+/// Reads the entries only, in the order of the year, which is in the key.
 fn an_actor_by_year(
     out: &mut impl Write,
     store: &Store,
@@ -206,10 +206,10 @@ fn an_actor_by_year(
         let entry = entry?;
         Ok(format!("{}: {}", entry.year, entry.title))
     });
-    print_answer(out, &format!("{actor}'s films by year"), lines, &txn)
+    print_result(out, &format!("{actor}'s films by year"), lines, &txn)
 }
 
-/// Not covered: `rows` follows the reference of each entry to get the cast.
+/// Reads rows: `rows` follows the reference of each entry to get the cast.
 fn casts_of_a_year(
     out: &mut impl Write,
     store: &Store,
@@ -221,11 +221,11 @@ fn casts_of_a_year(
         let film = film?;
         Ok(format!("{}: {}", film.title, film.cast.join(", ")))
     });
-    print_answer(out, &format!("Films of {year} and their casts"), lines, &txn)
+    print_result(out, &format!("Films of {year} and their casts"), lines, &txn)
 }
 
-/// Reads the whole result, prints its first lines, and the reads of `txn`.
-fn print_answer(
+/// Reads the whole result, and prints its first lines and the reads of `txn`.
+fn print_result(
     out: &mut impl Write,
     title: &str,
     lines: impl Iterator<Item = index_table::Result<String>>,
@@ -252,7 +252,7 @@ fn print_answer(
     Ok(())
 }
 
-/// The value that occurs most often, of values in order; the first of several.
+/// Returns the most frequent of sorted values; the first if there are several.
 fn most_frequent<T: PartialEq>(
     values: impl Iterator<Item = index_table::Result<T>>,
 ) -> index_table::Result<Option<T>> {

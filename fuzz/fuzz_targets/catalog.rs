@@ -1,4 +1,4 @@
-//! An arbitrary record of the catalog is an error, or can be decoded.
+//! An arbitrary record of the catalog is an error or can be decoded, without a panic.
 #![no_main]
 
 use index_table::IndexTable;

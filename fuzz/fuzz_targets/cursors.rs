@@ -1,5 +1,5 @@
-//! Arbitrary text is refused as a cursor, or is a position within the query: the scan returns the last part
-//! of the result.
+//! Arbitrary text is refused as a cursor, or is a position in the query: the scan returns the end of its
+//! result.
 #![no_main]
 
 use std::{fmt::Write as _, sync::LazyLock};
@@ -38,9 +38,9 @@ macro_rules! check {
     ($text:expr, $scan:expr) => {{
         let all = $scan.keys().collect::<Result<Vec<_>, _>>().expect("keys");
         let page = $scan.page(1).expect("a page");
-        // Its first bytes identify its query; an attacker can have these.
-        let question = page.next.map(|next| next.to_string()[..18].to_owned());
-        for text in [$text.clone(), question.unwrap_or_default() + &$text] {
+        // The first bytes of a cursor identify its query. An attacker can copy them.
+        let prefix = page.next.map(|next| next.to_string()[..18].to_owned());
+        for text in [$text.clone(), prefix.unwrap_or_default() + &$text] {
             let Ok(cursor) = text.parse::<Cursor>() else { continue };
             assert_eq!(cursor.to_string(), text);
             match $scan.after(&cursor).keys().collect::<Result<Vec<_>, _>>() {

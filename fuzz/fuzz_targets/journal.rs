@@ -1,5 +1,5 @@
-//! A journal of any bytes is read or refused: no panic, no record that was not written, and none missing
-//! without an error in front of one that was durable.
+//! A journal of any bytes is read or refused without a panic. No record is read that was not written, and no
+//! record before a durable one is missing without an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Bytes are refused, or equal the encoding of the decoded value; and bytes have the order of their values.
+//! Bytes are refused as a key, or equal the encoding of the decoded value. Keys have the order of their
+//! values.
 #![no_main]
 
 use std::{cmp::Ordering, net::IpAddr, num::NonZeroI32, time::Duration};

@@ -1,5 +1,5 @@
-//! Random operations on a table equal those on a map, in the file and in memory, and its indexes match its
-//! rows.
+//! Random operations on a table, on disk and in memory, have the same results as on a map, and the indexes
+//! match the rows.
 #![no_main]
 
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -69,9 +69,9 @@ fn is_taken(model: &Model, row: &Row, own: u8) -> bool {
 }
 
 /// The result of an operation: `None` if a key is taken.
-type Answer = Option<bool>;
+type Outcome = Option<bool>;
 
-fn run(rows: &RowRepository, txn: &mut WriteTxn<'_>, kind: u8, row: &Row) -> Answer {
+fn run(rows: &RowRepository, txn: &mut WriteTxn<'_>, kind: u8, row: &Row) -> Outcome {
     let done = match kind {
         0 => rows.insert(txn, row).map(|()| true),
         1 => rows.put(txn, row).map(|()| true),
@@ -86,7 +86,7 @@ fn run(rows: &RowRepository, txn: &mut WriteTxn<'_>, kind: u8, row: &Row) -> Ans
     }
 }
 
-fn expect(model: &mut Model, kind: u8, row: &Row) -> Answer {
+fn expect(model: &mut Model, kind: u8, row: &Row) -> Outcome {
     let id = row.id;
     match kind {
         0 if model.contains_key(&id) => None,
@@ -109,7 +109,7 @@ fn expect(model: &mut Model, kind: u8, row: &Row) -> Answer {
 
 fuzz_target!(|data: &[u8]| {
     for Table { store, rows, .. } in &*TABLES {
-        // Never committed: each input finds an empty table.
+        // The transaction is never committed, so each input starts with an empty table.
         let mut txn = store.write().expect("a transaction");
         let mut model = Model::new();
         let mut bytes = data.iter().copied();

@@ -1,8 +1,6 @@
-//! The queries in criterion, for development. `cargo bench -p index-table-bench -- heed` runs the benchmarks whose
-//! names contain `heed`.
-//!
-//! Criterion compares with its last run. To compare contenders, the program with its interleaved rounds is more
-//! accurate.
+//! The queries in criterion, for development. `cargo bench -p index-table-bench -- heed` runs the benchmarks
+//! whose names contain `heed`. Criterion compares the figures with those of its last run. To compare
+//! contenders, use the program, whose interleaved rounds are more accurate.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use index_table_bench::{
@@ -28,11 +26,11 @@ fn queries(criterion: &mut Criterion) {
             if operation.writes() {
                 break;
             }
-            if let Operation::Page(places) = operation {
-                contender.prepare_pages(places).unwrap_or_else(|error| fail(&error));
+            if let Operation::Page(positions) = operation {
+                contender.prepare_pages(positions).unwrap_or_else(|error| fail(&error));
             }
             match apply(&mut *contender, operation) {
-                Ok(answer) => group.throughput(Throughput::Elements(answer.found.max(1))),
+                Ok(digest) => group.throughput(Throughput::Elements(digest.found.max(1))),
                 Err(Failure::Lacks) => continue,
                 Err(failure) => fail(&failure),
             };

@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
 };
 
-/// The system's allocator, which counts for each thread. To be a program's `#[global_allocator]`.
+/// The system's allocator, with a counter for each thread. A program uses it as its `#[global_allocator]`.
 pub struct Counting;
 
 thread_local! {
@@ -13,7 +13,7 @@ thread_local! {
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
-// SAFETY: all of it is the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// How many this thread has made; 0 if [`Counting`] is not the program's allocator.
+/// Returns the number of allocations of this thread; 0 if [`Counting`] is not the program's allocator.
 #[must_use]
 pub fn count() -> u64 {
     COUNT.get()

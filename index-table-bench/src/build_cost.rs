@@ -1,4 +1,4 @@
-//! The compile time of the derive. Generated crates have 1, 10 and 100 entities, without derives, with serde's
+//! The compile time of the derive. Generated crates have 1, 10 and 100 structs, without derives, with serde's
 //! derives, and with serde's derives and `IndexTable`.
 
 use std::{
@@ -43,7 +43,8 @@ pub struct Cost {
     pub text: u64,
 }
 
-/// Measures the costs of all crates. Each round builds all crates in turn; the results are medians of the rounds.
+/// Measures the costs of all crates. Each round builds all crates in turn; the results are medians of the
+/// rounds.
 ///
 /// # Errors
 ///

@@ -2,14 +2,14 @@
 
 use std::{error::Error, path::Path};
 
-use crate::workload::{Customer, NameRange, Operation, Place};
+use crate::workload::{Customer, NameRange, Operation, Position};
 
 /// The reason why there is no figure.
 #[derive(Debug)]
 pub enum Failure {
     /// The contender has nothing for this operation: `N/A`, rather than an imitation of it.
     Lacks,
-    /// It went wrong, which ends the run.
+    /// An error, which ends the run.
     Failed(Box<dyn Error>),
 }
 
@@ -22,7 +22,7 @@ impl<E: Into<Box<dyn Error>>> From<E> for Failure {
 /// The return type of a contender's methods.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// One way to keep the customers with their three indexes in a directory.
+/// A way to store the customers and their three indexes in a directory.
 ///
 /// Each implementation uses the best API of its library, as a program for this library alone would. Common
 /// rules:
@@ -32,66 +32,69 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 /// - A write transaction that has returned is on disk.
 /// - A row of a result is an owned [`Customer`]. Fields of a covering index are borrowed if the library
 ///   supports it.
-/// - Results are added to the [`Answer`], in order, and so is the number of changed rows.
+/// - Results are added to the [`Digest`] in their order, as is the number of changed rows.
 /// - Inserting a row with an existing primary key or email is an error.
 ///
 /// # Errors
 ///
 /// Of all methods: [`Failure::Lacks`] without an effect, or the error of the library.
-#[allow(clippy::missing_errors_doc, reason = "they are above, for all of them")]
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "the docs of the trait list the errors of all methods"
+)]
 pub trait Contender {
     /// Inserts the rows in one transaction.
     fn insert(&mut self, rows: &[Customer]) -> Outcome;
-    /// Loads the rows into an empty table by a way of the library's own, all or nothing.
+    /// Loads all rows or none into an empty table, by the library's bulk load.
     fn bulk_load(&mut self, _rows: &[Customer]) -> Outcome {
         Err(Failure::Lacks)
     }
-    /// Inserts each row in a transaction of its own.
+    /// Inserts each row in its own transaction.
     fn insert_one_by_one(&mut self, rows: &[Customer]) -> Outcome;
-    /// Rows by primary key.
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome;
-    /// Rows by primary key, each in a transaction of its own.
-    fn get_one_by_one(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
-        ids.iter().try_for_each(|id| self.get(std::slice::from_ref(id), answer))
+    /// Reads rows by primary key.
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome;
+    /// Reads rows by primary key, each in its own transaction.
+    fn get_one_by_one(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
+        ids.iter().try_for_each(|id| self.get(std::slice::from_ref(id), digest))
     }
-    /// Rows by email.
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome;
-    /// The rows of each town by primary key.
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome;
-    /// Primary key, last name and phone number of all in each town, by last name and primary key;
-    /// without a look at the rows where an index covers it.
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome;
-    /// The rows of each town with last names in a range, by last name and primary key.
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome;
-    /// Makes ready for [`page`](Contender::page), which is not measured: the state that a program would keep
-    /// from the page before.
-    fn prepare_pages(&mut self, _places: &[Place]) -> Outcome {
+    /// Reads rows by email.
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome;
+    /// Reads the rows of each town, in the order of the primary key.
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome;
+    /// Reads primary key, last name and phone number of all customers in each town, in the order of last
+    /// name and primary key. A covering index makes look-ups of rows unnecessary.
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome;
+    /// Reads the rows of each town with last names in a range, in the order of last name and primary key.
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome;
+    /// Prepares the state that a program keeps from the previous page, for [`page`](Contender::page).
+    /// This is not measured.
+    fn prepare_pages(&mut self, _positions: &[Position]) -> Outcome {
         Ok(())
     }
-    /// A page of rows of a town from each place on, by primary key; at a cost that does not depend
-    /// on how deep the place is.
-    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome;
-    /// The number of rows of each town.
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome;
+    /// Reads a page of a town's rows after each position, in the order of the primary key. The cost must
+    /// not depend on the number of rows before the position.
+    fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome;
+    /// Counts the rows of each town.
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome;
     /// Gives rows another first name.
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome;
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome;
     /// Gives rows another town.
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome;
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome;
     /// Deletes rows.
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome;
-    /// Called before the files are measured: work that the library would do later by itself, such as moving a
-    /// log into its file.
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome;
+    /// Does the work that the library would do later in the background, such as moving a log into its
+    /// file. It is called before the files are measured.
     fn settle(&mut self) -> Outcome {
         Ok(())
     }
 }
 
-/// A contender by its name.
+/// A kind of contender.
 #[derive(Clone, Copy)]
 pub struct Kind {
-    /// As in the tables of the report.
+    /// The name in the tables of the report.
     pub name: &'static str,
-    /// One sentence for the report.
+    /// A description for the report.
     pub about: &'static str,
     /// Opens or creates the files in the directory.
     pub open: fn(&Path) -> Outcome<Box<dyn Contender>>,
@@ -101,10 +104,10 @@ pub struct Kind {
 ///
 /// # Errors
 ///
-/// Those of the contender.
-pub fn apply(contender: &mut dyn Contender, operation: &Operation) -> Outcome<Answer> {
-    let mut answer = Answer::default();
-    let out = &mut answer;
+/// The errors of the contender.
+pub fn apply(contender: &mut dyn Contender, operation: &Operation) -> Outcome<Digest> {
+    let mut digest = Digest::default();
+    let out = &mut digest;
     match operation {
         Operation::Insert(rows) => contender.insert(rows)?,
         Operation::BulkLoad(rows) => contender.bulk_load(rows)?,
@@ -115,24 +118,24 @@ pub fn apply(contender: &mut dyn Contender, operation: &Operation) -> Outcome<An
         Operation::RowsOfTown(towns) => contender.rows_of_town(towns, out)?,
         Operation::EntriesOfTown(towns) => contender.entries_of_town(towns, out)?,
         Operation::RowsInRange(ranges) => contender.rows_in_range(ranges, out)?,
-        Operation::Page(places) => contender.page(places, out)?,
+        Operation::Page(positions) => contender.page(positions, out)?,
         Operation::Count(towns) => contender.count(towns, out)?,
         Operation::SetFirstName(changes) => contender.set_first_name(changes, out)?,
         Operation::SetTown(changes) => contender.set_town(changes, out)?,
         Operation::Delete(ids) => contender.delete(ids, out)?,
     }
-    Ok(answer)
+    Ok(digest)
 }
 
-/// How much was found, and a checksum over every byte of it, in order.
+/// The number of results, and a checksum over every byte of the results in their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// How many rows, entries or numbers.
+pub struct Digest {
+    /// The number of rows, entries or counts.
     pub found: u64,
     checksum: u64,
 }
 
-impl Answer {
+impl Digest {
     /// Adds a row, or the absence of a row.
     #[inline]
     pub fn row(&mut self, row: Option<&Customer>) {
@@ -144,7 +147,7 @@ impl Answer {
         }
     }
 
-    /// The fields that the index on town and last name covers.
+    /// Adds the fields that the index on town and last name covers.
     #[inline]
     pub fn entry(&mut self, id: u64, last_name: &str, phone: &str) {
         self.found += 1;
@@ -153,7 +156,7 @@ impl Answer {
         self.text(phone);
     }
 
-    /// A count.
+    /// Adds a count.
     #[inline]
     pub fn number(&mut self, number: u64) {
         self.found += 1;

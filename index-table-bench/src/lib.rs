@@ -1,11 +1,11 @@
 //! The shared code of the measurements of `index-table`.
-//!
-//! The program `index-table-bench` compares `index-table` with other ways to keep rows and indexes
-//! in a file: [`workload`] has the rows and the operations, [`contender`] the trait that each competitor
-//! implements in [`contenders`], [`run`] measures them in turn, [`films`] does the same with real data,
-//! [`writers`] commits row by row in many threads, [`eventual`] compares strong indexes with those that
-//! follow the rows, [`build_cost`] measures what the derive costs the compiler, and [`report`] writes it all
-//! down. The other programs in `src/bin` measure one decision each.
+//! The program `index-table-bench` compares `index-table` with other ways to store rows and indexes in a
+//! file. [`workload`] has the rows and the operations. [`contender`] has the trait that each competitor in
+//! [`contenders`] implements. [`run`] measures the contenders in turn, and [`films`] does the same with real
+//! data. [`writers`] measures single commits of many threads, [`eventual`] compares strong and eventual
+//! indexes, and [`build_cost`] measures the compile time of the derive. [`report`] writes the results. Each
+//! of the other programs in `src/bin` measures one design decision; [`sharded`] has the table of those that
+//! measure shards.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
 
@@ -20,14 +20,15 @@ pub mod random;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod sharded;
 pub mod workload;
 pub mod writers;
 
-/// The figure in the middle; of an even number of them, the higher one.
+/// Returns the median, or the higher of the two middle figures.
 ///
 /// # Panics
 ///
-/// If there is none.
+/// If there are no figures.
 #[must_use]
 pub fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.collect();

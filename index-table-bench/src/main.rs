@@ -3,20 +3,20 @@
 //! ```text
 //! cargo run --release -p index-table-bench -- [ARGUMENTS]
 //!
-//! --quick           10,000 rows, two rounds, a few seconds: that everything works
+//! --quick           10,000 rows and two rounds, a few seconds, to check that everything works
 //! --rows N,N,…      sizes of the table; default 10000,100000,200000,1000000
-//! --rounds N        rounds of questions and updates; default 9
+//! --rounds N        rounds of queries and updates; default 9
 //! --loads N         loads of each contender; default 3
-//! --only NAME,…     these contenders, and index-table
+//! --only NAME,…     only these contenders and index-table
 //! --films FILE      also films, from a file of JSON lines with title, year, cast, genres, extract
-//! --build           also what the derive costs the compiler, which takes a few minutes
+//! --build           also the compile time of the derive, which takes a few minutes
 //! --eventual        also writes with strong and with eventual indexes
-//! --writers         also many threads that write, and one into a file with and without space ahead
-//! --disk DIR        a directory on a disk; default: that for temporary files
-//! --memory DIR      one in memory; default: /dev/shm if it is there, else as --disk
-//! --save FILE       keep the figures as JSON
-//! --from FILE       take figures that were kept, and measure only what is asked for beside them
-//! --report FILE     write the report, and the picture beside it; else the tables are printed
+//! --writers         also many threads that write, and one thread with and without reserved space
+//! --disk DIR        a directory on a disk; default: the directory for temporary files
+//! --memory DIR      a directory in memory; default: /dev/shm if it exists, else the directory of --disk
+//! --save FILE       save the figures as JSON
+//! --from FILE       load saved figures, and measure only what other arguments add
+//! --report FILE     write the report, and the picture next to it; without it, the tables are printed
 //! ```
 
 use std::{env, error::Error, fs, path::PathBuf, process::ExitCode};
@@ -136,7 +136,7 @@ fn execute(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.writers {
         let directory = tempfile::tempdir_in(&arguments.disk)?;
         let (rounds, path) = (arguments.rounds, directory.path());
-        // Of each round, so that the slowest is done in a few seconds.
+        // With these numbers of commits, the slowest contender takes a few seconds for a round.
         let (together, single) = (arguments.durable * 20, arguments.durable * 2);
         measured.writers = vec![
             writers::run(&writers::TOGETHER, 64, together, rounds, path)?,
@@ -165,7 +165,7 @@ fn compare(arguments: &Arguments) -> Result<Measured, Box<dyn Error>> {
     if let Some(only) = &arguments.only {
         if let Some(name) = only.iter().find(|name| ALL.iter().all(|kind| kind.name != **name)) {
             let names = ALL.map(|kind| kind.name).join(", ");
-            return Err(format!("there is no contender {name}, but these: {names}").into());
+            return Err(format!("unknown contender {name}; the contenders are {names}").into());
         }
         // The others are compared with the first.
         let mut first = true;

@@ -1,10 +1,10 @@
-//! Numbers that are the same in every run.
+//! Pseudorandom numbers, which are the same in every run.
 
-/// splitmix64, from a seed.
+/// The generator splitmix64, with its state, which starts as the seed.
 pub struct Random(pub u64);
 
 impl Random {
-    /// Any number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -13,7 +13,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.draw() % end as u64) as usize
     }
@@ -24,12 +24,11 @@ impl Random {
     }
 }
 
-/// Draws ranks from 0 on, the first most often: rank r with a weight of 1 / (r + 1), as in the laws
-/// of Zipf about towns and names.
+/// A Zipf distribution of ranks, as of towns and names: rank r, from 0, has a weight of 1 / (r + 1).
 pub struct Zipf(Vec<u64>);
 
 impl Zipf {
-    /// Of so many ranks.
+    /// Returns the distribution of this number of ranks.
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         let weights = (1..=ranks as u64).map(|rank| (1 << 40) / rank);
@@ -43,7 +42,7 @@ impl Zipf {
         )
     }
 
-    /// A rank.
+    /// Draws a rank.
     pub fn draw(&self, random: &mut Random) -> usize {
         let total = self.0.last().copied().unwrap_or(1);
         let drawn = random.draw() % total;

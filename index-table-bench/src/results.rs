@@ -5,25 +5,25 @@ use serde::{Deserialize, Serialize};
 /// The measures, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Measure {
-    /// All rows in one transaction, for a row.
+    /// The load of all rows in one transaction, for a row.
     Load,
     /// The same on a disk.
     LoadToDisk,
-    /// All rows by the library's bulk load, for a row.
+    /// The library's bulk load of all rows, for a row.
     BulkLoad,
     /// The same on a disk.
     BulkLoadToDisk,
-    /// Rows in transactions of their own, on a disk.
+    /// Inserts in a transaction each, on a disk.
     InsertOneByOne,
     /// The same in memory.
     InsertOneByOneInMemory,
-    /// Rows in one transaction, into a table that has rows.
+    /// Inserts in one transaction, into a table with rows.
     Insert,
-    /// By primary key, many in one transaction.
+    /// Point gets by primary key in one transaction.
     Get,
-    /// By primary key, a transaction each.
+    /// Point gets by primary key, in a transaction each.
     GetOneByOne,
-    /// By unique index.
+    /// Point gets by unique index.
     GetByEmail,
     /// One key to rows, for a row.
     RowsOfTown,
@@ -31,19 +31,19 @@ pub enum Measure {
     EntriesOfTown,
     /// Prefix and range to rows, for a row.
     RowsInRange,
-    /// For a page of twenty rows.
+    /// A page of twenty rows.
     Page,
-    /// For a count.
+    /// A count of the rows of a key.
     Count,
     /// Update of a field in no index.
     SetFirstName,
     /// Update of a field in two indexes.
     SetTown,
-    /// Of a row.
+    /// The deletion of a row.
     Delete,
-    /// Open, and one row by primary key.
+    /// Opening the store and getting one row by primary key.
     Reopen,
-    /// Bytes of the files after the load, for a row.
+    /// The bytes of the files after the load, for a row.
     Space,
     /// The same after [`Measure::BulkLoad`].
     BulkSpace,
@@ -54,31 +54,31 @@ pub enum Measure {
 /// The figures of a run. Times are in nanoseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// Rows of the table, measure, contender → figure and its rounds; without one: `N/A`.
+    /// The figures of all sizes, measures and contenders.
     pub figures: Vec<Figure>,
-    /// Rounds of loads and of the other operations.
+    /// The numbers of loads and of rounds of the other operations.
     pub rounds: (usize, usize),
 }
 
-/// One of the figures.
+/// The figure of a size, a measure and a contender.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Figure {
-    /// Of the table.
+    /// The number of rows of the table.
     pub rows: usize,
-    /// What it is.
+    /// The measure.
     pub measure: Measure,
-    /// Whose it is.
+    /// The name of the contender.
     pub contender: String,
-    /// The median of the rounds.
+    /// The median of the rounds; `None` if the contender lacks the operation.
     pub median: Option<f64>,
-    /// The lowest and the highest of the rounds.
+    /// The lowest and the highest figure of a round.
     pub spread: Option<(f64, f64)>,
     /// The median of the ratios to the first contender, each within its round.
     pub ratio: Option<f64>,
 }
 
 impl Results {
-    /// One of the figures.
+    /// Returns the figure of a size, a measure and a contender.
     #[must_use]
     pub fn figure(&self, rows: usize, measure: Measure, contender: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| {
@@ -86,7 +86,7 @@ impl Results {
         })
     }
 
-    /// The sizes of the table, in ascending order.
+    /// Returns the sizes of the table, in ascending order.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
         let mut sizes: Vec<usize> = self.figures.iter().map(|figure| figure.rows).collect();
@@ -95,7 +95,7 @@ impl Results {
         sizes
     }
 
-    /// The contenders, in their order.
+    /// Returns the contenders, in their order.
     #[must_use]
     pub fn contenders(&self) -> Vec<&str> {
         let mut names = Vec::new();

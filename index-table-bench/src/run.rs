@@ -1,4 +1,4 @@
-//! Measuring. Every round measures every contender, and their results must be equal.
+//! The measurement of customers. Every round measures every contender, and their results must be equal.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     allocations,
-    contender::{Answer, Contender, Failure, Kind, apply},
+    contender::{Contender, Digest, Failure, Kind, apply},
     median,
     results::{Figure, Measure, Results},
     workload::{Operation, Workload},
@@ -21,27 +21,27 @@ pub const SEED: u64 = 20_260_101;
 /// The options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Sizes of the table.
+    /// The sizes of the table.
     pub rows: Vec<usize>,
-    /// Loads of each contender into a new directory.
+    /// The number of loads of each contender into a new directory.
     pub loads: usize,
-    /// Rounds of the other operations, on the table of the last load.
+    /// The number of rounds of the other operations, on the table of the last load.
     pub rounds: usize,
-    /// About how many single operations there are of each in a round.
+    /// The approximate number of times that a round repeats each operation.
     pub units: usize,
-    /// Durable inserts in a round.
+    /// The number of durable inserts in a round.
     pub durable: usize,
-    /// Where the files are.
+    /// The directories of the files.
     pub directories: Directories,
 }
 
-/// Where the files are.
+/// The directories of the files.
 #[derive(Debug, Clone)]
 pub struct Directories {
-    /// On a disk, with the real cost of a sync: for loads and durable inserts.
+    /// A directory on a disk, with the real cost of a sync, for loads and durable inserts.
     pub disk: PathBuf,
-    /// In memory, for all else, so that the figures are work and not the disk's noise. The same
-    /// calls are made, syncs included.
+    /// A directory in memory, for all other operations, so that the figures have no noise of the disk.
+    /// The calls are the same, including syncs.
     pub memory: PathBuf,
 }
 
@@ -64,26 +64,26 @@ fn measure(operation: &Operation) -> Measure {
     }
 }
 
-/// By how much to divide: rows that were found, or operations.
+/// Returns the divisor for the time of an operation: the number of found rows, or of repetitions.
 #[must_use]
-pub fn units(operation: &Operation, answer: &Answer) -> usize {
+pub fn units(operation: &Operation, digest: &Digest) -> usize {
     match operation {
         Operation::Insert(rows) | Operation::BulkLoad(rows) | Operation::InsertOneByOne(rows) => {
             rows.len()
         }
         Operation::Get(ids) | Operation::GetOneByOne(ids) | Operation::Delete(ids) => ids.len(),
         Operation::GetByEmail(emails) => emails.len(),
-        Operation::Page(places) => places.len(),
+        Operation::Page(positions) => positions.len(),
         Operation::Count(towns) => towns.len(),
         Operation::SetFirstName(changes) | Operation::SetTown(changes) => changes.len(),
         Operation::RowsOfTown(_) | Operation::EntriesOfTown(_) | Operation::RowsInRange(_) => {
-            usize::try_from(answer.found).unwrap_or(usize::MAX)
+            usize::try_from(digest.found).unwrap_or(usize::MAX)
         }
     }
 }
 
-/// Figures of one size as they come: a list of rounds for each measure and contender. `None`: the
-/// contender lacks the operation.
+/// The figures of one size: a value of each round for each measure and contender, or `None` if the contender
+/// lacks the operation.
 type Rounds = BTreeMap<(Measure, usize), Vec<Option<f64>>>;
 
 /// Runs the plan.
@@ -103,14 +103,14 @@ pub fn run(kinds: &[Kind], plan: &Plan) -> Result<Results, String> {
     Ok(Results { figures, rounds: (plan.loads, plan.rounds) })
 }
 
-/// What the files of a field are on.
+/// The medium of the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Medium {
     Memory,
     Disk,
 }
 
-/// The contenders with the same rows.
+/// All contenders with the same rows.
 struct Field<'k> {
     kinds: &'k [Kind],
     medium: Medium,
@@ -137,23 +137,23 @@ impl<'k> Field<'k> {
         open.resize_with(kinds.len(), || None);
         for round in 0..plan.loads {
             for turn in 0..kinds.len() {
-                let place = (turn + round) % kinds.len();
-                let kind = &kinds[place];
+                let index = (turn + round) % kinds.len();
+                let kind = &kinds[index];
                 eprintln!("{rows} rows, load {} of {}: {}", round + 1, plan.loads, kind.name);
-                if let Some((path, contender)) = open[place].take() {
+                if let Some((path, contender)) = open[index].take() {
                     drop(contender);
                     fs::remove_dir_all(path).map_err(|error| error.to_string())?;
                 }
-                let opened = directory.join(format!("{rows}-{round}-{place}"));
+                let opened = directory.join(format!("{rows}-{round}-{index}"));
                 let mut contender = (kind.open)(&opened).map_err(|failure| say(kind, failure))?;
                 let sample = sample(kind, &mut *contender, &load)?;
                 contender.settle().map_err(|failure| say(kind, failure))?;
                 let space = files(&opened).map_err(|error| error.to_string())? as f64 / rows as f64;
-                rounds.entry((measure, place)).or_default().push(sample.nanoseconds);
+                rounds.entry((measure, index)).or_default().push(sample.nanoseconds);
                 if medium == Medium::Memory {
-                    rounds.entry((Measure::Space, place)).or_default().push(Some(space));
+                    rounds.entry((Measure::Space, index)).or_default().push(Some(space));
                 }
-                let path = directory.join(format!("{rows}-{round}-{place}-bulk"));
+                let path = directory.join(format!("{rows}-{round}-{index}-bulk"));
                 let [time, space] = bulk_load(kind, &path, (&workload, &bulk), &mut *contender)?;
                 let measures = match medium {
                     Medium::Memory => [Some(Measure::BulkLoad), Some(Measure::BulkSpace)],
@@ -161,10 +161,10 @@ impl<'k> Field<'k> {
                 };
                 for (measure, figure) in measures.into_iter().zip([time, space]) {
                     if let Some(measure) = measure {
-                        rounds.entry((measure, place)).or_default().push(figure);
+                        rounds.entry((measure, index)).or_default().push(figure);
                     }
                 }
-                open[place] = Some((opened, contender));
+                open[index] = Some((opened, contender));
             }
         }
         Ok(Self { kinds, medium, workload, open: open.into_iter().flatten().collect() })
@@ -186,7 +186,7 @@ impl<'k> Field<'k> {
         }
         if self.medium == Medium::Memory {
             self.check()?;
-            // Not between the rounds: the first query would pay for empty caches.
+            // Reopening between the rounds would make the first query of a round pay for empty caches.
             for round in 0..plan.rounds {
                 self.reopen(round, rounds)?;
             }
@@ -198,18 +198,18 @@ impl<'k> Field<'k> {
         Ok(())
     }
 
-    /// Long before the pages are read, so that they are in no cache.
+    /// Prepares pages before any operation of the round, so that they are in no cache when they are read.
     fn prepare(&mut self, operations: &[Operation]) -> Result<(), String> {
         for operation in operations {
-            let Operation::Page(places) = operation else { continue };
+            let Operation::Page(positions) = operation else { continue };
             for (kind, (_, contender)) in self.kinds.iter().zip(&mut self.open) {
-                contender.prepare_pages(places).map_err(|failure| say(kind, failure))?;
+                contender.prepare_pages(positions).map_err(|failure| say(kind, failure))?;
             }
         }
         Ok(())
     }
 
-    /// Everything that is in the tables, without a figure.
+    /// Compares all rows and entries of the contenders, without measuring.
     fn check(&mut self) -> Result<(), String> {
         for operation in self.workload.check() {
             self.operation(0, &operation, &mut Rounds::new())?;
@@ -227,26 +227,26 @@ impl<'k> Field<'k> {
             (Measure::InsertOneByOne, Medium::Memory) => Measure::InsertOneByOneInMemory,
             (measure, _) => measure,
         };
-        let mut first: Option<(&str, Answer)> = None;
+        let mut first: Option<(&str, Digest)> = None;
         for turn in 0..self.kinds.len() {
-            let place = (turn + round) % self.kinds.len();
-            let (kind, (_, contender)) = (&self.kinds[place], &mut self.open[place]);
+            let index = (turn + round) % self.kinds.len();
+            let (kind, (_, contender)) = (&self.kinds[index], &mut self.open[index]);
             let sample = sample(kind, &mut **contender, operation)?;
-            rounds.entry((measure, place)).or_default().push(sample.nanoseconds);
+            rounds.entry((measure, index)).or_default().push(sample.nanoseconds);
             if measure == Measure::EntriesOfTown {
-                let allocations = rounds.entry((Measure::Allocations, place)).or_default();
+                let allocations = rounds.entry((Measure::Allocations, index)).or_default();
                 allocations.push(sample.allocations);
             }
-            let Some(answer) = sample.answer else { continue };
+            let Some(digest) = sample.digest else { continue };
             match first {
-                Some((other, expected)) if expected != answer => {
+                Some((other, expected)) if expected != digest => {
                     return Err(format!(
-                        "{} and {other} don't answer alike: {measure:?}, {answer:?} and \
+                        "{} and {other} don't digest alike: {measure:?}, {digest:?} and \
                          {expected:?}",
                         kind.name
                     ));
                 }
-                _ => first = Some((kind.name, answer)),
+                _ => first = Some((kind.name, digest)),
             }
         }
         Ok(())
@@ -254,24 +254,24 @@ impl<'k> Field<'k> {
 
     fn reopen(&mut self, round: usize, rounds: &mut Rounds) -> Result<(), String> {
         for turn in 0..self.kinds.len() {
-            let place = (turn + round) % self.kinds.len();
-            let kind = &self.kinds[place];
-            let (path, contender) = self.open.remove(place);
+            let index = (turn + round) % self.kinds.len();
+            let kind = &self.kinds[index];
+            let (path, contender) = self.open.remove(index);
             drop(contender);
             let start = Instant::now();
             let mut contender = (kind.open)(&path).map_err(|failure| say(kind, failure))?;
-            let mut answer = Answer::default();
-            contender.get(&[1], &mut answer).map_err(|failure| say(kind, failure))?;
+            let mut digest = Digest::default();
+            contender.get(&[1], &mut digest).map_err(|failure| say(kind, failure))?;
             let time = start.elapsed().as_nanos() as f64;
-            rounds.entry((Measure::Reopen, place)).or_default().push(Some(time));
-            self.open.insert(place, (path, contender));
+            rounds.entry((Measure::Reopen, index)).or_default().push(Some(time));
+            self.open.insert(index, (path, contender));
         }
         Ok(())
     }
 }
 
-/// Loads the rows into a new directory at once, and compares the results with those of a contender of the
-/// same kind that has inserted them. Time and space, if it can.
+/// Loads the rows into a new directory by a bulk load, and compares the results with those of a contender of
+/// the same kind with inserted rows. Returns the time and the space, or `None` without a bulk load.
 fn bulk_load(
     kind: &Kind,
     path: &Path,
@@ -281,15 +281,16 @@ fn bulk_load(
     let mut contender = (kind.open)(path).map_err(|failure| say(kind, failure))?;
     let sample = sample(kind, &mut *contender, load)?;
     let mut space = None;
-    if sample.answer.is_some() {
+    if sample.digest.is_some() {
         contender.settle().map_err(|failure| say(kind, failure))?;
         let bytes = files(path).map_err(|error| error.to_string())?;
         space = Some(bytes as f64 / workload.rows().len() as f64);
-        for question in workload.check() {
-            let answer =
-                |of: &mut dyn Contender| apply(of, &question).map_err(|failure| say(kind, failure));
-            if answer(&mut *contender)? != answer(&mut *inserted)? {
-                return Err(format!("{} answers otherwise after a bulk load", kind.name));
+        for query in workload.check() {
+            let digest = |contender: &mut dyn Contender| {
+                apply(contender, &query).map_err(|failure| say(kind, failure))
+            };
+            if digest(&mut *contender)? != digest(&mut *inserted)? {
+                return Err(format!("{} has other results after a bulk load", kind.name));
             }
         }
     }
@@ -299,10 +300,10 @@ fn bulk_load(
 }
 
 struct Sample {
-    /// For one; `None`: the contender lacks the operation.
+    /// The time for one unit; `None` if the contender lacks the operation.
     nanoseconds: Option<f64>,
     allocations: Option<f64>,
-    answer: Option<Answer>,
+    digest: Option<Digest>,
 }
 
 fn sample(
@@ -312,44 +313,44 @@ fn sample(
 ) -> Result<Sample, String> {
     let before = allocations::count();
     let start = Instant::now();
-    let answer = apply(contender, operation);
+    let digest = apply(contender, operation);
     let time = start.elapsed().as_nanos() as f64;
     let mut allocations = (allocations::count() - before) as f64;
     if let Operation::EntriesOfTown(towns) = operation {
-        allocations -= of_queries(contender, towns) as f64;
+        allocations -= allocations_of_queries(contender, towns) as f64;
     }
-    match answer {
-        Ok(answer) => {
-            let units = units(operation, &answer).max(1) as f64;
+    match digest {
+        Ok(digest) => {
+            let units = units(operation, &digest).max(1) as f64;
             Ok(Sample {
                 nanoseconds: Some(time / units),
                 allocations: Some(allocations / units),
-                answer: Some(answer),
+                digest: Some(digest),
             })
         }
-        Err(Failure::Lacks) => Ok(Sample { nanoseconds: None, allocations: None, answer: None }),
+        Err(Failure::Lacks) => Ok(Sample { nanoseconds: None, allocations: None, digest: None }),
         Err(failure) => Err(say(kind, failure)),
     }
 }
 
-/// The allocations of the same queries without entries, which are subtracted.
-fn of_queries(contender: &mut dyn Contender, towns: &[String]) -> u64 {
+/// Returns the number of allocations of the same queries without results, which is subtracted.
+fn allocations_of_queries(contender: &mut dyn Contender, towns: &[String]) -> u64 {
     let nowhere = towns.iter().map(|town| format!("{town}, nowhere")).collect();
     let operation = Operation::EntriesOfTown(nowhere);
     let before = allocations::count();
-    // Whether it can answer is seen by the caller.
+    // The caller detects a missing operation.
     let _answer = apply(contender, &operation);
     allocations::count() - before
 }
 
 fn say(kind: &Kind, failure: Failure) -> String {
     match failure {
-        Failure::Lacks => format!("{} lacks what it can't do without", kind.name),
+        Failure::Lacks => format!("{} lacks a required operation", kind.name),
         Failure::Failed(error) => format!("{}: {error}", kind.name),
     }
 }
 
-/// The length of all files in a directory.
+/// Returns the total length of all files in a directory.
 pub(crate) fn files(directory: &Path) -> std::io::Result<u64> {
     let mut length = 0;
     for entry in fs::read_dir(directory)? {
@@ -361,8 +362,8 @@ pub(crate) fn files(directory: &Path) -> std::io::Result<u64> {
 }
 
 fn summarize(kinds: &[Kind], rows: usize, rounds: &Rounds, figures: &mut Vec<Figure>) {
-    for (&(measure, place), samples) in rounds {
-        let known = || samples.iter().copied().flatten();
+    for (&(measure, index), samples) in rounds {
+        let values = || samples.iter().copied().flatten();
         let first = rounds.get(&(measure, 0));
         let ratios = first.into_iter().flatten().zip(samples);
         let ratios: Vec<f64> =
@@ -370,11 +371,11 @@ fn summarize(kinds: &[Kind], rows: usize, rounds: &Rounds, figures: &mut Vec<Fig
         figures.push(Figure {
             rows,
             measure,
-            contender: kinds[place].name.to_owned(),
-            median: known().next().map(|_| median(known())),
-            spread: known()
+            contender: kinds[index].name.to_owned(),
+            median: values().next().map(|_| median(values())),
+            spread: values()
                 .next()
-                .map(|one| (known().fold(one, f64::min), known().fold(one, f64::max))),
+                .map(|first| (values().fold(first, f64::min), values().fold(first, f64::max))),
             ratio: (!ratios.is_empty()).then(|| median(ratios.into_iter())),
         });
     }

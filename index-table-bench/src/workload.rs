@@ -1,49 +1,48 @@
-//! Customers, and the operations for every contender: plain values, from one seed.
+//! The customers, and the operations that every contender runs, generated from a seed.
 
 use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 use crate::random::{Random, Zipf};
 
-/// A row. The three indexes are declared here; the other contenders have the same three.
-///
-/// Most questions are about a town: its rows (the normalized index), its names and phone numbers
-/// (the partial one, which covers them), its rows with names in a range (the same). The unique
-/// index on `email` is for single rows. `first_name` is in no index.
+/// A customer with three indexes. The other contenders have the same indexes.
+/// Most queries are about a town: its rows (from the normalized index), its names and phone numbers (from the
+/// partial index, which covers them), and its rows with names in a range (from the same). The unique index on
+/// `email` is for point lookups. `first_name` is in no index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
 #[indexes((town), (town, last_name, include = [phone]), (email, unique))]
 pub struct Customer {
-    /// From 1 on, in the order of the load.
+    /// The number in the order of the load, from 1.
     #[primary_key]
     pub id: u64,
-    /// In no index.
+    /// The first name, which is in no index.
     pub first_name: String,
-    /// Skewed: the most frequent one is one row in nine.
+    /// The last name. One row in nine has the most frequent name.
     pub last_name: String,
-    /// Skewed: the most frequent one is one row in seven.
+    /// The town. One row in seven has the most frequent town.
     pub town: String,
-    /// Carried by the index on town and last name.
+    /// The phone number, which the index on town and last name carries.
     pub phone: String,
-    /// Different for every row.
+    /// The email address, which is unique.
     pub email: String,
 }
 
-/// Last names of one town: `from` and above, below `to`.
+/// A range of last names in a town.
 #[derive(Debug, Clone)]
 pub struct NameRange {
-    /// All in this town.
+    /// The town.
     pub town: String,
-    /// The lowest last name.
+    /// The inclusive lower bound.
     pub from: String,
-    /// The lowest last name that is too high.
+    /// The exclusive upper bound.
     pub to: String,
 }
 
-/// A place among the rows of a town, which are in the order of their primary keys.
+/// A position between the rows of a town, in the order of their primary keys.
 #[derive(Debug, Clone)]
-pub struct Place {
-    /// All rows are in this town.
+pub struct Position {
+    /// The town.
     pub town: String,
     /// The primary key of the last row before the page.
     pub after: u64,
@@ -51,42 +50,42 @@ pub struct Place {
     pub depth: usize,
 }
 
-/// One operation, as often as there are elements in it.
+/// An operation, which is repeated for each element.
 #[derive(Debug, Clone)]
 pub enum Operation {
-    /// All in one transaction.
+    /// Changes all rows in one transaction.
     Insert(Vec<Customer>),
-    /// All at once into an empty table, by the library's bulk load.
+    /// Loads all rows into an empty table by the library's bulk load.
     BulkLoad(Vec<Customer>),
-    /// Each in its own.
+    /// Inserts each row in its own transaction.
     InsertOneByOne(Vec<Customer>),
-    /// Rows by primary key.
+    /// Reads rows by primary key.
     Get(Vec<u64>),
-    /// Rows by primary key, each in a transaction of its own.
+    /// Reads rows by primary key, each in its own transaction.
     GetOneByOne(Vec<u64>),
-    /// Rows by the unique index.
+    /// Reads rows by the unique index.
     GetByEmail(Vec<String>),
-    /// The rows of each town, in the order of their primary keys.
+    /// Reads the rows of each town, in the order of the primary key.
     RowsOfTown(Vec<String>),
-    /// Primary key, last name and phone number of everyone in each town, in the order of last names
-    /// and primary keys.
+    /// Reads primary key, last name and phone number of all customers in each town, in the order of last
+    /// name and primary key.
     EntriesOfTown(Vec<String>),
-    /// The rows of a town with last names in a range, in the same order.
+    /// Reads the rows of a town with last names in a range, in the same order.
     RowsInRange(Vec<NameRange>),
-    /// Twenty rows of a town after a position.
-    Page(Vec<Place>),
-    /// How many rows each town has.
+    /// Reads twenty rows of a town after a position.
+    Page(Vec<Position>),
+    /// Counts the rows of each town.
     Count(Vec<String>),
-    /// New first names, all in one transaction.
+    /// Changes first names in one transaction.
     SetFirstName(Vec<(u64, String)>),
-    /// New towns, all in one transaction.
+    /// Changes towns in one transaction.
     SetTown(Vec<(u64, String)>),
-    /// All in one transaction.
+    /// Changes all rows in one transaction.
     Delete(Vec<u64>),
 }
 
 impl Operation {
-    /// Of the operation, for programs.
+    /// Returns the name of the operation, as programs accept it.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -107,7 +106,7 @@ impl Operation {
         }
     }
 
-    /// Whether it leaves the table in another state.
+    /// Whether the operation changes the table.
     #[must_use]
     pub fn writes(&self) -> bool {
         match self {
@@ -129,25 +128,25 @@ impl Operation {
     }
 }
 
-/// How many rows a page has.
+/// The number of rows in a page.
 pub const PAGE: usize = 20;
 
 const TOWNS: usize = 1_000;
 const LAST_NAMES: usize = 5_000;
 const FIRST_NAMES: usize = 400;
 
-/// Makes customers and operations. Two of them with the same seed make the same ones.
+/// A generator of customers and operations. The same seed gives the same customers and operations.
 pub struct Workload {
     random: Random,
     towns: (Vec<String>, Zipf),
     last_names: (Vec<String>, Zipf),
     first_names: (Vec<String>, Zipf),
-    /// What the table holds, without regard to deletes that are made up for in the same round.
+    /// The rows of the table between two rounds.
     rows: Vec<Customer>,
 }
 
 impl Workload {
-    /// A workload with this number of rows.
+    /// Returns a workload with this number of rows.
     #[must_use]
     pub fn new(seed: u64, rows: usize) -> Self {
         let mut random = Random(seed);
@@ -161,13 +160,13 @@ impl Workload {
         workload
     }
 
-    /// The rows that are loaded.
+    /// Returns the rows to load.
     #[must_use]
     pub fn rows(&self) -> &[Customer] {
         &self.rows
     }
 
-    /// New rows after the existing ones.
+    /// Returns new rows after the existing rows.
     pub fn more(&mut self, rows: usize) -> Vec<Customer> {
         (0..rows).map(|_| self.add()).collect()
     }
@@ -186,8 +185,9 @@ impl Workload {
         customer
     }
 
-    /// The operations on a table in one round, in this order. `units` is about how many single operations
-    /// there are of each; writes are one transaction of a fiftieth of the table, but of no more than `units`.
+    /// Returns the operations of a round in their order. `units` is the approximate number of repetitions
+    /// of each operation. Each write is a transaction that changes a fiftieth of the table, but no more
+    /// than `units` rows.
     #[must_use]
     pub fn round(&mut self, units: usize, durable: usize) -> Vec<Operation> {
         let changed = (self.rows.len() / 50).clamp(1, units);
@@ -196,13 +196,13 @@ impl Workload {
         let emails =
             emails.into_iter().filter_map(|id| Some(self.row(id)?.email.clone())).collect();
         let towns = self.some_towns(units);
-        // A few of them would be over before the caches are warm.
+        // A few counts would end before the caches are warm.
         let counted = towns.iter().cycle().take(towns.len().max(units / 50)).cloned().collect();
         let ranges = towns
             .iter()
             .map(|town| NameRange { town: town.clone(), from: "D".into(), to: "M".into() })
             .collect();
-        let places = self.some_places(units.div_ceil(PAGE));
+        let positions = self.some_positions(units.div_ceil(PAGE));
         let new_rows = (0..durable).map(|_| self.add()).collect();
         let first_names = self.some_ids(changed).into_iter().map(|id| {
             let name = format!("New{}", self.random.below(1_000));
@@ -230,7 +230,7 @@ impl Workload {
             Operation::RowsOfTown(towns.clone()),
             Operation::EntriesOfTown(towns.clone()),
             Operation::RowsInRange(ranges),
-            Operation::Page(places),
+            Operation::Page(positions),
             Operation::Count(counted),
             Operation::InsertOneByOne(new_rows),
             Operation::SetFirstName(first_names),
@@ -240,7 +240,7 @@ impl Workload {
         ]
     }
 
-    /// Questions that come upon every row through every index, and upon some that are not there.
+    /// Returns queries that read every row through every index, and queries for missing rows.
     #[must_use]
     pub fn check(&self) -> Vec<Operation> {
         let ids = (0..self.rows.len() as u64 + 10).collect();
@@ -263,7 +263,7 @@ impl Workload {
         self.rows.get_mut(usize::try_from(id).ok()?.checked_sub(1)?)
     }
 
-    /// Different ones, in random order.
+    /// Returns different ids in random order.
     fn some_ids(&mut self, count: usize) -> Vec<u64> {
         let mut ids = std::collections::BTreeSet::new();
         while ids.len() < count.min(self.rows.len()) {
@@ -274,8 +274,8 @@ impl Workload {
         ids
     }
 
-    /// Of the middle ranks, where a town has between a hundredth and a thousandth of the rows; so
-    /// many that they have some `rows` together, but at least one town.
+    /// Returns towns of the middle ranks, which have between a hundredth and a thousandth of the rows
+    /// each. Together they have about `rows` rows. There is at least one town.
     fn some_towns(&mut self, rows: usize) -> Vec<String> {
         let mut towns: Vec<String> = self.towns.0.iter().skip(10).take(120).cloned().collect();
         self.random.shuffle(&mut towns);
@@ -284,8 +284,8 @@ impl Workload {
         (0..wanted.max(1)).filter_map(|at| towns.get(at % towns.len()).cloned()).collect()
     }
 
-    /// In the middle of the largest towns.
-    fn some_places(&mut self, count: usize) -> Vec<Place> {
+    /// Returns positions in the middle of the largest towns.
+    fn some_positions(&mut self, count: usize) -> Vec<Position> {
         let largest: Vec<(String, Vec<u64>)> = self
             .towns
             .0
@@ -296,16 +296,16 @@ impl Workload {
                 (town.clone(), rows.map(|row| row.id).collect())
             })
             .collect();
-        let place = |number: usize| {
+        let position = |number: usize| {
             let (town, ids) = largest.get(number % largest.len())?;
             let depth = ids.len() / 2 + self.random.below(ids.len() / 10 + 1);
-            Some(Place { town: town.clone(), after: *ids.get(depth.checked_sub(1)?)?, depth })
+            Some(Position { town: town.clone(), after: *ids.get(depth.checked_sub(1)?)?, depth })
         };
-        (0..count).filter_map(place).collect()
+        (0..count).filter_map(position).collect()
     }
 }
 
-/// Different names of two to four syllables.
+/// Returns different names of two to four syllables.
 fn made_up(random: &mut Random, count: usize) -> Vec<String> {
     const ONSETS: [&str; 16] =
         ["b", "br", "d", "f", "g", "gr", "h", "k", "l", "m", "n", "p", "r", "s", "st", "w"];

@@ -1,5 +1,4 @@
-//! Durable commits of one row each: by many threads at once, and by one into a file that does or does
-//! not have space ahead.
+//! Durable commits of one row each, by many threads, and by one thread with and without reserved space.
 
 use std::{
     fs,
@@ -19,21 +18,21 @@ use crate::{
     workload::{Customer, Workload},
 };
 
-/// Inserts a row, which is on disk when it returns. Each thread has one of its own.
+/// A function that inserts a row, which is on disk when the function returns. Each thread has its own.
 pub type Insert = Box<dyn FnMut(&Customer) -> Result<(), String> + Send>;
 
 /// A way to write: opens or creates the files in the directory, for a number of threads.
 #[derive(Clone, Copy)]
 pub struct Way {
-    /// As in the tables of the report.
+    /// The name in the tables of the report.
     pub name: &'static str,
-    /// One sentence for the report.
+    /// A description for the report.
     pub about: &'static str,
-    /// Opens it.
+    /// Opens the files, and returns a function for each thread.
     pub open: fn(&Path, usize) -> Outcome<Vec<Insert>>,
 }
 
-/// Many threads at once. The others are compared with the first.
+/// The ways to write with many threads. The others are compared with the first.
 pub const TOGETHER: [Way; 4] = [
     Way {
         name: "index-table, group writer",
@@ -57,7 +56,7 @@ pub const TOGETHER: [Way; 4] = [
     },
 ];
 
-/// One thread.
+/// The ways to write with one thread.
 pub const SINGLE: [Way; 5] = [
     Way {
         name: "index-table",
@@ -71,18 +70,18 @@ pub const SINGLE: [Way; 5] = [
     },
     Way {
         name: "index-table, reader held",
-        about: "as the first, while a read transaction keeps each commit from using pages again",
+        about: "as the first, while a read transaction prevents the reuse of pages",
         open: index_table::held,
     },
     Way {
         name: "index-table, reader held, no reserve",
-        about: "the same with `reserve(0)`: each commit makes the file longer",
+        about: "the same with `reserve(0)`: each commit extends the file",
         open: index_table::held_without_reserve,
     },
     Way { name: "SQLite", about: "WAL, synchronous=FULL, one connection", open: sqlite::alone },
 ];
 
-/// One thread, with a journal and without.
+/// The ways to write with one thread, with and without a journal.
 pub const JOURNAL: [Way; 5] = [
     Way {
         name: "index-table, journal",
@@ -103,7 +102,7 @@ pub const JOURNAL: [Way; 5] = [
     Way { name: "fjall", about: "a transaction for each row, with a sync", open: fjall::alone },
 ];
 
-/// Many threads and a group writer, with a journal and without.
+/// The ways to write with many threads and a group writer, with and without a journal.
 pub const GROUPS: [Way; 2] = [
     Way {
         name: "group writer, journal",
@@ -120,46 +119,46 @@ pub const GROUPS: [Way; 2] = [
 /// The results of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// How many threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Rows that were there before.
+    /// The number of rows before the run.
     pub rows: usize,
-    /// Commits in a round.
+    /// The number of commits in a round.
     pub commits: usize,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
-    /// One for each way.
+    /// The figures of each way.
     pub figures: Vec<Figure>,
 }
 
 /// The figures of a way.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Figure {
-    /// Of the way.
+    /// The name of the way.
     pub name: String,
-    /// Rows in a second, the median of the rounds.
+    /// The median of the rows written in a second.
     pub per_second: f64,
-    /// How many times as fast the first way is, the median of the rounds.
+    /// The factor by which the first way is faster, the median of the rounds.
     pub ratio: f64,
-    /// How long one takes in the middle, in nanoseconds.
+    /// The median time of a commit in nanoseconds.
     pub p50: f64,
-    /// How long one in a hundred takes, or longer.
+    /// The 99th percentile of the time of a commit.
     pub p99: f64,
 }
 
 impl Results {
-    /// Of a way.
+    /// Returns the figures of a way.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.name == name)
     }
 }
 
-/// Measures all ways in turns.
+/// Measures all ways in turn.
 ///
 /// # Errors
 ///
-/// Those of a way.
+/// The errors of a way.
 pub fn run(
     ways: &[Way],
     threads: usize,
@@ -170,11 +169,11 @@ pub fn run(
     run_with(ways, (threads, 10_000), commits, rounds, directory)
 }
 
-/// The same with this number of rows before.
+/// Does the same as [`run`] with this number of rows before the run.
 ///
 /// # Errors
 ///
-/// Those of a way.
+/// The errors of a way.
 pub fn run_with(
     ways: &[Way],
     (threads, before): (usize, usize),
@@ -188,8 +187,8 @@ pub fn run_with(
         Failure::Failed(error) => format!("{}: {error}", way.name),
     };
     let mut open = Vec::new();
-    for (place, way) in ways.iter().enumerate() {
-        let path = directory.join(format!("writers-{threads}-{place}"));
+    for (index, way) in ways.iter().enumerate() {
+        let path = directory.join(format!("writers-{threads}-{index}"));
         let load = match way.name {
             "SQLite" => sqlite::open,
             "fjall" => fjall::open,
@@ -204,8 +203,8 @@ pub fn run_with(
         eprintln!("{threads} threads that write, round {} of {rounds}", round + 1);
         let rows = workload.more(commits);
         for turn in 0..ways.len() {
-            let place = (turn + round) % ways.len();
-            let (_, inserts, seconds, latencies) = &mut open[place];
+            let index = (turn + round) % ways.len();
+            let (_, inserts, seconds, latencies) = &mut open[index];
             let (elapsed, mut each) = insert_all(inserts, &rows)?;
             seconds.push(elapsed.as_secs_f64());
             latencies.append(&mut each);
@@ -229,7 +228,7 @@ pub fn run_with(
     Ok(Results { threads, rows: before, commits, rounds, figures })
 }
 
-/// Each thread inserts its part; how long all of it took, and each row.
+/// Inserts rows, each thread its part. Returns the total time, and the time of each row.
 fn insert_all(
     inserts: &mut [Insert],
     rows: &[Customer],

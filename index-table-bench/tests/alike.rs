@@ -1,16 +1,16 @@
 //! All contenders on a small table return the same results as plain Rust code.
 
 use index_table_bench::{
-    contender::{Answer, Contender, Failure, Outcome, apply},
+    contender::{Contender, Digest, Failure, Outcome, apply},
     contenders::ALL,
     films,
     report::{Machine, Measured},
     results::Measure,
     run::{self, Directories, Plan, SEED},
-    workload::{Customer, NameRange, Operation, PAGE, Place, Workload},
+    workload::{Customer, NameRange, Operation, PAGE, Position, Workload},
 };
 
-/// All rows in the order of their primary keys; every query reads each of them.
+/// A contender with all rows in the order of their primary keys. Every query reads all rows.
 struct Model(Vec<Customer>);
 
 impl Model {
@@ -24,10 +24,10 @@ impl Model {
         rows
     }
 
-    fn change(&mut self, id: u64, answer: &mut Answer, change: impl FnOnce(&mut Customer)) {
+    fn change(&mut self, id: u64, digest: &mut Digest, change: impl FnOnce(&mut Customer)) {
         if let Some(row) = self.0.iter_mut().find(|row| row.id == id) {
             change(row);
-            answer.found += 1;
+            digest.found += 1;
         }
     }
 }
@@ -43,74 +43,74 @@ impl Contender for Model {
         self.insert(rows)
     }
 
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         for id in ids {
-            answer.row(self.0.iter().find(|row| row.id == *id));
+            digest.row(self.0.iter().find(|row| row.id == *id));
         }
         Ok(())
     }
 
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome {
         for email in emails {
-            answer.row(self.0.iter().find(|row| row.email == *email));
+            digest.row(self.0.iter().find(|row| row.email == *email));
         }
         Ok(())
     }
 
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
-        towns.iter().flat_map(|town| self.town(town)).for_each(|row| answer.row(Some(row)));
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
+        towns.iter().flat_map(|town| self.town(town)).for_each(|row| digest.row(Some(row)));
         Ok(())
     }
 
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let rows = towns.iter().flat_map(|town| self.by_name(town));
-        rows.for_each(|row| answer.entry(row.id, &row.last_name, &row.phone));
+        rows.for_each(|row| digest.entry(row.id, &row.last_name, &row.phone));
         Ok(())
     }
 
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome {
         for NameRange { town, from, to } in ranges {
             let rows = self.by_name(town).into_iter();
             rows.filter(|row| (from..to).contains(&&row.last_name))
-                .for_each(|row| answer.row(Some(row)));
+                .for_each(|row| digest.row(Some(row)));
         }
         Ok(())
     }
 
-    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
-        for Place { town, after, depth } in places {
+    fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome {
+        for Position { town, after, depth } in positions {
             assert_eq!(self.town(town).filter(|row| row.id <= *after).count(), *depth);
             let rows = self.town(town).filter(|row| row.id > *after);
-            rows.take(PAGE).for_each(|row| answer.row(Some(row)));
+            rows.take(PAGE).for_each(|row| digest.row(Some(row)));
         }
         Ok(())
     }
 
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         for town in towns {
-            answer.number(self.town(town).count() as u64);
+            digest.number(self.town(town).count() as u64);
         }
         Ok(())
     }
 
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         for (id, name) in changes {
-            self.change(*id, answer, |row| row.first_name.clone_from(name));
+            self.change(*id, digest, |row| row.first_name.clone_from(name));
         }
         Ok(())
     }
 
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         for (id, town) in changes {
-            self.change(*id, answer, |row| row.town.clone_from(town));
+            self.change(*id, digest, |row| row.town.clone_from(town));
         }
         Ok(())
     }
 
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let before = self.0.len();
         self.0.retain(|row| !ids.contains(&row.id));
-        answer.found += (before - self.0.len()) as u64;
+        digest.found += (before - self.0.len()) as u64;
         Ok(())
     }
 }
@@ -128,13 +128,13 @@ fn contenders_return_the_results_of_plain_rust() {
         operations.push(Operation::Delete(vec![7, 7, 100_000]));
         operations.extend(workload.check());
         for (number, operation) in operations.iter().enumerate() {
-            if let Operation::Page(places) = operation {
-                assert!(!places.is_empty());
-                contender.prepare_pages(places).unwrap_or_else(|error| fail(&error));
+            if let Operation::Page(positions) = operation {
+                assert!(!positions.is_empty());
+                contender.prepare_pages(positions).unwrap_or_else(|error| fail(&error));
             }
             let expected = apply(&mut model, operation).unwrap_or_else(|error| fail(&error));
             match apply(&mut *contender, operation) {
-                Ok(answer) => assert_eq!(answer, expected, "{}: operation {number}", kind.name),
+                Ok(digest) => assert_eq!(digest, expected, "{}: operation {number}", kind.name),
                 Err(Failure::Lacks) => assert!(matches!(operation, Operation::Page(_))),
                 Err(failure) => fail(&failure),
             }
@@ -158,10 +158,10 @@ fn existing_rows_are_not_inserted_again() {
         assert!(contender.insert(&[same_key]).is_err(), "{}", kind.name);
         let same_email = Customer { email: rows[0].email.clone(), ..rows[2].clone() };
         assert!(contender.insert(&[rows[2].clone(), same_email]).is_err(), "{}", kind.name);
-        // Nothing of the transaction is left.
-        let mut answer = Answer::default();
-        contender.get(&[1, 2, 3], &mut answer).unwrap_or_else(|error| fail(&error));
-        assert_eq!(answer.found, 2, "{}", kind.name);
+        // The failed transaction has left no rows.
+        let mut digest = Digest::default();
+        contender.get(&[1, 2, 3], &mut digest).unwrap_or_else(|error| fail(&error));
+        assert_eq!(digest.found, 2, "{}", kind.name);
     }
 }
 
@@ -193,7 +193,7 @@ fn a_run_writes_its_report() {
         };
         assert_eq!(figure.median.is_none(), lacks);
     }
-    // The two have the same layout, byte for byte but for the catalog's few pages.
+    // Both contenders have the same layout, except for the few pages of the catalog.
     let space = |name| customers.figure(1_000, Measure::Space, name).unwrap().median.unwrap();
     assert!((space("index-table") - space("heed")).abs() < 20.0);
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0, "all files are removed");
@@ -227,7 +227,7 @@ fn contenders_return_the_same_films() {
     }
 }
 
-/// One wrong byte in one row is found out.
+/// One wrong byte in one row changes the checksums.
 #[test]
 fn checksums_differ_if_results_do() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,13 +236,13 @@ fn checksums_differ_if_results_do() {
     right.insert(&rows).unwrap_or_else(|error| fail(&error));
     let mut model = Model(rows);
     model.0[3].phone.push('0');
-    let questions = Workload::new(SEED, 20).check();
-    let differ = questions.iter().filter(|operation| {
+    let operations = Workload::new(SEED, 20).check();
+    let differ = operations.iter().filter(|operation| {
         let answers = [&mut *right as &mut dyn Contender, &mut model]
             .map(|contender| apply(contender, operation).unwrap_or_else(|error| fail(&error)));
         answers[0] != answers[1]
     });
-    // All but the counts.
+    // The counts don't depend on the byte.
     assert_eq!(differ.count(), 4);
 }
 

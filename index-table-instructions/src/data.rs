@@ -1,9 +1,9 @@
-//! The rows: the same for both sides, and in every run.
+//! The rows, which are the same for both sides and in every run.
 
 use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
-/// A row with one index of each strategy, and a unique one.
+/// A row with an index of each strategy and a unique index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
 #[index(town)]
@@ -58,7 +58,7 @@ const TOWNS: [&str; 20] = [
 ];
 
 impl Customer {
-    /// Row number `number`; its primary key and its names are scattered.
+    /// Returns the row with this number. Primary keys and names are scattered.
     #[must_use]
     pub(crate) fn number(number: u64) -> Self {
         let scattered = scatter(number);
@@ -75,7 +75,7 @@ impl Customer {
         }
     }
 
-    /// The last name and town of query `round`: each with each.
+    /// Returns the last name and the town of query `round`. All combinations occur.
     #[must_use]
     pub(crate) fn names(round: usize) -> (&'static str, &'static str) {
         (LAST_NAMES[round % LAST_NAMES.len()], TOWNS[round / LAST_NAMES.len() % TOWNS.len()])

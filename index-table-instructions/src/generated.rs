@@ -1,4 +1,4 @@
-//! What the derive generates.
+//! The code that the derive generates.
 
 use index_table::{Durability, Store};
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
-//! `index-table-instructions generated|by-hand OPERATION`: runs one operation many times on a
-//! small table, all of it inside [`measured`], which callgrind counts. `scripts/instructions` runs both sides
-//! and compares them. `index-table-instructions shard|plain shard-OPERATION` does the same for a transaction of one
-//! shard and for a plain store.
+//! `index-table-instructions generated|by-hand OPERATION` runs an operation many times on a small table,
+//! inside of [`measured`], whose instructions callgrind counts. `scripts/instructions` runs both sides and
+//! compares the counts. `index-table-instructions shard|plain shard-OPERATION` does the same for a
+//! transaction of one shard and for a plain store.
 
 use std::error::Error;
 
@@ -12,50 +12,51 @@ mod data;
 mod generated;
 mod shards;
 
-/// Rows in the table before.
+/// The number of rows in the table before the operation.
 const ROWS: u64 = 4_000;
-/// Rows that are inserted, changed, read or deleted one by one.
+/// The number of rows that are inserted, changed, read or deleted one by one.
 const SOME: u64 = 500;
-/// Rows in a page.
+/// The number of rows in a page.
 const PAGE: usize = 20;
 /// The new name of renamed rows.
 const NAME: &str = "Newly Named";
-/// Queries for many rows.
+/// The number of queries for many rows.
 const QUERIES: usize = 20;
-/// Queries for some 20 covered entries each: one for every last name in every town.
+/// The number of queries for about 20 covered entries each: one for every last name in every town.
 const COVERED: usize = 200;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// One side of the comparison.
 trait Side: Sized {
-    /// A table with these rows.
+    /// Creates a table with these rows.
     fn new(rows: &[Customer]) -> Result<Self>;
-    /// Writes new rows, in one transaction.
+    /// Writes new rows in one transaction.
     fn insert(&self, rows: &[Customer]) -> Result<()>;
-    /// The same, each row in a transaction of its own.
+    /// Writes new rows, each in its own transaction.
     fn insert_in_transactions(&self, rows: &[Customer]) -> Result<()>;
-    /// Writes rows, over others or not, in one transaction.
+    /// Writes new rows or replaces rows, in one transaction.
     fn put(&self, rows: &[Customer]) -> Result<()>;
-    /// Gives rows the first name [`NAME`], which is in no key, in one transaction; returns their number.
+    /// Gives rows the first name [`NAME`] in one transaction, and returns their number. The field is in no
+    /// key.
     fn update(&self, ids: &[u64]) -> Result<usize>;
-    /// Deletes rows in one transaction; returns their number.
+    /// Deletes rows in one transaction, and returns their number.
     fn delete(&self, ids: &[u64]) -> Result<usize>;
-    /// Reads rows by primary key; returns the length of all of their last names.
+    /// Reads rows by primary key, and returns the total length of their last names.
     fn get(&self, ids: &[u64]) -> Result<usize>;
-    /// Reads one row by its email; as [`get`](Side::get).
+    /// Reads rows by email, and returns the same as [`get`](Side::get).
     fn get_by_email(&self, emails: &[String]) -> Result<usize>;
-    /// Reads the rows of towns by their references; as [`get`](Side::get).
+    /// Reads the rows of towns by their references, and returns the same as [`get`](Side::get).
     fn find_rows(&self, towns: &[&str]) -> Result<usize>;
-    /// Reads the rows of last names from the full index; as [`get`](Side::get).
+    /// Reads the rows of last names from the full index, and returns the same as [`get`](Side::get).
     fn find_full_rows(&self, last_names: &[&str]) -> Result<usize>;
-    /// As [`get`](Side::get), each row in a transaction of its own.
+    /// Does the same as [`get`](Side::get), with each row in its own transaction.
     fn get_in_transactions(&self, ids: &[u64]) -> Result<usize>;
-    /// Reads the rows of towns page by page; as [`get`](Side::get).
+    /// Reads the rows of towns page by page, and returns the same as [`get`](Side::get).
     fn pages(&self, towns: &[&str]) -> Result<usize>;
     /// Counts the rows of towns.
     fn count(&self, towns: &[&str]) -> Result<usize>;
-    /// Reads the covered entries of (last name, town); returns a sum over their fields.
+    /// Reads the covered entries of each last name and town, and returns a sum over their fields.
     fn find_entries(&self, names: &[(&str, &str)]) -> Result<usize>;
 }
 
@@ -107,7 +108,7 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
         "find-rows" => return measured(|| side.find_rows(&towns)),
         "find-full-rows" => return measured(|| side.find_full_rows(&last_names)),
         "find-entries" => return measured(|| side.find_entries(&names)),
-        _ => return Err(format!("there is no operation `{operation}`").into()),
+        _ => return Err(format!("unknown operation `{operation}`").into()),
     }
     side.find_entries(&names)
 }
@@ -115,13 +116,13 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (side, operation) = (arguments.next(), arguments.next().unwrap_or_default());
-    let answer = match side.as_deref() {
+    let sum = match side.as_deref() {
         Some("generated") => run::<generated::Generated>(&operation)?,
         Some("by-hand") => run::<by_hand::ByHand>(&operation)?,
         Some("shard") => shards::run(&operation, true)?,
         Some("plain") => shards::run(&operation, false)?,
         _ => return Err("index-table-instructions generated|by-hand|shard|plain OPERATION".into()),
     };
-    println!("{answer}");
+    println!("{sum}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The same operations in an open transaction of one shard, compared with a plain store.
+//! Operations in an open transaction of one shard, and in an open transaction of a plain store.
 
 use index_table::{
     Durability, IndexTable, Options, ReadTxn, ShardMap, ShardedStore, Store, WriteTxn,
@@ -37,7 +37,7 @@ impl Customer {
     }
 }
 
-/// A plain store, or the shard of a sharded one.
+/// A plain store, or a shard of a sharded store.
 enum Kind {
     Plain(Store),
     Shard(ShardedStore),
@@ -136,6 +136,6 @@ pub(crate) fn run(operation: &str, sharded: bool) -> Result<usize> {
                 Ok(sum)
             })
         }
-        _ => Err(format!("there is no operation `{operation}`").into()),
+        _ => Err(format!("unknown operation `{operation}`").into()),
     }
 }

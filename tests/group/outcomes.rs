@@ -164,7 +164,7 @@ fn the_error_of_a_panic_has_its_message() -> TestResult {
     let panics: [(fn(), &str); 3] = [
         (|| panic!("no"), "no"),
         (|| panic!("{}", "formatted"), "formatted"),
-        (|| panic::panic_any(7), "with a value that is no text"),
+        (|| panic::panic_any(7), "with a value that is not text"),
     ];
     for (panics, said) in panics {
         let submitted = writer.submit(move |_| {

@@ -33,7 +33,7 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "there is no such customer")
     }
 
-    /// 500. The reason goes to the log for the operator, and not to the client.
+    /// 500. The reason is logged for the operator, and not sent to the client.
     pub fn internal(reason: impl Display) -> Self {
         eprintln!("error: {reason}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something is wrong in the service")
@@ -45,13 +45,13 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
     }
 
-    /// Its status.
+    /// Returns the status.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The same response, with the wrong field.
+    /// Adds the name of the wrong field.
     #[must_use]
     pub fn about(mut self, field: &'static str) -> Self {
         self.field = Some(field);
@@ -60,8 +60,7 @@ impl Failure {
 }
 
 /// The only place where the store's errors become statuses.
-///
-/// Errors of the client have the service's own text: the store's messages name tables and indexes, and for a
+/// Errors of the client have the service's own text. The store's messages name tables and indexes, and for a
 /// unique index the other row, which must stay private.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {

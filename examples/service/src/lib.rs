@@ -5,7 +5,7 @@
 //! | `POST /customers` | 201 and the customer; 409 if the id or the email is taken |
 //! | `GET /customers/{id}` | the customer, with its revision as an `ETag` |
 //! | `PUT /customers/{id}` | 200 and the customer, 201 if it is new; 409 if the email is taken |
-//! | `PATCH /customers/{id}` | the customer with the fields changed that were sent; 409 likewise |
+//! | `PATCH /customers/{id}` | the customer, with the sent fields changed; 409 if the email is taken |
 //! | `DELETE /customers/{id}` | 204 |
 //! | `GET /customers/by-email/{email}` | the customer |
 //! | `GET /customers?town=…&limit=…&after=…` | `{items, next}`: a page, by last name; `after` is the `next` of the page before |
@@ -18,28 +18,28 @@
 //!
 //! Errors are `{"error": "…"}`, with the wrong `field` if there is one; [`failure`] has the statuses.
 //!
-//! # The way of a request
+//! # The path of a request
 //!
 //! [`routes`] reads the request and writes the response, [`model`] has the stored types, [`service`] runs
-//! queries and [`writer`] runs changes. LMDB is synchronous, and both keep it off the runtime's own threads.
+//! queries and [`writer`] runs changes. LMDB is synchronous, so neither of them calls it on the runtime's
+//! threads.
 //!
 //! **Changes** go to one thread, through a bounded queue, and get their response after the commit. See
 //! [`writer`].
 //!
 //! **Reads** run on the runtime's blocking pool, each in a transaction that begins and ends there:
 //! a slow client holds no snapshot. A read takes microseconds if its pages are in memory. Otherwise, the
-//! thread waits for the disk, and the runtime doesn't know: every other task of that thread waits too, even a
-//! request that reads nothing. The measurement, on two cores, with 16 reading connections:
+//! thread waits for the disk, and the runtime can't detect it: every other task of that thread waits too,
+//! even a request that reads nothing. The figures were measured on two cores with 16 reading connections:
 //!
 //! | | on the runtime's threads | on the blocking pool |
 //! |---|---|---|
-//! | cold, 1,000,000 customers: the longest that a request without a read waited | 100 to 640 ms | 6 to 15 ms |
+//! | cold, 1,000,000 customers: the longest wait of a request without a read | 100 to 640 ms | 6 to 15 ms |
 //! | warm, customers by id | 59,000 to 69,000/s | 34,000 to 39,000/s |
 //! | warm, pages of 100 customers | 10,500 to 11,200/s | 8,800 to 9,800/s |
-//!
-//! The way to the pool and back takes some 20 to 40 µs, which matters for a look-up, hardly for a page, and
-//! little compared to a real network. In exchange, a slow read delays no other request. A service whose store
-//! always fits into memory should read in place.
+//! The pool adds about 20 to 40 µs to a read, which matters for a look-up, hardly for a page, and little
+//! compared to a real network. In exchange, a slow read delays no other request. A service whose store always
+//! fits into memory should read on the runtime's threads.
 //!
 //! The pool's size also limits the number of concurrent reads: see [`service::READERS`].
 

@@ -58,15 +58,15 @@ async fn serve(address: &str, service: Service) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     // With port 0, this prints the actual port.
     writeln!(io::stdout(), "listening on http://{}", listener.local_addr()?)?;
-    let server = axum::serve(listener, routes(service)).with_graceful_shutdown(told_to_stop());
+    let server = axum::serve(listener, routes(service)).with_graceful_shutdown(stop_signal());
     tokio::select! {
         result = server => result,
-        () = async { told_to_stop().await; time::sleep(GRACE).await } => Ok(()),
+        () = async { stop_signal().await; time::sleep(GRACE).await } => Ok(()),
     }
 }
 
-/// Waits for ctrl-c or SIGTERM. A signal that can't be listened for never comes.
-async fn told_to_stop() {
+/// Waits for ctrl-c or SIGTERM. If a signal can't be received, waits for the other.
+async fn stop_signal() {
     let interrupted = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

@@ -4,37 +4,36 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 /// A customer: the row in the store and the JSON in requests and responses.
-///
-/// Each index serves one endpoint. The index by town and last name includes the phone book's other fields, so
-/// that the phone book is read from the index alone; it also has the customers of a town, sorted by last
-/// name, so that no index by town alone is needed.
+/// Each index serves an endpoint. The index by town and last name includes the other fields of the phone
+/// book, so that the phone book is read from the index alone. It also returns the customers of a town, sorted
+/// by last name, so no index by town alone is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
 #[index(town, last_name, include = [first_name, phone])]
 #[index(email, unique)]
 pub struct Customer {
-    /// Chosen by the client, so that it can repeat a request without a response.
+    /// The id, which the client chooses so that it can repeat a request without a response.
     #[primary_key]
     pub id: u64,
     /// The number of writes of this customer, which is also its `ETag`. Ignored in requests.
     #[revision]
     #[serde(default)]
     pub revision: u64,
-    /// First name.
+    /// The first name.
     pub first_name: String,
-    /// Last name.
+    /// The last name.
     pub last_name: String,
-    /// Town.
+    /// The town.
     pub town: String,
-    /// Phone number.
+    /// The phone number.
     pub phone: String,
-    /// Unique.
+    /// The email address, which is unique.
     pub email: String,
 }
 
-/// The fields to change of a customer; those that are absent or null stay as they are.
+/// The fields of a customer to change. Absent fields and null are not changed.
 ///
-/// There is no `id` here, since it can't change.
+/// There is no `id`, since it can't change.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {

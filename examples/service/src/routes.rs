@@ -1,4 +1,4 @@
-//! The endpoints: from a request to queries of the repository to a response.
+//! The endpoints, which read requests, call the service and write responses.
 
 use std::num::NonZeroU16;
 
@@ -27,10 +27,10 @@ const DEFAULT_LIMIT: u16 = 20;
 /// The maximum number of customers in one response, which limits the reads of a request.
 const MAX_LIMIT: u16 = 100;
 
-/// The maximum size of a request, which is a customer: the queue of the writer has many of them.
+/// The maximum size of a request, which is a customer. The queue of the writer has room for many requests.
 const MAX_BODY: usize = 16 << 10;
 
-/// The endpoints of a service.
+/// Returns the endpoints of a service.
 pub fn routes(service: Service) -> Router {
     Router::new()
         .route("/health", get(health))
@@ -47,14 +47,14 @@ pub fn routes(service: Service) -> Router {
         .with_state(service)
 }
 
-type Answer<T> = Result<T, Failure>;
+type RouteResult<T> = Result<T, Failure>;
 
 #[derive(Serialize)]
 struct Health {
     customers: u64,
 }
 
-async fn health(State(service): State<Service>) -> Answer<Json<Health>> {
+async fn health(State(service): State<Service>) -> RouteResult<Json<Health>> {
     if !service.writer.is_running() {
         return Err(Failure::unavailable("the writer has stopped"));
     }
@@ -67,19 +67,19 @@ async fn usage(State(service): State<Service>) -> Json<Usage> {
     Json(service.usage())
 }
 
-async fn by_id(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Response> {
+async fn by_id(State(service): State<Service>, Path(id): Path<u64>) -> RouteResult<Response> {
     let customer = service.read(move |customers, txn| customers.get(txn, id)).await?;
     customer.map(with_etag).ok_or_else(Failure::no_such_customer)
 }
 
-/// The customer as JSON, with its revision as an `ETag`.
+/// Returns the customer as JSON, with its revision as an `ETag`.
 fn with_etag(customer: Customer) -> Response {
     let etag = [(ETAG, format!("\"{}\"", customer.revision))];
     (etag, Json(customer)).into_response()
 }
 
 /// Returns the revision in the header `If-Match`, if there is one.
-fn expected_revision(headers: &HeaderMap) -> Answer<Option<u64>> {
+fn expected_revision(headers: &HeaderMap) -> RouteResult<Option<u64>> {
     let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
     let tag = value.to_str().ok().and_then(|value| value.strip_prefix('"')?.strip_suffix('"'));
     let revision = tag.and_then(|tag| tag.parse().ok());
@@ -92,7 +92,7 @@ fn expected_revision(headers: &HeaderMap) -> Answer<Option<u64>> {
 async fn by_email(
     State(service): State<Service>,
     Path(email): Path<String>,
-) -> Answer<Json<Customer>> {
+) -> RouteResult<Json<Customer>> {
     let customer = service.read(move |customers, txn| customers.get_by_email(txn, &email)).await?;
     customer.map(Json).ok_or_else(Failure::no_such_customer)
 }
@@ -101,7 +101,7 @@ async fn by_email(
 #[serde(deny_unknown_fields)]
 struct InTown {
     town: String,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     after: Option<Cursor>,
     limit: Option<NonZeroU16>,
 }
@@ -109,15 +109,15 @@ struct InTown {
 #[derive(Serialize)]
 struct Page {
     items: Vec<Customer>,
-    /// The value of `after` for the next page; null on the last one.
+    /// The value of `after` for the next page; null on the last page.
     next: Option<Cursor>,
 }
 
-/// A page of a town's customers, by last name.
+/// Returns a page of a town's customers, by last name.
 async fn in_town(
     State(service): State<Service>,
     Query(InTown { town, after, limit }): Query<InTown>,
-) -> Answer<Json<Page>> {
+) -> RouteResult<Json<Page>> {
     let page = service.read(move |customers, txn| {
         let mut scan = customers.find_by_town(txn, &town);
         if let Some(cursor) = &after {
@@ -140,12 +140,12 @@ struct Named {
 async fn phone_book(
     State(service): State<Service>,
     Query(named): Query<Named>,
-) -> Answer<Response> {
+) -> RouteResult<Response> {
     service.read(move |customers, txn| entries(customers, txn, &named)).await
 }
 
-/// The entries of the index, without look-ups of facts. They borrow from the snapshot, and are serialized
-/// from there into the response.
+/// Returns the entries of the index, without look-ups of facts. They borrow from the snapshot, and are
+/// serialized into the response.
 fn entries(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -156,7 +156,10 @@ fn entries(
     Ok(Json(entries).into_response())
 }
 
-async fn create(State(service): State<Service>, Json(customer): Json<Customer>) -> Answer<Outcome> {
+async fn create(
+    State(service): State<Service>,
+    Json(customer): Json<Customer>,
+) -> RouteResult<Outcome> {
     service.writer.write(Command::Create(customer)).await
 }
 
@@ -165,7 +168,7 @@ async fn replace(
     Path(id): Path<u64>,
     headers: HeaderMap,
     Json(customer): Json<Customer>,
-) -> Answer<Outcome> {
+) -> RouteResult<Outcome> {
     if customer.id != id {
         let error = "the id in the path and the id of the customer are different";
         return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, error).about("id"));
@@ -179,7 +182,7 @@ async fn change(
     Path(id): Path<u64>,
     headers: HeaderMap,
     Json(changes): Json<Changes>,
-) -> Answer<Outcome> {
+) -> RouteResult<Outcome> {
     let expected = expected_revision(&headers)?;
     service.writer.write(Command::Change(id, changes, expected)).await
 }
@@ -188,7 +191,7 @@ async fn delete(
     State(service): State<Service>,
     Path(id): Path<u64>,
     headers: HeaderMap,
-) -> Answer<Outcome> {
+) -> RouteResult<Outcome> {
     let expected = expected_revision(&headers)?;
     service.writer.write(Command::Delete(id, expected)).await
 }
@@ -210,7 +213,7 @@ fn at_most(limit: Option<NonZeroU16>) -> usize {
     limit.map_or(DEFAULT_LIMIT, NonZeroU16::get).min(MAX_LIMIT).into()
 }
 
-/// [`axum::Json`] whose rejections are a [`Failure`], which is JSON too; likewise the other two.
+/// [`axum::Json`], with a [`Failure`] as its rejection, which is JSON too. The next two types are the same for paths and queries.
 #[derive(FromRequest)]
 #[from_request(via(axum::Json), rejection(Failure))]
 struct Json<T>(T);

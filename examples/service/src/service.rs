@@ -38,7 +38,7 @@ impl Service {
         Ok(Self { store, customers, writer })
     }
 
-    /// The usage of the customers' indexes. It reads counters, and not the store.
+    /// Returns the usage of the customers' indexes. The numbers are counters in memory.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.customers.usage()
@@ -46,19 +46,17 @@ impl Service {
 
     /// Runs a query on its own snapshot, on the blocking pool.
     ///
-    /// Borrowed entries can't leave the snapshot, so such a query serializes them.
+    /// Borrowed entries can't outlive the snapshot, so the query has to serialize them.
     ///
     /// # Errors
     ///
     /// The errors of the store.
     pub async fn read<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&CustomerRepository, &ReadTxn<'_>) -> index_table::Result<T>
-        + Send
-        + 'static,
+        query: impl FnOnce(&CustomerRepository, &ReadTxn<'_>) -> index_table::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
         let Self { store, customers, .. } = self.clone();
-        let answer = task::spawn_blocking(move || question(&customers, &store.read()?));
-        Ok(answer.await.map_err(Failure::internal)??)
+        let result = task::spawn_blocking(move || query(&customers, &store.read()?));
+        Ok(result.await.map_err(Failure::internal)??)
     }
 }

@@ -1,12 +1,10 @@
-//! The only place that writes.
-//!
-//! LMDB has one write transaction at a time, and a durable commit waits for the disk. So commands go to
-//! the store's [`GroupWriter`]: a thread of its own takes them from a queue, and no request waits for a lock
-//! or a disk on one of the runtime's threads. Commands that queue up while a commit waits for the disk share
-//! the next commit. Each command still succeeds or fails separately, and gets its response after the commit.
-//!
-//! The queue is bounded: if the disk can't keep up, clients get an error at once, and neither memory nor
-//! waiting times grow.
+//! The writer, through which all changes go.
+//! LMDB has one write transaction at a time, and a durable commit waits for the disk. So commands go to the
+//! store's [`GroupWriter`], whose thread takes them from a queue. No request waits for a lock or a disk on
+//! one of the runtime's threads. Commands that are queued while a commit waits for the disk share the next
+//! commit. Each command still succeeds or fails separately, and gets its response after the commit. The queue
+//! is bounded. If the disk can't keep up, clients get an error at once, and neither memory nor waiting times
+//! grow.
 
 use index_table::{GroupWriter, Store, Submitted, WriteTxn};
 
@@ -22,11 +20,11 @@ pub const QUEUE: usize = 1024;
 /// A change to the directory.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// A new customer.
+    /// Creates a customer.
     Create(Customer),
-    /// A customer, which replaces the one with the same id if there is one, and if it has the expected revision.
+    /// Creates a customer, or replaces the customer with the same id if it has the expected revision.
     Replace(Customer, Option<u64>),
-    /// Some fields of a customer, if it has the expected revision.
+    /// Changes some fields of a customer if it has the expected revision.
     Change(u64, Changes, Option<u64>),
     /// Deletes a customer if it has the expected revision.
     Delete(u64, Option<u64>),
@@ -37,13 +35,13 @@ pub enum Command {
 pub enum Outcome {
     /// The customer is new.
     Created(Customer),
-    /// The customer was changed, to this value.
+    /// The customer was changed to this value.
     Changed(Customer),
     /// The customer existed.
     Deleted,
 }
 
-type Answer = Result<Outcome, Failure>;
+type CommandResult = Result<Outcome, Failure>;
 
 /// The sender of commands. Clones share the queue.
 #[derive(Debug, Clone)]
@@ -57,7 +55,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// If its thread can't be started.
+    /// If the thread can't be started.
     pub fn start(
         store: &Store,
         customers: CustomerRepository,
@@ -71,12 +69,12 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// 503 if the queue is full, and the error if the command was refused or could not be committed.
-    pub async fn write(&self, command: Command) -> Answer {
+    /// 503 if the queue is full, or the error of the command or of its commit.
+    pub async fn write(&self, command: Command) -> CommandResult {
         self.hand_in(command)?.await
     }
 
-    /// Whether the thread still takes commands.
+    /// Whether the writer still accepts commands.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.group.is_closed()
@@ -86,7 +84,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// If that would wait for itself.
+    /// If the calling thread is the writer's own.
     pub fn close(&self) -> index_table::Result<()> {
         self.group.close()
     }
@@ -99,10 +97,10 @@ impl Writer {
     }
 }
 
-/// Each command makes at most one change, as its last step: if it fails, nothing has changed.
+/// Executes a command. It makes at most one change, as its last step, so a failed command changes nothing.
 ///
-/// A customer with another revision than the expected one is refused by the store, with `Error::Conflict`.
-fn execute(customers: &CustomerRepository, txn: &mut WriteTxn<'_>, command: Command) -> Answer {
+/// If the customer has another revision than the expected one, the store returns `Error::Conflict`.
+fn execute(customers: &CustomerRepository, txn: &mut WriteTxn<'_>, command: Command) -> CommandResult {
     match command {
         Command::Create(customer) => {
             customers.insert(txn, &customer)?;
@@ -174,8 +172,8 @@ mod tests {
         let customers = CustomerRepository::open(&store)?;
         let writer = Writer::start(&store, customers.clone(), 2)?;
 
-        // While this transaction lives, the writer waits with at most two commands, and two more can wait in
-        // the queue.
+        // While this transaction is open, the writer waits with at most two commands, and two more can wait
+        // in the queue.
         let txn = store.write()?;
         let requests: Vec<_> =
             (1..=5).map(|id| (id, writer.hand_in(Command::Create(customer(id))))).collect();
@@ -184,8 +182,8 @@ mod tests {
         let mut accepted = Vec::new();
         for (id, request) in requests {
             match request {
-                Ok(answer) => {
-                    assert_eq!(answer.wait(), Ok(Outcome::Created(customer(id))));
+                Ok(submitted) => {
+                    assert_eq!(submitted.wait(), Ok(Outcome::Created(customer(id))));
                     accepted.push(id);
                 }
                 Err(failure) => assert!(is_overload(&failure), "{failure:?}"),
@@ -215,10 +213,10 @@ mod tests {
             Command::Replace(customer(3), None),
             Command::Create(customer(1)),
         ];
-        let answers = commands.map(|command| writer.hand_in(command));
+        let results = commands.map(|command| writer.hand_in(command));
         drop(txn);
-        let statuses = answers
-            .map(|answer| answer.and_then(Submitted::wait).map_err(|failure| failure.status()));
+        let statuses = results
+            .map(|result| result.and_then(Submitted::wait).map_err(|failure| failure.status()));
         assert_eq!(
             statuses,
             [

@@ -1,12 +1,12 @@
-//! Measures durable commits with a journal against those without, SQLite, hand-written LMDB and fjall, and the
-//! space and the recovery that a journal costs.
+//! Compares durable commits with a journal with commits without a journal, SQLite, hand-written LMDB and
+//! fjall, and measures the space of a journal and the time of a recovery.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin journal -- [ROWS] [COMMITS] [ROUNDS] [DIRECTORY]
 //! ```
-//!
-//! The rows are those of the other benchmarks, with three indexes. All ways have their turns in each round, in
-//! another order each time; ratios are medians of the ratios within a round. The directory must be on a disk.
+//! The rows are those of the other benchmarks, with three indexes. Each round measures all contenders, in a
+//! different order each time. Ratios are medians of the ratios within a round. The directory must be on a
+//! disk.
 #![allow(clippy::cast_precision_loss, reason = "figures for reports")]
 
 use std::{
@@ -60,7 +60,7 @@ fn options(durability: Durability) -> Options {
     Store::options().durability(durability).max_databases(4)
 }
 
-/// A store with these rows, and further ones to insert.
+/// Returns a store with `rows` rows, and `more` further rows to insert.
 fn filled(
     path: &Path,
     options: &Options,
@@ -74,7 +74,7 @@ fn filled(
     Ok((store, customers, workload.more(more)))
 }
 
-/// Inserts each row in a transaction of its own; how long each takes, in microseconds and ascending.
+/// Inserts each row in its own transaction. Returns the times in microseconds, in ascending order.
 fn insert(store: &Store, customers: &CustomerRepository, rows: &[Customer]) -> Outcome<Vec<f64>> {
     let mut times = Vec::with_capacity(rows.len());
     for row in rows {
@@ -86,7 +86,7 @@ fn insert(store: &Store, customers: &CustomerRepository, rows: &[Customer]) -> O
     Ok(times)
 }
 
-/// The segments that the journal has begun.
+/// Returns the number of segments that the journal has started.
 fn segments(path: &Path) -> Outcome<u64> {
     let mut newest = 0;
     for at in 0..3 {
@@ -105,9 +105,9 @@ fn checkpoints(rows: usize, commits: usize, path: &Path) -> Outcome {
         let limits = (mib << 20, 16 << 20, Duration::from_mins(1));
         let options = options(Durability::Journal).checkpoint(limits.0, limits.1, limits.2);
         let (store, customers, more) = filled(path, &options, rows, commits)?;
-        let begun = segments(path)?;
+        let segments_before = segments(path)?;
         let times = insert(&store, &customers, &more)?;
-        let made = segments(path)? - begun;
+        let made = segments(path)? - segments_before;
         let at = |part: usize| times[(times.len() - 1) * part / 100];
         let (p50, p99, longest) = (at(50), at(99), at(100));
         println!(
@@ -136,17 +136,17 @@ fn space(rows: usize, commits: usize, path: &Path) -> Outcome {
         ("`Journal`, 128 MiB", journal(128)),
     ];
     for (name, options) in ways {
-        let own = path.join("space");
-        let (store, customers, more) = filled(&own, &options, rows, commits)?;
-        let data = || fs::metadata(own.join("data.mdb")).map(|file| file.len() as f64 / MIB);
+        let directory = path.join("space");
+        let (store, customers, more) = filled(&directory, &options, rows, commits)?;
+        let data = || fs::metadata(directory.join("data.mdb")).map(|file| file.len() as f64 / MIB);
         let before = data()?;
         insert(&store, &customers, &more)?;
-        let files = (0..3).map(|at| fs::metadata(own.join(format!("journal.{at}"))));
+        let files = (0..3).map(|at| fs::metadata(directory.join(format!("journal.{at}"))));
         let bytes: u64 = files.filter_map(Result::ok).map(|file| file.len()).sum();
         let journal = bytes as f64 / MIB;
         println!("| {name} | {before:.0} MiB | {:.0} MiB | {journal:.0} MiB |", data()?);
         drop((store, customers));
-        fs::remove_dir_all(own)?;
+        fs::remove_dir_all(directory)?;
     }
     Ok(())
 }
@@ -165,7 +165,7 @@ fn recovery(rows: usize, commits: usize, path: &Path) -> Outcome {
         let mut workload = Workload::new(SEED, rows);
         let commits = commits * part / 4;
         insert(&store, &customers, &workload.more(commits))?;
-        // The one segment since the store was opened.
+        // All records are in the segment that was started when the store was opened.
         let mut bytes = 0;
         for at in 0..3 {
             let segment = fs::read(path.join(format!("journal.{at}")))?;

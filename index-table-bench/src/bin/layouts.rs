@@ -9,16 +9,15 @@
 //!
 //! - **A**: index key and primary key → nothing;
 //! - **B**: index key → primary keys, as duplicates (`DUPSORT` and `DUPFIXED`);
-//! - **C1**: blocks of primary keys, up to so many bytes in each, written through the cursor that
-//!   found the block, or at once where a new key is likely: what
-//!   `index-table-runtime/src/engine/lmdb/blocks.rs` does;
+//! - **C1**: blocks of primary keys with a maximum size in bytes, as in
+//!   `index-table-runtime/src/engine/lmdb/blocks.rs`: a block is written through the cursor that found it, or
+//!   without a search if a new key is likely;
 //! - **C2**: the same blocks, always found with one call and written with another.
-//!
-//! All rows are inserted in one transaction, those of each key scanned and counted in another, a
-//! random fifth deleted in a third. Times are those of the calls: nothing is synced, and commits
-//! don't count. Space is the pages by which the file grows. Figures are medians of the rounds, in
-//! each of which every candidate has its turn. After the inserts and after the deletes, what the
-//! index holds is compared with a sorted list of the rows.
+//! One transaction inserts all rows, another scans and counts the rows of each key, and a third deletes a
+//! random fifth of the rows. The times are those of the calls, without commits, and nothing is synced. The
+//! space is the number of pages by which the file grows. Each round measures every candidate, and the figures
+//! are medians of the rounds. After the inserts and after the deletes, the entries of the index are compared
+//! with a sorted list of the rows.
 
 use std::{
     cmp::Ordering, env, error::Error, fs, hint::black_box, ops::Bound, path::Path, process,
@@ -38,7 +37,7 @@ use index_table_bench::{
 enum Layout {
     Composite,
     Duplicates,
-    /// The maximum size of a block, in bytes of primary keys.
+    /// The argument is the maximum size of a block, in bytes.
     OneCursor(usize),
     TwoSteps(usize),
 }
@@ -64,7 +63,7 @@ fn main() -> Outcome<()> {
     let rows: usize = arguments.next().map_or(Ok(500_000), |rows| rows.parse())?;
     let rounds: usize = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
     if rows < 5 || rounds == 0 {
-        return Err("there is nothing to measure".into());
+        return Err("at least five rows and one round".into());
     }
     let directory = env::temp_dir().join(format!("index-table-layouts-{}", process::id()));
     let mut results = Vec::new();
@@ -74,7 +73,7 @@ fn main() -> Outcome<()> {
             eprintln!("{}", workload.name);
             let mut figures: [Vec<Figures>; VARIANTS.len()] = Default::default();
             for turn in 0..rounds * VARIANTS.len() {
-                // Not always in the same order.
+                // The order of the candidates changes between rounds.
                 let variant = (turn + turn / VARIANTS.len() * 3) % VARIANTS.len();
                 figures[variant].push(measure(VARIANTS[variant].1, &workload, &directory)?);
             }
@@ -111,7 +110,7 @@ fn measure(layout: Layout, workload: &Workload, directory: &Path) -> Outcome<Fig
     let mut options = EnvOpenOptions::new();
     options.map_size(1 << 30).max_dbs(1);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: the directory is new and this process's own; no one else touches the file.
+    // SAFETY: the directory is new, and no other process uses it.
     let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(directory)? };
     let database = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
         let mut options = opener.database_options().types::<Bytes, Bytes>();
@@ -120,7 +119,7 @@ fn measure(layout: Layout, workload: &Workload, directory: &Path) -> Outcome<Fig
         }
         options.name("index").create(txn).map(CommitOrAbort::<_, ()>::Commit)
     })?;
-    // The optimizer is not to know the length: an index has primary keys of any one length.
+    // The optimizer must not know the length, because each index has another one.
     let (database, primary_key) = (database.unwrap_commit(), black_box(8));
     let [at, found, packed] = Default::default();
     let mut index = Index { layout, database, primary_key, new_key: false, at, found, packed };
@@ -131,7 +130,7 @@ fn measure(layout: Layout, workload: &Workload, directory: &Path) -> Outcome<Fig
     let insert = time(rows.len(), || rows.iter().try_for_each(&mut insert))?;
     let page_size = f64::from(index.database.stat(&txn)?.page_size);
     txn.commit()?;
-    // Nothing has been freed: these are all pages, those of trees of duplicates included.
+    // No page has been freed, so these are all pages, including the pages of trees of duplicates.
     let space = f64::from(u32::try_from(env.info().last_page_number - pages)?) * page_size;
 
     let txn = env.read_txn()?;
@@ -159,7 +158,7 @@ fn measure(layout: Layout, workload: &Workload, directory: &Path) -> Outcome<Fig
     Ok([insert, space / f64::from(u32::try_from(rows.len())?), scan, count, delete])
 }
 
-/// Nanoseconds a row.
+/// Returns the time of `work` in nanoseconds for a row.
 fn time(rows: usize, work: impl FnOnce() -> Result<()>) -> Outcome<f64> {
     let start = Instant::now();
     work()?;
@@ -172,13 +171,14 @@ type Database = heed::Database<'static, Bytes, Bytes>;
 struct Index {
     layout: Layout,
     database: Database,
-    /// Its length.
+    /// The length of a primary key.
     primary_key: usize,
     /// Whether the last insert had a new index key.
     new_key: bool,
-    /// Buffer: the index key and the primary key.
+    /// A buffer for the index key and the primary key.
     at: Vec<u8>,
-    /// Buffers: the block that holds the primary key, or would, if the index key has one.
+    /// Buffers for the key and the contents of the block in which the primary key belongs; empty if the index
+    /// key has no block.
     found: Vec<u8>,
     packed: Vec<u8>,
 }
@@ -206,7 +206,7 @@ impl Index {
         if *new_key {
             return writer.add(key, primary_key);
         }
-        let Err(offset) = place(packed, primary_key) else { return Ok(()) };
+        let Err(offset) = offset_of(packed, primary_key) else { return Ok(()) };
         let full = packed.len() + primary_key.len() > limit;
         if full && offset == packed.len() {
             return writer.add(at, primary_key);
@@ -240,12 +240,12 @@ impl Index {
         }
         let mut writer = self.find(txn, key, primary_key)?;
         let Self { database, found, packed, .. } = self;
-        let Ok(offset) = place(packed, primary_key) else { return Ok(false) };
+        let Ok(offset) = offset_of(packed, primary_key) else { return Ok(false) };
         packed.drain(offset..offset + primary_key.len());
         writer.replace(found, packed)?;
         drop(writer);
         if packed.is_empty() && found.len() == key.len() {
-            // The first block is gone: the second takes its place.
+            // The first block is removed, so the second block becomes the first.
             let second = database.get_greater_than(txn, key)?;
             if let Some((physical, block)) = second.filter(|it| it.0.starts_with(key)) {
                 refill(found, physical, &[]);
@@ -257,8 +257,8 @@ impl Index {
         Ok(true)
     }
 
-    /// The first block of a key if the primary key is all there is in it, by a cursor that steps to the block
-    /// that may have to take its place.
+    /// Removes the first block of a key if it has no other primary key. A cursor then steps to the second
+    /// block, which becomes the first.
     fn remove_single(
         &mut self,
         txn: &mut RwTxn<'_>,
@@ -298,8 +298,8 @@ impl Index {
         let Self { layout, database, at, found, packed, .. } = self;
         refill(at, key, primary_key);
         let mut copy = |entry: Option<(&[u8], &[u8])>| {
-            let own = entry.filter(|(physical, _)| physical.starts_with(key));
-            let (physical, block) = own.unwrap_or_default();
+            let block_of_key = entry.filter(|(physical, _)| physical.starts_with(key));
+            let (physical, block) = block_of_key.unwrap_or_default();
             refill(found, physical, &[]);
             refill(packed, block, &[]);
         };
@@ -351,7 +351,7 @@ impl Index {
         Ok(rows)
     }
 
-    /// Asserts that the index holds these rows, which are sorted.
+    /// Asserts that the index has exactly these rows, which are sorted.
     fn check(&self, txn: &Txn<'_>, keys: &[Key], rows: &[Row]) -> Result<()> {
         for rows in rows.chunk_by(|one, other| one.0 == other.0) {
             let mut expected = rows.iter().map(|(_, primary_key)| primary_key.as_slice());
@@ -383,14 +383,14 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Overwrites the block that was found, or removes it if nothing is left.
+    /// Overwrites the found block, or removes it if it is empty.
     fn replace(&mut self, found: &[u8], packed: &[u8]) -> Result<()> {
         let empty = packed.is_empty();
         let done = match self {
             Self::TwoSteps(database, txn) if empty => database.delete(txn, found)?,
             Self::TwoSteps(database, txn) => return database.put(txn, found, packed),
             #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
-            // SAFETY: as above, and `found` is the key that the cursor is on.
+            // SAFETY: as above, and `found` is the key at the cursor.
             Self::OneCursor(cursor) => unsafe {
                 if empty { cursor.del_current()? } else { cursor.put_current(found, packed)? }
             },
@@ -400,8 +400,8 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The offset of a primary key among packed ones (`Ok`), or where it belongs (`Err`), in bytes.
-fn place(packed: &[u8], primary_key: &[u8]) -> std::result::Result<usize, usize> {
+/// Returns the offset in bytes of a primary key in a block (`Ok`), or the offset at which it belongs (`Err`).
+fn offset_of(packed: &[u8], primary_key: &[u8]) -> std::result::Result<usize, usize> {
     let len = primary_key.len();
     let (mut low, mut high) = (0, packed.len() / len);
     while low < high {

@@ -1,12 +1,10 @@
-//! Runs one operation of one contender: for profiles, which is where the causes in the report are
-//! from.
+//! Runs one operation of one contender, for a profiler. The causes in the report are from such profiles.
 //!
 //! ```text
-//! one CONTENDER OPERATION [ROWS] [TIMES]     prints the median of so many rounds, in nanoseconds
+//! one CONTENDER OPERATION [ROWS] [TIMES]     prints the median of TIMES rounds, in nanoseconds
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*one*measured*' one …
 //! ```
-//!
-//! Counts are for one row, entry, page or count, as in the report; under callgrind, divide them by the
+//! Figures are for one row, entry, page or count, as in the report. Under callgrind, divide the counts by the
 //! printed number of operations.
 
 use std::{
@@ -17,14 +15,14 @@ use std::{
 };
 
 use index_table_bench::{
-    contender::{Answer, Contender, Failure, Kind, Outcome, apply},
+    contender::{Contender, Digest, Failure, Kind, Outcome, apply},
     contenders::ALL,
     median,
     run::{SEED, units},
     workload::{Operation, Workload},
 };
 
-/// As in a run of the report.
+/// The number of repetitions, as in a run of the report.
 const UNITS: usize = 10_000;
 const DURABLE: usize = 100;
 
@@ -70,7 +68,7 @@ fn run() -> Outcome {
         }
     }
     if one.figures.is_empty() {
-        return Err(format!("there is no operation {operation}").into());
+        return Err(format!("unknown operation {operation}").into());
     }
     println!("{:.1} ns, {} measured", median(one.figures.into_iter()), one.units);
     Ok(())
@@ -80,15 +78,15 @@ fn run() -> Outcome {
 struct One<'k> {
     kind: &'k Kind,
     path: PathBuf,
-    /// Nanoseconds.
+    /// Times in nanoseconds.
     figures: Vec<f64>,
-    /// How many there were.
+    /// The number of measured units.
     units: usize,
 }
 
 impl One<'_> {
-    /// A query runs repeatedly. For writes, whole rounds run, so that the table has the state that the next
-    /// one expects; queries are left out.
+    /// Runs a query repeatedly. For a write, runs all writes of each round, so that the table has the state
+    /// that the next write expects.
     fn rounds(
         &mut self,
         mut contender: Box<dyn Contender>,
@@ -111,8 +109,8 @@ impl One<'_> {
             return Ok(());
         }
         for next in round.iter().filter(|next| next.name() == operation) {
-            if let Operation::Page(places) = next {
-                contender.prepare_pages(places)?;
+            if let Operation::Page(positions) = next {
+                contender.prepare_pages(positions)?;
             }
             for _ in 0..times {
                 self.measure(&mut *contender, next)?;
@@ -123,8 +121,8 @@ impl One<'_> {
 
     fn measure(&mut self, contender: &mut dyn Contender, operation: &Operation) -> Outcome {
         let start = Instant::now();
-        let answer = measured(|| apply(contender, operation))?;
-        self.add(start, units(operation, &answer));
+        let digest = measured(|| apply(contender, operation))?;
+        self.add(start, units(operation, &digest));
         Ok(())
     }
 
@@ -132,7 +130,7 @@ impl One<'_> {
         let start = Instant::now();
         let contender = measured(|| {
             let mut contender = (self.kind.open)(&self.path)?;
-            contender.get(&[1], &mut Answer::default())?;
+            contender.get(&[1], &mut Digest::default())?;
             Ok::<_, Failure>(contender)
         })?;
         self.add(start, 1);
@@ -146,7 +144,7 @@ impl One<'_> {
     }
 }
 
-/// The function that callgrind counts.
+/// The function whose instructions callgrind counts.
 #[inline(never)]
 fn measured<T>(work: impl FnOnce() -> T) -> T {
     work()

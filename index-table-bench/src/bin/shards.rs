@@ -1,52 +1,28 @@
-//! Compares sharded stores with one store: durable inserts, queries of one shard and of all, opening, and what a
-//! query of all shards costs by the number of shards.
+//! Compares sharded stores with one store: durable inserts, queries of one shard and of all shards, the time
+//! to open, and the cost of a query of all shards by the number of shards.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin shards -- [ROUNDS [DIRECTORY]]
 //! ```
-//!
-//! In each round, all contenders have their turn. Figures are medians of the rounds, and a factor is the median of
-//! the factors of the rounds.
+//! Each round measures all contenders. Figures are medians of the rounds, and a factor is the median of the
+//! factors of the rounds.
 
-use std::{
-    env,
-    error::Error,
-    fs,
-    path::{Path, PathBuf},
-    process, thread,
-    time::Instant,
+use std::{fs, path::Path, time::Instant};
+
+use index_table::{Durability, Result, ShardedStore, Store};
+use index_table_bench::{
+    median,
+    sharded::{self, CustomerRepository, Outcome, THREADS, TOWNS, customer, options},
 };
 
-use index_table::{Durability, IndexTable, Options, Result, ShardMap, ShardedStore, Store};
-use index_table_bench::median;
-use serde::{Deserialize, Serialize};
-
-#[derive(Serialize, Deserialize, IndexTable)]
-#[table(name = "customers", shard_by = tenant)]
-#[index(tenant, town)]
-#[index(town, include = [name])]
-struct Customer {
-    #[primary_key]
-    tenant: u32,
-    #[primary_key]
-    id: u64,
-    town: u32,
-    name: String,
-    text: String,
-}
-
 const TENANTS: u32 = 256;
-const TOWNS: u32 = 500;
 const ROWS: u32 = 100_000;
-const THREADS: u32 = 8;
-/// Commits of each thread in a round.
+/// The number of commits of each thread in a round.
 const COMMITS: u32 = 50;
-/// The numbers of shards of durable inserts.
+/// The numbers of shards for durable inserts.
 const SHARDS: [u32; 5] = [1, 2, 4, 8, 16];
 
-type Outcome<T> = std::result::Result<T, Box<dyn Error>>;
-
-/// A store of either kind.
+/// A plain or a sharded store.
 enum Side {
     Plain(Store),
     Sharded(ShardedStore),
@@ -68,51 +44,19 @@ impl Side {
     }
 }
 
-fn options(durability: Durability) -> Options {
-    Store::options().map_size(1 << 32).durability(durability)
-}
-
-/// A store with so many shards, in which the tenants take turns; 0: a plain one.
+/// Opens a store with this number of shards; 0: a plain store.
 fn open(path: &Path, shards: u32, durability: Durability) -> Result<Side> {
     if shards == 0 {
         return Ok(Side::Plain(options(durability).open(path)?));
     }
-    let names: Vec<String> = (0..shards).map(|shard| format!("s{shard}")).collect();
-    let map =
-        names.iter().zip(0..).fold(ShardMap::list().to("s0", [u32::MAX]), |map, (name, own)| {
-            map.to(name, (0..TENANTS).filter(move |tenant| tenant % shards == own))
-        });
-    let all = ShardedStore::options().options(options(durability)).map("customers", map);
-    let all = names.iter().fold(all, |all, name| all.shard(name, name));
-    Ok(Side::Sharded(all.open(path)?))
-}
-
-fn customer(number: u64, tenant: u32) -> Customer {
-    let scattered = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    Customer {
-        tenant,
-        id: scattered >> 20,
-        town: (scattered >> 40) as u32 % TOWNS,
-        name: format!("customer {number}"),
-        text: "x".repeat(80),
-    }
+    sharded::open(path, shards, TENANTS, durability).map(Side::Sharded)
 }
 
 fn main() -> Outcome<()> {
-    let mut arguments = env::args().skip(1);
-    let rounds = arguments.next().map_or(Ok(9), |text| text.parse())?;
-    let base = arguments.next().map_or_else(env::temp_dir, PathBuf::from);
-    let dir = base.join(format!("index-table-shards-{}", process::id()));
-    fs::create_dir_all(&dir)?;
-    let outcome = inserts(&dir, rounds)
-        .and_then(|()| queries(&dir, rounds))
-        .and_then(|()| openings(&dir, rounds))
-        .and_then(|()| curve(&dir, rounds));
-    fs::remove_dir_all(&dir)?;
-    outcome
+    sharded::run("shards", &[inserts, queries, openings, curve])
 }
 
-/// One insert in each transaction, by eight threads with a tenant each.
+/// Measures transactions with one insert, by eight threads with a tenant each.
 fn inserts(dir: &Path, rounds: u32) -> Outcome<()> {
     let mut sides = Vec::new();
     for shards in [0].into_iter().chain(SHARDS) {
@@ -124,30 +68,21 @@ fn inserts(dir: &Path, rounds: u32) -> Outcome<()> {
         for (_, side, customers, times) in &mut sides {
             let began = Instant::now();
             let store = side.store();
-            thread::scope(|scope| {
-                let threads: Vec<_> = (0..THREADS)
-                    .map(|tenant| {
-                        let customers = &*customers;
-                        scope.spawn(move || {
-                            let commits = u64::from(COMMITS);
-                            let numbers = round * commits..(round + 1) * commits;
-                            numbers.into_iter().try_for_each(|number| {
-                                let row = customer(number, tenant);
-                                store.transaction(|txn| customers.insert(txn, &row))
-                            })
-                        })
-                    })
-                    .collect();
-                threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
+            sharded::in_threads(|tenant| {
+                let commits = u64::from(COMMITS);
+                (round * commits..(round + 1) * commits).try_for_each(|number| {
+                    let row = customer(number, tenant);
+                    store.transaction(|txn| customers.insert(txn, &row))
+                })
             })?;
             times.push(began.elapsed().as_secs_f64() * 1e6 / f64::from(COMMITS * THREADS));
         }
     }
-    println!("| shards | a durable insert, 8 threads, µs | inserts beside one store |");
+    println!("| shards | a durable insert, 8 threads, µs | inserts compared with one store |");
     println!("|--:|--:|--:|");
     let plain = sides.first().map(|it| it.3.clone()).unwrap_or_default();
     for (shards, _, _, times) in &sides {
-        // The first round creates pages.
+        // The first round, which adds pages, is not counted.
         let factors = plain.iter().zip(times).skip(1).map(|(plain, time)| plain / time);
         let name = if *shards == 0 { "one store".to_owned() } else { shards.to_string() };
         let time = median(times.iter().copied().skip(1));
@@ -199,7 +134,7 @@ const QUERIES: [Query; 4] = [
     }),
 ];
 
-/// Queries of one store and of four shards.
+/// Measures queries of one store and of four shards.
 fn queries(dir: &Path, rounds: u32) -> Outcome<()> {
     let plain = open(&dir.join("queries"), 0, Durability::None)?;
     let sharded = open(&dir.join("queries 4"), 4, Durability::None)?;
@@ -217,7 +152,7 @@ fn queries(dir: &Path, rounds: u32) -> Outcome<()> {
             }
         }
         if sums[0] != sums[1] {
-            return Err(format!("{name}: other rows").into());
+            return Err(format!("{name}: the results differ").into());
         }
         let [one, four] = times;
         let factors = one.iter().zip(&four).skip(1).map(|(one, four)| four / one);
@@ -229,7 +164,7 @@ fn queries(dir: &Path, rounds: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Opening and closing a store whose journal is not needed.
+/// Measures opening and closing a store that needs no recovery.
 fn openings(dir: &Path, rounds: u32) -> Outcome<()> {
     println!("| opened and closed | ms |");
     println!("|---|--:|");
@@ -249,7 +184,7 @@ fn openings(dir: &Path, rounds: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// Queries of all shards, by their number.
+/// Measures queries of all shards, by the number of shards.
 fn curve(dir: &Path, rounds: u32) -> Outcome<()> {
     println!("| shards | `read()`, µs | rows of a town, µs | a page of 20, µs |");
     println!("|--:|--:|--:|--:|");

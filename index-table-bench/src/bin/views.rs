@@ -3,11 +3,10 @@
 //! ```text
 //! cargo run --release -p index-table-bench --bin views -- [ROWS] [ROUNDS]
 //! ```
-//!
-//! The rows have five strings of some 20 bytes and a photo of 100 bytes. They are read through a
-//! normalized index by all of one town at a time, and from the fact table from end to end; there are
-//! 1,000 towns, and all of the file is in memory. Figures are nanoseconds for a row, medians of the
-//! rounds, in each of which both ways have their turn; what they yield is compared by a sum.
+//! The rows have five strings of about 20 bytes and a photo of 100 bytes. There are 1,000 towns. The rows of
+//! each town are read through a normalized index, and all rows are read from the fact table. The whole file
+//! is in memory. Figures are nanoseconds for a row, as medians of the rounds. Each round measures both
+//! methods, and compares their results by a sum.
 
 use std::{env, error::Error, fs, path::Path, process, time::Instant};
 
@@ -93,7 +92,7 @@ fn report(
         let (time, borrowed) = timed(&views)?;
         by_view.push(time / f64::from(borrowed.rows));
         if owned != borrowed {
-            return Err("the two ways yield different rows".into());
+            return Err("the two methods return different rows".into());
         }
     }
     let (by_row, by_view) = (median(by_row.into_iter()), median(by_view.into_iter()));
@@ -101,7 +100,7 @@ fn report(
     Ok(())
 }
 
-/// How many rows, and something that depends on each of their fields.
+/// The number of rows, and a sum that depends on each of their fields.
 #[derive(Default, PartialEq)]
 struct Sum {
     rows: u32,

@@ -1,7 +1,7 @@
 //! fjall with index keyspaces written by hand.
 //!
-//! Its transactions have a single writer, which reads what it has written; a commit syncs the journal. The block
-//! cache has 1 GiB, like the caches of the other contenders.
+//! Its transactions have a single writer, which reads what it has written; a commit syncs the journal. The
+//! block cache has 1 GiB, like the caches of the other contenders.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use fjall::{
 
 use super::keys;
 use crate::{
-    contender::{Answer, Contender, Failure, Outcome},
-    workload::{Customer, NameRange, PAGE, Place},
+    contender::{Contender, Digest, Failure, Outcome},
+    workload::{Customer, NameRange, PAGE, Position},
     writers::Insert,
 };
 
@@ -31,12 +31,12 @@ struct Tables {
     value: Vec<u8>,
 }
 
-/// A transaction for each row, by one thread.
+/// Returns a function for one thread, which inserts a row in its own transaction.
 pub(crate) fn alone(directory: &Path, _: usize) -> Outcome<Vec<Insert>> {
     let mut own = database(directory)?;
     Ok(vec![Box::new(move |row| {
         own.insert(std::slice::from_ref(row)).map_err(|failure| match failure {
-            Failure::Lacks => "it lacks that".to_owned(),
+            Failure::Lacks => "fjall can't insert rows".to_owned(),
             Failure::Failed(error) => error.to_string(),
         })
     })])
@@ -66,11 +66,11 @@ impl Tables {
         let id = row.id.to_be_bytes();
         let email = keys::one_text(key, &row.email);
         if txn.contains_key(&*by_email, email)? {
-            return Err("the email is there already".into());
+            return Err("another row has the email".into());
         }
         txn.insert(by_email, email, id);
         if txn.contains_key(&*facts, id)? {
-            return Err("the primary key is there already".into());
+            return Err("another row has the primary key".into());
         }
         txn.insert(facts, id, keys::fact(value, row)?);
         txn.insert(by_town, keys::by_town(key, &row.town, row.id), []);
@@ -84,7 +84,7 @@ impl Tables {
     }
 
     fn follow(&self, txn: &Snapshot, id: u64) -> Outcome<Customer> {
-        Ok(self.row(txn, id)?.ok_or("an entry without its row")?)
+        Ok(self.row(txn, id)?.ok_or("an entry without a row")?)
     }
 
     fn set_first_name(
@@ -151,39 +151,39 @@ impl Contender for Fjall {
         rows.iter().try_for_each(|row| self.write(|tables, txn| tables.insert(txn, row)))
     }
 
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         for id in ids {
-            answer.row(self.tables.row(&txn, *id)?.as_ref());
+            digest.row(self.tables.row(&txn, *id)?.as_ref());
         }
         Ok(())
     }
 
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let mut key = Vec::new();
         for email in emails {
             match txn.get(&self.tables.by_email, keys::one_text(&mut key, email))? {
-                Some(id) => answer.row(Some(&self.tables.follow(&txn, keys::id(&id)?)?)),
-                None => answer.row(None),
+                Some(id) => digest.row(Some(&self.tables.follow(&txn, keys::id(&id)?)?)),
+                None => digest.row(None),
             }
         }
         Ok(())
     }
 
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let mut key = Vec::new();
         for town in towns {
             for entry in txn.prefix(&self.tables.by_town, keys::one_text(&mut key, town)) {
                 let id = keys::last_id(&entry.key()?)?;
-                answer.row(Some(&self.tables.follow(&txn, id)?));
+                digest.row(Some(&self.tables.follow(&txn, id)?));
             }
         }
         Ok(())
     }
 
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let mut key = Vec::new();
         for town in towns {
@@ -191,13 +191,13 @@ impl Contender for Fjall {
             for entry in txn.prefix(&self.tables.by_name, prefix) {
                 let (key, phone) = entry.into_inner()?;
                 let (last_name, id) = keys::split_name(&key, prefix.len())?;
-                answer.entry(id, &last_name, keys::read_carried(&phone)?);
+                digest.entry(id, &last_name, keys::read_carried(&phone)?);
             }
         }
         Ok(())
     }
 
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for NameRange { town, from, to } in ranges {
@@ -205,27 +205,27 @@ impl Contender for Fjall {
             let range = low..keys::from_name(&mut high, town, to);
             for entry in txn.range(&self.tables.by_name, range) {
                 let id = keys::last_id(&entry.key()?)?;
-                answer.row(Some(&self.tables.follow(&txn, id)?));
+                digest.row(Some(&self.tables.follow(&txn, id)?));
             }
         }
         Ok(())
     }
 
-    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
+    fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let (mut low, mut high) = (Vec::new(), Vec::new());
-        for Place { town, after, .. } in places {
+        for Position { town, after, .. } in positions {
             let low = keys::by_town(&mut low, town, after + 1);
             let range = low..=keys::by_town(&mut high, town, u64::MAX);
             for entry in txn.range(&self.tables.by_town, range).take(PAGE) {
                 let id = keys::last_id(&entry.key()?)?;
-                answer.row(Some(&self.tables.follow(&txn, id)?));
+                digest.row(Some(&self.tables.follow(&txn, id)?));
             }
         }
         Ok(())
     }
 
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let mut key = Vec::new();
         for town in towns {
@@ -234,39 +234,39 @@ impl Contender for Fjall {
                 entry.key()?;
                 count += 1;
             }
-            answer.number(count);
+            digest.number(count);
         }
         Ok(())
     }
 
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         self.write(|tables, txn| {
             for (id, name) in changes {
-                answer.found += u64::from(tables.set_first_name(txn, *id, name)?);
+                digest.found += u64::from(tables.set_first_name(txn, *id, name)?);
             }
             Ok(())
         })
     }
 
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         self.write(|tables, txn| {
             for (id, town) in changes {
-                answer.found += u64::from(tables.set_town(txn, *id, town)?);
+                digest.found += u64::from(tables.set_town(txn, *id, town)?);
             }
             Ok(())
         })
     }
 
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         self.write(|tables, txn| {
             for id in ids {
-                answer.found += u64::from(tables.delete(txn, *id)?);
+                digest.found += u64::from(tables.delete(txn, *id)?);
             }
             Ok(())
         })
     }
 
-    /// What is in memory into tables, with the journal written.
+    /// Writes the memory tables to disk.
     fn settle(&mut self) -> Outcome {
         for keyspace in
             [&self.tables.facts, &self.tables.by_town, &self.tables.by_name, &self.tables.by_email]

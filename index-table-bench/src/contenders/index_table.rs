@@ -1,21 +1,21 @@
-//! `index-table` with a full sync for every commit, its default. As in the programs by hand, there
-//! is room for as many databases as there are: LMDB makes room for all that there may be whenever a
-//! transaction begins.
+//! `index-table` with its default durability, a full sync for every commit. As in the hand-written code, the
+//! maximum number of databases is their actual number, because each transaction of LMDB allocates space for
+//! the maximum.
 
 use std::{collections::HashMap, path::Path, sync::mpsc, thread};
 
 use index_table::{Cursor, Durability, Options, Store};
 
 use crate::{
-    contender::{Answer, Contender, Outcome},
-    workload::{Customer, CustomerRepository, NameRange, PAGE, Place},
+    contender::{Contender, Digest, Outcome},
+    workload::{Customer, CustomerRepository, NameRange, PAGE, Position},
     writers::Insert,
 };
 
 struct IndexTable {
     store: Store,
     customers: CustomerRepository,
-    /// Where pages begin, by the last row before: what came with the page before.
+    /// The cursors that previous pages returned, by the last row of the page.
     cursors: HashMap<u64, Cursor>,
 }
 
@@ -29,17 +29,17 @@ pub(crate) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
     Ok(Box::new(IndexTable { store, customers, cursors: HashMap::new() }))
 }
 
-/// For each thread a closure that goes to the group writer.
+/// Returns a function for each thread, which submits a closure to the group writer.
 pub(crate) fn together(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     grouped(&options(), directory, threads)
 }
 
-/// The same with a journal.
+/// Does the same as [`together`], with a journal.
 pub(crate) fn together_in_journal(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     grouped(&options().durability(Durability::Journal), directory, threads)
 }
 
-/// Transactions of each thread, with a journal.
+/// Does the same as [`alone`], with a journal.
 pub(crate) fn alone_in_journal(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     transactions(&options().durability(Durability::Journal).open(directory)?, threads)
 }
@@ -59,7 +59,7 @@ fn grouped(options: &Options, directory: &Path, threads: usize) -> Outcome<Vec<I
     Ok((0..threads).map(|_| insert()).collect())
 }
 
-/// For each thread its own transactions.
+/// Returns a function for each thread, which inserts a row in its own transaction.
 pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     transactions(&options().open(directory)?, threads)
 }
@@ -69,7 +69,7 @@ pub(crate) fn alone_without_reserve(directory: &Path, threads: usize) -> Outcome
     transactions(&options().reserve(0).open(directory)?, threads)
 }
 
-/// As [`alone`], while a reader keeps each commit from using pages again.
+/// Does the same as [`alone`], while a reader prevents the reuse of pages.
 pub(crate) fn held(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     held_in(&options().open(directory)?, threads)
 }
@@ -131,119 +131,119 @@ impl Contender for IndexTable {
         Ok(())
     }
 
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for id in ids {
-            answer.row(self.customers.get(&txn, *id)?.as_ref());
+            digest.row(self.customers.get(&txn, *id)?.as_ref());
         }
         Ok(())
     }
 
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for email in emails {
-            answer.row(self.customers.get_by_email(&txn, email)?.as_ref());
+            digest.row(self.customers.get_by_email(&txn, email)?.as_ref());
         }
         Ok(())
     }
 
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for town in towns {
             for row in self.customers.find_by_town(&txn, town).rows() {
-                answer.row(Some(&row?));
+                digest.row(Some(&row?));
             }
         }
         Ok(())
     }
 
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for town in towns {
             for entry in self.customers.find_by_town_last_name_range(&txn, town, ..).entries() {
                 let entry = entry?;
-                answer.entry(entry.id, entry.last_name, entry.phone);
+                digest.entry(entry.id, entry.last_name, entry.phone);
             }
         }
         Ok(())
     }
 
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for NameRange { town, from, to } in ranges {
             let names = from.as_str()..to.as_str();
             for row in self.customers.find_by_town_last_name_range(&txn, town, names).rows() {
-                answer.row(Some(&row?));
+                digest.row(Some(&row?));
             }
         }
         Ok(())
     }
 
-    fn prepare_pages(&mut self, places: &[Place]) -> Outcome {
+    fn prepare_pages(&mut self, positions: &[Position]) -> Outcome {
         self.cursors.clear();
         let txn = self.store.read()?;
-        let mut places: Vec<&Place> = places.iter().collect();
-        places.sort_by_key(|place| (&place.town, place.depth));
-        for places in places.chunk_by(|one, other| one.town == other.town) {
-            // Page by page, from each place to the next.
+        let mut positions: Vec<&Position> = positions.iter().collect();
+        positions.sort_by_key(|position| (&position.town, position.depth));
+        for positions in positions.chunk_by(|one, other| one.town == other.town) {
+            // Reads from each position to the next.
             let (mut depth, mut cursor) = (0, None);
-            for place in places {
-                let rest = self.customers.find_by_town(&txn, &place.town);
+            for position in positions {
+                let rest = self.customers.find_by_town(&txn, &position.town);
                 let rest = match &cursor {
                     Some(cursor) => rest.after(cursor),
                     None => rest,
                 };
-                if place.depth > depth {
-                    cursor = rest.page(place.depth - depth)?.next;
-                    depth = place.depth;
+                if position.depth > depth {
+                    cursor = rest.page(position.depth - depth)?.next;
+                    depth = position.depth;
                 }
-                self.cursors.extend(cursor.clone().map(|cursor| (place.after, cursor)));
+                self.cursors.extend(cursor.clone().map(|cursor| (position.after, cursor)));
             }
         }
         Ok(())
     }
 
-    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
+    fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
-        for Place { town, after, .. } in places {
+        for Position { town, after, .. } in positions {
             let cursor = self.cursors.get(after).ok_or("no such page")?;
             let page = self.customers.find_by_town(&txn, town).after(cursor).page(PAGE)?;
-            page.items.iter().for_each(|row| answer.row(Some(row)));
+            page.items.iter().for_each(|row| digest.row(Some(row)));
         }
         Ok(())
     }
 
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for town in towns {
-            answer.number(self.customers.find_by_town(&txn, town).count()?);
+            digest.number(self.customers.find_by_town(&txn, town).count()?);
         }
         Ok(())
     }
 
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         let mut txn = self.store.write()?;
         for (id, name) in changes {
             let found =
                 self.customers.update(&mut txn, *id, |row| row.first_name.clone_from(name))?;
-            answer.found += u64::from(found);
+            digest.found += u64::from(found);
         }
         Ok(txn.commit()?)
     }
 
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         let mut txn = self.store.write()?;
         for (id, town) in changes {
             let found = self.customers.update(&mut txn, *id, |row| row.town.clone_from(town))?;
-            answer.found += u64::from(found);
+            digest.found += u64::from(found);
         }
         Ok(txn.commit()?)
     }
 
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let mut txn = self.store.write()?;
         for id in ids {
-            answer.found += u64::from(self.customers.delete(&mut txn, *id)?);
+            digest.found += u64::from(self.customers.delete(&mut txn, *id)?);
         }
         Ok(txn.commit()?)
     }

@@ -1,20 +1,20 @@
-//! Hand-written encodings of keys and rows, for the contenders that store bytes: those of `docs/FORMAT.md`
-//! for these types only.
+//! Hand-written encodings of keys and rows for the contenders that store bytes: the encodings of
+//! `docs/FORMAT.md` for these types.
 
 use std::borrow::Cow;
 
 use crate::{contender::Outcome, workload::Customer};
 
-/// The version in front of every row.
+/// The version at the start of every row.
 const VERSION: u8 = 1;
 
-/// A self-delimiting, order-preserving string: `00` and `01` are escaped, `00` is the end.
+/// Appends a self-delimiting, order-preserving string: `00` and `01` are escaped, and `00` is the terminator.
 pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     prefix(out, text);
     out.push(0);
 }
 
-/// All strings that begin like this.
+/// Appends the encoded prefix of a string, without its terminator.
 fn prefix(out: &mut Vec<u8>, text: &str) {
     if text.bytes().all(|byte| byte > 1) {
         return out.extend_from_slice(text.as_bytes());
@@ -29,7 +29,7 @@ fn prefix(out: &mut Vec<u8>, text: &str) {
 
 /// Returns the string at the start of a key, and the bytes after it.
 fn split_text(key: &[u8]) -> Outcome<(Cow<'_, str>, &[u8])> {
-    let end = key.iter().position(|&byte| byte == 0).ok_or("a string without an end")?;
+    let end = key.iter().position(|&byte| byte == 0).ok_or("a string without a terminator")?;
     let (text, rest) = (&key[..end], &key[end + 1..]);
     if !text.contains(&1) {
         return Ok((Cow::Borrowed(std::str::from_utf8(text)?), rest));
@@ -42,22 +42,22 @@ fn split_text(key: &[u8]) -> Outcome<(Cow<'_, str>, &[u8])> {
     Ok((Cow::Owned(String::from_utf8(plain)?), rest))
 }
 
-/// The index key of a town, or of an email.
+/// Returns the index key of a town or of an email.
 pub(crate) fn one_text<'k>(buffer: &'k mut Vec<u8>, key: &str) -> &'k [u8] {
     buffer.clear();
     text(buffer, key);
     buffer
 }
 
-/// Above everything that begins with the [`one_text`] of a town, and below everything else.
-pub(crate) fn behind_text<'k>(buffer: &'k mut Vec<u8>, key: &str) -> &'k [u8] {
+/// Returns the lowest key after all keys that start with the [`one_text`] of a town.
+pub(crate) fn after_text<'k>(buffer: &'k mut Vec<u8>, key: &str) -> &'k [u8] {
     buffer.clear();
     prefix(buffer, key);
     buffer.push(1);
     buffer
 }
 
-/// The key of an entry by town.
+/// Returns the key of an entry by town.
 pub(crate) fn by_town<'k>(buffer: &'k mut Vec<u8>, town: &str, id: u64) -> &'k [u8] {
     buffer.clear();
     text(buffer, town);
@@ -65,7 +65,7 @@ pub(crate) fn by_town<'k>(buffer: &'k mut Vec<u8>, town: &str, id: u64) -> &'k [
     buffer
 }
 
-/// The key of an entry by town and last name.
+/// Returns the key of an entry by town and last name.
 pub(crate) fn by_name<'k>(buffer: &'k mut Vec<u8>, town: &str, name: &str, id: u64) -> &'k [u8] {
     buffer.clear();
     text(buffer, town);
@@ -74,32 +74,33 @@ pub(crate) fn by_name<'k>(buffer: &'k mut Vec<u8>, town: &str, name: &str, id: u
     buffer
 }
 
-/// The first key at or above a last name in a town.
+/// Returns the lowest key of a last name in a town.
 pub(crate) fn from_name<'k>(buffer: &'k mut Vec<u8>, town: &str, name: &str) -> &'k [u8] {
     buffer.clear();
     text(buffer, town);
-    // Not its end: below it there is nothing that begins with it.
+    // Without the terminator, no longer name with this prefix is lower.
     prefix(buffer, name);
     buffer
 }
 
-/// Last name and primary key of an entry by town and last name, after `skip` bytes of town.
+/// Returns the last name and the primary key in a key by town and last name. `skip` is the length of the
+/// town.
 pub(crate) fn split_name(key: &[u8], skip: usize) -> Outcome<(Cow<'_, str>, u64)> {
     let (name, rest) = split_text(key.get(skip..).ok_or("a short key")?)?;
     Ok((name, id(rest)?))
 }
 
-/// The primary key in a key or value.
+/// Returns the primary key in a key or value.
 pub(crate) fn id(bytes: &[u8]) -> Outcome<u64> {
     Ok(u64::from_be_bytes(bytes.try_into()?))
 }
 
-/// The primary key at the end of a key.
+/// Returns the primary key at the end of a key.
 pub(crate) fn last_id(key: &[u8]) -> Outcome<u64> {
     Ok(u64::from_be_bytes(*key.last_chunk().ok_or("a short key")?))
 }
 
-/// The text that a covering entry carries.
+/// Encodes the text that a covering entry carries.
 pub(crate) fn carried<'v>(buffer: &'v mut Vec<u8>, text: &str) -> Outcome<&'v [u8]> {
     buffer.clear();
     *buffer = postcard::to_extend(text, std::mem::take(buffer))?;
@@ -111,7 +112,7 @@ pub(crate) fn read_carried(value: &[u8]) -> Outcome<&str> {
     Ok(postcard::from_bytes(value)?)
 }
 
-/// A row after its version.
+/// Encodes a row, with its version.
 pub(crate) fn fact<'v>(buffer: &'v mut Vec<u8>, row: &Customer) -> Outcome<&'v [u8]> {
     buffer.clear();
     buffer.push(VERSION);
@@ -119,7 +120,7 @@ pub(crate) fn fact<'v>(buffer: &'v mut Vec<u8>, row: &Customer) -> Outcome<&'v [
     Ok(buffer)
 }
 
-/// What [`fact`] wrote.
+/// Decodes the output of [`fact`].
 pub(crate) fn read_fact(value: &[u8]) -> Outcome<Customer> {
     match value.split_first() {
         Some((&VERSION, row)) => Ok(postcard::from_bytes(row)?),
@@ -127,12 +128,12 @@ pub(crate) fn read_fact(value: &[u8]) -> Outcome<Customer> {
     }
 }
 
-/// The same for films.
+/// The keys and rows of films.
 pub(crate) mod films {
     use super::{Outcome, VERSION, text};
     use crate::films::Film;
 
-    /// The key of an entry by year.
+    /// Returns the key of an entry by year.
     pub(crate) fn by_year(year: u16, id: u32) -> [u8; 6] {
         let mut key = [0; 6];
         key[..2].copy_from_slice(&year.to_be_bytes());
@@ -140,7 +141,7 @@ pub(crate) mod films {
         key
     }
 
-    /// The key of an entry by actor and year.
+    /// Returns the key of an entry by actor and year.
     pub(crate) fn by_actor<'k>(
         buffer: &'k mut Vec<u8>,
         actor: &str,
@@ -153,14 +154,14 @@ pub(crate) mod films {
         buffer
     }
 
-    /// Year and primary key, at the end of a key.
+    /// Returns the year and the primary key at the end of a key.
     pub(crate) fn split(key: &[u8]) -> Outcome<(u16, u32)> {
         let key = key.last_chunk::<6>().ok_or("a short key")?;
         let (year, id) = key.split_first_chunk().ok_or("a short key")?;
         Ok((u16::from_be_bytes(*year), u32::from_be_bytes(id.try_into()?)))
     }
 
-    /// The row.
+    /// Encodes a row, with its version.
     pub(crate) fn fact<'v>(buffer: &'v mut Vec<u8>, film: &Film) -> Outcome<&'v [u8]> {
         buffer.clear();
         buffer.push(VERSION);
@@ -168,7 +169,7 @@ pub(crate) mod films {
         Ok(buffer)
     }
 
-    /// What [`fact`] wrote.
+    /// Decodes the output of [`fact`].
     pub(crate) fn read_fact(value: &[u8]) -> Outcome<Film> {
         match value.split_first() {
             Some((&VERSION, row)) => Ok(postcard::from_bytes(row)?),

@@ -1,8 +1,7 @@
 //! `native_db` 0.8: secondary keys on town and email, and a computed one of town and last name.
-//!
-//! It has no covering index: such queries read the rows. It can count the rows of a key only by reading them
-//! all, and can't start in the middle of them; pages are `N/A`. Rows are in `native_model`'s default
-//! encoding.
+//! `native_db` has no covering index, so covered queries read the rows. It counts the rows of a key by
+//! reading all of them. It can't start in the middle of a key, so pages are `N/A`. Rows have `native_model`'s
+//! default encoding.
 
 use std::path::Path;
 
@@ -11,8 +10,8 @@ use native_model::{Model, native_model};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    contender::{Answer, Contender, Failure, Outcome},
-    workload::{Customer, NameRange, Place},
+    contender::{Contender, Digest, Failure, Outcome},
+    workload::{Customer, NameRange, Position},
 };
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,7 +30,8 @@ struct Record {
 }
 
 impl Record {
-    /// Its own tuples run together, ("ab", "c") with ("a", "bc").
+    /// Returns the key with a separator, because `native_db` encodes the tuples ("ab", "c") and ("a", "bc")
+    /// to the same bytes.
     fn town_last_name(&self) -> String {
         name_key(&self.town, &self.last_name)
     }
@@ -74,7 +74,7 @@ pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
 }
 
 impl NativeDb {
-    /// Names in the range of a town, in order.
+    /// Calls a function with the rows of a town with last names in a range, in their order.
     fn names(
         txn: &RTransaction<'_>,
         low: String,
@@ -93,7 +93,7 @@ impl NativeDb {
     fn change(
         &mut self,
         changes: &[(u64, String)],
-        answer: &mut Answer,
+        digest: &mut Digest,
         change: impl Fn(&mut Record, &str),
     ) -> Outcome {
         let txn = self.database.rw_transaction()?;
@@ -102,7 +102,7 @@ impl NativeDb {
                 let mut new = old.clone();
                 change(&mut new, value);
                 txn.update(old, new)?;
-                answer.found += 1;
+                digest.found += 1;
             }
         }
         Ok(txn.commit()?)
@@ -122,83 +122,83 @@ impl Contender for NativeDb {
         rows.iter().try_for_each(|row| self.insert(std::slice::from_ref(row)))
     }
 
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let txn = self.database.r_transaction()?;
         for id in ids {
-            answer.row(txn.get().primary::<Record>(*id)?.map(Customer::from).as_ref());
+            digest.row(txn.get().primary::<Record>(*id)?.map(Customer::from).as_ref());
         }
         Ok(())
     }
 
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.r_transaction()?;
         for email in emails {
             let record = txn.get().secondary::<Record>(RecordKey::email, email.as_str())?;
-            answer.row(record.map(Customer::from).as_ref());
+            digest.row(record.map(Customer::from).as_ref());
         }
         Ok(())
     }
 
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.r_transaction()?;
         let scan = txn.scan();
         let by_town = scan.secondary::<Record>(RecordKey::town)?;
         for town in towns {
             for record in by_town.range(town.as_str()..=town.as_str())? {
-                answer.row(Some(&record?.into()));
+                digest.row(Some(&record?.into()));
             }
         }
         Ok(())
     }
 
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.r_transaction()?;
         for town in towns {
             Self::names(&txn, name_key(town, ""), format!("{town}\u{1}"), |record| {
-                answer.entry(record.id, &record.last_name, &record.phone);
+                digest.entry(record.id, &record.last_name, &record.phone);
             })?;
         }
         Ok(())
     }
 
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome {
         let txn = self.database.r_transaction()?;
         for NameRange { town, from, to } in ranges {
             Self::names(&txn, name_key(town, from), name_key(town, to), |record| {
-                answer.row(Some(&record.into()));
+                digest.row(Some(&record.into()));
             })?;
         }
         Ok(())
     }
 
-    fn page(&mut self, _places: &[Place], _answer: &mut Answer) -> Outcome {
+    fn page(&mut self, _positions: &[Position], _answer: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.r_transaction()?;
         let scan = txn.scan();
         let by_town = scan.secondary::<Record>(RecordKey::town)?;
         for town in towns {
-            answer.number(by_town.range(town.as_str()..=town.as_str())?.count() as u64);
+            digest.number(by_town.range(town.as_str()..=town.as_str())?.count() as u64);
         }
         Ok(())
     }
 
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
-        self.change(changes, answer, |record, name| name.clone_into(&mut record.first_name))
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
+        self.change(changes, digest, |record, name| name.clone_into(&mut record.first_name))
     }
 
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
-        self.change(changes, answer, |record, town| town.clone_into(&mut record.town))
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
+        self.change(changes, digest, |record, town| town.clone_into(&mut record.town))
     }
 
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let txn = self.database.rw_transaction()?;
         for id in ids {
             if let Some(record) = txn.get().primary::<Record>(*id)? {
                 txn.remove(record)?;
-                answer.found += 1;
+                digest.found += 1;
             }
         }
         Ok(txn.commit()?)

@@ -1,8 +1,6 @@
 //! redb with index tables written by hand.
-//!
-//! Its cache is that of its defaults, 1 GiB. Keys are bytes in `memcmp` order, as for the other
-//! engines: redb compares them faster than its tuples of strings. Each table is opened once for a
-//! transaction.
+//! The cache has its default size, 1 GiB. Keys are bytes in `memcmp` order, as for the other engines, because
+//! redb compares bytes faster than tuples of strings. A transaction opens each table once.
 
 use std::path::Path;
 
@@ -10,8 +8,8 @@ use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition, Wr
 
 use super::keys;
 use crate::{
-    contender::{Answer, Contender, Outcome},
-    workload::{Customer, NameRange, PAGE, Place},
+    contender::{Contender, Digest, Outcome},
+    workload::{Customer, NameRange, PAGE, Position},
 };
 
 const FACTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("customers");
@@ -62,10 +60,10 @@ impl<'t> Tables<'t> {
         // redb returns the value that an insert replaces, which shows that the key existed; the transaction
         // is dropped.
         if by_email.insert(keys::one_text(key, &row.email), row.id)?.is_some() {
-            return Err("the email is there already".into());
+            return Err("another row has the email".into());
         }
         if facts.insert(row.id, keys::fact(value, row)?)?.is_some() {
-            return Err("the primary key is there already".into());
+            return Err("another row has the primary key".into());
         }
         by_town.insert(keys::by_town(key, &row.town, row.id), ())?;
         let value = keys::carried(value, &row.phone)?;
@@ -124,115 +122,115 @@ impl Contender for Redb {
         rows.iter().try_for_each(|row| self.write(|tables| tables.insert(row)))
     }
 
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let facts = self.database.begin_read()?.open_table(FACTS)?;
         for id in ids {
             let row = facts.get(*id)?.map(|fact| keys::read_fact(fact.value())).transpose()?;
-            answer.row(row.as_ref());
+            digest.row(row.as_ref());
         }
         Ok(())
     }
 
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.begin_read()?;
         let (facts, by_email) = (txn.open_table(FACTS)?, txn.open_table(BY_EMAIL)?);
         let mut key = Vec::new();
         for email in emails {
             match by_email.get(keys::one_text(&mut key, email))? {
-                Some(id) => answer.row(Some(&follow(&facts, id.value())?)),
-                None => answer.row(None),
+                Some(id) => digest.row(Some(&follow(&facts, id.value())?)),
+                None => digest.row(None),
             }
         }
         Ok(())
     }
 
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.begin_read()?;
         let (facts, by_town) = (txn.open_table(FACTS)?, txn.open_table(BY_TOWN)?);
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for town in towns {
             let low = keys::by_town(&mut low, town, 0);
             for entry in by_town.range(low..=keys::by_town(&mut high, town, u64::MAX))? {
-                answer.row(Some(&follow(&facts, keys::last_id(entry?.0.value())?)?));
+                digest.row(Some(&follow(&facts, keys::last_id(entry?.0.value())?)?));
             }
         }
         Ok(())
     }
 
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let by_name = self.database.begin_read()?.open_table(BY_NAME)?;
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for town in towns {
             let low = keys::one_text(&mut low, town);
-            for entry in by_name.range(low..keys::behind_text(&mut high, town))? {
+            for entry in by_name.range(low..keys::after_text(&mut high, town))? {
                 let (key, phone) = entry?;
                 let (last_name, id) = keys::split_name(key.value(), low.len())?;
-                answer.entry(id, &last_name, keys::read_carried(phone.value())?);
+                digest.entry(id, &last_name, keys::read_carried(phone.value())?);
             }
         }
         Ok(())
     }
 
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome {
         let txn = self.database.begin_read()?;
         let (facts, by_name) = (txn.open_table(FACTS)?, txn.open_table(BY_NAME)?);
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for NameRange { town, from, to } in ranges {
             let low = keys::from_name(&mut low, town, from);
             for entry in by_name.range(low..keys::from_name(&mut high, town, to))? {
-                answer.row(Some(&follow(&facts, keys::last_id(entry?.0.value())?)?));
+                digest.row(Some(&follow(&facts, keys::last_id(entry?.0.value())?)?));
             }
         }
         Ok(())
     }
 
-    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
+    fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome {
         let txn = self.database.begin_read()?;
         let (facts, by_town) = (txn.open_table(FACTS)?, txn.open_table(BY_TOWN)?);
         let (mut low, mut high) = (Vec::new(), Vec::new());
-        for Place { town, after, .. } in places {
+        for Position { town, after, .. } in positions {
             let low = keys::by_town(&mut low, town, after + 1);
             let entries = by_town.range(low..=keys::by_town(&mut high, town, u64::MAX))?;
             for entry in entries.take(PAGE) {
-                answer.row(Some(&follow(&facts, keys::last_id(entry?.0.value())?)?));
+                digest.row(Some(&follow(&facts, keys::last_id(entry?.0.value())?)?));
             }
         }
         Ok(())
     }
 
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let by_town = self.database.begin_read()?.open_table(BY_TOWN)?;
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for town in towns {
             let low = keys::by_town(&mut low, town, 0);
             let entries = by_town.range(low..=keys::by_town(&mut high, town, u64::MAX))?;
-            answer.number(entries.count() as u64);
+            digest.number(entries.count() as u64);
         }
         Ok(())
     }
 
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         self.write(|tables| {
             for (id, name) in changes {
-                answer.found += u64::from(tables.set_first_name(*id, name)?);
+                digest.found += u64::from(tables.set_first_name(*id, name)?);
             }
             Ok(())
         })
     }
 
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         self.write(|tables| {
             for (id, town) in changes {
-                answer.found += u64::from(tables.set_town(*id, town)?);
+                digest.found += u64::from(tables.set_town(*id, town)?);
             }
             Ok(())
         })
     }
 
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         self.write(|tables| {
             for id in ids {
-                answer.found += u64::from(tables.delete(*id)?);
+                digest.found += u64::from(tables.delete(*id)?);
             }
             Ok(())
         })
@@ -240,5 +238,5 @@ impl Contender for Redb {
 }
 
 fn follow(facts: &impl ReadableTable<u64, &'static [u8]>, id: u64) -> Outcome<Customer> {
-    keys::read_fact(facts.get(id)?.ok_or("an entry without its row")?.value())
+    keys::read_fact(facts.get(id)?.ok_or("an entry without a row")?.value())
 }

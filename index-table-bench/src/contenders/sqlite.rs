@@ -1,17 +1,17 @@
 //! `SQLite` through rusqlite, compiled in.
 //!
-//! The database has a WAL with `synchronous = FULL`, so commits are durable. The file is memory-mapped, and the cache
-//! is as large as the caches of the other contenders. Statements are prepared once and cached. The index on towns and
-//! last names also has the primary key, for the order of the query, and the phone number, to cover the query. A test
-//! checks the query plan of each statement.
+//! The database has a WAL with `synchronous = FULL`, so commits are durable. The file is memory-mapped, and
+//! the cache is as large as the caches of the other contenders. Statements are prepared once and cached. The
+//! index on towns and last names also has the primary key, for the order of the query, and the phone number,
+//! to cover the query. A test checks the query plan of each statement.
 
 use std::{path::Path, time::Duration};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
 use crate::{
-    contender::{Answer, Contender, Failure, Outcome},
-    workload::{Customer, NameRange, PAGE, Place},
+    contender::{Contender, Digest, Failure, Outcome},
+    workload::{Customer, NameRange, PAGE, Position},
     writers::Insert,
 };
 
@@ -112,9 +112,9 @@ fn customer(row: &Row<'_>) -> rusqlite::Result<Customer> {
     })
 }
 
-fn all(mut rows: rusqlite::Rows<'_>, answer: &mut Answer) -> Outcome {
+fn all(mut rows: rusqlite::Rows<'_>, digest: &mut Digest) -> Outcome {
     while let Some(row) = rows.next()? {
-        answer.row(Some(&customer(row)?));
+        digest.row(Some(&customer(row)?));
     }
     Ok(())
 }
@@ -129,109 +129,109 @@ impl Contender for Sqlite {
         rows.iter().try_for_each(|row| insert(&mut statement, row))
     }
 
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         self.transaction(GET, |statement| {
             for id in ids {
                 let row = statement.query_row([id.cast_signed()], customer).optional()?;
-                answer.row(row.as_ref());
+                digest.row(row.as_ref());
             }
             Ok(())
         })
     }
 
-    /// Each statement is a transaction of its own.
-    fn get_one_by_one(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    /// Runs each statement in its own transaction.
+    fn get_one_by_one(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         for id in ids {
             let mut statement = self.connection.prepare_cached(GET)?;
             let row = statement.query_row([id.cast_signed()], customer).optional()?;
-            answer.row(row.as_ref());
+            digest.row(row.as_ref());
         }
         Ok(())
     }
 
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome {
         self.transaction(GET_BY_EMAIL, |statement| {
             for email in emails {
-                answer.row(statement.query_row([email], customer).optional()?.as_ref());
+                digest.row(statement.query_row([email], customer).optional()?.as_ref());
             }
             Ok(())
         })
     }
 
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         self.transaction(ROWS_OF_TOWN, |statement| {
-            towns.iter().try_for_each(|town| all(statement.query([town])?, answer))
+            towns.iter().try_for_each(|town| all(statement.query([town])?, digest))
         })
     }
 
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         self.transaction(ENTRIES_OF_TOWN, |statement| {
             for town in towns {
                 let mut entries = statement.query([town])?;
                 while let Some(entry) = entries.next()? {
                     let id = entry.get::<_, i64>(0)?.cast_unsigned();
-                    answer.entry(id, entry.get_ref(1)?.as_str()?, entry.get_ref(2)?.as_str()?);
+                    digest.entry(id, entry.get_ref(1)?.as_str()?, entry.get_ref(2)?.as_str()?);
                 }
             }
             Ok(())
         })
     }
 
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome {
         self.transaction(ROWS_IN_RANGE, |statement| {
             ranges.iter().try_for_each(|NameRange { town, from, to }| {
-                all(statement.query([town, from, to])?, answer)
+                all(statement.query([town, from, to])?, digest)
             })
         })
     }
 
-    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
+    fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome {
         self.transaction(PAGE_OF_TOWN, |statement| {
-            places.iter().try_for_each(|Place { town, after, .. }| {
+            positions.iter().try_for_each(|Position { town, after, .. }| {
                 all(
                     statement.query(params![
                         town,
                         after.cast_signed(),
                         PAGE.cast_signed() as i64
                     ])?,
-                    answer,
+                    digest,
                 )
             })
         })
     }
 
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         self.transaction(COUNT, |statement| {
             for town in towns {
                 let count: i64 = statement.query_row([town], |row| row.get(0))?;
-                answer.number(count.cast_unsigned());
+                digest.number(count.cast_unsigned());
             }
             Ok(())
         })
     }
 
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         self.transaction(SET_FIRST_NAME, |statement| {
             for (id, name) in changes {
-                answer.found += statement.execute(params![id.cast_signed(), name])? as u64;
+                digest.found += statement.execute(params![id.cast_signed(), name])? as u64;
             }
             Ok(())
         })
     }
 
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         self.transaction(SET_TOWN, |statement| {
             for (id, town) in changes {
-                answer.found += statement.execute(params![id.cast_signed(), town])? as u64;
+                digest.found += statement.execute(params![id.cast_signed(), town])? as u64;
             }
             Ok(())
         })
     }
 
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         self.transaction(DELETE, |statement| {
             for id in ids {
-                answer.found += statement.execute([id.cast_signed()])? as u64;
+                digest.found += statement.execute([id.cast_signed()])? as u64;
             }
             Ok(())
         })
@@ -251,7 +251,9 @@ mod tests {
     #[test]
     fn every_statement_uses_its_index() {
         let directory = tempfile::tempdir().unwrap();
-        let Ok(sqlite) = Sqlite::open(directory.path()) else { panic!("it can't be opened") };
+        let Ok(sqlite) = Sqlite::open(directory.path()) else {
+            panic!("the database can't be opened")
+        };
         for (statement, plan) in [
             (GET, "SEARCH customers USING INTEGER PRIMARY KEY (rowid=?)"),
             (GET_BY_EMAIL, "SEARCH customers USING INDEX by_email (email=?)"),
@@ -278,7 +280,9 @@ mod tests {
     #[test]
     fn the_database_has_a_wal_full_syncs_and_a_memory_map() {
         let directory = tempfile::tempdir().unwrap();
-        let Ok(sqlite) = Sqlite::open(directory.path()) else { panic!("it can't be opened") };
+        let Ok(sqlite) = Sqlite::open(directory.path()) else {
+            panic!("the database can't be opened")
+        };
         let setting = |name| {
             let query = format!("PRAGMA {name}");
             sqlite

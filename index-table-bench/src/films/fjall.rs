@@ -9,7 +9,7 @@ use fjall::{
 
 use super::{Contender, Film};
 use crate::{
-    contender::{Answer, Outcome},
+    contender::{Digest, Outcome},
     contenders::keys::{self, films},
 };
 
@@ -32,7 +32,7 @@ impl Fjall {
     fn film(&self, txn: &Snapshot, key: &[u8]) -> Outcome<Film> {
         let (_, id) = films::split(key)?;
         let fact = txn.get(&self.facts, id.to_be_bytes())?;
-        films::read_fact(&fact.ok_or("an entry without its row")?)
+        films::read_fact(&fact.ok_or("an entry without a row")?)
     }
 }
 
@@ -43,7 +43,7 @@ impl Contender for Fjall {
         for film in films {
             let id = film.id.to_be_bytes();
             if txn.contains_key(&self.facts, id)? {
-                return Err("the primary key is there already".into());
+                return Err("another row has the primary key".into());
             }
             txn.insert(&self.facts, id, films::fact(&mut value, film)?);
             let title = keys::carried(&mut value, &film.title)?;
@@ -56,41 +56,41 @@ impl Contender for Fjall {
         Ok(txn.commit()?)
     }
 
-    fn rows_of_year(&mut self, years: &[u16], answer: &mut Answer) -> Outcome {
+    fn rows_of_year(&mut self, years: &[u16], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         for year in years {
             for entry in txn.prefix(&self.by_year, year.to_be_bytes()) {
-                answer.film(&self.film(&txn, &entry.key()?)?);
+                digest.film(&self.film(&txn, &entry.key()?)?);
             }
         }
         Ok(())
     }
 
-    fn rows_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let mut key = Vec::new();
         for actor in actors {
             for entry in txn.prefix(&self.by_actor, keys::one_text(&mut key, actor)) {
-                answer.film(&self.film(&txn, &entry.key()?)?);
+                digest.film(&self.film(&txn, &entry.key()?)?);
             }
         }
         Ok(())
     }
 
-    fn titles_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn titles_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let mut key = Vec::new();
         for actor in actors {
             for entry in txn.prefix(&self.by_actor, keys::one_text(&mut key, actor)) {
                 let (key, title) = entry.into_inner()?;
                 let (year, id) = films::split(&key)?;
-                answer.title(year, id, keys::read_carried(&title)?);
+                digest.title(year, id, keys::read_carried(&title)?);
             }
         }
         Ok(())
     }
 
-    fn count_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn count_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.database.read_tx();
         let mut key = Vec::new();
         for actor in actors {
@@ -99,7 +99,7 @@ impl Contender for Fjall {
                 entry.key()?;
                 count += 1;
             }
-            answer.number(count);
+            digest.number(count);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Written by hand on heed, with an entry of its own for each film of a year.
+//! Code written by hand on heed, with an entry for each film of a year.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use heed::{CommitOrAbort, Env, EnvOpenOptions, RoTxn, WithoutTls, types::Bytes};
 
 use super::{Contender, Film};
 use crate::{
-    contender::{Answer, Outcome},
+    contender::{Digest, Outcome},
     contenders::keys::{self, films},
 };
 
@@ -24,7 +24,7 @@ pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(64 << 30).max_dbs(3);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: the directory belongs to this process; no other process changes the file.
+    // SAFETY: no other process uses the directory.
     let env = unsafe { options.open(directory)? };
     let databases = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
         let mut database = |name| opener.create_database(txn, Some(name));
@@ -39,10 +39,10 @@ impl Heed {
     fn film(&self, txn: &RoTxn<'_, WithoutTls>, key: &[u8]) -> Outcome<Film> {
         let (_, id) = films::split(key)?;
         let fact = self.facts.get(txn, &id.to_be_bytes())?;
-        films::read_fact(fact.ok_or("an entry without its row")?)
+        films::read_fact(fact.ok_or("an entry without a row")?)
     }
 
-    /// Key and value of each film of the actors.
+    /// Calls a function with the key and the value of each film of the actors.
     fn each(
         &self,
         actors: &[String],
@@ -69,7 +69,7 @@ impl Contender for Heed {
         for film in films {
             let (id, fact) = (film.id.to_be_bytes(), films::fact(&mut value, film)?);
             if self.facts.get_or_put(&mut txn, &id, fact)?.is_some() {
-                return Err("the primary key is there already".into());
+                return Err("another row has the primary key".into());
             }
             let title = keys::carried(&mut value, &film.title)?;
             for actor in film.actors() {
@@ -81,39 +81,39 @@ impl Contender for Heed {
         Ok(txn.commit()?)
     }
 
-    fn rows_of_year(&mut self, years: &[u16], answer: &mut Answer) -> Outcome {
+    fn rows_of_year(&mut self, years: &[u16], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         for year in years {
             for entry in self.by_year.prefix_iter(&txn, &year.to_be_bytes())? {
-                answer.film(&self.film(&txn, entry?.0)?);
+                digest.film(&self.film(&txn, entry?.0)?);
             }
         }
         Ok(())
     }
 
-    fn rows_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let row = |txn: &RoTxn<'_, WithoutTls>, key: &[u8], _: &[u8]| {
-            answer.film(&self.film(txn, key)?);
+            digest.film(&self.film(txn, key)?);
             Ok(())
         };
         self.each(actors, row, || ())
     }
 
-    fn titles_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn titles_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let title = |_: &RoTxn<'_, WithoutTls>, key: &[u8], title: &[u8]| {
             let (year, id) = films::split(key)?;
-            answer.title(year, id, keys::read_carried(title)?);
+            digest.title(year, id, keys::read_carried(title)?);
             Ok(())
         };
         self.each(actors, title, || ())
     }
 
-    fn count_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn count_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let count = std::cell::Cell::new(0);
         let one = |_: &RoTxn<'_, WithoutTls>, _: &[u8], _: &[u8]| {
             count.set(count.get() + 1);
             Ok(())
         };
-        self.each(actors, one, || answer.number(count.take()))
+        self.each(actors, one, || digest.number(count.take()))
     }
 }

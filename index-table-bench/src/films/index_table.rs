@@ -5,7 +5,7 @@ use std::path::Path;
 use index_table::Store;
 
 use super::{Contender, Film, FilmRepository};
-use crate::contender::{Answer, Outcome};
+use crate::contender::{Digest, Outcome};
 
 struct IndexTable {
     store: Store,
@@ -25,41 +25,41 @@ impl Contender for IndexTable {
         Ok(())
     }
 
-    fn rows_of_year(&mut self, years: &[u16], answer: &mut Answer) -> Outcome {
+    fn rows_of_year(&mut self, years: &[u16], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for year in years {
             for film in self.films.find_by_year(&txn, *year).rows() {
-                answer.film(&film?);
+                digest.film(&film?);
             }
         }
         Ok(())
     }
 
-    fn rows_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for actor in actors {
             for film in self.films.find_by_cast(&txn, actor).rows() {
-                answer.film(&film?);
+                digest.film(&film?);
             }
         }
         Ok(())
     }
 
-    fn titles_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn titles_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for actor in actors {
             for entry in self.films.find_by_cast(&txn, actor).entries() {
                 let entry = entry?;
-                answer.title(entry.year, entry.id, entry.title);
+                digest.title(entry.year, entry.id, entry.title);
             }
         }
         Ok(())
     }
 
-    fn count_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn count_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.store.read()?;
         for actor in actors {
-            answer.number(self.films.find_by_cast(&txn, actor).count()?);
+            digest.number(self.films.find_by_cast(&txn, actor).count()?);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Real data: films of a file of JSON lines, with an index over the elements of a collection.
+//! Real data: films from a file of JSON lines, with an index over the elements of a collection.
 
 mod fjall;
 mod heed;
@@ -18,14 +18,14 @@ use ::index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    contender::{Answer, Failure, Outcome},
+    contender::{Digest, Failure, Outcome},
     median,
     random::Random,
     run::{SEED, files},
 };
 
-/// A film. The index by actor and year has an entry for each actor, and covers the titles; the one
-/// by year is normalized.
+/// A film. The index by actor and year has an entry for each actor, and covers the titles. The index by year
+/// is normalized.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IndexTable)]
 #[table(name = "films")]
 #[index(each(cast), year, include = [title])]
@@ -34,20 +34,20 @@ pub struct Film {
     /// The number of the line.
     #[primary_key]
     pub id: u32,
-    /// Not unique.
+    /// The title, which is not unique.
     pub title: String,
-    /// Of its release.
+    /// The year of the release.
     pub year: u16,
-    /// May be empty, and may have a name twice.
+    /// The actors. The list may be empty, and may have a name twice.
     pub cast: Vec<String>,
-    /// May be empty.
+    /// The genres. The list may be empty.
     pub genres: Vec<String>,
-    /// The beginning of an article.
+    /// The start of an article about the film.
     pub extract: String,
 }
 
 impl Film {
-    /// Each actor once.
+    /// Returns each actor once.
     fn actors(&self) -> BTreeSet<&str> {
         self.cast.iter().map(String::as_str).collect()
     }
@@ -58,7 +58,7 @@ impl Film {
 ///
 /// # Errors
 ///
-/// If the file can't be read, or a line is something else.
+/// If the file can't be read, or if a line is not a film.
 pub fn read(file: &Path) -> Result<Vec<Film>, String> {
     #[derive(Deserialize)]
     struct Line {
@@ -79,25 +79,25 @@ pub fn read(file: &Path) -> Result<Vec<Film>, String> {
     lines.map(parse).collect()
 }
 
-/// As [`crate::contender::Contender`], for films.
+/// A contender for films, as [`crate::contender::Contender`] for customers.
 trait Contender {
-    /// Inserts all in one transaction.
+    /// Inserts all films in one transaction.
     fn load(&mut self, films: &[Film]) -> Outcome;
-    /// The films of each year, by primary key.
-    fn rows_of_year(&mut self, years: &[u16], answer: &mut Answer) -> Outcome;
-    /// The films of each actor, by year and primary key.
-    fn rows_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome;
-    /// Year, primary key and title of them, without a look at the rows.
-    fn titles_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome;
-    /// How many they are.
-    fn count_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome;
-    /// As there.
+    /// Reads the films of each year, in the order of the primary key.
+    fn rows_of_year(&mut self, years: &[u16], digest: &mut Digest) -> Outcome;
+    /// Reads the films of each actor, in the order of year and primary key.
+    fn rows_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome;
+    /// Reads year, primary key and title of these films, without look-ups of rows.
+    fn titles_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome;
+    /// Counts these films.
+    fn count_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome;
+    /// See [`crate::contender::Contender::settle`].
     fn settle(&mut self) -> Outcome {
         Ok(())
     }
 }
 
-impl Answer {
+impl Digest {
     fn film(&mut self, film: &Film) {
         self.found += 1;
         self.mix(u64::from(film.id));
@@ -122,7 +122,7 @@ impl Answer {
 
 type Open = fn(&Path) -> Outcome<Box<dyn Contender>>;
 
-/// In the order of [`crate::contenders::ALL`], with its names.
+/// The contenders, with the names and the order of [`crate::contenders::ALL`].
 const ALL: [(&str, Open); 6] = [
     ("index-table", index_table::open),
     ("heed, plain keys", heed::open),
@@ -142,47 +142,47 @@ pub const MEASURES: [&str; 6] = [
     "space, a film",
 ];
 
-/// The last of them, which is no time.
+/// The last measure, which is the only one that is not a time.
 const SPACE: usize = MEASURES.len() - 1;
 
 /// The figures: times in nanoseconds, space in bytes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// How many films there were.
+    /// The number of films.
     pub films: usize,
     /// The contenders, and for each of [`MEASURES`] the median of the rounds; `None`: `N/A`.
     pub contenders: Vec<(String, Vec<Option<f64>>)>,
 }
 
-/// Measures loads, and rounds of queries after each.
+/// Measures loads, and queries after each load.
 ///
 /// # Errors
 ///
-/// The errors of a contender, or that the results of two contenders differ.
+/// The errors of a contender, or an error if the results of two contenders differ.
 pub fn run(films: &[Film], rounds: usize, directory: &Path) -> Result<Results, String> {
     let (actors, years) = query_values(films);
     let mut samples: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for round in 0..rounds {
         eprintln!("films, round {} of {rounds}", round + 1);
-        let mut answers: BTreeMap<usize, (&str, Answer)> = BTreeMap::new();
+        let mut answers: BTreeMap<usize, (&str, Digest)> = BTreeMap::new();
         for turn in 0..ALL.len() {
-            let place = (turn + round) % ALL.len();
-            let (name, open) = ALL[place];
+            let index = (turn + round) % ALL.len();
+            let (name, open) = ALL[index];
             let say = |failure| match failure {
-                Failure::Lacks => format!("{name} lacks what it can't do without"),
+                Failure::Lacks => format!("{name} lacks a required operation"),
                 Failure::Failed(error) => format!("{name}: {error}"),
             };
-            let path = directory.join(format!("films-{place}"));
+            let path = directory.join(format!("films-{index}"));
             let mut contender = open(&path).map_err(say)?;
             for (measure, title) in MEASURES[..SPACE].iter().enumerate() {
-                let mut answer = Answer::default();
+                let mut digest = Digest::default();
                 let start = Instant::now();
                 let outcome = match measure {
                     0 => contender.load(films),
-                    1 => contender.rows_of_year(&years, &mut answer),
-                    2 => contender.rows_of_actor(&actors, &mut answer),
-                    3 => contender.titles_of_actor(&actors, &mut answer),
-                    _ => contender.count_of_actor(&actors, &mut answer),
+                    1 => contender.rows_of_year(&years, &mut digest),
+                    2 => contender.rows_of_actor(&actors, &mut digest),
+                    3 => contender.titles_of_actor(&actors, &mut digest),
+                    _ => contender.count_of_actor(&actors, &mut digest),
                 };
                 let time = start.elapsed().as_nanos() as f64;
                 match outcome {
@@ -190,31 +190,31 @@ pub fn run(films: &[Film], rounds: usize, directory: &Path) -> Result<Results, S
                     Err(Failure::Lacks) => continue,
                     Err(failure) => return Err(say(failure)),
                 }
-                let units = if measure == 0 { films.len() as f64 } else { answer.found as f64 };
-                samples.entry((place, measure)).or_default().push(time / units);
-                let (other, expected) = *answers.entry(measure).or_insert((name, answer));
-                if answer != expected {
-                    return Err(format!("{name} and {other} don't answer alike: {title}"));
+                let units = if measure == 0 { films.len() as f64 } else { digest.found as f64 };
+                samples.entry((index, measure)).or_default().push(time / units);
+                let (other, expected) = *answers.entry(measure).or_insert((name, digest));
+                if digest != expected {
+                    return Err(format!("{name} and {other} have different results: {title}"));
                 }
             }
             contender.settle().map_err(say)?;
             let space = files(&path).map_err(|error| error.to_string())? as f64;
-            samples.entry((place, SPACE)).or_default().push(space / films.len() as f64);
+            samples.entry((index, SPACE)).or_default().push(space / films.len() as f64);
             drop(contender);
             fs::remove_dir_all(path).map_err(|error| error.to_string())?;
         }
     }
-    let figure = |place, measure| {
-        samples.get(&(place, measure)).map(|samples| median(samples.iter().copied()))
+    let figure = |index, measure| {
+        samples.get(&(index, measure)).map(|samples| median(samples.iter().copied()))
     };
-    let contenders = ALL.iter().enumerate().map(|(place, (name, _))| {
-        let figures = (0..MEASURES.len()).map(|measure| figure(place, measure)).collect();
+    let contenders = ALL.iter().enumerate().map(|(index, (name, _))| {
+        let figures = (0..MEASURES.len()).map(|measure| figure(index, measure)).collect();
         ((*name).to_owned(), figures)
     });
     Ok(Results { films: films.len(), contenders: contenders.collect() })
 }
 
-/// Actors with at least three films, and all years, in random order.
+/// Returns the actors with at least three films, and all years, in random order.
 fn query_values(films: &[Film]) -> (Vec<String>, Vec<u16>) {
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
     for actor in films.iter().flat_map(Film::actors) {

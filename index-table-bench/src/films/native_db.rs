@@ -1,4 +1,4 @@
-//! `native_db`: it has no index over the elements of a collection.
+//! `native_db`, which has no index over the elements of a collection.
 
 use std::{path::Path, sync::OnceLock};
 
@@ -7,7 +7,7 @@ use native_model::{Model, native_model};
 use serde::{Deserialize, Serialize};
 
 use super::{Contender, Film};
-use crate::contender::{Answer, Failure, Outcome};
+use crate::contender::{Digest, Failure, Outcome};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[native_model(id = 2, version = 1)]
@@ -51,28 +51,28 @@ impl Contender for NativeDb {
         Ok(txn.commit()?)
     }
 
-    fn rows_of_year(&mut self, years: &[u16], answer: &mut Answer) -> Outcome {
+    fn rows_of_year(&mut self, years: &[u16], digest: &mut Digest) -> Outcome {
         let txn = self.database.r_transaction()?;
         let scan = txn.scan();
         let by_year = scan.secondary::<Record>(RecordKey::year)?;
         for year in years {
             for record in by_year.range(*year..=*year)? {
                 let Record { id, title, year, cast, genres, extract } = record?;
-                answer.film(&Film { id, title, year, cast, genres, extract });
+                digest.film(&Film { id, title, year, cast, genres, extract });
             }
         }
         Ok(())
     }
 
-    fn rows_of_actor(&mut self, _actors: &[String], _answer: &mut Answer) -> Outcome {
+    fn rows_of_actor(&mut self, _actors: &[String], _answer: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 
-    fn titles_of_actor(&mut self, _actors: &[String], _answer: &mut Answer) -> Outcome {
+    fn titles_of_actor(&mut self, _actors: &[String], _answer: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 
-    fn count_of_actor(&mut self, _actors: &[String], _answer: &mut Answer) -> Outcome {
+    fn count_of_actor(&mut self, _actors: &[String], _answer: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 }

@@ -6,7 +6,7 @@ use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 
 use super::{Contender, Film};
 use crate::{
-    contender::{Answer, Outcome},
+    contender::{Digest, Outcome},
     contenders::keys::{self, films},
 };
 
@@ -24,11 +24,11 @@ pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
 }
 
 fn follow(facts: &ReadOnlyTable<u32, &'static [u8]>, id: u32) -> Outcome<Film> {
-    films::read_fact(facts.get(id)?.ok_or("an entry without its row")?.value())
+    films::read_fact(facts.get(id)?.ok_or("an entry without a row")?.value())
 }
 
 impl Redb {
-    /// Key and value of each film of the actors.
+    /// Calls a function with the key and the value of each film of the actors.
     fn each(
         &self,
         actors: &[String],
@@ -40,7 +40,7 @@ impl Redb {
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for actor in actors {
             let low = keys::one_text(&mut low, actor);
-            for entry in by_actor.range(low..keys::behind_text(&mut high, actor))? {
+            for entry in by_actor.range(low..keys::after_text(&mut high, actor))? {
                 let (key, title) = entry?;
                 work(&facts, key.value(), title.value())?;
             }
@@ -59,7 +59,7 @@ impl Contender for Redb {
         let [mut key, mut value] = [Vec::new(), Vec::new()];
         for film in films {
             if facts.insert(film.id, films::fact(&mut value, film)?)?.is_some() {
-                return Err("the primary key is there already".into());
+                return Err("another row has the primary key".into());
             }
             let title = keys::carried(&mut value, &film.title)?;
             for actor in film.actors() {
@@ -71,40 +71,40 @@ impl Contender for Redb {
         Ok(txn.commit()?)
     }
 
-    fn rows_of_year(&mut self, years: &[u16], answer: &mut Answer) -> Outcome {
+    fn rows_of_year(&mut self, years: &[u16], digest: &mut Digest) -> Outcome {
         let txn = self.database.begin_read()?;
         let (facts, by_year) = (txn.open_table(FACTS)?, txn.open_table(BY_YEAR)?);
         for year in years {
             for entry in by_year.range((*year, 0)..=(*year, u32::MAX))? {
-                answer.film(&follow(&facts, entry?.0.value().1)?);
+                digest.film(&follow(&facts, entry?.0.value().1)?);
             }
         }
         Ok(())
     }
 
-    fn rows_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let row = |facts: &ReadOnlyTable<u32, &'static [u8]>, key: &[u8], _: &[u8]| {
-            answer.film(&follow(facts, films::split(key)?.1)?);
+            digest.film(&follow(facts, films::split(key)?.1)?);
             Ok(())
         };
         self.each(actors, row, || ())
     }
 
-    fn titles_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn titles_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let title = |_: &ReadOnlyTable<u32, &'static [u8]>, key: &[u8], title: &[u8]| {
             let (year, id) = films::split(key)?;
-            answer.title(year, id, keys::read_carried(title)?);
+            digest.title(year, id, keys::read_carried(title)?);
             Ok(())
         };
         self.each(actors, title, || ())
     }
 
-    fn count_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn count_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let count = std::cell::Cell::new(0);
         let one = |_: &ReadOnlyTable<u32, &'static [u8]>, _: &[u8], _: &[u8]| {
             count.set(count.get() + 1);
             Ok(())
         };
-        self.each(actors, one, || answer.number(count.take()))
+        self.each(actors, one, || digest.number(count.take()))
     }
 }

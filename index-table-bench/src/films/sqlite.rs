@@ -1,12 +1,12 @@
-//! `SQLite`: casts and genres as JSON in the row, and a table of actors that is its own index and
-//! covers the titles.
+//! `SQLite`, with casts and genres as JSON in the row. A table of actors, sorted by actor and year, covers
+//! the titles.
 
 use std::path::Path;
 
 use rusqlite::{Connection, Row, params};
 
 use super::{Contender, Film};
-use crate::contender::{Answer, Outcome};
+use crate::contender::{Digest, Outcome};
 
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
@@ -54,8 +54,8 @@ fn film(row: &Row<'_>) -> Outcome<Film> {
 }
 
 impl Sqlite {
-    /// Asks the statement for each parameter, in one transaction.
-    fn ask<P: rusqlite::ToSql>(
+    /// Runs the statement with each parameter, in one transaction.
+    fn query<P: rusqlite::ToSql>(
         &mut self,
         statement: &str,
         parameters: &[P],
@@ -92,35 +92,35 @@ impl Contender for Sqlite {
         Ok(transaction.commit()?)
     }
 
-    fn rows_of_year(&mut self, years: &[u16], answer: &mut Answer) -> Outcome {
-        self.ask("SELECT * FROM films WHERE year = ?1 ORDER BY id", years, |row| {
-            answer.film(&film(row)?);
+    fn rows_of_year(&mut self, years: &[u16], digest: &mut Digest) -> Outcome {
+        self.query("SELECT * FROM films WHERE year = ?1 ORDER BY id", years, |row| {
+            digest.film(&film(row)?);
             Ok(())
         })
     }
 
-    fn rows_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let statement = "SELECT films.* FROM film_actors JOIN films ON films.id = film_actors.film
             WHERE actor = ?1 ORDER BY film_actors.year, film";
-        self.ask(statement, actors, |row| {
-            answer.film(&film(row)?);
+        self.query(statement, actors, |row| {
+            digest.film(&film(row)?);
             Ok(())
         })
     }
 
-    fn titles_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn titles_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let statement =
             "SELECT year, film, title FROM film_actors WHERE actor = ?1 ORDER BY year, film";
-        self.ask(statement, actors, |row| {
-            answer.title(row.get(0)?, row.get(1)?, row.get_ref(2)?.as_str()?);
+        self.query(statement, actors, |row| {
+            digest.title(row.get(0)?, row.get(1)?, row.get_ref(2)?.as_str()?);
             Ok(())
         })
     }
 
-    fn count_of_actor(&mut self, actors: &[String], answer: &mut Answer) -> Outcome {
+    fn count_of_actor(&mut self, actors: &[String], digest: &mut Digest) -> Outcome {
         let statement = "SELECT count(*) FROM film_actors WHERE actor = ?1";
-        self.ask(statement, actors, |row| {
-            answer.number(row.get::<_, i64>(0)?.cast_unsigned());
+        self.query(statement, actors, |row| {
+            digest.number(row.get::<_, i64>(0)?.cast_unsigned());
             Ok(())
         })
     }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The properties that the figures depend on.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Machine {
-    /// How many threads run at once.
+    /// The number of threads that can run at the same time.
     pub cores: usize,
-    /// GiB of memory, if it is known.
+    /// The size of the memory in GiB, if it is known.
     pub memory: Option<u64>,
     /// The kind of CPU.
     pub cpu: String,
@@ -20,10 +20,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the properties of this machine.
     #[must_use]
     pub fn this() -> Self {
-        // Linux only; elsewhere these are empty.
+        // Other systems than Linux lack these files.
         let [cpuinfo, meminfo] = ["/proc/cpuinfo", "/proc/meminfo"]
             .map(|file| fs::read_to_string(file).unwrap_or_default());
         let value = |text: &str, key: &str| {
@@ -48,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// As a sentence.
+    /// Returns a description for a sentence.
     pub(super) fn describe(&self) -> String {
         let memory = self.memory.map_or_else(String::new, |gib| format!("{gib} GiB of memory, "));
         let machine = if self.virtual_machine { "virtual machine" } else { "machine" };

@@ -1,4 +1,4 @@
-//! The text.
+//! The text of the report.
 
 use std::fmt::Write as _;
 
@@ -19,9 +19,7 @@ pub(super) fn report(measured: &Measured, picture: &str) -> String {
     let results = &measured.customers;
     let _ = write!(
         out,
-        "\n## Figures\n\nMedians; in brackets, the median of the ratios to `index-table` within a \
-         round: above 1, that contender takes longer or needs more. `N/A`: the contender lacks \
-         the operation. The tables also show where `index-table` is not the best.\n"
+        "\n## Figures\n\nThe figures are medians. The number in brackets is the median of the ratios to `index-table` within a round: above 1, that contender takes longer or needs more. `N/A` means that the contender lacks the operation. The tables also show where `index-table` is not the best.\n"
     );
     for rows in results.sizes() {
         figures(&mut out, results, rows);
@@ -31,7 +29,7 @@ pub(super) fn report(measured: &Measured, picture: &str) -> String {
     out
 }
 
-/// Targets and figures.
+/// Returns the tables of targets and figures.
 pub(super) fn tables(measured: &Measured) -> String {
     let mut out = String::new();
     targets(&mut out, measured);
@@ -42,7 +40,7 @@ pub(super) fn tables(measured: &Measured) -> String {
     out
 }
 
-/// The figures of the other measurements.
+/// Writes the figures of the other measurements.
 fn others(out: &mut String, measured: &Measured) {
     for results in &measured.writers {
         writers(out, results);
@@ -64,7 +62,7 @@ fn introduction(out: &mut String, measured: &Measured) {
     out.push_str(
         "<!-- Written by `cargo run --release -p index-table-bench -- --report`; the text is in \
          index-table-bench/src/report. -->\n\n# Benchmarks\n\n\
-         One workload, one seed, one process. The contenders:\n\n| contender | what it is |\n\
+         All contenders run the same workload from the same seed in one process:\n\n| contender | what it is |\n\
          |---|---|\n",
     );
     for kind in contenders::ALL {
@@ -79,33 +77,29 @@ fn introduction(out: &mut String, measured: &Measured) {
     let _ = write!(
         out,
         "\n## What is measured\n\n\
-         Customers with a number, first and last name, town, phone number and email address. \
+         The rows are customers with a number, first and last name, town, phone number and email address. \
          Towns and names have a realistic skew (Zipf): the first of 1,000 towns has one row in \
-         seven, the hundredth one in 750. Three indexes: on the town (normalized), on town and \
-         last name with the phone number included (partial), on the email address (unique). The \
+         seven, the hundredth one in 750. There are three indexes: on the town (normalized), on town and last name with the phone number included (partial), and on the email address (unique). The \
          seed is \
          {SEED}.\n\n\
          | operation | how |\n|---|---|\n\
          | load | all rows in one transaction, in the order of their numbers |\n\
-         | bulk load | the same rows, by what the library has for loading many at once |\n\
-         | durable inserts | rows in transactions of their own, each synced to disk |\n\
-         | point get | random rows by number, by email; in one read transaction, as all questions, \
-         and by number in a transaction each |\n\
-         | one key to rows | the rows of towns of middling size, with references followed |\n\
-         | one key, covered | number, last name and phone number of all in these towns, in order |\n\
+         | bulk load | the same rows, by the library's bulk load |\n\
+         | durable inserts | each row in its own transaction, synced to disk |\n\
+         | point get | random rows by number and by email in one read transaction, as all queries, and by number in a transaction each |\n\
+         | one key to rows | the rows of towns of medium size, by following references |\n\
+         | one key, covered | number, last name and phone number of all customers in these towns, in order |\n\
          | prefix and range | the rows of these towns with last names from D to L |\n\
-         | page | 20 rows from the middle of the largest towns on, after the row before |\n\
+         | page | 20 rows in the middle of the largest towns, after a given row |\n\
          | count | the number of rows of a town, at least two hundred times |\n\
          | update, delete, inserts | random rows in one transaction with its commit |\n\
-         | reopen | open what has been closed, and get one row |\n\
-         | space | the length of all files after the load. An LMDB file does not shrink. SQLite's \
-         log is moved into its file and fjall's memory to its tables before; fjall's journal has \
-         64 MiB from the beginning, which is most of a small table |\n\
-         | allocations | of Rust code, for an entry of the covered query; not those of C code |\n\n\
-         Times are for one row, entry, page or count. Every round runs the same operations on all contenders, in turn, and starts with a different one each time; the figure is the median of {rounds} rounds, \
-         {loads} for loads. A checksum over every byte of every result, in order, is compared among all contenders, and after the rounds a checksum over all tables; a difference ends the run.\n\n\
-         All make a commit durable: LMDB with its two syncs, SQLite with `synchronous = FULL`, redb \
-         and `native_db` with their defaults, fjall with a sync of its journal. Operations marked *to disk* are measured on a disk. All others are measured with the files in memory: the calls are the same, and a sync costs nothing, so the figures show the work, and not the noise of the disk, which is greater.\n\n\
+         | reopen | open the closed files, and get one row |\n\
+         | space | the length of all files after the load. An LMDB file does not shrink. Before it is measured, SQLite moves its log into its file, and fjall its memory tables to disk. fjall's journal has 64 MiB from the start, which is most of the space of a small table |\n\
+         | allocations | by Rust code, for an entry of the covered query; allocations of C code are not counted |\n\n\
+         Times are for one row, entry, page or count. Every round runs the same operations on all contenders in turn, and starts with a different contender. The figure is the median of {rounds} rounds, \
+         {loads} for loads. After each operation, a checksum over every byte of the results is compared among all contenders, and after the rounds a checksum over all tables. A difference ends the run.\n\n\
+         All contenders make commits durable: LMDB with two syncs, SQLite with `synchronous = FULL`, redb \
+         and `native_db` with their defaults, fjall with a sync of its journal. Operations marked *to disk* are measured on a disk. All others are measured with the files in memory. The calls are the same, but a sync costs nothing, so the figures show the work without the noise of the disk, which is larger.\n\n\
          Measured on {}.\n\n## Repeating the measurement\n\n\
          ```sh\n\
          cargo run --release -p index-table-bench -- --quick                       # some seconds, on the terminal\n\
@@ -117,7 +111,7 @@ fn introduction(out: &mut String, measured: &Measured) {
     );
 }
 
-/// Those of the lock file.
+/// Returns the versions of the contenders in the lock file.
 fn versions() -> String {
     let lock = include_str!("../../../Cargo.lock");
     let names = ["heed", "native_db", "rusqlite", "redb", "fjall"];
@@ -126,7 +120,7 @@ fn versions() -> String {
             let package = package.strip_prefix(&format!("\nname = \"{name}\"\nversion = \""))?;
             Some(package.split('"').next().unwrap_or_default())
         });
-        // The last one is the newest; `native_db` brings older ones of redb.
+        // The last version is the newest. `native_db` depends on an older version of redb.
         format!("{name} {}", versions.last().unwrap_or("of unknown version"))
     });
     versions.join(", ")
@@ -151,8 +145,7 @@ fn targets(out: &mut String, measured: &Measured) {
     if !causes.is_empty() {
         let _ = write!(
             out,
-            "\nThe causes of missed targets. callgrind counted the instructions with 10,000 \
-             rows, see index-table-bench/src/bin/one.rs.\n\n{causes}"
+            "\nThe following are the causes of missed targets. The instructions were counted by callgrind with 10,000 rows: see index-table-bench/src/bin/one.rs.\n\n{causes}"
         );
     }
 }
@@ -167,7 +160,7 @@ fn figures(out: &mut String, results: &Results, rows: usize) {
     for (measure, title, unit) in MEASURES {
         let _ = write!(out, "| {title} |");
         for (at, name) in contenders.iter().enumerate() {
-            // No allocator but Rust's is counted.
+            // The allocations of C code are not counted.
             let foreign = measure == Measure::Allocations && *name == "SQLite";
             let figure = results.figure(rows, measure, name).filter(|_| !foreign);
             let Some(median) = figure.and_then(|figure| figure.median) else {
@@ -195,7 +188,7 @@ fn growth(out: &mut String, results: &Results, picture: &str) {
     let contenders = results.contenders();
     let _ = write!(
         out,
-        "\n## Growth\n\nThe factor by which the cost of one operation grows from {} to {} rows. \
+        "\n## Growth\n\nThe figures are the factors by which the cost of one operation grows from {} to {} rows. \
          The results of a count grow with the table.\n\n| |",
         thousands(first),
         thousands(last)
@@ -232,8 +225,8 @@ fn writers(out: &mut String, results: &writers::Results) {
     };
     let _ = write!(
         out,
-        "\n## {title}\n\nInserts of one customer each, on disk before its thread continues, into a table of {} rows; {} in a round, the median of {rounds} rounds; how long one takes, of all.\n\n\
-         | way | inserts a second | times as fast as this is the first | p50 | p99 |\n\
+        "\n## {title}\n\nEach commit inserts one customer and is on disk before its thread continues. The table has {} rows. A round has {} commits, and the figures are medians of {rounds} rounds; p50 and p99 are those of all commits.\n\n\
+         | way | inserts a second | time as a multiple of the first | p50 | p99 |\n\
          |---|--:|--:|--:|--:|\n",
         thousands(*rows),
         thousands(*commits),
@@ -257,13 +250,7 @@ fn eventual(out: &mut String, results: &eventual::Results) {
     let eventual::Results { rows, commits, rounds, figures } = results;
     let _ = write!(
         out,
-        "\n## Strong and eventual indexes\n\n{} rows with a text of 100 bytes and a number for each \
-         index, normalized; each write puts a row over another one and changes all numbers. *A row of \
-         many* is one of all rows in a transaction, in memory, without a worker. *A commit* is one row, \
-         durable, {} in a round, beside a worker that commits what gathers within 10 ms. *Keeps up* \
-         is how many rows a second are written in transactions of 100, in memory, when writers wait for a worker \
-         whose queue is full, until the last message is applied; *applied* is how many messages a \
-         second while nobody writes. Medians of {rounds} rounds; p50 and p99 of all.\n\n\
+        "\n## Strong and eventual indexes\n\n{} rows with a text of 100 bytes and a number for each index, normalized. Each write replaces a row and changes all numbers. *A row of many* is the time for one of all rows written in a transaction, in memory, without a worker. *A commit* is a durable commit of one row, {} in a round, while a worker commits the messages of each 10 ms together. *Keeps up* is the number of rows a second written in transactions of 100, in memory, until the last message is applied, when writers wait for the worker while the queue is full. *Applied* is the number of messages applied a second without writers. The figures are medians of {rounds} rounds; p50 and p99 are those of all commits.\n\n\
          | indexes | consistency | a row of many | a commit, p50 | p99 | keeps up, rows a second | \
          applied a second |\n|--:|---|--:|--:|--:|--:|--:|\n",
         thousands(*rows),
@@ -283,7 +270,7 @@ fn eventual(out: &mut String, results: &eventual::Results) {
 fn films(out: &mut String, results: &films::Results) {
     let _ = write!(
         out,
-        "\n## Films\n\n{} real films: an index with an entry for each actor, which covers the titles, and one by year. Queries are about actors with three films or more. \
+        "\n## Films\n\n{} real films have two indexes: an index with an entry for each actor, which covers the titles, and an index by year. The queries are about actors with three films or more. \
          heed, redb and fjall have hand-written index tables; SQLite has casts in JSON and a \
          table of actors; `native_db` has no index over the elements of a collection.\n\n| |",
         thousands(results.films)
@@ -312,12 +299,12 @@ fn films(out: &mut String, results: &films::Results) {
     }
 }
 
-/// What does not change with the figures.
+/// The text that does not depend on the figures.
 const NOTES: &str = include_str!("notes.md");
 
 fn build(out: &mut String, measured: &Measured) {
     out.push_str(
-        "\n## Build time and size\n\nA generated crate with this number of structs of eight fields, four indexes on each: normalized, partial, full and unique. Dependencies are compiled beforehand; nothing is incremental. The program inserts, updates, deletes and queries each of them in nine ways; with serde alone, it encodes and decodes each of them.\n\n\
+        "\n## Build time and size\n\nA generated crate has this number of structs with eight fields and four indexes each: normalized, partial, full and unique. Dependencies are compiled beforehand, and incremental compilation is off. The program inserts, updates, deletes and queries each struct in nine ways. With serde alone, it encodes and decodes each struct.\n\n\
          | entities | derives | `cargo check` | `cargo build --release` | code |\n\
          |--:|---|--:|--:|--:|\n",
     );

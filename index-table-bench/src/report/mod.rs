@@ -26,18 +26,18 @@ pub struct Measured {
     pub customers: Results,
     /// The films, if there was a file.
     pub films: Option<films::Results>,
-    /// The crates; empty: not measured.
+    /// The compile times; empty if they were not measured.
     pub build: Vec<Cost>,
-    /// Many threads that write, and one; empty: not measured.
+    /// Durable commits of many threads and of one; empty if they were not measured.
     #[serde(default)]
     pub writers: Vec<writers::Results>,
-    /// Indexes that follow the rows, if they were measured.
+    /// Eventual indexes, if they were measured.
     #[serde(default)]
     pub eventual: Option<eventual::Results>,
 }
 
 impl Measured {
-    /// The targets and figures, without the text about them.
+    /// Returns the targets and figures, without the text.
     #[must_use]
     pub fn tables(&self) -> String {
         markdown::tables(self)
@@ -47,7 +47,7 @@ impl Measured {
     ///
     /// # Errors
     ///
-    /// If one of them can't be written.
+    /// If a file can't be written.
     pub fn write(&self, file: &Path) -> std::io::Result<()> {
         let picture = file.with_extension("svg");
         let name = picture.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -56,7 +56,7 @@ impl Measured {
     }
 }
 
-/// What is in the tables and over the plots: a measure, its name, what it is counted in.
+/// The measures in the tables and plots, with their names and units.
 const MEASURES: [(Measure, &str, Unit); 22] = [
     (Measure::Load, "load, one transaction", Unit::Time),
     (Measure::LoadToDisk, "load, one transaction, to disk", Unit::Time),
@@ -84,14 +84,14 @@ const MEASURES: [(Measure, &str, Unit); 22] = [
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
-    /// In nanoseconds.
+    /// A time in nanoseconds.
     Time,
     Bytes,
     Count,
 }
 
 impl Unit {
-    /// As one reads it.
+    /// Formats a figure with its unit.
     fn show(self, figure: f64) -> String {
         let (figure, unit) = match self {
             Self::Time if figure >= 1e6 => (figure / 1e6, " ms"),
@@ -105,7 +105,7 @@ impl Unit {
     }
 }
 
-/// Three digits.
+/// Formats a figure with three digits.
 fn short(figure: f64) -> String {
     match figure {
         ..10.0 => format!("{figure:.2}"),
@@ -114,7 +114,7 @@ fn short(figure: f64) -> String {
     }
 }
 
-/// With separators.
+/// Formats a number with thousands separators.
 fn thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -6,21 +6,21 @@ use super::{MEASURES, Unit, thousands};
 use crate::results::{Measure, Results};
 
 const COLUMNS: usize = 3;
-/// Of one plot, in pixels, with its margins.
+/// The size of a plot in pixels, with its margins.
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 34.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 28.0;
-/// Above the plots.
+/// The height of the legend above the plots.
 const LEGEND: f64 = 40.0;
 
 /// Colours for colour-blind readers (Okabe and Ito), in the order of the contenders.
 const COLOURS: [&str; 8] =
     ["#000000", "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#999999"];
 
-/// The picture as SVG.
+/// Returns the picture as SVG.
 pub(super) fn picture(results: &Results) -> String {
     let contenders = results.contenders();
     let measures: Vec<_> =
@@ -87,7 +87,7 @@ fn plot(
     if !low.is_finite() || low <= 0.0 {
         return;
     }
-    // Whole decades.
+    // The scale has whole decades.
     let (low, high) = (low.log10().floor(), high.log10().floor() + 1.0);
     let (first, last) = ((*first as f64).log10(), (*last as f64).log10());
     let x = |rows: usize| {
@@ -114,7 +114,7 @@ fn plot(
         decade += 1.0;
     }
     for (at, &rows) in sizes.iter().enumerate() {
-        // Those too near to another one stay without a number.
+        // A size too close to the previous one has no label.
         let crowded = at > 0 && x(rows) - x(sizes[at - 1]) < 45.0;
         let label = if crowded { String::new() } else { thousands(rows) };
         let _ = writeln!(
@@ -142,7 +142,7 @@ fn plot(
     }
 }
 
-/// A power of ten with its unit.
+/// Formats a power of ten with its unit.
 fn round(unit: Unit, figure: f64) -> String {
     match unit {
         Unit::Time if figure >= 0.9e9 => format!("{:.0} s", figure / 1e9),
@@ -179,7 +179,7 @@ mod tests {
             figure(10_000, "a", Some(1000.0)),
         ];
         let picture = picture(&Results { figures, ..Results::default() });
-        // From the lowest decade at the left to the last but one at the right.
+        // The line goes from the lowest decade at the left to the second highest at the right.
         assert!(picture.contains("points=\"62.0,192.0 306.0,84.0\""), "{picture}");
         assert!(picture.contains("b &lt;c>"));
         assert_eq!(picture.matches("<circle").count(), 2);

@@ -6,11 +6,10 @@ use crate::{
     results::{Measure, Results},
 };
 
-/// Why a target is missed, by its name in the table. Written by hand after a run; one without a
-/// cause says so in the report.
-///
-/// Instructions are those that callgrind counts in `src/bin/one.rs` with 10,000 rows, those by hand
-/// in the contender of that name. The rest is called unexplained.
+/// The causes of missed targets, by the name of the target in the table. They are written by hand after a
+/// run. The report says if a missed target has no cause here. Instructions are counted by callgrind in
+/// `src/bin/one.rs` with 10,000 rows, also for the contender written by hand. A difference without a known
+/// cause is called unexplained.
 const CAUSES: &[(&str, &str)] = &[
     ("against hand-written heed: load, one transaction", LOAD),
     ("against hand-written heed: load, one transaction, to disk", LOAD),
@@ -23,36 +22,32 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against hand-written heed: durable inserts, to disk",
-        "a difference of 5,000 instructions in hundreds of microseconds can't be the cause.",
+        "the difference of 5,000 instructions can't be the cause, because a commit takes hundreds of microseconds.",
     ),
     (
         "against hand-written heed: point get, one transaction",
-        "3,890 instructions, 3,720 by hand: 1.05. What is more in time is not known.",
+        "3,890 instructions, 3,720 by hand: 1.05. The cause of the larger difference in time is not known.",
     ),
     (
         "against hand-written heed: point get, a transaction each",
-        "5,870 instructions, 5,340 by hand: 1.10. A transaction passes a gate, so that the map \
-         can be enlarged. In samples of the time, the gate's reading of the clock takes 3 % and \
-         its entrance 1 %; the hand-written code has neither. The rest of the difference is \
+        "5,870 instructions, 5,340 by hand: 1.10. A transaction passes a gate, which is needed to enlarge the map. In samples of the time, reading the clock in the gate takes 3 %, and entering the gate 1 %. The hand-written code has neither. The rest of the difference is \
          unexplained.",
     ),
     (
         "against hand-written heed: point get by unique index",
-        "5,610 instructions, 5,330 by hand: 1.05. Asked again and again, without other contenders \
-         in between, both take the same time (within 5 %); what makes the difference in a \
-         round is not known.",
+        "5,610 instructions, 5,330 by hand: 1.05. Run repeatedly without other contenders in between, both take the same time (within 5 %). The cause of the difference in a round is not known.",
     ),
     (
         "against hand-written heed: one key to rows, a row",
-        "4,000 instructions, 3,810 by hand: 1.05. What is more in time is not known.",
+        "4,000 instructions, 3,810 by hand: 1.05. The cause of the larger difference in time is not known.",
     ),
     (
         "against hand-written heed: one key, covered, an entry",
-        "818 instructions, 829 by hand: 0.99. What is more in time is not known.",
+        "818 instructions, 829 by hand: 0.99. The cause of the larger difference in time is not known.",
     ),
     (
         "against hand-written heed: prefix and range to rows, a row",
-        "4,520 instructions, 4,290 by hand: 1.05. What is more in time is not known.",
+        "4,520 instructions, 4,290 by hand: 1.05. The cause of the larger difference in time is not known.",
     ),
     (
         "against hand-written heed: page of 20, deep",
@@ -63,33 +58,28 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against hand-written heed: count of one key",
-        "2,460 instructions, 1,870 by hand: a query is a value that is built and passed on, \
-         which the hand-written code doesn't have. The rest of the difference in time is \
+        "2,460 instructions, 1,870 by hand: a query is a value that is built and passed on, while the hand-written code runs it directly. The rest of the difference in time is \
          unexplained.",
     ),
     (
         "against hand-written heed: update, field in no index",
-        "10,300 instructions, 7,860 by hand. The hand-written code knows that the field is in no \
-         index. `update` takes any closure, so all keys of the old and the new row are encoded \
-         and compared, and the old bytes are kept for that.",
+        "10,300 instructions, 7,860 by hand. The hand-written code is specific to this field, which is in no index. `update` takes any closure, so it encodes and compares all keys of the old and the new row, for which it keeps the old bytes.",
     ),
     (
         "against hand-written heed: update, field in two indexes",
         "25,000 instructions, 22,300 by hand: the keys of all indexes are encoded and compared, \
-         and not only of those two.",
+         not only of the two changed ones.",
     ),
     (
         "against hand-written heed: delete",
-        "19,650 instructions, 18,530 by hand: 1.06. What is more in time is not known.",
+        "19,650 instructions, 18,530 by hand: 1.06. The cause of the larger difference in time is not known.",
     ),
     (
         "against hand-written heed: reopen and get",
         "325,000 instructions, 160,000 by hand, of which LMDB uses 139,000 for clearing its buffers \
          in both cases. Of the rest, 66,000 compare the declaration with the record in the catalog, \
          in a write transaction, and 53,000 check the first pages of the file and the root of each \
-         database, so that damage is an error and not a crash. The others resolve the path, which \
-         identifies the store in the process, and take the locks that a journal of another process \
-         needs. In repeated reopening, the ratio of time is 1.6 to 1.7.",
+         database, so that damage is an error and not a crash. The others resolve the path, which identifies the store in the process, and take the locks that protect the journal of another process. In repeated reopening, the ratio of time is 1.6 to 1.7.",
     ),
     (
         "against native_db: load",
@@ -99,9 +89,8 @@ const CAUSES: &[(&str, &str)] = &[
     (
         "against SQLite: durable inserts, with space ahead",
         "a commit of LMDB rewrites each page from a leaf to its root, ten pages here in \
-         different places, and waits for two syncs, one for them and one for the meta page. \
-         SQLite appends the four changed pages to its log and waits for one sync. Space ahead \
-         only avoids the file system's own records when a commit needs new pages.",
+         different places, and waits for two syncs, one for these pages and one for the meta page. \
+         SQLite appends the four changed pages to its log and waits for one sync. Reserved space only avoids the metadata writes of the file system when a commit needs new pages.",
     ),
     (
         "against native_db: update of a field in no index",
@@ -110,14 +99,12 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against SQLite: load, three indexes, one transaction",
-        "each load was measured once in this run. Five loads of each gave 1.52, and an earlier run had \
-         1.93. For the hand-written code, see above.",
+        "each load was measured once in this run. Five loads of each gave 1.52, and an earlier run gave 1.93. For the hand-written code, see above.",
     ),
     (
         "against SQLite: bulk load, against its load in one transaction",
         "each load was measured once in this run. Five loads of each gave 3.56. An earlier run had 4.07, and \
-         the build of that run measured again beside this one 3.21: the machine matters more \
-         than the builds.",
+         the build of that run, measured again next to this build, gave 3.21. The machine matters more than the builds.",
     ),
     (
         "against SQLite: point get, one transaction",
@@ -129,8 +116,7 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against SQLite: point get, a transaction each",
-        "5,870 instructions, 9,260 by SQLite: 1.6 times as many. In index-table, 3,890 are those \
-         of a `get` in one transaction, see there.",
+        "5,870 instructions, 9,260 by SQLite: 1.6 times as many. In index-table, 3,890 of them are the `get` itself: see the target for one transaction.",
     ),
     (
         "against SQLite: one key to rows",
@@ -140,15 +126,11 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against SQLite: covered query",
-        "818 instructions for an entry, 2,040 by SQLite: 2.5 times as many, and the time is not as \
-         far apart. Of ours, finding the next entry is 45 % (in LMDB 18 %) and reading its fields \
-         23 %; the rest is for the most part the answer's checksum.",
+        "818 instructions for an entry, 2,040 by SQLite: 2.5 times as many. The times differ by less. In index-table, finding the next entry takes 45 % (LMDB 18 %), and reading its fields 23 %; the rest is for the most part the digest's checksum.",
     ),
     (
         "against SQLite: space after a bulk load",
-        "pages are 94 to 99 % full, and their contents are larger: LMDB takes ten bytes for each entry \
-         beside its key and value, and a primary key is eight bytes in every index, where SQLite has \
-         three for a number of this size. See *Where the space of a bulk load goes*.",
+        "pages are 94 to 99 % full, and their contents are larger: LMDB takes ten bytes for each entry in addition to its key and value. A primary key has eight bytes in every index, where SQLite has three for a number of this size. See *Where the space of a bulk load goes*.",
     ),
     (
         "`cargo check` of 100 entities: what the derive adds",
@@ -161,7 +143,7 @@ const LOAD: &str = "13,200 instructions for a row, 12,100 by hand: 1.09. Keys ar
                     buffers for any number of indexes, where hand-written code is specific to \
                     each index; this part has not been counted separately.";
 
-/// One line of the table.
+/// A line of the table.
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) required: String,
@@ -171,13 +153,13 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Why it is missed, as it was written down.
+    /// Returns the cause of a missed target, if it is known.
     pub(super) fn cause(&self) -> Option<&'static str> {
         CAUSES.iter().find(|(name, _)| *name == self.name).map(|(_, cause)| *cause)
     }
 }
 
-/// All targets.
+/// Returns all targets.
 pub(super) fn all(measured: &Measured) -> Vec<Target> {
     let results = &measured.customers;
     let Some(&largest) = results.sizes().last() else { return Vec::new() };
@@ -187,7 +169,7 @@ pub(super) fn all(measured: &Measured) -> Vec<Target> {
     let timed =
         MEASURES.iter().filter(|(measure, _, unit)| *unit == Unit::Time && by_hand(*measure));
     for (measure, title, _) in timed {
-        // Each size for itself: the worst one counts.
+        // The worst ratio of all sizes counts.
         let ratios = results
             .sizes()
             .into_iter()
@@ -239,7 +221,7 @@ pub(super) fn all(measured: &Measured) -> Vec<Target> {
     let mut faster_commits = |threads, name: &str, than: &str, first: &str, required: f64| {
         let ratio = || {
             let results = writers(threads)?;
-            // As in the table, where the first way is the one that is compared: of each round.
+            // As in the table, the ratio is the median of the ratios to the first contender within a round.
             if results.figures.first()?.name == first {
                 return Some(results.figure(than)?.ratio);
             }
@@ -281,7 +263,7 @@ pub(super) fn all(measured: &Measured) -> Vec<Target> {
     targets
 }
 
-/// A bulk load against the loads of others.
+/// Returns the targets that compare a bulk load with the loads of other contenders.
 fn bulk_load(results: &Results) -> [Target; 3] {
     const ROWS: usize = 200_000;
     let ratio = |other: &str, theirs, ours| {
@@ -329,7 +311,7 @@ fn check(measured: &Measured) -> Target {
     }
 }
 
-/// The displayed value: a target of 1.10 is met by a displayed 1.10.
+/// Returns the displayed value, so that a displayed 1.10 meets a target of 1.10.
 fn round(figure: f64) -> f64 {
     (figure * 100.0).round() / 100.0
 }

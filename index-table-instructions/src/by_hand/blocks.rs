@@ -7,7 +7,7 @@ use heed::{PutFlags, RwTxn, types::Bytes};
 use super::{ByHand, bytes::refill};
 use crate::Result;
 
-/// Bytes of primary keys in one block.
+/// The maximum size of a block, in bytes of primary keys.
 const BLOCK: usize = 512;
 
 /// Buffers for packed blocks.
@@ -19,8 +19,8 @@ pub(super) struct Scratch {
 }
 
 impl ByHand {
-    /// Leaves a cursor on the block that has to contain the primary key, and copies of it in the buffers;
-    /// `found` is empty if the town has none.
+    /// Returns a cursor at the block in which the primary key belongs, and copies its key and contents to the
+    /// buffers. `found` is empty if the town has no block.
     fn seek<'t>(
         &self,
         txn: &'t mut RwTxn<'_>,
@@ -52,7 +52,7 @@ impl ByHand {
         if found.is_empty() {
             return put_at(&mut cursor, town, &id);
         }
-        let Err(offset) = place(packed, id) else { return Ok(()) };
+        let Err(offset) = offset_of(packed, id) else { return Ok(()) };
         if packed.len() < BLOCK {
             packed.splice(offset..offset, id);
             return put_current(&mut cursor, found, packed);
@@ -78,7 +78,7 @@ impl ByHand {
     ) -> Result<()> {
         let mut cursor = self.seek(txn, town, id, buffers)?;
         let Scratch { found, packed, .. } = buffers;
-        let Ok(offset) = place(packed, id) else { return Ok(()) };
+        let Ok(offset) = offset_of(packed, id) else { return Ok(()) };
         packed.drain(offset..offset + 8);
         if !packed.is_empty() {
             return put_current(&mut cursor, found, packed);
@@ -88,7 +88,7 @@ impl ByHand {
         if found.as_slice() != town {
             return Ok(());
         }
-        // The second block takes the place of the first one.
+        // The second block becomes the first.
         match self.by_town.get_greater_than(txn, town)? {
             Some((key, block)) if key.starts_with(town) => {
                 refill(found, key);
@@ -101,8 +101,8 @@ impl ByHand {
     }
 }
 
-/// The offset of a primary key among packed ones, or where it belongs, in bytes.
-pub(super) fn place(packed: &[u8], id: [u8; 8]) -> std::result::Result<usize, usize> {
+/// Returns the offset in bytes of a primary key in a block (`Ok`), or the offset at which it belongs (`Err`).
+pub(super) fn offset_of(packed: &[u8], id: [u8; 8]) -> std::result::Result<usize, usize> {
     let (ids, _) = packed.as_chunks::<8>();
     ids.binary_search(&id).map(|at| at * 8).map_err(|at| at * 8)
 }

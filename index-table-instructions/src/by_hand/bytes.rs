@@ -3,13 +3,13 @@
 use super::VERSION;
 use crate::{Result, data::Customer};
 
-/// A row as it is stored. The buffers are reused for the next row.
+/// The stored bytes of a row. The buffers are reused for the next row.
 #[derive(Default)]
 pub(super) struct Image {
     pub(super) id: [u8; 8],
     pub(super) fact: Vec<u8>,
     pub(super) town: Vec<u8>,
-    /// Behind it the primary key, as in the next one.
+    /// The key, followed by the primary key, as in the next field.
     pub(super) town_last_name: Vec<u8>,
     pub(super) last_name: Vec<u8>,
     pub(super) email: Vec<u8>,
@@ -47,10 +47,10 @@ impl Image {
     }
 }
 
-/// A covered entry. The strings of this workload have no escapes; an escaped one is refused here, where a
-/// real program would copy it.
+/// A covered entry. The strings of this workload have no escapes, so escaped strings are refused. A real
+/// program would copy them.
 pub(super) struct Entry<'txn> {
-    #[expect(dead_code, reason = "read, as it is for every entry, and not asked for")]
+    #[expect(dead_code, reason = "decoded as in generated code, but not used")]
     town: &'txn str,
     pub(super) last_name: &'txn str,
     pub(super) id: u64,
@@ -69,7 +69,7 @@ impl<'txn> Entry<'txn> {
 }
 
 fn text(key: &[u8]) -> Result<(&str, &[u8])> {
-    let end = key.iter().position(|&byte| byte <= 1).ok_or("a string has no end")?;
+    let end = key.iter().position(|&byte| byte <= 1).ok_or("a string has no terminator")?;
     if key[end] == 1 {
         return Err("an escaped string".into());
     }

@@ -1,9 +1,8 @@
-//! The same tables, in the same bytes, written by hand with heed for this struct.
-//!
-//! `docs/FORMAT.md` has the layout. It omits everything that hand-written code can omit: it knows its types,
-//! has no catalog, checks no lengths beyond LMDB's own checks, and its errors name nothing. It has everything
-//! that is needed to be correct: keys are escaped, text is checked to be UTF-8, unique keys and primary keys
-//! are looked up before anything is written, and only entries that differ are written.
+//! The same table with the same bytes, written by hand with heed for this struct.
+//! `docs/FORMAT.md` has the layout. The code omits everything that hand-written code can omit: it is specific
+//! to these types, has no catalog, checks no lengths beyond LMDB's own checks, and its errors name no keys.
+//! It has everything that correctness requires: keys are escaped, text is checked to be UTF-8, unique keys
+//! and primary keys are looked up before anything is written, and only changed entries are written.
 
 mod blocks;
 mod bytes;
@@ -17,7 +16,7 @@ use heed::{
 use tempfile::TempDir;
 
 use self::{
-    blocks::{Scratch, place},
+    blocks::{Scratch, offset_of},
     bytes::{Entry, Image, append, decode, escape, refill},
 };
 
@@ -29,7 +28,7 @@ type Table = Database<'static, Bytes, Bytes>;
 const VERSION: u8 = 1;
 
 pub(crate) struct ByHand {
-    /// Never closed: the databases borrow from it.
+    /// The environment, which is never closed because the databases borrow from it.
     env: &'static Env<WithoutTls>,
     facts: Table,
     by_town: Table,
@@ -39,9 +38,9 @@ pub(crate) struct ByHand {
     _directory: TempDir,
 }
 
-const EMAIL_TAKEN: &str = "there is such an email";
+const EMAIL_TAKEN: &str = "another row has the email";
 
-/// Writes missing entries.
+/// Writes an entry whose key must not exist.
 fn put_new(
     table: &Table,
     txn: &mut RwTxn<'_>,
@@ -56,7 +55,7 @@ fn put_new(
 }
 
 impl ByHand {
-    /// All entries but the email's, if the row is new.
+    /// Writes all entries except the email's. `None` for the old row: the row is new.
     fn put_entries(
         &self,
         txn: &mut RwTxn<'_>,
@@ -97,7 +96,7 @@ impl ByHand {
     ) -> Result<()> {
         image.load(row)?;
         put_new(&self.by_email, txn, &image.email, &image.id, EMAIL_TAKEN)?;
-        put_new(&self.facts, txn, &image.id, &image.fact, "there is such a row")?;
+        put_new(&self.facts, txn, &image.id, &image.fact, "another row has the primary key")?;
         self.put_entries(txn, None, image, scratch)
     }
 }
@@ -105,12 +104,13 @@ impl ByHand {
 type Page = (Vec<Customer>, Option<[u8; 8]>);
 
 impl ByHand {
-    /// The rows of a town after a primary key, and the last one's if there are more.
+    /// Returns a page of a town's rows after a primary key, and the last primary key of the page if there are
+    /// further rows.
     fn page(
         &self,
         txn: &RoTxn<'_, WithoutTls>,
         town: &[u8],
-        behind: Option<[u8; 8]>,
+        after: Option<[u8; 8]>,
         at: &mut Vec<u8>,
     ) -> Result<Page> {
         refill(at, town);
@@ -118,12 +118,12 @@ impl ByHand {
         let mut last = None;
         let mut blocks;
         let mut offset = 0;
-        if let Some(behind) = behind {
-            // The block that holds the place is the last one at or below it.
-            at.extend_from_slice(&behind);
+        if let Some(after) = after {
+            // The primary key belongs in the last block whose key is not greater.
+            at.extend_from_slice(&after);
             let (key, block) =
-                self.by_town.get_lower_than_or_equal_to(txn, at)?.ok_or("the town is gone")?;
-            offset = place(block, behind).map_or_else(|at| at, |at| at + 8);
+                self.by_town.get_lower_than_or_equal_to(txn, at)?.ok_or("the town has no rows")?;
+            offset = offset_of(block, after).map_or_else(|at| at, |at| at + 8);
             refill(at, key);
         }
         blocks = self.by_town.range(txn, &(Bound::Included(at.as_slice()), Bound::Unbounded))?;
@@ -137,7 +137,7 @@ impl ByHand {
                 if rows.len() == PAGE {
                     return Ok((rows, last));
                 }
-                let fact = self.facts.get(txn, id)?.ok_or("the entry refers to no row")?;
+                let fact = self.facts.get(txn, id)?.ok_or("an entry without a row")?;
                 rows.push(decode(fact)?);
                 last = Some(*id);
             }
@@ -235,7 +235,7 @@ impl Side for ByHand {
             let Some(fact) = self.facts.get(&txn, &id)? else { continue };
             let mut row = decode(fact)?;
             NAME.clone_into(&mut row.first_name);
-            // It is in no key, but the whole row is in the index on last names.
+            // The field is in no key, but the full index on last names has the whole row.
             image.fact.clear();
             image.fact.push(VERSION);
             append(&row, &mut image.fact)?;
@@ -287,7 +287,7 @@ impl Side for ByHand {
             key.clear();
             escape(email, &mut key);
             let Some(id) = self.by_email.get(&txn, &key)? else { continue };
-            let fact = self.facts.get(&txn, id)?.ok_or("the entry refers to no row")?;
+            let fact = self.facts.get(&txn, id)?.ok_or("an entry without a row")?;
             sum += decode(fact)?.last_name.len();
         }
         Ok(sum)
@@ -345,7 +345,7 @@ impl Side for ByHand {
             for block in self.by_town.prefix_iter(&txn, &key)? {
                 let (_, packed) = block?;
                 for id in packed.chunks_exact(8) {
-                    let fact = self.facts.get(&txn, id)?.ok_or("the entry refers to no row")?;
+                    let fact = self.facts.get(&txn, id)?.ok_or("an entry without a row")?;
                     sum += decode(fact)?.last_name.len();
                 }
             }

@@ -1,4 +1,4 @@
-//! Each endpoint, as a client sees it.
+//! Requests to each endpoint.
 
 use std::thread;
 
@@ -145,12 +145,12 @@ fn a_town_is_read_in_pages() -> Result {
     };
     let (first, next) = page("")?;
     assert_eq!(first, town[..20]);
-    let next = next.ok_or("there are more")?;
-    // A new customer in front of the cursor doesn't move those behind it.
+    let next = next.ok_or("no next page")?;
+    // A new customer before the cursor doesn't move the customers after it.
     assert_eq!(client.post("/customers", &customer(46, "Adams", "Redmond"))?.0, 201);
     let (second, next) = page(&format!("&limit=20&after={next}"))?;
     assert_eq!(second, town[20..40]);
-    let next = next.ok_or("there are more")?;
+    let next = next.ok_or("no next page")?;
     assert_eq!(page(&format!("&after={next}"))?, (town[40..].to_vec(), None));
     assert_eq!(page("&limit=65535")?.0.len(), 46);
 
@@ -243,11 +243,11 @@ fn one_of_several_concurrent_requests_gets_an_email_or_id() -> Result {
             for (customer, field, won) in
                 [(same_email, "email", &mut emails), (same_id, "id", &mut ids)]
             {
-                let (status, answer) = server.client.post("/customers", &customer)?;
+                let (status, body) = server.client.post("/customers", &customer)?;
                 match status {
                     201 => *won += 1,
-                    409 => assert_eq!(answer["field"], field),
-                    _ => return Err(format!("{status}: {answer}").into()),
+                    409 => assert_eq!(body["field"], field),
+                    _ => return Err(format!("{status}: {body}").into()),
                 }
             }
         }

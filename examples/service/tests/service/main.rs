@@ -1,4 +1,4 @@
-//! The built program, driven over HTTP.
+//! Tests of the built program over HTTP.
 
 mod endpoints;
 mod server;

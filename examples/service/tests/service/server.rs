@@ -36,8 +36,9 @@ impl Server {
         let mut server = Self { process, client: Client::new() };
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || sender.send(BufReader::new(output).lines().next()));
-        let line = receiver.recv_timeout(PATIENCE)?.ok_or("it says nothing")??;
-        server.client.url = line.strip_prefix("listening on ").ok_or("it says no address")?.into();
+        let line = receiver.recv_timeout(PATIENCE)?.ok_or("the program printed nothing")??;
+        server.client.url =
+            line.strip_prefix("listening on ").ok_or("the program printed no address")?.into();
         Ok(server)
     }
 
@@ -66,12 +67,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended before, and a failing test has printed the reason.
+        // The program may have ended already, and a failing test has printed the reason.
         let _ = self.kill();
     }
 }
 
-/// Clones share their connections.
+/// A client for the program. Clones share their connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     agent: Agent,
@@ -79,7 +80,7 @@ pub(crate) struct Client {
 }
 
 /// A response: the status, and the JSON, which is null if there is none.
-pub(crate) type Answer = (u16, Value);
+pub(crate) type StatusAndBody = (u16, Value);
 
 impl Client {
     fn new() -> Self {
@@ -92,33 +93,33 @@ impl Client {
         Self { agent, url: String::new() }
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<Answer> {
-        answer(self.agent.get(self.uri(path)).call()?)
+    pub(crate) fn get(&self, path: &str) -> Result<StatusAndBody> {
+        status_and_body(self.agent.get(self.uri(path)).call()?)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Result<Answer> {
-        answer(self.agent.delete(self.uri(path)).call()?)
+    pub(crate) fn delete(&self, path: &str) -> Result<StatusAndBody> {
+        status_and_body(self.agent.delete(self.uri(path)).call()?)
     }
 
-    pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> Result<Answer> {
+    pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> Result<StatusAndBody> {
         self.send("POST", path, serde_json::to_string(body)?)
     }
 
-    pub(crate) fn put(&self, path: &str, body: &impl Serialize) -> Result<Answer> {
+    pub(crate) fn put(&self, path: &str, body: &impl Serialize) -> Result<StatusAndBody> {
         self.send("PUT", path, serde_json::to_string(body)?)
     }
 
-    pub(crate) fn patch(&self, path: &str, body: &impl Serialize) -> Result<Answer> {
+    pub(crate) fn patch(&self, path: &str, body: &impl Serialize) -> Result<StatusAndBody> {
         self.send("PATCH", path, serde_json::to_string(body)?)
     }
 
-    pub(crate) fn send(&self, method: &str, path: &str, body: String) -> Result<Answer> {
+    pub(crate) fn send(&self, method: &str, path: &str, body: String) -> Result<StatusAndBody> {
         let request = http::Request::builder()
             .method(method)
             .uri(self.uri(path))
             .header("content-type", "application/json")
             .body(body)?;
-        answer(self.agent.run(request)?)
+        status_and_body(self.agent.run(request)?)
     }
 
     /// Sends a request with the header `If-Match`.
@@ -149,7 +150,7 @@ impl Client {
     }
 }
 
-fn answer(mut response: http::Response<ureq::Body>) -> Result<Answer> {
+fn status_and_body(mut response: http::Response<ureq::Body>) -> Result<StatusAndBody> {
     let body = response.body_mut().read_to_string()?;
     let json = if body.is_empty() { Value::Null } else { serde_json::from_str(&body)? };
     Ok((response.status().as_u16(), json))

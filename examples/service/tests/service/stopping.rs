@@ -1,4 +1,4 @@
-//! The stored data after the service stops, gracefully or by force.
+//! The stored data after the service was stopped or killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,8 @@ use crate::server::{Client, Result, Server};
 const TOWNS: [&str; 3] = ["Chicago", "Portland", "Redmond"];
 const NAMES: [&str; 4] = ["Brown", "Jones", "O'Neil & Söhne", "Smith"];
 
-/// Clients that write at the same time. Each has customers of its own: its number, and every
-/// `CLIENTS` from there.
+/// The number of clients that write at the same time. Client `n` writes the customers `n`, `n + CLIENTS`, and
+/// so on.
 const CLIENTS: u64 = 6;
 /// The maximum number of customers that a client creates in a round.
 const MOST: u64 = 500;
@@ -39,19 +39,19 @@ fn customer(id: u64, version: u64) -> Customer {
     }
 }
 
-/// A client's expectation: the customers of acknowledged requests, and the customer of the last request
-/// without a response. For that one, the state before or after the request is right.
+/// A client's expectation: the customers of acknowledged requests, and the customer of the request without a
+/// response, for which both the previous and the new state are valid.
 #[derive(Default)]
 struct Known {
     customers: Customers,
-    unanswered: Option<(u64, Option<Customer>)>,
+    without_response: Option<(u64, Option<Customer>)>,
 }
 
 impl Known {
     /// Sends a request that changes a customer to the given value; `false` without a response.
     fn request(&mut self, client: &Client, id: u64, wanted: Option<Customer>) -> Result<bool> {
         let path = format!("/customers/{id}");
-        let answer = match (&wanted, self.customers.contains_key(&id)) {
+        let response = match (&wanted, self.customers.contains_key(&id)) {
             (None, _) => client.delete(&path),
             (Some(customer), false) => client.post("/customers", customer),
             (Some(customer), true) if id.is_multiple_of(2) => client.put(&path, customer),
@@ -63,12 +63,12 @@ impl Known {
                 client.patch(&path, &changes)
             }
         };
-        let Ok((status, answer)) = answer else {
-            self.unanswered = Some((id, wanted));
+        let Ok((status, body)) = response else {
+            self.without_response = Some((id, wanted));
             return Ok(false);
         };
         if !(200..300).contains(&status) {
-            return Err(format!("{status}: {answer}").into());
+            return Err(format!("{status}: {body}").into());
         }
         self.set(id, wanted);
         Ok(true)
@@ -83,7 +83,7 @@ impl Known {
 }
 
 /// Creates customers, changes every second one and deletes every fifth, until there is no response.
-fn write_until_stopped(client: &Client, first: u64, answered: &AtomicU64) -> Result<Known> {
+fn write_until_stopped(client: &Client, first: u64, acknowledged: &AtomicU64) -> Result<Known> {
     let mut known = Known::default();
     for n in 0..MOST {
         let id = first + n * CLIENTS;
@@ -98,7 +98,7 @@ fn write_until_stopped(client: &Client, first: u64, answered: &AtomicU64) -> Res
             if !known.request(client, id, wanted)? {
                 return Ok(known);
             }
-            answered.fetch_add(1, Ordering::Relaxed);
+            acknowledged.fetch_add(1, Ordering::Relaxed);
         }
     }
     Ok(known)
@@ -108,11 +108,11 @@ fn write_until_stopped(client: &Client, first: u64, answered: &AtomicU64) -> Res
 fn acknowledged_changes_survive_a_kill() -> Result {
     let directory = tempfile::tempdir()?;
     let mut customers = Customers::new();
-    let mut unanswered = 0;
+    let mut without_response = 0;
     for round in 0..4 {
-        unanswered += write_and_stop(directory.path(), &mut customers, round, Server::kill)?;
+        without_response += write_and_stop(directory.path(), &mut customers, round, Server::kill)?;
     }
-    assert!(unanswered > 0, "it was killed while there were requests");
+    assert!(without_response > 0, "the service was killed between requests");
     assert_stored(directory.path(), &customers)
 }
 
@@ -139,18 +139,18 @@ fn write_and_stop(
 ) -> Result<u64> {
     let mut server = Server::start(directory)?;
     let client = server.client.clone();
-    let answered = AtomicU64::new(0);
+    let acknowledged = AtomicU64::new(0);
     let known = thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let first = round * CLIENTS * MOST + number;
-                let (client, answered) = (&client, &answered);
-                scope.spawn(move || write_until_stopped(client, first, answered))
+                let (client, acknowledged) = (&client, &acknowledged);
+                scope.spawn(move || write_until_stopped(client, first, acknowledged))
             })
             .collect();
-        // In the middle of it, at another place each time.
+        // The service is stopped after a different number of requests in each round.
         let deadline = Instant::now() + Duration::from_secs(20);
-        while answered.load(Ordering::Relaxed) < 150 + 37 * round && Instant::now() < deadline {
+        while acknowledged.load(Ordering::Relaxed) < 150 + 37 * round && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
         stop(&mut server)?;
@@ -160,10 +160,10 @@ fn write_and_stop(
     })?;
 
     let server = Server::start(directory)?;
-    let mut unanswered = 0;
+    let mut without_response = 0;
     for mut known in known {
-        if let Some((id, wanted)) = known.unanswered.take() {
-            unanswered += 1;
+        if let Some((id, wanted)) = known.without_response.take() {
+            without_response += 1;
             let before = known.customers.get(&id).cloned();
             let found = get(&server.client, id)?;
             assert!(found == wanted || found == before, "{found:?}, not {before:?} or {wanted:?}");
@@ -172,10 +172,10 @@ fn write_and_stop(
         customers.extend(known.customers);
     }
     assert_matches(&server.client, customers)?;
-    Ok(unanswered)
+    Ok(without_response)
 }
 
-/// The customers equal the stored rows, and no index has further entries.
+/// Checks that the customers equal the stored rows, and that no index has further entries.
 fn assert_stored(directory: &Path, customers: &Customers) -> Result {
     let store = Store::open(directory)?;
     let repository = CustomerRepository::open(&store)?;
@@ -200,7 +200,7 @@ fn get(client: &Client, id: u64) -> Result<Option<Customer>> {
     }
 }
 
-/// The customers are found by their id and through each index, and there are no others.
+/// Checks that the customers are found by their id and through each index, and that there are no others.
 fn assert_matches(client: &Client, customers: &Customers) -> Result {
     assert_eq!(client.get("/health")?, (200, json!({ "customers": customers.len() })));
     for (id, customer) in customers {
@@ -223,7 +223,7 @@ fn assert_matches(client: &Client, customers: &Customers) -> Result {
     Ok(())
 }
 
-/// All pages of a town.
+/// Returns the customers of all pages of a town.
 fn all_in(client: &Client, town: &str) -> Result<Vec<Customer>> {
     let (mut all, mut after, mut cursors) = (Vec::new(), String::new(), BTreeSet::new());
     loop {
@@ -233,18 +233,19 @@ fn all_in(client: &Client, town: &str) -> Result<Vec<Customer>> {
         let items = serde_json::from_value::<Vec<_>>(page["items"].take())?;
         all.extend(items.into_iter().map(plain));
         let Some(next) = page["next"].as_str() else { return Ok(all) };
-        assert!(cursors.insert(next.to_owned()), "it goes round in circles");
+        assert!(cursors.insert(next.to_owned()), "a cursor occurs twice");
         after = format!("&after={next}");
     }
 }
 
-/// The ids and phone numbers of the first hundred with this name, which is in need of escapes.
+/// Returns the ids and phone numbers of the first hundred customers with a name, which is escaped in the
+/// request.
 fn phone_book(client: &Client, town: &str, name: &str) -> Result<Vec<(u64, String)>> {
     let name = name.replace(' ', "%20").replace('&', "%26").replace('ö', "%C3%B6");
     let (status, entries) =
         client.get(&format!("/phone-book?town={town}&last_name={name}&limit=100"))?;
     assert_eq!(status, 200, "{entries}");
     let entry = |entry: &Value| Some((entry["id"].as_u64()?, entry["phone"].as_str()?.to_owned()));
-    let entries = entries.as_array().ok_or("it is no list")?.iter().map(entry);
+    let entries = entries.as_array().ok_or("the phone book is no list")?.iter().map(entry);
     Ok(entries.collect::<Option<_>>().ok_or("an entry has no id or no phone number")?)
 }

@@ -1,9 +1,7 @@
-//! Written by hand on heed, as a careful engineer would for this one table: the floor.
-//!
-//! Keys, rows and values are byte for byte those of `index-table` (`docs/FORMAT.md`). For the index
-//! on towns there are two ways: packed blocks, so that the layout is the same
-//! (`Packed`), and what one would rather write by hand, an entry for each row with the primary
-//! key in its key and an empty value (`Plain`).
+//! Code written by hand on heed for this table: the lower bound of the cost.
+//! Keys, rows and values have the same bytes as those of `index-table` (`docs/FORMAT.md`). The index on towns
+//! has two layouts: the packed blocks of `index-table` (`Packed`), and the layout that is easier to write by
+//! hand (`Plain`), with an entry for each row, the primary key in its key and an empty value.
 
 mod towns;
 
@@ -14,8 +12,8 @@ use heed::{CommitOrAbort, Env, EnvOpenOptions, RwTxn, WithoutTls, types::Bytes};
 use self::towns::{Packed, Plain, Towns};
 use super::keys;
 use crate::{
-    contender::{Answer, Contender, Failure, Outcome},
-    workload::{Customer, NameRange, PAGE, Place},
+    contender::{Contender, Digest, Failure, Outcome},
+    workload::{Customer, NameRange, PAGE, Position},
     writers::Insert,
 };
 
@@ -36,22 +34,22 @@ struct Tables<T> {
     value: Vec<u8>,
 }
 
-/// With packed blocks in the index on towns.
+/// Opens the contender with packed blocks in the index on towns.
 pub(super) fn open_packed(directory: &Path) -> Outcome<Box<dyn Contender>> {
     open::<Packed>(directory)
 }
 
-/// With an entry for each row in the index on towns.
+/// Opens the contender with an entry for each row in the index on towns.
 pub(super) fn open_plain(directory: &Path) -> Outcome<Box<dyn Contender>> {
     open::<Plain>(directory)
 }
 
-/// For each thread its own transactions.
+/// Returns a function for each thread, which inserts a row in its own transaction.
 pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
-    let insert = |mut own: Heed<Packed>| -> Insert {
+    let insert = |mut contender: Heed<Packed>| -> Insert {
         Box::new(move |row| {
-            own.insert(std::slice::from_ref(row)).map_err(|failure| match failure {
-                Failure::Lacks => "it lacks that".to_owned(),
+            contender.insert(std::slice::from_ref(row)).map_err(|failure| match failure {
+                Failure::Lacks => "heed can't insert rows".to_owned(),
                 Failure::Failed(error) => error.to_string(),
             })
         })
@@ -70,7 +68,7 @@ fn environment(directory: &Path) -> Outcome<(Env<WithoutTls>, [Database; 4])> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(16 << 30).max_dbs(4);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: the directory belongs to this process; no other process changes the file.
+    // SAFETY: no other process uses the directory.
     let env = unsafe { options.open(directory)? };
     let databases = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
         let mut database = |name| opener.create_database(txn, Some(name));
@@ -96,10 +94,10 @@ impl<T: Towns> Tables<T> {
         let Self { facts, by_town, by_name, by_email, key, value } = self;
         let id = row.id.to_be_bytes();
         if by_email.get_or_put(txn, keys::one_text(key, &row.email), &id)?.is_some() {
-            return Err("the email is there already".into());
+            return Err("another row has the email".into());
         }
         if facts.get_or_put(txn, &id, keys::fact(value, row)?)?.is_some() {
-            return Err("the primary key is there already".into());
+            return Err("another row has the primary key".into());
         }
         by_town.insert(txn, keys::one_text(key, &row.town), id)?;
         let value = keys::carried(value, &row.phone)?;
@@ -148,9 +146,9 @@ impl<T: Towns> Tables<T> {
 }
 
 impl<T> Heed<T> {
-    /// Follows a reference.
+    /// Returns the row to which an entry refers.
     fn row(&self, txn: &heed::RoTxn<'_, heed::AnyTls>, id: [u8; 8]) -> Outcome<Customer> {
-        keys::read_fact(self.tables.facts.get(txn, &id)?.ok_or("an entry without its row")?)
+        keys::read_fact(self.tables.facts.get(txn, &id)?.ok_or("an entry without a row")?)
     }
 }
 
@@ -165,41 +163,41 @@ impl<T: Towns> Contender for Heed<T> {
         rows.iter().try_for_each(|row| self.insert(std::slice::from_ref(row)))
     }
 
-    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn get(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         for id in ids {
             let fact = self.tables.facts.get(&txn, &id.to_be_bytes())?;
-            answer.row(fact.map(keys::read_fact).transpose()?.as_ref());
+            digest.row(fact.map(keys::read_fact).transpose()?.as_ref());
         }
         Ok(())
     }
 
-    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+    fn get_by_email(&mut self, emails: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         let mut key = Vec::new();
         for email in emails {
             match self.tables.by_email.get(&txn, keys::one_text(&mut key, email))? {
-                Some(id) => answer.row(Some(&self.row(&txn, id.try_into()?)?)),
-                None => answer.row(None),
+                Some(id) => digest.row(Some(&self.row(&txn, id.try_into()?)?)),
+                None => digest.row(None),
             }
         }
         Ok(())
     }
 
-    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn rows_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         let mut key = Vec::new();
         for town in towns {
             let key = keys::one_text(&mut key, town);
             self.tables.by_town.each(&txn, key, |id| {
-                answer.row(Some(&self.row(&txn, id)?));
+                digest.row(Some(&self.row(&txn, id)?));
                 Ok(())
             })?;
         }
         Ok(())
     }
 
-    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn entries_of_town(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         let mut key = Vec::new();
         for town in towns {
@@ -207,13 +205,13 @@ impl<T: Towns> Contender for Heed<T> {
             for entry in self.tables.by_name.prefix_iter(&txn, prefix)? {
                 let (key, phone) = entry?;
                 let (last_name, id) = keys::split_name(key, prefix.len())?;
-                answer.entry(id, &last_name, keys::read_carried(phone)?);
+                digest.entry(id, &last_name, keys::read_carried(phone)?);
             }
         }
         Ok(())
     }
 
-    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+    fn rows_in_range(&mut self, ranges: &[NameRange], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         let (mut low, mut high) = (Vec::new(), Vec::new());
         for NameRange { town, from, to } in ranges {
@@ -222,56 +220,56 @@ impl<T: Towns> Contender for Heed<T> {
             let range = (Bound::Included(low), Bound::Excluded(high));
             for entry in self.tables.by_name.range(&txn, &range)? {
                 let id = keys::last_id(entry?.0)?;
-                answer.row(Some(&self.row(&txn, id.to_be_bytes())?));
+                digest.row(Some(&self.row(&txn, id.to_be_bytes())?));
             }
         }
         Ok(())
     }
 
-    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
+    fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         let mut key = Vec::new();
-        for Place { town, after, .. } in places {
-            let mut left = PAGE;
+        for Position { town, after, .. } in positions {
+            let mut remaining = PAGE;
             let key = keys::one_text(&mut key, town);
             self.tables.by_town.each_after(&txn, key, *after, |id| {
-                answer.row(Some(&self.row(&txn, id)?));
-                left -= 1;
-                Ok(left > 0)
+                digest.row(Some(&self.row(&txn, id)?));
+                remaining -= 1;
+                Ok(remaining > 0)
             })?;
         }
         Ok(())
     }
 
-    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+    fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome {
         let txn = self.env.read_txn()?;
         let mut key = Vec::new();
         for town in towns {
-            answer.number(self.tables.by_town.count(&txn, keys::one_text(&mut key, town))?);
+            digest.number(self.tables.by_town.count(&txn, keys::one_text(&mut key, town))?);
         }
         Ok(())
     }
 
-    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         let mut txn = self.env.write_txn()?;
         for (id, name) in changes {
-            answer.found += u64::from(self.tables.set_first_name(&mut txn, *id, name)?);
+            digest.found += u64::from(self.tables.set_first_name(&mut txn, *id, name)?);
         }
         Ok(txn.commit()?)
     }
 
-    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+    fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome {
         let mut txn = self.env.write_txn()?;
         for (id, town) in changes {
-            answer.found += u64::from(self.tables.set_town(&mut txn, *id, town)?);
+            digest.found += u64::from(self.tables.set_town(&mut txn, *id, town)?);
         }
         Ok(txn.commit()?)
     }
 
-    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+    fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome {
         let mut txn = self.env.write_txn()?;
         for id in ids {
-            answer.found += u64::from(self.tables.delete(&mut txn, *id)?);
+            digest.found += u64::from(self.tables.delete(&mut txn, *id)?);
         }
         Ok(txn.commit()?)
     }

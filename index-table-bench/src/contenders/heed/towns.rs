@@ -9,22 +9,22 @@ use crate::contender::Outcome;
 
 type Id = [u8; 8];
 
-/// Primary keys under the encoded town, in order.
+/// An index from encoded towns to sorted primary keys.
 pub(super) trait Towns: Sized {
-    /// In this database.
+    /// Returns the index in this database.
     fn new(database: Database) -> Self;
-    /// Adds one that is not there.
+    /// Adds a primary key that the town doesn't have.
     fn insert(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome;
-    /// Removes one that is there.
+    /// Removes a primary key that the town has.
     fn remove(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome;
-    /// All of them.
+    /// Calls `work` with each primary key of a town.
     fn each(
         &self,
         txn: &RoTxn<'_, AnyTls>,
         town: &[u8],
         work: impl FnMut(Id) -> Outcome,
     ) -> Outcome;
-    /// Those after a primary key, while `work` says so.
+    /// Calls `work` with the primary keys of a town after `after`, until it returns false.
     fn each_after(
         &self,
         txn: &RoTxn<'_, AnyTls>,
@@ -32,11 +32,11 @@ pub(super) trait Towns: Sized {
         after: u64,
         work: impl FnMut(Id) -> Outcome<bool>,
     ) -> Outcome;
-    /// How many.
+    /// Returns the number of primary keys of a town.
     fn count(&self, txn: &RoTxn<'_, AnyTls>, town: &[u8]) -> Outcome<u64>;
 }
 
-/// Town and primary key → nothing.
+/// Entries with the town and the primary key as their key, and no value.
 pub(super) struct Plain {
     database: Database,
     key: Vec<u8>,
@@ -106,11 +106,12 @@ impl Towns for Plain {
     }
 }
 
-/// Blocks of up to 64 primary keys: the first one under the town alone, each other one under the
-/// town and the lowest primary key that it may hold.
+/// Blocks of up to 64 primary keys. The key of the first block is the town. The key of each further block is
+/// the town and the lowest primary key that belongs in it.
 pub(super) struct Packed {
     database: Database,
-    /// Buffers: where a primary key would be, the key of the block that was found, its contents.
+    /// Buffers: the key of a block that starts with the primary key, and the key and the contents of the
+    /// found block.
     at: Vec<u8>,
     found: Vec<u8>,
     block: Vec<u8>,
@@ -119,8 +120,8 @@ pub(super) struct Packed {
 const BLOCK: usize = 512;
 
 impl Packed {
-    /// Leaves a cursor on the block that holds the primary key, or would hold it; `found` is empty
-    /// if the town has none.
+    /// Returns a cursor at the block in which the primary key belongs. `found` is empty if the town has
+    /// no block.
     fn seek<'t>(
         &mut self,
         txn: &'t mut RwTxn<'_>,
@@ -149,12 +150,12 @@ impl Towns for Packed {
         if found.is_empty() {
             return add(&mut cursor, town, &id);
         }
-        let Err(place) = find(block, id) else { return Ok(()) };
+        let Err(offset) = find(block, id) else { return Ok(()) };
         let full = block.len() == BLOCK;
-        if full && place == block.len() {
+        if full && offset == block.len() {
             return add(&mut cursor, at, &id);
         }
-        block.splice(place..place, id);
+        block.splice(offset..offset, id);
         if !full {
             return replace(&mut cursor, found, block);
         }
@@ -167,8 +168,8 @@ impl Towns for Packed {
     fn remove(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome {
         let mut cursor = self.seek(txn, town, id)?;
         let Self { database, found, block, .. } = self;
-        let Ok(place) = find(block, id) else { return Ok(()) };
-        block.drain(place..place + id.len());
+        let Ok(offset) = find(block, id) else { return Ok(()) };
+        block.drain(offset..offset + id.len());
         if !block.is_empty() {
             return replace(&mut cursor, found, block);
         }
@@ -251,17 +252,17 @@ fn add(cursor: &mut RwRevRange<'_, Bytes, Bytes>, key: &[u8], block: &[u8]) -> O
 
 fn replace(cursor: &mut RwRevRange<'_, Bytes, Bytes>, found: &[u8], block: &[u8]) -> Outcome {
     #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
-    // SAFETY: as above, and `found` is the key that the cursor is on.
+    // SAFETY: as above, and `found` is the key at the cursor.
     unsafe {
         cursor.put_current(found, block)?;
     }
     Ok(())
 }
 
-/// Where a primary key is in a block (`Ok`), or would be, in bytes.
+/// Returns the offset in bytes of a primary key in a block (`Ok`), or the offset at which it belongs (`Err`).
 fn find(block: &[u8], id: Id) -> Result<usize, usize> {
-    let place = block.as_chunks().0.binary_search(&id);
-    place.map(|at| at * id.len()).map_err(|at| at * id.len())
+    let offset = block.as_chunks().0.binary_search(&id);
+    offset.map(|at| at * id.len()).map_err(|at| at * id.len())
 }
 
 fn refill(buffer: &mut Vec<u8>, one: &[u8], other: &[u8]) {
