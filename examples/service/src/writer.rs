@@ -100,7 +100,11 @@ impl Writer {
 /// Executes a command. It makes at most one change, as its last step, so a failed command changes nothing.
 ///
 /// If the customer has another revision than the expected one, the store returns `Error::Conflict`.
-fn execute(customers: &CustomerRepository, txn: &mut WriteTxn<'_>, command: Command) -> CommandResult {
+fn execute(
+    customers: &CustomerRepository,
+    txn: &mut WriteTxn<'_>,
+    command: Command,
+) -> CommandResult {
     match command {
         Command::Create(customer) => {
             customers.insert(txn, &customer)?;
