@@ -128,14 +128,14 @@ impl Client {
         path: &str,
         (method, etag): (&str, &str),
         body: String,
-    ) -> Result<Answer> {
+    ) -> Result<StatusAndBody> {
         let request = http::Request::builder()
             .method(method)
             .uri(self.uri(path))
             .header("content-type", "application/json")
             .header("if-match", etag)
             .body(body)?;
-        answer(self.agent.run(request)?)
+        status_and_body(self.agent.run(request)?)
     }
 
     /// Returns the `ETag` of a response.
