@@ -233,6 +233,8 @@ pub(crate) struct Index {
     pub(crate) strategy: Strategy,
     pub(crate) unique: bool,
     pub(crate) eventual: bool,
+    /// The span of `scope`, if the index is global: sharded by its own key.
+    pub(crate) global: Option<Span>,
     pub(crate) conditions: Conditions,
     pub(crate) findings: Vec<Finding>,
     pub(crate) entry: Entry,

@@ -26,6 +26,7 @@ pub(crate) struct IndexAttr {
     pub(crate) primary_key: bool,
     pub(crate) strategy: Option<Setting<LitStr>>,
     pub(crate) consistency: Option<Setting<LitStr>>,
+    pub(crate) scope: Option<Setting<LitStr>>,
     pub(crate) include: Option<Setting<Vec<Ident>>>,
     pub(crate) name: Option<Setting<LitStr>>,
     pub(crate) filter: Option<Setting<Ident>>,
@@ -117,6 +118,7 @@ impl IndexAttr {
             primary_key: false,
             strategy: None,
             consistency: None,
+            scope: None,
             include: None,
             name: None,
             filter: None,
@@ -304,6 +306,7 @@ impl IndexAttr {
             IndexKey::Consistency => {
                 set(&mut self.consistency, word, string(input, word, key.usage)?)
             }
+            IndexKey::Scope => set(&mut self.scope, word, string(input, word, key.usage)?),
             IndexKey::Name => set(&mut self.name, word, string(input, word, key.usage)?),
             IndexKey::Filter => {
                 let method = filter(input, key.usage, errors)?;
@@ -321,6 +324,7 @@ impl IndexAttr {
     fn push(&mut self, kind: PartKind) {
         let late = self.strategy.is_some()
             || self.consistency.is_some()
+            || self.scope.is_some()
             || self.include.is_some()
             || self.name.is_some()
             || self.filter.is_some()

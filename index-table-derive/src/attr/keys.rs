@@ -27,6 +27,7 @@ pub(crate) enum IndexKey {
     Hash,
     Strategy,
     Consistency,
+    Scope,
     Include,
     Name,
     Filter,
@@ -108,6 +109,7 @@ pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
     key(IndexKey::Hash, "hash", Form::Call, "hash(field)"),
     key(IndexKey::Strategy, "strategy", Form::Value, "strategy = \"partial\""),
     key(IndexKey::Consistency, "consistency", Form::Value, "consistency = \"eventual\""),
+    key(IndexKey::Scope, "scope", Form::Value, "scope = \"global\""),
     key(IndexKey::Include, "include", Form::Value, "include = [field]"),
     key(IndexKey::Name, "name", Form::Value, "name = \"ident\""),
     key(IndexKey::Filter, "filter", Form::Value, "filter = method"),
@@ -136,6 +138,11 @@ pub(crate) const FULL: &str = "full";
 pub(crate) const CONSISTENCIES: [&str; 2] = [STRONG, EVENTUAL];
 pub(crate) const STRONG: &str = "strong";
 pub(crate) const EVENTUAL: &str = "eventual";
+
+/// The scopes by their names.
+pub(crate) const SCOPES: [&str; 2] = [LOCAL, GLOBAL];
+pub(crate) const LOCAL: &str = "local";
+pub(crate) const GLOBAL: &str = "global";
 
 /// The orders, with the words of SQL for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,6 +240,8 @@ pub(crate) fn option_of(word: &str) -> Option<String> {
         "strategy"
     } else if CONSISTENCIES.contains(&word) {
         "consistency"
+    } else if SCOPES.contains(&word) {
+        "scope"
     } else {
         return None;
     };

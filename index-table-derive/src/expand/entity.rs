@@ -133,6 +133,7 @@ fn revised(cx: &Context<'_>) -> Option<TokenStream> {
 ///         fields: 1,
 ///         hashed: false,
 ///         map: "customers",
+///         global: &[2],
 ///     });
 /// ```
 fn distribution(cx: &Context<'_>) -> Option<TokenStream> {
@@ -143,12 +144,15 @@ fn distribution(cx: &Context<'_>) -> Option<TokenStream> {
     }
     let Sharding { fields, hashed, map } = cx.table.sharding.as_ref()?;
     let fields = Literal::usize_unsuffixed(*fields);
+    let global = cx.table.indexes.iter().filter(|index| index.global.is_some());
+    let global = global.map(|index| Literal::usize_unsuffixed(index.position));
     Some(mixed! {
         const DISTRIBUTION: _index_table::Distribution =
             _index_table::Distribution::ByKey(_index_table::ShardKey {
                 fields: #fields,
                 hashed: #hashed,
                 map: #map,
+                global: &[#(#global),*],
             });
     })
 }

@@ -37,6 +37,7 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
             strategy: draft.strategy,
             unique: draft.unique,
             eventual: draft.eventual,
+            global: draft.global,
             conditions: draft.conditions,
             findings: draft.findings,
             mentions: draft.mentions,

@@ -122,8 +122,11 @@ fn table(
     let findings = lint::primary_key(&primary_key, allowed, errors);
     let indexes = entry::finish(&mut scope, indexes);
     let sharding = sharding::lower(&attributes.table, &name, &scope);
-    if let Some(sharding) = &sharding {
-        sharding::check_unique(sharding, &primary_key, &indexes, errors);
+    match &sharding {
+        Some(sharding) => sharding::check_unique(sharding, &primary_key, &indexes, errors),
+        // An invalid shard key has been reported.
+        None if attributes.table.shard_by.is_none() => sharding::check_global(&indexes, errors),
+        None => {}
     }
     let revision = revision(&fields, errors);
     let view = view::lower(&mut scope, attributes);

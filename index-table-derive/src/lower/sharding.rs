@@ -85,7 +85,18 @@ fn map_name(name: &str, span: Span, errors: &Diagnostics) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Rejects a unique index without the whole shard key, because rows in two shards could have the same key.
+/// Rejects a global index of a table that is in one shard.
+pub(super) fn check_global(indexes: &[(Rc<Index>, Span)], errors: &Diagnostics) {
+    for span in indexes.iter().filter_map(|(index, _)| index.global) {
+        errors.error(
+            span,
+            "a global index is sharded by its own key, and all rows of this table are in one shard; \
+             remove the scope, or add `#[table(shard_by = field)]`",
+        );
+    }
+}
+
+/// Rejects a local unique index without the whole shard key, because rows in two shards could have the same key.
 pub(super) fn check_unique(
     sharding: &Sharding,
     primary_key: &[Rc<Field>],
@@ -93,7 +104,8 @@ pub(super) fn check_unique(
     errors: &Diagnostics,
 ) {
     let shard_key = || primary_key.iter().take(sharding.fields);
-    for (index, span) in indexes.iter().filter(|(index, _)| index.unique) {
+    for (index, span) in indexes.iter().filter(|(index, _)| index.unique && index.global.is_none())
+    {
         let has = |name: &str| {
             index
                 .parts
@@ -108,7 +120,8 @@ pub(super) fn check_unique(
             *span,
             format!(
                 "each shard has its own part of this index, so that it can be unique only within a \
-                 shard: a unique index has to contain the shard key, {key}"
+                 shard: a unique index has to contain the shard key, {key}, or to be global: `scope = \
+                 \"global\"`"
             ),
         );
     }

@@ -351,6 +351,20 @@ struct PostalCode {
 }
 ";
 
+    global_index: "
+#[table(shard_by = tenant)]
+#[index(tenant, town)]
+#[index(email, unique, scope = \"global\")]
+struct Customer {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    town: String,
+    email: String,
+}
+";
+
     /// Unknown types, and types that are spelled with a path.
     types: "
 #[index(kind, tag, photo, optional_kind)]

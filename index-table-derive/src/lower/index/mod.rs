@@ -57,6 +57,8 @@ pub(super) struct Draft {
     pub(super) unique: bool,
     /// Whether the index is eventual.
     pub(super) eventual: bool,
+    /// The span of `scope`, if the index is global.
+    pub(super) global: Option<Span>,
     pub(super) conditions: Conditions,
     pub(super) allowed: Vec<Lint>,
     pub(super) findings: Vec<Finding>,
@@ -92,6 +94,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     options::filter(attribute, errors);
     let strategy = options::strategy(scope, attribute, &parts, meant.as_deref());
     let eventual = options::is_eventual(attribute, unique, meant.as_deref(), errors);
+    let global = options::global(attribute, meant.as_deref(), errors);
     let given = attribute.name.as_ref().and_then(|name| options::name(&name.value, errors));
     if parts.is_empty() || !sound {
         return None;
@@ -115,6 +118,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         strategy,
         unique,
         eventual,
+        global,
         conditions,
         allowed,
         findings,

@@ -8,7 +8,9 @@ use syn::{Ident, LitStr};
 use super::Scope;
 use super::include::included;
 use crate::attr::index::IndexAttr;
-use crate::attr::keys::{CONSISTENCIES, EVENTUAL, FULL, NORMALIZED, PARTIAL, STRATEGIES, STRONG};
+use crate::attr::keys::{
+    CONSISTENCIES, EVENTUAL, FULL, GLOBAL, LOCAL, NORMALIZED, PARTIAL, SCOPES, STRATEGIES, STRONG,
+};
 use crate::diagnostics::{Diagnostics, listed, suggestion};
 use crate::lower::{LONGEST_NAME, too_long};
 use crate::model::{KeyPart, NEVER_ABSENT, Strategy};
@@ -93,6 +95,23 @@ pub(super) fn is_eventual(
         );
     }
     eventual && !unique && !meant_unique
+}
+
+/// Returns the span of `scope`, if the index is global. `meant` is a single word that has been reported.
+pub(super) fn global(
+    attribute: &IndexAttr,
+    meant: Option<&str>,
+    errors: &Diagnostics,
+) -> Option<Span> {
+    let Some(given) = &attribute.scope else {
+        return (meant == Some(GLOBAL)).then_some(attribute.span);
+    };
+    let is_global = match given.value.value().as_str() {
+        LOCAL => false,
+        GLOBAL => true,
+        _ => unknown("scope", &given.value, SCOPES, errors) == Some(GLOBAL),
+    };
+    is_global.then_some(given.key)
 }
 
 /// Returns the span of `sparse`, if it has an effect. If the spelling of the types doesn't show this, the
