@@ -118,6 +118,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `strategy = "full"` | an entry carries the whole row |
 /// | `include = [field]` | the fields that a partial index carries; it implies the strategy |
 /// | `consistency = "strong"` | entries change in the transaction of their row; the default |
+/// | `scope = "local"` | in a sharded store, entries are in the shard of their row; the default |
+/// | `scope = "global"` | in a sharded store, entries are sharded by their own key; needs `shard_by` |
 /// | `consistency = "eventual"` | a write adds a message to a queue, and a worker updates the entries later; not with `unique` |
 /// | `unique` | at most one row for each key |
 /// | `sparse` | no entry with a `None` among the fields of its key; queries take the value of an `Option` |

@@ -164,6 +164,7 @@ macro_rules! answers {
 
 answers!(of_values, by_value);
 answers!(of_hashes, by_hash);
+answers!(of_global, global);
 
 /// Fails at the first answer that is different.
 pub(crate) fn assert_same(expected: &Answers, found: &Answers, what: &str) {

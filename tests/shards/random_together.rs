@@ -1,18 +1,16 @@
-//! Random transactions of any shards beside one store, with reopening and kills: every answer is the same.
+//! Random transactions of any shards beside one store, with reopening and kills: every answer is the same. The module
+//! around this one has the table, its answers and its options.
 
 use std::{fs, path::Path};
 
 use index_table::{Durability, Error, Result, ShardedStore, Store, WriteTxn};
 use proptest::prelude::*;
 
+use super::{Order, OrderRepository, answers_of, options_of};
 use crate::{
-    answers::{self, Asked, assert_same},
+    answers::{Asked, assert_same},
     reference::{Town, TownRepository},
-    tables::{
-        Kind, TENANTS,
-        by_value::{Order, OrderRepository},
-        options,
-    },
+    tables::{Kind, TENANTS},
 };
 
 #[derive(Debug, Clone)]
@@ -207,8 +205,8 @@ fn look(one: (&Store, &Tables), many: (&ShardedStore, &Tables), what: &str) -> R
         limit: 3,
     };
     let (one_txn, many_txn) = (one.0.read()?, many.0.read()?);
-    let expected = answers::of_values(&one.1.orders, &one_txn, &asked);
-    assert_same(&expected, &answers::of_values(&many.1.orders, &many_txn, &asked), what);
+    let expected = answers_of(&one.1.orders, &one_txn, &asked);
+    assert_same(&expected, &answers_of(&many.1.orders, &many_txn, &asked), what);
     assert!(many.1.orders.verify(&many_txn).run()?.is_clean());
     let towns = one.1.towns.all(&one_txn).rows().collect::<Result<Vec<_>>>()?;
     for shard in many.0.shard_ids() {
@@ -225,7 +223,7 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let mut path = dir.path().join("0");
     let one = Store::in_memory();
     let orders = Tables::open(&one)?;
-    let mut many = options(kind, shards).durability(Durability::Journal).open(&path)?;
+    let mut many = options_of(kind, shards).durability(Durability::Journal).open(&path)?;
     let mut of_many = Tables::open(&many)?;
     for (number, step) in (1..).zip(steps) {
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
@@ -247,7 +245,7 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
 
 fn in_memory(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let what = format!("{kind:?} over {shards} shards in memory");
-    let (one, many) = (Store::in_memory(), options(kind, shards).in_memory()?);
+    let (one, many) = (Store::in_memory(), options_of(kind, shards).in_memory()?);
     let (orders, of_many) = (Tables::open(&one)?, Tables::open(&many)?);
     for step in steps {
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");

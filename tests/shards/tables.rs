@@ -40,6 +40,36 @@ macro_rules! order {
 order!(by_value, shard_by = tenant);
 order!(by_hash, shard_by = hash(tenant));
 
+/// The same with global indexes.
+pub(crate) mod global {
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+    #[table(name = "orders", view, shard_by = tenant, shard_map = "tenants")]
+    #[index(town, scope = "global")]
+    #[index(tenant, town, include = [size], scope = "global")]
+    #[index(size, town, include = [note], scope = "global")]
+    #[index(desc(size), strategy = "full", scope = "global")]
+    #[index(tenant, code, unique)]
+    #[index(each(tags), scope = "global")]
+    #[index(hash(note), scope = "global")]
+    #[index(town, tenant, name = "placed", scope = "global")]
+    #[index(code, unique, scope = "global", name = "spot")]
+    #[index(hash(note), size, code, unique, scope = "global", name = "noted")]
+    pub(crate) struct Order {
+        #[primary_key]
+        pub(crate) tenant: u8,
+        #[primary_key]
+        pub(crate) number: u16,
+        pub(crate) town: String,
+        pub(crate) size: i8,
+        pub(crate) code: u16,
+        pub(crate) note: String,
+        pub(crate) tags: Vec<String>,
+    }
+}
+
 /// The names of so many shards.
 pub(crate) fn names(shards: u8) -> Vec<String> {
     (0..shards).map(|shard| format!("s{shard}")).collect()
@@ -76,6 +106,23 @@ pub(crate) fn map(kind: Kind, shards: u8) -> ShardMap {
         }
         Kind::Hashed => ShardMap::hashed(&names),
     }
+}
+
+/// The same, with maps of ranges and a list for some global indexes. The others have hash maps.
+pub(crate) fn with_maps_of_indexes(kind: Kind, shards: u8) -> ShardedOptions {
+    let (last, names) = (format!("s{}", shards - 1), names(shards));
+    let second = names[usize::from(shards > 1)].as_str();
+    options(kind, shards)
+        .map("orders.town", ShardMap::ranges().to("s0", .."ab").to(&last, "ab"..))
+        .map("orders.size_town", ShardMap::ranges().to(second, ..=0_i8).to("s0", 1_i8..))
+        .map(
+            "orders.tenant_town",
+            ShardMap::ranges()
+                .to(&last, ..(7_u8, "b".to_owned()))
+                .to("s0", (7_u8, "b".to_owned())..),
+        )
+        .map("orders.tags", ShardMap::list().to(second, ["a", ""]).otherwise(last.as_str()))
+        .map("orders.spot", ShardMap::ranges().to(second, ..103_u16).to("s0", 103_u16..))
 }
 
 /// Options with so many shards and a map.

@@ -117,6 +117,8 @@ fn is_same(draft: &Draft, other: &Draft) -> bool {
 fn is_prefix(draft: &Draft, longer: &Draft) -> bool {
     let rest = longer.parts.get(draft.parts.len()..).unwrap_or_default();
     !rest.is_empty()
+        // A query of the leading fields of a global index reads all shards.
+        && draft.global.is_none()
         // Each row has exactly one entry for the further fields.
         && !rest.iter().any(KeyPart::is_each)
         && (longer.conditions.sparse.is_none() || rest.iter().all(never_absent))
@@ -130,6 +132,7 @@ fn has_entries_of(draft: &Draft, longer: &Draft) -> bool {
         && draft.conditions.sparse.is_some() == longer.conditions.sparse.is_some()
         && draft.conditions.filter == longer.conditions.filter
         && draft.eventual == longer.eventual
+        && draft.global.is_some() == longer.global.is_some()
         && carries(longer, &draft.strategy)
 }
 

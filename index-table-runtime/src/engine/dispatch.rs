@@ -413,6 +413,24 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Adds the shard of a row that an entry refers to, if it can be another one than that of the entry.
+    #[inline]
+    pub(crate) fn note_referred(self, primary_key: &[u8], shards: &mut ShardSet) {
+        if let Self::Sharded(reader) = self
+            && reader.has_global()
+        {
+            reader.note_row(primary_key, shards);
+        }
+    }
+
+    /// The routing of a table with global indexes, if this transaction has all shards.
+    pub(crate) fn global_routing(self) -> Option<&'t Routing> {
+        match self {
+            Self::Sharded(reader) if reader.spans_global() => Some(reader.routing()),
+            _ => None,
+        }
+    }
+
     /// Adds the unavailable shards of a query to `missing`, with the reasons.
     pub(crate) fn missing_shards(self, query: &Query, missing: &mut BTreeMap<ShardNumber, Error>) {
         if let Self::Sharded(reader) = self {
@@ -556,6 +574,15 @@ impl<'t, 's> Writer<'t, 's> {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+        }
+    }
+
+    /// The writer of a sharded table with global indexes.
+    #[inline]
+    pub(crate) const fn with_global(&mut self) -> Option<&mut shards::Writer<'t>> {
+        match self {
+            Self::Sharded(writer) if writer.has_global() => Some(writer),
+            _ => None,
         }
     }
 

@@ -95,6 +95,13 @@ impl OpenTable {
         (0..self.readable.from.len()).all(|index| self.is_readable(index, opened))
     }
 
+    /// The contents of an index have become obsolete. Transactions that begin later find its state in the catalog.
+    pub(crate) fn became_unreadable(&self, index: usize) {
+        if let Some(from) = self.readable.from.get(index) {
+            from.store(u64::MAX, Ordering::Relaxed);
+        }
+    }
+
     /// Records that an index is readable in all later snapshots, unless it is eventual.
     pub(crate) fn became_readable(&self, index: usize) {
         if self.schema.is_eventual(index) {

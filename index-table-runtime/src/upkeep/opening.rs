@@ -31,13 +31,33 @@ pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
     if let Some(shards) = store.inner.engine.sharded() {
         return shards::open(store, shards, rows);
     }
+    open_with(store, rows, InShard::default())
+}
+
+/// How a table is opened in a shard. A plain store has the defaults.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct InShard {
+    /// The positions of the global indexes. They are not built here, because their entries are those of rows in all
+    /// shards: new ones are emptied.
+    pub(super) global: &'static [usize],
+    /// Empties all global indexes, because the contents of the shard and of others are not of the same time.
+    pub(super) is_from_elsewhere: bool,
+}
+
+/// Opens a table of one engine, with all its own indexes built.
+pub(super) fn open_with(
+    store: &Store,
+    rows: &'static RowVtable,
+    in_shard: InShard,
+) -> Result<Arc<OpenTable>> {
+    let global = in_shard.global;
     if store.inner.engine.is_read_only() {
-        return read_only::open(store, rows);
+        return read_only::open(store, rows, global);
     }
-    let table = declare(store, rows, true)?;
+    let table = declare(store, rows, true, in_shard)?;
     let counter = store.inner.opened();
-    if !table.is_all_readable(counter) && has_unreadable(store, &table)? {
-        let report = Build::new(store, &table, rows).run()?;
+    if !table.is_all_readable(counter) && has_unreadable(store, &table, global)? {
+        let report = Build::new(store, &table, rows).without(global).run()?;
         if let Some(index) = report.indexes.into_iter().find(|it| it.state != IndexState::Readable)
         {
             let (table, index, state) = (report.table, index.name, index.state);
@@ -47,27 +67,33 @@ pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
     Ok(table)
 }
 
-fn has_unreadable(store: &Store, table: &OpenTable) -> Result<bool> {
+fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<bool> {
     let unreadable = store.read()?.unreadable(table)?;
-    Ok(!(unreadable.incomplete.is_empty() && unreadable.violated.is_empty()))
+    let mut indexes = unreadable.incomplete.iter().chain(unreadable.violated.iter());
+    Ok(indexes.any(|index| !global.contains(index)))
 }
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
     store.inner.refuse_sharded("`open_online`; `open` builds the indexes of each shard")?;
     if store.inner.engine.is_read_only() {
-        return read_only::find(store, rows);
+        return read_only::find(store, rows, &[]);
     }
-    declare(store, rows, false)
+    declare(store, rows, false, InShard::default())
 }
 
-fn declare(store: &Store, rows: &'static RowVtable, build_small: bool) -> Result<Arc<OpenTable>> {
+fn declare(
+    store: &Store,
+    rows: &'static RowVtable,
+    build_small: bool,
+    in_shard: InShard,
+) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |engine| {
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
         let attempt = || {
             engine.open_table(rows.schema, &mut |writer| {
-                declared = prepare(rows, writer, build_small)?;
+                declared = prepare(rows, writer, build_small, in_shard)?;
                 Ok(())
             })
         };
@@ -78,10 +104,18 @@ fn declare(store: &Store, rows: &'static RowVtable, build_small: bool) -> Result
 
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
 /// built.
-fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> Result<Declared> {
+fn prepare(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    build_small: bool,
+    InShard { global, is_from_elsewhere }: InShard,
+) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
-    let mut declared = TableRecord::of(schema, |index| writer.layout(index));
-    let (new, unfinished) = if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
+    let declared = TableRecord::of(schema, |index| writer.layout(index));
+    let mut declared = declared.with_global(global);
+    let (mut new, mut unfinished) = if let Some(stored) =
+        writer.reader().record("")?.map(<[u8]>::to_vec)
+    {
         let file = TableRecord::decode(table, &stored)?;
         declared.changes = file.changes;
         let states = states(table, writer)?;
@@ -126,13 +160,25 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
         ((0..schema.indexes.len()).collect(), Vec::new())
     };
 
+    let mut readable = vec![true; schema.indexes.len()];
+    let empty = |index: &usize| is_from_elsewhere || new.contains(index);
+    let emptied: Vec<_> = global.iter().copied().filter(empty).collect();
+    build::empty(rows, writer, &emptied)?;
+    for index in global.iter().filter(|index| emptied.contains(index) || unfinished.contains(index))
+    {
+        if let Some(readable) = readable.get_mut(*index) {
+            *readable = false;
+        }
+    }
+    new.retain(|index| !global.contains(index));
+    unfinished.retain(|index| !global.contains(index));
+
     let count = if let Some(count) = writer.reader().stored(Source::Facts)? {
         count
     } else {
         let few = Query { limit: Some(SMALL + 1), ..Query::new(Source::Facts, KeyRange::ALL) };
         writer.reader().count(&few)?.found
     };
-    let mut readable = vec![true; schema.indexes.len()];
     if count == 0 || (build_small && count <= SMALL) {
         build::at_once(rows, writer, &[new, unfinished].concat(), build::MEMORY)?;
     } else {

@@ -8,8 +8,8 @@ use crate::{
         error::{Error, Result},
         row_vtable::RowVtable,
         schema::{
-            Comparison, IndexRecord, IndexSchema, Source, StateRecord, TableRecord, TableSchema,
-            VersionRecord, is_index, version_of,
+            Comparison, IndexRecord, Source, StateRecord, TableRecord, TableSchema, VersionRecord,
+            is_index, version_of,
         },
     },
     store::{Declared, OpenTable, Store},
@@ -19,8 +19,12 @@ const DECLARE: &str = "open the store once without `read_only(true)`, which chan
                        the table as the file has it";
 
 /// Opens a table, and checks that all its indexes are readable.
-pub(super) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    let table = find(store, rows)?;
+pub(super) fn open(
+    store: &Store,
+    rows: &'static RowVtable,
+    global: &[usize],
+) -> Result<Arc<OpenTable>> {
+    let table = find(store, rows, global)?;
     let txn = store.read()?;
     for index in 0..rows.schema.indexes.len() {
         txn.reader_of(&table, Source::Index(index))?;
@@ -29,10 +33,15 @@ pub(super) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
 }
 
 /// Opens a table whose indexes may not be readable.
-pub(super) fn find(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+pub(super) fn find(
+    store: &Store,
+    rows: &'static RowVtable,
+    global: &[usize],
+) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |engine| {
         let schema = rows.schema;
-        let declared = fit(schema, &engine.catalog()?, |index| engine.layout(schema, index))?;
+        let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
+        let declared = fit(schema, &engine.catalog()?, declared.with_global(global))?;
         let Some(tables) = engine.find_table(schema)? else {
             let difference = "another process is changing it".to_owned();
             return Err(mismatch(schema, difference, "open it again"));
@@ -46,18 +55,14 @@ fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> 
 }
 
 /// Returns the result of opening the table if the file needs no change.
-fn fit(
-    schema: &TableSchema,
-    records: &Records,
-    layout: impl Fn(&IndexSchema) -> &'static str,
-) -> Result<Declared> {
+fn fit(schema: &TableSchema, records: &Records, declared: TableRecord) -> Result<Declared> {
     let table = schema.name;
     let Some((_, record)) = records.iter().find(|(name, _)| name == table) else {
         let difference = "the file has no such table".to_owned();
         return Err(mismatch(schema, difference, DECLARE));
     };
     let file = TableRecord::decode(table, record)?;
-    let declared = TableRecord { changes: file.changes, ..TableRecord::of(schema, layout) };
+    let declared = TableRecord { changes: file.changes, ..declared };
 
     let mut states = BTreeMap::new();
     for (name, record) in records {

@@ -1,21 +1,26 @@
-//! Opening a table of a sharded store: in each shard that can have rows of it, as in a plain store.
+//! Opening a table of a sharded store: in each shard that can have rows or entries of it, as in a plain store. Then the
+//! [global indexes](build_global) are built over all shards.
 
 use std::{path::Path, sync::Arc};
 
-use super::{copies::Copies, opening};
+use super::{
+    build,
+    copies::Copies,
+    opening::{self, InShard},
+};
 use crate::{
     engine::{
-        Cursor as _, Query, Read as _, Tables,
-        shards::{Engine, HasEngine, HasTables, Identity, ManagerRecords, Shard, place_of},
+        self, CommitFailure, Cursor as _, Query, Read as _, ReadRecords as _, Retry, Tables,
+        shards::{self, Engine, HasEngine, HasTables, Identity, ManagerRecords, Shard, place_of},
     },
     model::{
         KeyRange,
         error::{Error, Result},
         row_vtable::RowVtable,
         schema::{Source, TableSchema},
-        shard::{Routing, ShardNumber},
+        shard::{GlobalIndex, Routing, ShardNumber},
     },
-    store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, store_of},
+    store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, rerun, store_of},
 };
 
 /// Opens a table in all available shards that can have rows of it, with all indexes built.
@@ -24,7 +29,8 @@ pub(super) fn open(
     shards: &Engine,
     rows: &'static RowVtable,
 ) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows, |_| {
+    store.inner.open_once(rows, |engine| {
+        shards.add_global_maps(rows.schema, rows.distribution.global())?;
         let routing = shards.routing(rows.schema, rows.distribution)?;
         let new = shards.compare(&routing, rows.distribution)?;
         let (mut tables, mut copies) = (Vec::new(), Copies::default());
@@ -36,21 +42,114 @@ pub(super) fn open(
             copies.fill()?;
         }
         let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
-            let first = routing.shards().first().copied().unwrap_or(0);
+            let first = routing.all_shards().first().copied().unwrap_or(0);
             shards.shard(first)?.opened()?;
             return Err(Error::internal("a table was opened in no shard"));
         };
         if let Some(new) = new {
             shards.keep(rows.schema.name, new)?;
         }
-        let readable = vec![true; rows.schema.indexes.len()];
-        let tables = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
-        let tables = Tables::Sharded(crate::engine::shards::Tables::new(routing, tables.collect()));
+        let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
+        let tables = Tables::Sharded(shards::Tables::new(routing, opened.collect()));
+        let mut readable = vec![true; rows.schema.indexes.len()];
+        for index in build_global(engine, &tables, rows)? {
+            if let Some(readable) = readable.get_mut(index) {
+                *readable = false;
+            }
+        }
         Ok((tables, Declared { record, readable }))
     })
 }
 
-/// Opens a table in a shard; `None`: the shard has no rows of it, or is not available.
+/// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns those that can't be built,
+/// because a shard is not available, or has another journal. They stay empty until the store is opened again with all
+/// shards of the table.
+///
+/// One transaction of all shards writes all entries, so a build that is interrupted leaves nothing. No transaction
+/// writes meanwhile.
+fn build_global(
+    engine: &engine::Engine,
+    tables: &Tables,
+    rows: &'static RowVtable,
+) -> Result<Vec<usize>> {
+    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
+        return Ok(Vec::new());
+    };
+    let unbuilt = unbuilt(shards, of_shards, rows.schema)?;
+    if unbuilt.is_empty() || shards.is_read_only() {
+        return Ok(unbuilt);
+    }
+    if !of_shards.are_complete() {
+        return empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt);
+    }
+    let attempt = || {
+        let mut txn = engine::Txn::Sharded(shards.write().map_err(|error| (error, None))?);
+        let built = match txn.writer(tables) {
+            Some(mut writer) => build::at_once(rows, &mut writer, &unbuilt, build::MEMORY),
+            None => Err(Error::internal("a table of another engine")),
+        };
+        built.map_err(|error| (error, txn.retry()))?;
+        txn.commit(|| ()).map_err(failed)
+    };
+    match rerun::run(attempt, |retry| shards.prepare(retry)) {
+        // A shard was restored while the store is open.
+        Err(Error::ReopenNeeded { .. }) => {
+            empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt)
+        }
+        built => built.map(|()| Vec::new()),
+    }
+}
+
+/// Empties global indexes in all available shards, so that each of them has their state.
+fn empty_global(
+    shards: &Engine,
+    tables: &shards::Tables,
+    rows: &'static RowVtable,
+    indexes: &[usize],
+) -> Result<()> {
+    for number in tables.routing().all_shards() {
+        let (Ok(shard), Ok(of_shard)) =
+            (shards.shard(*number)?.opened(), tables.of(shards, *number))
+        else {
+            continue;
+        };
+        let attempt = || {
+            let mut txn = shard.engine().write().map_err(|error| (error, None))?;
+            let emptied = match txn.writer(of_shard) {
+                Some(mut writer) => build::empty(rows, &mut writer, indexes),
+                None => Err(Error::internal("a table of another engine")),
+            };
+            emptied.map_err(|error| (error, txn.retry()))?;
+            txn.commit(|| ()).map_err(failed)
+        };
+        rerun::run(attempt, |retry| shard.engine().prepare(retry))?;
+    }
+    Ok(())
+}
+
+fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
+    let retry = failure.retry();
+    (Error::from(failure), retry)
+}
+
+/// Returns the global indexes that a shard has emptied.
+fn unbuilt(shards: &Engine, tables: &shards::Tables, schema: &TableSchema) -> Result<Vec<usize>> {
+    let global = tables.routing().global_indexes();
+    if global.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (txn, mut unbuilt) = (shards.read()?, Vec::new());
+    let reader = engine::Reader::Sharded(txn.reader(tables));
+    for index in global.iter().map(GlobalIndex::index) {
+        let Some(declared) = schema.indexes.get(index) else { continue };
+        if reader.record(declared.name)?.is_some() {
+            unbuilt.push(index);
+        }
+    }
+    Ok(unbuilt)
+}
+
+/// Opens a table in a shard; `None`: the shard has neither rows nor entries of it, or is not available.
 fn open_in(
     shards: &Engine,
     number: ShardNumber,
@@ -65,7 +164,7 @@ fn open_in(
         let checked = identity.adopted.as_deref();
         checked.is_some_and(|tables| tables.iter().all(|table| table != rows.schema.name))
     });
-    if !routing.shards().contains(&number) {
+    if !routing.all_shards().contains(&number) {
         if unchecked.is_some() && has_table(opened.engine(), rows.schema)? {
             let difference = format!(
                 "its rows are in shard `{}`, and it is declared to have none there",
@@ -75,7 +174,9 @@ fn open_in(
         }
         return Ok(None);
     }
-    let table = opening::open(&store_of(shard)?, rows)?;
+    let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
+    let in_shard = InShard { global, is_from_elsewhere };
+    let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {
             copies.check(&store_of(shard)?, &table, shard.name())?;
@@ -148,7 +249,12 @@ impl ShardedStore {
     ///
     /// The shard gets the current copies of the reference tables. So their repositories have to be open.
     ///
-    /// Cost: that of [`Store::restore`], of opening each table that is in use, and of writing each reference table.
+    /// Global indexes have entries of rows that the shard has lost, or lack entries. So they are emptied, and built
+    /// when their repositories are opened after the store was opened again with all of its shards. Until then, they are
+    /// not readable, and not maintained.
+    ///
+    /// Cost: that of [`Store::restore`], of opening each table that is in use, with a scan of its rows in the shard, and
+    /// of writing each reference table.
     ///
     /// # Errors
     ///
@@ -228,7 +334,7 @@ impl ShardedStore {
         let restored: Arc<dyn HasEngine> = open_restored(&records, number, record, &manager)?;
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
         // The tables first: a transaction that has the shard has its tables.
-        for table in in_use {
+        for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             let copies = &mut Copies::default();
             let routing = (tables.routing(), copies);
@@ -237,10 +343,20 @@ impl ShardedStore {
                     // Nothing writes the other copies while this one is missing.
                     Copies::of(shards, tables)?.replace(&store_of(&shard)?, &own)?;
                 }
+                for index in table.rows.distribution.global() {
+                    table.became_unreadable(*index);
+                }
                 tables.add(number, own);
             }
         }
         lost.restored(restored);
+        for table in &in_use {
+            let Tables::Sharded(tables) = &table.tables else { continue };
+            let unbuilt = unbuilt(shards, tables, table.schema)?;
+            if !unbuilt.is_empty() {
+                empty_global(shards, tables, table.rows, &unbuilt)?;
+            }
+        }
         Ok(())
     }
 }

@@ -212,6 +212,7 @@ impl<'txn> Meter<'txn> {
         primary_key: &[u8],
     ) -> Result<Option<&'t [u8]>> {
         self.fact();
+        reader.note_referred(primary_key, &mut self.shards);
         let fact = reader.fact(primary_key)?;
         self.bytes(fact.map_or(0, <[u8]>::len));
         Ok(fact)

@@ -95,6 +95,11 @@ impl MaintenancePlan {
         self.of_index(index) != Maintenance::None
     }
 
+    /// Whether the entries of an index change in the transaction.
+    pub(crate) fn is_immediate(&self, index: usize) -> bool {
+        matches!(self.of_index(index), Maintenance::Immediate | Maintenance::Shared)
+    }
+
     /// Whether a unique index refuses a second row with the same key.
     pub(crate) fn enforces(&self, index: usize) -> bool {
         self.maintains(index) && !self.violated.contains(&index)

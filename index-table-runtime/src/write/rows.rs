@@ -146,6 +146,7 @@ pub(crate) fn delete_loaded(
     old: &Image,
     written: &mut Written,
 ) -> Result<()> {
+    reserve(writer, written, Some(old), None)?;
     admit(rows, writer, written, Some(old), None)?;
     writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     send(rows, writer, Some(old), None, written)?;
@@ -173,6 +174,7 @@ fn add(
     written: &mut Written,
     kind: RowWrite,
 ) -> Result<()> {
+    reserve(writer, written, None, Some(new))?;
     let claimed = written.plan.is_none() && unique::claim(rows.schema, writer, new)?;
     if !claimed {
         if let Err(error) = unique::check(rows, writer, written.plan.as_ref(), None, new) {
@@ -208,6 +210,7 @@ fn replace(
     new: &Image,
     written: &mut Written,
 ) -> Result<()> {
+    reserve(writer, written, Some(old), Some(new))?;
     if old.same_key_bytes(new) {
         if let Some(plan) = &written.plan {
             unique::check_shared(rows.schema, writer.reader(), plan, Some(old), new)?;
@@ -232,6 +235,23 @@ fn replace(
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
     send(rows, writer, Some(old), Some(new), written)
+}
+
+/// Locks the shards of the global entries that change, so that no later step fails for want of a shard.
+#[inline]
+fn reserve(
+    writer: &mut Writer<'_, '_>,
+    written: &Written,
+    old: Option<&Image>,
+    new: Option<&Image>,
+) -> Result<()> {
+    match writer.with_global() {
+        None => Ok(()),
+        Some(writer) => {
+            let plan = written.plan.as_ref();
+            writer.reserve(old, new, |index| plan.is_none_or(|plan| plan.is_immediate(index)))
+        }
+    }
 }
 
 /// Checks that the queue has room if the write needs a message. This is the last check that can refuse a write.

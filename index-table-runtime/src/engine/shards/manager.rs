@@ -213,6 +213,21 @@ impl Manager {
     }
 }
 
+impl Manager {
+    /// Adds a shard map.
+    pub(crate) fn write_map(&self, name: &str, map: &Declared) -> Result<()> {
+        let mut records = read(&self.engine, &MANAGER)?;
+        records.push(map_record(name, map)?);
+        replace(&self.engine, &MANAGER, &records)
+    }
+}
+
+fn map_record(name: &str, map: &Declared) -> Result<(Vec<u8>, Vec<u8>)> {
+    let Declared { kind, key_type, boundaries } = map.clone();
+    let record = MapRecord { kind, key_type, boundaries };
+    Ok(([MAPS, name.as_bytes()].concat(), encode(&MANAGER, &record)?))
+}
+
 /// The records of a manager, with their keys.
 pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let ManagerRecords { own, shards, maps, places, tables } = records;
@@ -221,10 +236,8 @@ pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)
         let number = ShardNumber::try_from(number).unwrap_or(ShardNumber::MAX);
         all.push(([SHARDS, &number.to_be_bytes()].concat(), encode(&MANAGER, shard)?));
     }
-    for (name, Declared { kind, key_type, boundaries }) in maps {
-        let (kind, key_type, boundaries) = (*kind, key_type.clone(), boundaries.clone());
-        let map = MapRecord { kind, key_type, boundaries };
-        all.push(([MAPS, name.as_bytes()].concat(), encode(&MANAGER, &map)?));
+    for (name, map) in maps {
+        all.push(map_record(name, map)?);
     }
     for (table, shard) in places {
         all.push(([PLACES, table.as_bytes()].concat(), encode(&MANAGER, shard)?));
@@ -263,12 +276,7 @@ impl ManagerRecords {
         directory: &Path,
         adopted: Option<Vec<String>>,
     ) -> Identity {
-        let maps = self.maps.iter().map(|(map, declared)| OwnRanges {
-            map: map.clone(),
-            kind: declared.kind,
-            key_type: declared.key_type.clone(),
-            ranges: declared.boundaries.of_shard(number),
-        });
+        let maps = self.maps.iter().map(|(map, declared)| OwnRanges::of(map, declared, number));
         let places = self.places.iter().filter(|(_, shard)| **shard == number);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         Identity {
@@ -281,6 +289,18 @@ impl ManagerRecords {
             places: places.map(|(table, _)| table.clone()).collect(),
             adopted,
             shards: u32::try_from(self.shards.len()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl OwnRanges {
+    /// What a shard has of a shard map.
+    pub(super) fn of(map: &str, declared: &Declared, number: ShardNumber) -> Self {
+        Self {
+            map: map.to_owned(),
+            kind: declared.kind,
+            key_type: declared.key_type.clone(),
+            ranges: declared.boundaries.of_shard(number),
         }
     }
 }

@@ -5,12 +5,14 @@
 //! entries for it, and merges their cursors by index key and primary key, which is the order that one engine has.
 //! A query that one shard can answer gets the cursor of that shard, so that each of its entries costs what it costs
 //! in a plain store. Facts are looked up in the shard of their primary key, which is the shard of the entry that
-//! refers to them. A [`Writer`] sends each change to the shard of its primary key.
+//! refers to them. A [`Writer`] sends each change to the shard of its primary key, and the entries of [`global`]
+//! indexes to the shards of their index keys.
 //!
 //! [`instant`] has the argument why a read transaction sees one instant of all shards, [`writing`] the order in which
 //! write transactions lock shards, and [`commit`] the steps of a commit of several shards.
 
 mod commit;
+mod global;
 mod instant;
 mod manager;
 mod merge;
@@ -116,7 +118,7 @@ impl Shard {
 pub(crate) struct Engine {
     /// By their numbers.
     shards: Box<[Shard]>,
-    maps: BTreeMap<String, Map>,
+    maps: RwLock<BTreeMap<String, Map>>,
     /// The shards of tables without a shard key. Other such tables are in the first shard.
     places: BTreeMap<String, ShardNumber>,
     /// Where the rows of the tables are that were opened, now or before.
@@ -147,11 +149,8 @@ impl Engine {
         manager: Option<Manager>,
         read_only: bool,
     ) -> Self {
-        let map = |declared: Declared| Map {
-            key_type: declared.key_type,
-            boundaries: Arc::new(declared.boundaries),
-        };
-        let maps = maps.into_iter().map(|(name, declared)| (name, map(declared))).collect();
+        let maps = maps.into_iter().map(|(name, declared)| (name, declared.into())).collect();
+        let maps = RwLock::new(maps);
         let (shards, gate, tables) = (shards.into(), RwLock::default(), Mutex::default());
         let (visibility, any_map) = (Visibility::default(), false);
         Self {
@@ -191,7 +190,7 @@ impl Engine {
             Distribution::Whole => {
                 TableRecord::Whole(routing.shards().first().copied().unwrap_or_default())
             }
-            Distribution::ByKey(ShardKey { fields, hashed, map }) => TableRecord::ByKey {
+            Distribution::ByKey(ShardKey { fields, hashed, map, .. }) => TableRecord::ByKey {
                 fields: u32::try_from(fields).unwrap_or(u32::MAX),
                 hashed,
                 map: map.to_owned(),
@@ -318,13 +317,15 @@ impl Engine {
                 what: "an eventual index of a table with a shard key",
             });
         }
-        let Some(map) = self.maps.get(key.map) else {
+        let global = self.global_indexes(schema, key.global)?;
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(map) = maps.get(key.map) else {
             let even = ShardMap::hashed(self.shards.iter().map(|shard| &*shard.name));
             if self.any_map
                 && let Ok(even) = even.declare(|name| self.number(name))
             {
                 let (key, boundaries) = (ShardKey { hashed: true, ..key }, even.boundaries);
-                return Ok(Routing::by_key(schema, key, Arc::new(boundaries)));
+                return Ok(Routing::by_key(schema, key, Arc::new(boundaries), global));
             }
             return mismatch(
                 format!("the store has no shard map `{}`", key.map),
@@ -342,7 +343,7 @@ impl Engine {
                 "declare a shard map for each type of shard key",
             );
         }
-        Ok(Routing::by_key(schema, key, Arc::clone(&map.boundaries)))
+        Ok(Routing::by_key(schema, key, Arc::clone(&map.boundaries), global))
     }
 
     /// Begins a read transaction of one shard.
@@ -472,6 +473,14 @@ impl Tables {
         self.shards.iter().filter_map(OnceLock::get).all(|tables| tables.tables().were_known())
     }
 
+    /// Whether the databases of all shards were opened.
+    pub(crate) fn are_complete(&self) -> bool {
+        let is_open = |shard: &ShardNumber| {
+            self.shards.get(*shard as usize).is_some_and(|tables| tables.get().is_some())
+        };
+        self.routing.all_shards().iter().all(is_open)
+    }
+
     fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&dyn HasTables> {
         let found = self.shards.get(shard as usize).and_then(OnceLock::get);
         found.map(|tables| &**tables).ok_or_else(|| Error::ShardUnavailable {
@@ -483,7 +492,7 @@ impl Tables {
         })
     }
 
-    fn of(&self, engine: &Engine, shard: ShardNumber) -> Result<&super::Tables> {
+    pub(crate) fn of(&self, engine: &Engine, shard: ShardNumber) -> Result<&super::Tables> {
         self.opened(engine, shard).map(HasTables::tables)
     }
 

@@ -101,6 +101,11 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Whether the table has global indexes.
+    pub(crate) const fn has_global(self) -> bool {
+        !self.tables.routing.global_indexes().is_empty()
+    }
+
     /// Adds the shards that a query needs and that are not available, with the reasons.
     pub(crate) fn missing(self, query: &Query, missing: &mut BTreeMap<ShardNumber, Error>) {
         let Ok(shards) = self.shards_within(query.source, &query.bounds) else { return };
@@ -121,7 +126,7 @@ impl<'t> Reader<'t> {
         let alone = self.txn.alone();
         let is_read = |shard: &&ShardNumber| alone.is_none_or(|alone| alone == **shard);
         let mut parts: Vec<Part<'t>> = Vec::new();
-        for number in routing.shards().iter().filter(is_read).copied() {
+        for number in routing.all_shards().iter().filter(is_read).copied() {
             let reader = self.of_shard(number)?;
             let first_copy = parts.first().map(|first| first.reader);
             let first_copy = first_copy.filter(|_| routing.is_reference());
@@ -129,6 +134,16 @@ impl<'t> Reader<'t> {
             parts.push(Part { shard, number, routing, reader, first_copy });
         }
         Ok(parts)
+    }
+
+    /// Whether entries of global indexes may be in other shards than their rows, and this transaction has all of them.
+    pub(crate) fn spans_global(self) -> bool {
+        self.has_global() && self.txn.alone().is_none()
+    }
+
+    /// The routing of the table.
+    pub(crate) const fn routing(self) -> &'t Routing {
+        &self.tables.routing
     }
 
     /// The shards that together have each row once.
@@ -139,7 +154,26 @@ impl<'t> Reader<'t> {
         Shards::All(self.tables.routing.shards())
     }
 
+    /// The shards with the entries of `source`, each once.
+    fn shards_with(self, source: Source) -> Shards<'t> {
+        match self.shards() {
+            Shards::All(_) => Shards::All(self.tables.routing.shards_with(source)),
+            nearest => nearest,
+        }
+    }
+
+    /// The query of a shard: without rows that may be in other shards.
+    fn of_shards(self, mut query: Query) -> Query {
+        if let Source::Index(index) = query.source
+            && self.tables.routing.global(index).is_some()
+        {
+            query.rows = false;
+        }
+        query
+    }
+
     pub(crate) fn scan(self, query: Query) -> Result<engine::Entries<'t>> {
+        let query = self.of_shards(query);
         let shards = self.shards_of(&query)?;
         if let [shard] = *shards {
             return self.of_shard(shard)?.scan(query);
@@ -152,6 +186,7 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn cursor(self, query: Query) -> Result<engine::LentEntries<'t>> {
+        let query = self.of_shards(query);
         let shards = self.shards_of(&query)?;
         if let [shard] = *shards {
             return self.of_shard(shard)?.cursor(query);
@@ -193,11 +228,18 @@ impl<'t> Reader<'t> {
         key: &[u8],
         primary_key: &[u8],
     ) -> Result<Option<&'t [u8]>> {
-        self.of_row(primary_key)?.entry(index, key, primary_key)
+        let reader = match self.tables.routing.global(index) {
+            None => self.of_row(primary_key)?,
+            Some(global) => {
+                let shard = self.tables.shard_of_global(global, index, key)?;
+                self.txn.reader(self.tables, shard, Some(primary_key))?
+            }
+        };
+        reader.entry(index, key, primary_key)
     }
 
     pub(crate) fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
-        // A unique index has the shard key, so that this is one shard.
+        // A unique index has the shard key, or is global, so that this is one shard.
         let shards = self.shards_within(Source::Index(index), &KeyRange::beginning_with(key))?;
         let mut first: Option<RawEntry<'t>> = None;
         for shard in shards.iter().copied() {
@@ -232,7 +274,7 @@ impl<'t> Reader<'t> {
 
     pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {
         let mut total = Some(0);
-        for shard in self.shards().iter() {
+        for shard in self.shards_with(source).iter() {
             let stored = self.of_shard(*shard)?.stored(source)?;
             total = total.zip(stored).map(|(total, stored)| total + stored);
         }
@@ -244,13 +286,22 @@ impl<'t> Reader<'t> {
             return self.of_shard(*only)?.get(space, key);
         }
         let mut first = None;
-        for shard in self.shards().iter() {
+        let shards = match self.shards() {
+            Shards::All(_) => Shards::All(self.tables.routing.all_shards()),
+            nearest => nearest,
+        };
+        for shard in shards.iter() {
             // What is not available has nothing to say.
             let Ok(declared) = self.tables.opened(self.txn.engine(), *shard).map(HasTables::record)
             else {
                 continue;
             };
-            let found = self.of_shard(*shard)?.get(space, key)?;
+            let reader = match self.of_shard(*shard) {
+                // In a transaction of one shard, its own records are those of all shards.
+                Err(Error::OtherShard { .. }) if space == Space::Catalog => continue,
+                reader => reader?,
+            };
+            let found = reader.get(space, key)?;
             if space == Space::Catalog && key.is_empty() && found != Some(declared) {
                 // Another process has declared the table otherwise.
                 return Ok(found);

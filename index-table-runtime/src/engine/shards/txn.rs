@@ -74,6 +74,9 @@ pub(super) trait Writes: Reads {
         write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()>;
 
+    /// Locks a shard. The primary key is for errors.
+    fn lock(&self, tables: &Tables, shard: ShardNumber, primary_key: Option<&[u8]>) -> Result<()>;
+
     /// Whether it has locked no shard yet.
     fn is_unbound(&self) -> bool;
 

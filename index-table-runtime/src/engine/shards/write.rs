@@ -1,4 +1,5 @@
-//! Writing a table in its shards: each change goes to the shard of its primary key.
+//! Writing a table in its shards: each change goes to the shard of its primary key, or of its index key if the index is
+//! global.
 
 use std::sync::Arc;
 
@@ -9,15 +10,15 @@ use crate::{
         error::{Error, Result},
         maintain::{Change, Sink as _},
         schema::{IndexSchema, Source},
-        shard::ShardNumber,
+        shard::{GlobalIndex, Routing, ShardNumber},
     },
 };
 
 /// Writes one table in one transaction.
 pub(crate) struct Writer<'t> {
-    txn: &'t mut (dyn Writes + 't),
-    engine: &'t Engine,
-    tables: &'t Tables,
+    pub(super) txn: &'t mut (dyn Writes + 't),
+    pub(super) engine: &'t Engine,
+    pub(super) tables: &'t Tables,
 }
 
 impl<'t> Writer<'t> {
@@ -37,11 +38,36 @@ impl<'t> Writer<'t> {
     fn row<T>(
         &mut self,
         primary_key: &[u8],
-        mut write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+        write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
         let Some(shard) = self.tables.routing.shard_of(primary_key) else {
             return self.without_a_shard(primary_key, write);
         };
+        self.in_shard(shard, primary_key, write)
+    }
+
+    /// Writes in the shard of an entry.
+    fn entry<T>(
+        &mut self,
+        (index, key, primary_key): (usize, &[u8], &[u8]),
+        write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        match self.tables.routing.global(index) {
+            None => self.row(primary_key, write),
+            Some(global) => {
+                let shard = self.tables.shard_of_global(global, index, key)?;
+                self.in_shard(shard, primary_key, write)
+            }
+        }
+    }
+
+    #[inline]
+    fn in_shard<T>(
+        &mut self,
+        shard: ShardNumber,
+        primary_key: &[u8],
+        mut write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
         let mut outcome = None;
         self.txn.write(self.tables, shard, Some(primary_key), &mut |writer| {
             outcome = Some(write(writer)?);
@@ -100,8 +126,18 @@ impl<'t> Writer<'t> {
     /// The shards of the table, or the only shard of the transaction.
     pub(crate) fn parts(&self) -> Vec<ShardNumber> {
         let alone = self.txn.alone();
-        let shards = self.tables.routing.shards().iter().copied();
+        let shards = self.tables.routing.all_shards().iter().copied();
         shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
+    }
+
+    /// Whether entries of global indexes may be in other shards than their rows, and this transaction has all of them.
+    pub(crate) fn spans_global(&self) -> bool {
+        self.has_global() && self.txn.alone().is_none()
+    }
+
+    /// The routing of the table.
+    pub(crate) const fn routing(&self) -> &'t Routing {
+        &self.tables.routing
     }
 
     /// Whether every shard has a copy of the table.
@@ -123,6 +159,28 @@ impl<'t> Writer<'t> {
         self.txn.write(self.tables, shard, None, write)
     }
 
+    /// Whether this is the record with the state of a global index. Each shard of the table has it.
+    fn is_state_of_global(&self, space: Space, key: &[u8]) -> bool {
+        let routing = &self.tables.routing;
+        let name = |global: &GlobalIndex| routing.schema().indexes.get(global.index())?.name.into();
+        space == Space::Catalog
+            && routing
+                .global_indexes()
+                .iter()
+                .filter_map(name)
+                .any(|name: &str| name.as_bytes() == key)
+    }
+
+    /// Writes in each shard of the table.
+    fn everywhere(
+        &mut self,
+        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let tables = self.tables;
+        let mut shards = tables.routing.all_shards().iter();
+        shards.try_for_each(|shard| self.txn.write(tables, *shard, None, write))
+    }
+
     fn only_shard(&self, what: &'static str) -> Result<ShardNumber> {
         match self.tables.routing.shards() {
             [only] => Ok(*only),
@@ -131,11 +189,15 @@ impl<'t> Writer<'t> {
     }
 
     pub(crate) fn change(&mut self, change: Change<'_>) -> Result<()> {
-        let (Change::PutFact { primary_key, .. }
-        | Change::DeleteFact { primary_key }
-        | Change::PutEntry { primary_key, .. }
-        | Change::DeleteEntry { primary_key, .. }) = change;
-        self.row(primary_key, |writer| writer.change(change))
+        match change {
+            Change::PutFact { primary_key, .. } | Change::DeleteFact { primary_key } => {
+                self.row(primary_key, |writer| writer.change(change))
+            }
+            Change::PutEntry { index, key, primary_key, .. }
+            | Change::DeleteEntry { index, key, primary_key } => {
+                self.entry((index, key, primary_key), |writer| writer.change(change))
+            }
+        }
     }
 
     pub(crate) fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
@@ -158,7 +220,9 @@ impl<'t> Writer<'t> {
         primary_key: &[u8],
         data: &[u8],
     ) -> Result<bool> {
-        self.row(primary_key, |writer| writer.insert_entry(index, key, primary_key, data))
+        self.entry((index, key, primary_key), |writer| {
+            writer.insert_entry(index, key, primary_key, data)
+        })
     }
 
     pub(crate) fn put_shared(
@@ -168,7 +232,9 @@ impl<'t> Writer<'t> {
         primary_key: &[u8],
         data: &[u8],
     ) -> Result<()> {
-        self.row(primary_key, |writer| writer.put_shared(index, key, primary_key, data))
+        self.entry((index, key, primary_key), |writer| {
+            writer.put_shared(index, key, primary_key, data)
+        })
     }
 
     pub(crate) fn remove_shared(
@@ -177,7 +243,9 @@ impl<'t> Writer<'t> {
         key: &[u8],
         primary_key: &[u8],
     ) -> Result<()> {
-        self.row(primary_key, |writer| writer.remove_shared(index, key, primary_key))
+        self.entry((index, key, primary_key), |writer| {
+            writer.remove_shared(index, key, primary_key)
+        })
     }
 
     /// The engines of shards delay no changes.
@@ -187,14 +255,24 @@ impl<'t> Writer<'t> {
     }
 
     pub(crate) fn clear(&mut self, index: usize) -> Result<()> {
-        self.only("emptying an index in several shards", &mut |writer| writer.clear(index))
+        let tables = self.tables;
+        let shards = tables.routing.shards_with(Source::Index(index)).iter();
+        shards.copied().try_for_each(|shard| {
+            self.txn.write(tables, shard, None, &mut |writer| writer.clear(index))
+        })
     }
 
     pub(crate) fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        if self.is_state_of_global(space, key) {
+            return self.everywhere(&mut |writer| writer.put(space, key, record));
+        }
         self.only(SMALL, &mut |writer| writer.put(space, key, record))
     }
 
     pub(crate) fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
+        if self.is_state_of_global(space, key) {
+            return self.everywhere(&mut |writer| writer.remove(space, key));
+        }
         self.only(SMALL, &mut |writer| writer.remove(space, key))
     }
 

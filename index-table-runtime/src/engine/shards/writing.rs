@@ -350,6 +350,10 @@ impl Writes for Writing<'_> {
         write(&mut locked.txn.writer(tables_of_shard).ok_or_else(|| foreign(tables))?)
     }
 
+    fn lock(&self, tables: &Tables, shard: ShardNumber, primary_key: Option<&[u8]>) -> Result<()> {
+        self.begin(tables, shard, primary_key).map(drop)
+    }
+
     fn is_unbound(&self) -> bool {
         matches!(self.scope, Scope::Growing(_)) && self.last().is_none()
     }

@@ -626,10 +626,11 @@ pub enum Error {
         map: String,
     },
 
-    /// A transaction of one shard needs another shard. Or a closure of [`Store::transaction`](crate::Store::transaction)
+    /// A transaction of one shard needs another shard, for a row, for a query, or because an entry of a global index
+    /// changes. Or a closure of [`Store::transaction`](crate::Store::transaction)
     /// needs an earlier shard than one that is locked, and runs again with other locks.
     #[error(
-        "{} of table `{table}` is in shard `{shard}`, and the transaction is of shard `{own}`",
+        "{} of table `{table}` needs shard `{shard}`, and the transaction is of shard `{own}`",
         key.as_ref().map_or("a part".to_owned(), |key| format!("the row with primary key {key}"))
     )]
     OtherShard {

@@ -126,6 +126,26 @@ pub(crate) fn entry_changes(
     }
 }
 
+/// Like [`entry_changes`], for one index.
+pub(crate) fn changes_of_index(
+    schema: &TableSchema,
+    index: usize,
+    old: Option<&Image>,
+    new: Option<&Image>,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let Some(declared) = schema.indexes.get(index) else { return Ok(()) };
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let moved = old.primary_key() != new.primary_key();
+            replace_entries(declared, index, old, new, moved, sink)
+        }
+        (None, Some(new)) => add_entries(declared, index, new, sink),
+        (Some(old), None) => remove_entries(index, old, sink),
+        (None, None) => Ok(()),
+    }
+}
+
 /// Like [`entry_changes`], for two images with the [same bytes in their keys](Image::same_key_bytes). This is
 /// the most frequent kind of update.
 pub(crate) fn data_changes(

@@ -21,6 +21,9 @@ const FORMAT: u32 = 1;
 /// The option of an eventual index.
 const EVENTUAL: &str = "eventual";
 
+/// The option of a global index in a shard. A plain store has no such option, because its entries are all in one place.
+const GLOBAL: &str = "global";
+
 /// The prefix of the option of a filtered index, before the name of the method.
 const FILTER: &str = "filter=";
 
@@ -58,7 +61,7 @@ pub(crate) struct IndexRecord {
     pub(crate) name: String,
     pub(crate) key: Vec<KeyFieldRecord>,
     pub(crate) strategy: StrategyRecord,
-    /// `unique`, `sparse`, `filter=method` and [`EVENTUAL`], in this order, if they are given.
+    /// `unique`, `sparse`, `filter=method`, [`GLOBAL`] and [`EVENTUAL`], in this order, if they are given.
     pub(crate) options: Vec<String>,
     /// The engine's layout of the entries.
     pub(crate) layout: String,
@@ -109,6 +112,18 @@ impl TableRecord {
                 .collect(),
             changes: 0,
         }
+    }
+
+    /// Returns the record in a shard: the indexes at these positions are global.
+    pub(crate) fn with_global(mut self, global: &[usize]) -> Self {
+        for index in global {
+            if let Some(IndexRecord { options, .. }) = self.indexes.get_mut(*index) {
+                let is_eventual = options.last().is_some_and(|option| option == EVENTUAL);
+                let at = options.len() - usize::from(is_eventual);
+                options.insert(at, GLOBAL.to_owned());
+            }
+        }
+        self
     }
 
     pub(crate) fn encode(&self, table: &'static str) -> Result<Vec<u8>> {

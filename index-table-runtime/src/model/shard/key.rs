@@ -25,6 +25,18 @@ pub struct ShardKey {
     pub hashed: bool,
     /// The name of the shard map.
     pub map: &'static str,
+    /// The positions of the global indexes, which are sharded by their own keys.
+    pub global: &'static [usize],
+}
+
+impl Distribution {
+    /// Returns the positions of the global indexes.
+    pub(crate) const fn global(self) -> &'static [usize] {
+        match self {
+            Self::Whole | Self::Reference => &[],
+            Self::ByKey(key) => key.global,
+        }
+    }
 }
 
 impl ShardKey {
@@ -38,13 +50,17 @@ impl ShardKey {
         if self.hashed {
             return HASHED.to_owned();
         }
-        let fields = self.of(primary_key);
-        match fields {
-            [one] => one.shape.to_string(),
-            several => {
-                let shapes: Vec<_> = several.iter().map(|field| field.shape.to_string()).collect();
-                format!("({})", shapes.join(","))
-            }
+        type_name(self.of(primary_key))
+    }
+}
+
+/// Returns the name of the type of the shard keys with these fields.
+pub(super) fn type_name(fields: &[KeyField]) -> String {
+    match fields {
+        [one] => one.shape.to_string(),
+        several => {
+            let shapes: Vec<_> = several.iter().map(|field| field.shape.to_string()).collect();
+            format!("({})", shapes.join(","))
         }
     }
 }

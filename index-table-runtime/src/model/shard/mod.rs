@@ -5,6 +5,7 @@
 //! | [`map`] | the declaration of a map by an application: [`ShardMap`] |
 //! | [`boundaries`] | the stored form of a map: sorted boundaries over encoded shard keys |
 //! | [`key`] | the shard key of a table, and its position in a primary key |
+//! | [`global`] | the shard of an entry of a global index by its key |
 //! | [`routing`] | the shard of a row by its primary key, and the shards that a query needs |
 //!
 //! The shard key is the first field or fields of the primary key. The encoding of a primary key begins with
@@ -16,6 +17,7 @@
 //! the same for all three kinds of map.
 
 mod boundaries;
+mod global;
 mod key;
 mod map;
 mod routing;
@@ -24,6 +26,7 @@ mod set;
 mod tests;
 
 pub(crate) use boundaries::Boundaries;
+pub(crate) use global::{GlobalIndex, can_distribute, map_of};
 pub use key::{Distribution, ShardKey};
 pub(crate) use map::{Declared, MapKind};
 pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};

@@ -3,7 +3,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use super::{
-    Boundaries, ShardKey, ShardNumber,
+    Boundaries, GlobalIndex, ShardKey, ShardNumber,
     key::{len_of, slot},
 };
 use crate::model::{
@@ -18,6 +18,10 @@ pub(crate) struct Routing {
     target: Target,
     /// The shards that can have rows, sorted and without duplicates.
     shards: Vec<ShardNumber>,
+    /// The global indexes, of which most tables have none.
+    global: Box<[GlobalIndex]>,
+    /// The shards that can have rows or entries, sorted and without duplicates.
+    all: Vec<ShardNumber>,
 }
 
 #[derive(Debug, Clone)]
@@ -36,14 +40,14 @@ enum Target {
 
 /// The keys of a query, from `start` up to but not including `end`. All of them begin with the first `common`
 /// bytes of `start`.
-struct Span<'q> {
-    start: &'q [u8],
-    end: Option<Vec<u8>>,
-    common: usize,
+pub(super) struct Span<'q> {
+    pub(super) start: &'q [u8],
+    pub(super) end: Option<Vec<u8>>,
+    pub(super) common: usize,
 }
 
 impl<'q> Span<'q> {
-    fn of(bounds: &'q KeyRange) -> Self {
+    pub(super) fn of(bounds: &'q KeyRange) -> Self {
         let start = bounds.start();
         if let Some(prefix) = bounds.as_prefix() {
             return Self { start, end: bounds.end(), common: prefix.len() };
@@ -89,12 +93,14 @@ impl Deref for Shards<'_> {
 impl Routing {
     /// Creates the routing of a table in one shard.
     pub(crate) fn whole(schema: &'static TableSchema, shard: ShardNumber) -> Self {
-        Self { schema, target: Target::Whole(shard), shards: vec![shard] }
+        let (shards, all) = (vec![shard], vec![shard]);
+        Self { schema, target: Target::Whole(shard), shards, global: Box::default(), all }
     }
 
     /// Creates the routing of a table with a copy in each of these shards.
     pub(crate) fn reference(schema: &'static TableSchema, shards: u32) -> Self {
-        Self { schema, target: Target::Reference, shards: (0..shards).collect() }
+        let (shards, all): (Vec<_>, _) = ((0..shards).collect(), (0..shards).collect());
+        Self { schema, target: Target::Reference, shards, global: Box::default(), all }
     }
 
     /// Whether every shard has a copy of the table.
@@ -102,15 +108,21 @@ impl Routing {
         matches!(self.target, Target::Reference)
     }
 
-    /// Creates the routing of a table with a shard key.
+    /// Creates the routing of a table with a shard key, and with these global indexes.
     pub(crate) fn by_key(
         schema: &'static TableSchema,
         key: ShardKey,
         boundaries: Arc<Boundaries>,
+        global: Vec<GlobalIndex>,
     ) -> Self {
         let len = key.of(schema.primary_key).iter().map(|field| field.shape.fixed_len()).sum();
         let shards = boundaries.shards();
-        Self { schema, target: Target::ByKey { key, len, boundaries }, shards }
+        let mut all = shards.clone();
+        all.extend(global.iter().flat_map(GlobalIndex::shards));
+        all.sort_unstable();
+        all.dedup();
+        let target = Target::ByKey { key, len, boundaries };
+        Self { schema, target, shards, global: global.into(), all }
     }
 
     /// Returns the schema of the table.
@@ -121,6 +133,31 @@ impl Routing {
     /// Returns the shards that can have rows, sorted and without duplicates.
     pub(crate) fn shards(&self) -> &[ShardNumber] {
         &self.shards
+    }
+
+    /// Returns the shards that can have rows or entries, sorted and without duplicates. They have the databases of the
+    /// table.
+    pub(crate) fn all_shards(&self) -> &[ShardNumber] {
+        &self.all
+    }
+
+    /// Returns the global indexes.
+    pub(crate) const fn global_indexes(&self) -> &[GlobalIndex] {
+        &self.global
+    }
+
+    /// Returns the global index at this position; `None` if the entries of this index are in the shards of their rows.
+    #[inline]
+    pub(crate) fn global(&self, index: usize) -> Option<&GlobalIndex> {
+        self.global.iter().find(|global| global.index == index)
+    }
+
+    /// Returns the shards that can have entries of `source`.
+    pub(crate) fn shards_with(&self, source: Source) -> &[ShardNumber] {
+        match source {
+            Source::Index(index) => self.global(index).map_or(&self.shards, GlobalIndex::shards),
+            Source::Facts => &self.shards,
+        }
     }
 
     /// Returns the shard of the row with this primary key; `None` if no shard has it, or all shards.
@@ -178,6 +215,11 @@ impl Routing {
         let Target::ByKey { key, boundaries, .. } = &self.target else {
             return Ok(Shards::All(&self.shards));
         };
+        if let Source::Index(index) = source
+            && let Some(global) = self.global(index)
+        {
+            return Ok(global.shards_of(bounds));
+        }
         if self.shards.len() <= 1 && boundaries.is_one_segment() {
             return Ok(Shards::All(&self.shards));
         }

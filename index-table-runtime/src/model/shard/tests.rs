@@ -127,7 +127,7 @@ const fn index(name: &'static str, key: &'static [KeyField]) -> IndexSchema {
     }
 }
 
-const KEY: ShardKey = ShardKey { fields: 2, hashed: false, map: "things" };
+const KEY: ShardKey = ShardKey { fields: 2, hashed: false, map: "things", global: &[] };
 
 /// (tenant, region) is the shard key of rows with the primary key (tenant, region, id).
 static TABLE: TableSchema = TableSchema {
@@ -164,7 +164,7 @@ static TABLE: TableSchema = TableSchema {
 };
 
 fn routing(hashed: bool, boundaries: Boundaries) -> Routing {
-    Routing::by_key(&TABLE, ShardKey { hashed, ..KEY }, Arc::new(boundaries))
+    Routing::by_key(&TABLE, ShardKey { hashed, ..KEY }, Arc::new(boundaries), Vec::new())
 }
 
 type Row = (u8, String, u16, String);

@@ -341,9 +341,11 @@ pub(crate) fn open_restored(
 ) -> Result<Arc<Inner>> {
     let options = ShardedOptions::default();
     let (inner, identity) = open_shard(&options, records, number, record, manager, None)?;
-    if let Some(identity) = identity {
-        identity.write(&inner.engine)?;
-    }
+    let identity = identity.map_or_else(|| Identity::read(&inner.engine), |own| Ok(Some(own)))?;
+    let missing = || Error::internal("a restored shard without a record");
+    // Its tables are from another time than those of other shards, until they are opened.
+    let own = Identity { adopted: Some(Vec::new()), ..identity.ok_or_else(missing)? };
+    own.write(&inner.engine)?;
     Ok(inner)
 }
 

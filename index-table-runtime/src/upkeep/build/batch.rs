@@ -9,7 +9,7 @@ use crate::{
     model::{
         error::Result,
         row_vtable::RowVtable,
-        schema::{Building, Duplicate, IndexSchema, Source, StateRecord},
+        schema::{Building, Duplicate, Duplicates, IndexSchema, Source, StateRecord},
     },
     store::OpenTable,
     usage::trace::span,
@@ -25,6 +25,8 @@ pub(super) struct BuildOptions {
     pub(super) exclusive: bool,
     pub(super) bytes: usize,
     pub(super) memory: usize,
+    /// The positions of indexes that are left out.
+    pub(super) without: &'static [usize],
 }
 
 /// The result of a batch.
@@ -53,7 +55,8 @@ pub(super) fn build_batch(
         ..BuildBatch::default()
     };
     let (mut building, mut restarted) = (Vec::new(), Vec::new());
-    for index in 0..rows.schema.indexes.len() {
+    let indexes = 0..rows.schema.indexes.len();
+    for index in indexes.filter(|index| !options.without.contains(index)) {
         match table.state(writer.reader(), index)? {
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),
@@ -158,6 +161,20 @@ pub(crate) fn at_once(
             Err(rows.taken(index, key, image.hashed(index), holder))
         };
         rows::add(rows, writer, indexes, Range::default(), memory, &mut refuse)?;
+    }
+    Ok(())
+}
+
+/// Empties these indexes, and records that they have to be built.
+pub(crate) fn empty(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    indexes: &[usize],
+) -> Result<()> {
+    let emptied = StateRecord::Emptied(Duplicates::default());
+    for &index in indexes {
+        writer.clear(index)?;
+        record(rows, writer, index, Some(&emptied))?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::{
 use serde::Serialize;
 
 use batch::{BuildBatch, BuildOptions, build_batch};
-pub(crate) use batch::{at_once, declare, restart};
+pub(crate) use batch::{at_once, declare, empty, restart};
 
 use crate::{
     model::{
@@ -156,9 +156,20 @@ impl fmt::Display for BuildReport {
 
 impl<'t> Build<'t> {
     pub(crate) fn new(store: &'t Store, table: &'t OpenTable, rows: &'static RowVtable) -> Self {
-        let options =
-            BuildOptions { retry: true, exclusive: false, bytes: BATCH_BYTES, memory: MEMORY };
+        let options = BuildOptions {
+            retry: true,
+            exclusive: false,
+            bytes: BATCH_BYTES,
+            memory: MEMORY,
+            without: &[],
+        };
         Self { store, table, rows, options, limit: None, progress: None }
+    }
+
+    /// Leaves out the indexes at these positions.
+    pub(super) const fn without(mut self, indexes: &'static [usize]) -> Self {
+        self.options.without = indexes;
+        self
     }
 
     /// Sets the size of a batch, in bytes of rows. A batch has at least one row. Default: 4 MiB. With a smaller

@@ -206,7 +206,11 @@ impl<'txn> Verify<'txn> {
 fn walks<'t>(table: &'t OpenTable, txn: &'t ReadTxn<'_>) -> Result<Vec<TableCheck<'t>>> {
     let (rows, reader) = (table.rows, txn.reader(table)?);
     if let Some(parts) = reader.parts() {
-        return parts?.iter().map(|part| TableCheck::of_part(rows, part)).collect();
+        let parts = parts?;
+        let of_parts = parts.iter().map(|part| TableCheck::of_part(rows, part));
+        let routing = reader.global_routing();
+        let of_global = routing.map(|routing| TableCheck::of_global(rows, reader, routing));
+        return of_parts.chain(of_global).collect();
     }
     let (unreadable, first) = (txn.unreadable(table)?, ResumePoint::first(rows.schema));
     Ok(vec![TableCheck::new(rows, reader, unreadable, first)])

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read, Reader, Write, Writer},
+    engine::{Cursor as _, Query, Read, Write, Writer},
     model::{
         entry::Position,
         error::Result,
@@ -19,6 +19,7 @@ use crate::{
         maintain::{Change, Image, Sink},
         row_vtable::RowVtable,
         schema::{IndexSchema, Source, TableSchema},
+        shard::{Routing, ShardNumber},
     },
     store::{OpenTable, ShardId, Unreadable, WriteTxn},
     upkeep::build,
@@ -151,14 +152,17 @@ impl<'t, 's> Repair<'t, 's> {
         let (mut writer, _, written) = txn.writer(table)?;
         let mut report = VerifyReport::new(rows.schema);
         let watched = &mut written.watched;
-        let part = Part { rows, shard: None, delete_unreadable, unreadable: unreadable.as_ref() };
+        let unreadable = unreadable.as_ref();
+        let (shard, place) = (None, None);
+        let part = Part { rows, shard, place, only_global: false, delete_unreadable, unreadable };
         let Some(sharded) = writer.sharded() else {
             part.repair(&mut writer, damages.into_iter().flatten().next(), &mut report, watched)?;
             return Ok(report);
         };
         for (shard, damage) in sharded.parts().into_iter().zip(damages) {
             let name: &str = sharded.name(shard)?;
-            let part = Part { shard: Some(name), ..part };
+            let place = Some((sharded.routing(), shard)).filter(|_| sharded.has_global());
+            let part = Part { shard: Some(name), place, ..part };
             if let Some(source) = source.filter(|source| *source != shard) {
                 copies::replace(part, sharded, (source, shard), &mut report, watched)?;
             }
@@ -167,6 +171,10 @@ impl<'t, 's> Repair<'t, 's> {
                 let damage = damage.take().flatten();
                 part.repair(writer, damage, &mut report, watched)
             })?;
+        }
+        if sharded.spans_global() {
+            let part = Part { delete_unreadable: false, only_global: true, ..part };
+            part.repair(&mut writer, None, &mut report, watched)?;
         }
         Ok(report)
     }
@@ -177,6 +185,10 @@ impl<'t, 's> Repair<'t, 's> {
 struct Part<'r> {
     rows: &'static RowVtable,
     shard: Option<&'r str>,
+    /// The shards of the rows and of global entries, and the number of this shard, if there are global indexes.
+    place: Option<(&'r Routing, ShardNumber)>,
+    /// Whether only global indexes are compared with the rows of all shards.
+    only_global: bool,
     delete_unreadable: bool,
     /// The indexes that are not readable; `None`: they are read in the shard.
     unreadable: Option<&'r Unreadable>,
@@ -190,7 +202,7 @@ impl Part<'_> {
         report: &mut VerifyReport,
         watched: &mut Watched,
     ) -> Result<()> {
-        let Self { rows, shard, delete_unreadable, unreadable } = self;
+        let Self { rows, shard, place, only_global, delete_unreadable, unreadable } = self;
         let unreadable = match unreadable {
             Some(unreadable) => unreadable.clone(),
             None => walk::unreadable(rows.schema, writer.reader())?,
@@ -211,8 +223,11 @@ impl Part<'_> {
         let mut next = Some(ResumePoint::after_queue(rows.schema));
         let mut known = Known::default();
         while let Some(resume_point) = next {
+            let stage = resume_point.stage;
             let reader = writer.reader();
-            let batch = Batch::gather(rows, reader, &unreadable, resume_point, &mut known, report)?;
+            let walk = TableCheck::new(rows, reader, unreadable.clone(), resume_point);
+            let walk = walk.include_queued().placed(place, only_global);
+            let batch = Batch::gather(walk, stage, &mut known, report)?;
             let mut removed = false;
             for found in &batch.found {
                 watched.note_untold();
@@ -284,16 +299,11 @@ impl Batch {
     /// Collects findings until there are enough or the stage ends. The findings of a stage must be repaired
     /// before the next stage begins.
     fn gather(
-        rows: &'static RowVtable,
-        reader: Reader<'_>,
-        unreadable: &Unreadable,
-        resume_point: ResumePoint,
+        mut walk: TableCheck<'_>,
+        mut stage: Stage,
         known: &mut Known,
         report: &mut VerifyReport,
     ) -> Result<Self> {
-        let mut stage = resume_point.stage;
-        let mut walk =
-            TableCheck::new(rows, reader, unreadable.clone(), resume_point).include_queued();
         walk.known = mem::take(known);
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {

@@ -87,8 +87,10 @@ pub(super) struct TableCheck<'t> {
     unreadable: Unreadable,
     /// The shard, in a sharded store.
     pub(super) shard: Option<&'t Arc<str>>,
-    /// The shards of the rows, and the number of this shard.
+    /// The shards of the rows and of global entries, and the number of this shard.
     place: Option<(&'t Routing, ShardNumber)>,
+    /// The routing, if the walk only compares the global indexes with the rows of all shards.
+    only_global: Option<&'t Routing>,
     /// The first copy of a reference table, if this is another one.
     first_copy: Option<Reader<'t>>,
 }
@@ -121,8 +123,22 @@ impl<'t> TableCheck<'t> {
             include_queued: false,
             shard: None,
             place: None,
+            only_global: None,
             first_copy: None,
         }
+    }
+
+    /// A walk that compares the global indexes of a table with the rows of all shards. `reader` has all shards. The
+    /// walks of the parts check the pieces of these indexes, and in which shards the entries are.
+    pub(super) fn of_global(
+        vtable: &'static RowVtable,
+        reader: Reader<'t>,
+        routing: &'t Routing,
+    ) -> Result<Self> {
+        let unreadable = unreadable(vtable.schema, reader)?;
+        let first = ResumePoint::after_queue(vtable.schema);
+        let walk = Self::new(vtable, reader, unreadable, first);
+        Ok(Self { only_global: Some(routing), ..walk })
     }
 
     /// A walk through the part of a table in one shard.
@@ -138,15 +154,26 @@ impl<'t> TableCheck<'t> {
 
     /// Returns a walk with the same options that starts at `resume_point`.
     pub(super) fn start_at(self, resume_point: ResumePoint) -> Self {
-        let Self { include_queued, in_parts, shard, place, first_copy, .. } = self;
+        let Self { include_queued, in_parts, shard, place, only_global, first_copy, .. } = self;
         Self {
             in_parts,
             include_queued,
             shard,
             place,
+            only_global,
             first_copy,
             ..Self::new(self.vtable, self.reader, self.unreadable, resume_point)
         }
+    }
+
+    /// A walk of a repair, through the part of a table in this place, or through its global indexes.
+    pub(super) fn placed(
+        self,
+        place: Option<(&'t Routing, ShardNumber)>,
+        only_global: bool,
+    ) -> Self {
+        let only_global = self.reader.global_routing().filter(|_| only_global);
+        Self { place, only_global, ..self }
     }
 
     /// Also reports differences that a queued message will correct.
@@ -159,9 +186,16 @@ impl<'t> TableCheck<'t> {
         Self { in_parts: true, ..self }
     }
 
-    /// Whether an index is incomplete, and therefore skipped.
+    /// Whether an index is skipped: it is incomplete, or another walk checks it.
     fn is_skipped(&self, index: usize) -> bool {
-        self.unreadable.incomplete.contains(&index)
+        let is_left_to_parts =
+            self.only_global.is_some_and(|routing| routing.global(index).is_none());
+        is_left_to_parts || self.unreadable.incomplete.contains(&index)
+    }
+
+    /// Whether an index is global, and this walk has one shard.
+    fn is_part_of_global(&self, index: usize) -> bool {
+        self.place.is_some_and(|(routing, _)| routing.global(index).is_some())
     }
 
     /// Whether each key of an index has at most one entry: it is unique, and not violated.
@@ -305,7 +339,7 @@ impl<'t> TableCheck<'t> {
                 }
             }
             Stage::Entries(index) => {
-                if after.is_none() && !self.in_parts {
+                if after.is_none() && !self.in_parts && !self.is_part_of_global(index) {
                     let sums = Sums::of(self.vtable, self.reader, index, &mut self.image)?;
                     self.known.sums.insert(index, sums);
                 }

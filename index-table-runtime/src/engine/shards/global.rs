@@ -1,0 +1,191 @@
+//! Global indexes: their shard maps, and the shards that a write of a row needs for their entries.
+//!
+//! An entry of a global index is in the shard of its index key, which is rarely the shard of its row. So a write that
+//! changes such an entry locks that shard too, and the commit is one of several shards. [`Writer::reserve`] finds these
+//! shards before anything is written: an operation that can't have them leaves the transaction as it was.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+};
+
+use super::{Engine, Identity, Map, OwnRanges, Tables, Writer};
+use crate::model::{
+    error::{Error, Result},
+    maintain::{self, Change, Image, Sink},
+    schema::{Source, TableSchema},
+    shard::{Declared, GlobalIndex, ShardMap, ShardNumber, can_distribute, map_of},
+};
+
+impl Engine {
+    /// Adds the shard map of each global index that has none: a hash map of all shards. The map is recorded, so that
+    /// it stays the same when the store gets further shards.
+    pub(crate) fn add_global_maps(
+        &self,
+        schema: &'static TableSchema,
+        global: &[usize],
+    ) -> Result<()> {
+        for index in global.iter().filter_map(|index| schema.indexes.get(*index)) {
+            let name = map_of(schema.name, index.name);
+            let is_known =
+                self.maps.read().unwrap_or_else(PoisonError::into_inner).contains_key(&name);
+            if is_known {
+                continue;
+            }
+            let even = ShardMap::hashed(self.shards.iter().map(|shard| &**shard.name()));
+            let map = even.declare(|name| self.number(name)).map_err(Error::internal)?;
+            if let Some(manager) = self.manager.as_ref().filter(|_| !self.read_only) {
+                manager.write_map(&name, &map)?;
+                self.record_ranges(&name, &map)?;
+            }
+            self.maps.write().unwrap_or_else(PoisonError::into_inner).insert(name, map.into());
+        }
+        Ok(())
+    }
+
+    /// Adds what each available shard has of a new shard map to its record about itself. The other shards are
+    /// completed when they are opened.
+    fn record_ranges(&self, name: &str, map: &Declared) -> Result<()> {
+        for (number, shard) in (0..).zip(&self.shards) {
+            let Some(open) = shard.open.get() else { continue };
+            let Some(mut identity) = Identity::read(open.engine())? else { continue };
+            identity.maps.push(OwnRanges::of(name, map, number));
+            identity.maps.sort_by(|one, other| one.map.cmp(&other.map));
+            identity.write(open.engine())?;
+        }
+        Ok(())
+    }
+
+    /// The locations of the entries of global indexes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`]: a map is of another type of key.
+    pub(super) fn global_indexes(
+        &self,
+        schema: &'static TableSchema,
+        global: &[usize],
+    ) -> Result<Vec<GlobalIndex>> {
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let of_index = |index: &usize| {
+            let declared = schema.indexes.get(*index)?;
+            let name = map_of(schema.name, declared.name);
+            let Some(map) = maps.get(&name) else {
+                let difference = format!("the store has no shard map `{name}` of a global index");
+                let way_out = "open the store once without `read_only(true)`, which adds the map";
+                return Some(Err(Error::SchemaMismatch {
+                    table: schema.name,
+                    difference,
+                    way_out,
+                }));
+            };
+            if !can_distribute(&map.key_type, declared.key) {
+                return Some(Err(Error::SchemaMismatch {
+                    table: schema.name,
+                    difference: format!(
+                        "shard map `{name}` has keys of type `{}`, and the keys of its global index \
+                         `{}` do not begin with them",
+                        map.key_type, declared.name
+                    ),
+                    way_out: "declare a map of the first fields of the index, or a hash map",
+                }));
+            }
+            let boundaries = Arc::clone(&map.boundaries);
+            Some(Ok(GlobalIndex::new(*index, declared.key, name, &map.key_type, boundaries)))
+        };
+        global.iter().filter_map(of_index).collect()
+    }
+}
+
+impl From<Declared> for Map {
+    fn from(declared: Declared) -> Self {
+        Self { key_type: declared.key_type, boundaries: Arc::new(declared.boundaries) }
+    }
+}
+
+impl Tables {
+    /// The shard of an entry of a global index.
+    pub(super) fn shard_of_global(
+        &self,
+        global: &GlobalIndex,
+        index: usize,
+        key: &[u8],
+    ) -> Result<ShardNumber> {
+        global.shard_of(key).ok_or_else(|| {
+            let schema = self.routing.schema();
+            let key = schema.show_key(Source::Index(index), key);
+            Error::NoShard { table: schema.name, key, map: global.map().to_owned() }
+        })
+    }
+}
+
+/// Collects the shards of the global entries that a write changes.
+struct Needed<'a> {
+    tables: &'a Tables,
+    shards: BTreeSet<ShardNumber>,
+}
+
+impl Sink for Needed<'_> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        if let Change::PutEntry { index, key, .. } | Change::DeleteEntry { index, key, .. } = change
+            && let Some(global) = self.tables.routing.global(index)
+        {
+            self.shards.insert(self.tables.shard_of_global(global, index, key)?);
+        }
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// Whether the table has global indexes.
+    #[inline]
+    pub(crate) const fn has_global(&self) -> bool {
+        !self.tables.routing.global_indexes().is_empty()
+    }
+
+    /// Locks the shards of the rows and of the global entries that change from `old` to `new`, in their order.
+    /// `is_immediate` is false for indexes whose entries this transaction does not change.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherShard`]: global entries change in a transaction of one shard. [`Error::NoShard`],
+    /// [`Error::ShardUnavailable`]
+    pub(crate) fn reserve(
+        &mut self,
+        old: Option<&Image>,
+        new: Option<&Image>,
+        is_immediate: impl Fn(usize) -> bool,
+    ) -> Result<()> {
+        let (schema, tables) = (self.tables.routing.schema(), self.tables);
+        let mut needed = Needed { tables, shards: BTreeSet::new() };
+        for global in tables.routing.global_indexes() {
+            if is_immediate(global.index()) {
+                maintain::changes_of_index(schema, global.index(), old, new, &mut needed)?;
+            }
+        }
+        let mut shards = needed.shards;
+        if shards.is_empty() {
+            return Ok(());
+        }
+        let primary_key = new.or(old).map(Image::primary_key);
+        if let Some(own) = self.txn.alone() {
+            // Whether the entry happens to be in this shard makes no difference.
+            let others = tables.routing.global_indexes().iter().flat_map(GlobalIndex::shards);
+            let Some(other) = shards.iter().chain(others).find(|shard| **shard != own) else {
+                return Ok(());
+            };
+            return Err(Error::OtherShard {
+                table: schema.name,
+                key: primary_key.map(|key| schema.show_primary_key(key)),
+                shard: self.engine.name(*other),
+                own: self.engine.name(own),
+            });
+        }
+        for row in [old, new].into_iter().flatten() {
+            let primary_key = row.primary_key();
+            let shard = tables.routing.shard_of(primary_key);
+            shards.insert(shard.ok_or_else(|| tables.no_shard(primary_key))?);
+        }
+        shards.into_iter().try_for_each(|shard| self.txn.lock(tables, shard, primary_key))
+    }
+}

@@ -1,0 +1,13 @@
+//! Random transactions of tables with local indexes.
+
+use crate::{
+    answers::of_values as answers_of,
+    tables::{
+        by_value::{Order, OrderRepository},
+        options as options_of,
+    },
+};
+
+#[expect(clippy::duplicate_mod, reason = "the same tests for other tables")]
+#[path = "random_together.rs"]
+mod random_together;
