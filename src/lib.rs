@@ -42,8 +42,8 @@ pub use index_table_runtime::{
     IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, MissingShard, OnDuplicate,
     Options, Page, Progress, QueueFull, RangeMap, ReadTxn, Readers, Repair, Result, Rows, Scan,
     Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store,
-    Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher,
-    WhenFull, WriteTxn,
+    StoreError, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch,
+    Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.

@@ -172,7 +172,15 @@ fn a_copy_that_fails_changes_no_files() -> TestResult {
     fs::remove_dir_all(path)?;
 
     assert_eq!(names(dir.path())?, before);
-    assert!(matches!(Store::in_memory().backup_to(dir.path().join("copy")), Err(Error::InMemory)));
+    let Err(error @ Error::NotOffered { .. }) =
+        Store::in_memory().backup_to(dir.path().join("copy"))
+    else {
+        panic!("a store in memory has no file");
+    };
+    assert_eq!(
+        error.to_string(),
+        "this store does not offer copies, because it is in memory and has no file"
+    );
     store.backup_to(dir.path().join("copy"))?;
     assert_eq!(whole(&dir.path().join("copy"))?, 1);
     Ok(())

@@ -28,7 +28,7 @@ mod write;
 pub use engine::{CommitNumber, Durability, Options, WhenFull};
 pub use model::{
     entity::IndexEntry,
-    error::{Error, Result},
+    error::{Error, Result, StoreError},
     key::{Desc, MAX_KEY_LEN},
     schema::{Duplicate, Duplicates, IndexState},
     shard::{ListMap, RangeMap, ShardKeyValue, ShardMap},

@@ -5,13 +5,16 @@ pub use serde;
 
 pub use crate::{
     model::{
-        carried::{Carried, CarriedBy, InView, assert_carried, assert_viewed},
+        carried::{
+            Carried, CloneIn, CloneInView, DebugIn, DebugInView, PartialEqIn, PartialEqInView,
+            assert_carried, assert_viewed,
+        },
         debug::debug,
         entity::{
             Entity, EntryReader, IndexEntry, IsRead, IsStored, NoRowFormat, NoVersion, Precedes,
             Read, RowFormat, RowReader, RowVersion, Stored, VersionOf, Viewed, Within,
         },
-        error::{EncodeError, Error, Result, StoreError},
+        error::{EncodeError, Error, Result},
         key::{
             CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
             KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Sequence,

@@ -332,7 +332,7 @@ fn what_is_not_offered_yet_is_an_error() -> Result<()> {
     let orders = OrderRepository::open(&store)?;
     assert!(matches!(OrderRepository::open_online(&store), Err(Error::NotOffered { .. })));
     assert!(matches!(orders.watch(&store).start(), Err(Error::NotOffered { .. })));
-    assert!(matches!(store.backup_to("nowhere"), Err(Error::InMemory)));
+    assert!(matches!(store.backup_to("nowhere"), Err(Error::NotOffered { .. })));
     Ok(())
 }
 

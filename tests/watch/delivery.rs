@@ -69,7 +69,7 @@ fn a_rollback_gives_no_events() -> TestResult {
         drop(txn);
         let failed: Result<(), _> = store.transaction(|txn| {
             people.insert(txn, &person(2))?;
-            Err(Error::InMemory)
+            Err(Error::WriterClosed)
         });
         assert!(failed.is_err());
         assert!(received(&watcher).is_empty());
@@ -119,14 +119,14 @@ fn only_successful_closures_of_a_group_give_events() -> TestResult {
                 let people = people.clone();
                 writer.submit(move |txn| {
                     people.insert(txn, &person(id))?;
-                    if id % 3 == 1 { Err(Error::InMemory) } else { Ok(()) }
+                    if id % 3 == 1 { Err(Error::WriterClosed) } else { Ok(()) }
                 })
             })
             .collect();
         drop(held);
         for (id, submitted) in (0..).zip(submitted) {
             match (id % 3, submitted.wait()) {
-                (1, Err(Error::InMemory)) | (0 | 2, Ok(())) => {}
+                (1, Err(Error::WriterClosed)) | (0 | 2, Ok(())) => {}
                 (_, outcome) => return Err(format!("{id}: {outcome:?}").into()),
             }
         }

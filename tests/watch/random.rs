@@ -182,7 +182,7 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
                         let people = people.clone();
                         group.submit(move |txn| {
                             write.run(&people, txn)?;
-                            if fails { Err(Error::InMemory) } else { Ok(()) }
+                            if fails { Err(Error::WriterClosed) } else { Ok(()) }
                         })
                     };
                     let held = store.write()?;
@@ -190,7 +190,7 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
                     drop(held);
                     for (submitted_write, (write, fails)) in submitted.into_iter().zip(writes) {
                         match submitted_write.wait() {
-                            Err(Error::InMemory) if *fails => {}
+                            Err(Error::WriterClosed) if *fails => {}
                             Err(error) => assert!(is_refusal(&error), "{write:?}: {error}"),
                             Ok(()) => assert!(!fails, "{write:?}"),
                         }

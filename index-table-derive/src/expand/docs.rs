@@ -226,7 +226,10 @@ pub(super) mod fixed {
 
     pub(in super::super) fn remove(table: &Table) -> TokenStream {
         let key = primary_key(table);
-        doc(&format!("Like `delete`, but returns the row with the given {key}."))
+        doc(&format!(
+            "Like `delete`, but returns the row with the given {key}.\n\n\
+             # Errors\n\nThe errors of writing: see `Error`."
+        ))
     }
 
     pub(in super::super) fn get(table: &Table) -> TokenStream {

@@ -69,7 +69,7 @@ impl Engine {
             Self::Lmdb(engine) => Ok(engine),
             Self::Sharded(_) => Err(Error::NotOffered { what: "copying a sharded store" }),
             #[cfg(feature = "memory")]
-            Self::Memory(_) => Err(Error::InMemory),
+            Self::Memory(_) => Err(Error::no_file()),
         }
     }
 

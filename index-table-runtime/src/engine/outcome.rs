@@ -1,7 +1,7 @@
 //! The outcomes of transactions.
 
 use crate::model::{
-    error::{Error, StoreError},
+    error::{Error, Sealed, StoreError},
     shard::ShardNumber,
 };
 
@@ -69,6 +69,8 @@ impl NotVisible {
         Self { failure: CommitFailure::Failed(error), is_split: false }
     }
 }
+
+impl Sealed for CommitFailure {}
 
 #[diagnostic::do_not_recommend]
 impl StoreError for CommitFailure {

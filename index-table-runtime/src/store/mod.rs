@@ -105,10 +105,9 @@ impl Store {
     ///
     /// [`Error::AlreadyOpen`], [`Error::ReadOnly`], [`Error::DamagedFile`], [`Error::Forked`],
     /// [`Error::LockFile`], [`Error::NoAddressSpace`], [`Error::TooManyOpenFiles`], [`Error::DiskFull`],
-    /// [`Error::Io`], [`Error::Engine`]. An option that can't work, and a `data.mdb` or `lock.mdb` that is
+    /// [`Error::Io`], [`Error::Engine`]; [`Error::WriterElsewhere`] for a store with a journal. An option that can't work, and a `data.mdb` or `lock.mdb` that is
     /// not a regular file (a symbolic link, a FIFO, a device), are [`Error::Io`] with the kind
-    /// `InvalidInput`; with options, [`Error::StoreNotFound`] and
-    /// [`Error::NoReaderSlot`].
+    /// `InvalidInput`; with options, [`Error::StoreNotFound`], [`Error::NoReaderSlot`] and [`Error::RecoveryNeeded`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }
@@ -141,7 +140,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] if another process has
-    /// made the store larger than the map, [`Error::Forked`], [`Error::Engine`]; on a [`ShardedStore`],
+    /// made the store larger than the map, [`Error::Forked`], [`Error::DamagedFile`], [`Error::Engine`]; on a [`ShardedStore`],
     /// [`Error::ReopenNeeded`] after the commit of a transaction has failed in some of its shards.
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         // The counter is read before the transaction begins, so that the snapshot has all tables it counts.
@@ -158,8 +157,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] if this thread already has a write transaction, [`Error::ReadOnly`], and the errors
-    /// of [`read`](Store::read).
+    /// [`Error::WriteInProgress`] if this thread already has a write transaction, [`Error::ReadOnly`],
+    /// [`Error::WriterElsewhere`], and the errors of [`read`](Store::read).
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);

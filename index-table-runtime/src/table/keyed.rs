@@ -50,8 +50,9 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`], and the errors of building an index. After an error, nothing has changed, except
-    /// that indexes of a large table may be declared and not readable.
+    /// [`Error::SchemaMismatch`], [`Error::UniqueViolation`] and [`Error::KeyTooLong`] if rows can't have entries in a new
+    /// index, and the [errors of writing](crate::Error#common-errors). After an error, nothing has changed, except that
+    /// indexes of a large table may be declared and not readable.
     pub fn open(store: &Store) -> Result<Self> {
         opening::open(store, Table::<R>::ROWS).map(Self::of)
     }
@@ -61,7 +62,8 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`] and the [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
+    /// [`Error::SchemaMismatch`], [`Error::NotOffered`] for a sharded store, and the
+    /// [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
     pub fn open_online(store: &Store) -> Result<Self> {
         opening::open_online(store, Table::<R>::ROWS).map(Self::of)
     }
@@ -94,7 +96,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it can't be decoded.
+    /// The [errors of reading](crate::Error#common-errors), such as [`Error::Corrupt`] if it can't be decoded.
     pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
         self.table.get_encoded(txn, &encoded_argument::<R>(key))
     }
@@ -103,7 +105,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it can't be decoded.
+    /// The [errors of reading](crate::Error#common-errors), such as [`Error::Corrupt`] if it can't be decoded.
     pub fn get_view<'txn>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -166,8 +168,8 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the row can't be decoded; in this case, use [`repair`](Table::repair). Errors of the
-    /// engine.
+    /// The [errors of writing](crate::Error#common-errors), such as [`Error::Corrupt`] if the row can't be decoded; in this
+    /// case, use [`repair`](Table::repair).
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
         self.table.open.delete(txn, encoded_argument::<R>(key).as_bytes())
     }
@@ -229,7 +231,8 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the row can't be decoded, or an entry refers to a missing row.
+    /// [`Error::IndexNotReadable`], and the [errors of reading](crate::Error#common-errors), such as [`Error::Corrupt`] if
+    /// the row can't be decoded or an entry refers to a missing row.
     #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
     pub fn get_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
@@ -244,7 +247,8 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the row can't be decoded, or an entry refers to a missing row.
+    /// [`Error::IndexNotReadable`], and the [errors of reading](crate::Error#common-errors), such as [`Error::Corrupt`] if
+    /// the row can't be decoded or an entry refers to a missing row.
     #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
     pub fn get_view_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,

@@ -114,8 +114,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`]. After an error, nothing has
-    /// changed, and the number is not assigned.
+    /// As [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`], and [`Error::NotOffered`] for a table
+    /// in several shards. After an error, nothing has changed, and the number is not assigned.
     pub fn insert_with(
         &self,
         txn: &mut WriteTxn<'_>,

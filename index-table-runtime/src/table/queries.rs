@@ -23,7 +23,8 @@ impl<R: Entity> DetachedQuery<R> {
     /// # Errors
     ///
     /// [`Error::WrongStore`](crate::Error::WrongStore) for a transaction of another store, or if no repository of
-    /// the table is left; [`Error::InvalidCursor`](crate::Error::InvalidCursor),
+    /// the table is left; [`Error::NotCombinable`](crate::Error::NotCombinable),
+    /// [`Error::IndexNotReadable`](crate::Error::IndexNotReadable), [`Error::InvalidCursor`](crate::Error::InvalidCursor),
     /// and the [errors of writing](crate::Error#common-errors). After an error, no row is deleted.
     ///
     /// # Examples

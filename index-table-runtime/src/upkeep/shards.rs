@@ -260,7 +260,7 @@ impl ShardedStore {
     ///
     /// [`Error::ShardRefused`]: the shard is available, `backup` is not a backup of this shard, or the repository of a
     /// reference table is not open.
-    /// [`Error::InMemory`], and those of [`Store::restore`], [`Store::open`] and of opening the repositories.
+    /// [`Error::NotOffered`], and those of [`Store::restore`], [`Store::open`] and of opening the repositories.
     ///
     /// # Examples
     ///
@@ -315,7 +315,7 @@ impl ShardedStore {
         if lost.opened().is_ok() {
             return Err(refused("it is available"));
         }
-        let records = shards.manager().ok_or(Error::InMemory)?.read()?;
+        let records = shards.manager().ok_or_else(Error::no_file)?.read()?;
         let missing = || Error::internal("a shard without a record");
         let records = records.ok_or_else(missing)?;
         let record = records.shards.get(number as usize).ok_or_else(missing)?;

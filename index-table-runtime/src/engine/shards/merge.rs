@@ -298,7 +298,7 @@ mod tests {
         fn advance(&mut self) -> Result<bool, Boxed> {
             let Some(next) = self.pairs.next() else { return Ok(false) };
             if next == <(Vec<u8>, Vec<u8>)>::default() {
-                return Err(crate::Error::InMemory.into());
+                return Err(crate::Error::WriteInProgress.into());
             }
             self.current = next;
             Ok(true)

@@ -24,6 +24,12 @@ impl Error {
         if is_full(&source) { Self::DiskFull { path, source } } else { Self::Io { path, source } }
     }
 
+    /// Returns the error for a copy of a store in memory.
+    #[cold]
+    pub(crate) fn no_file() -> Self {
+        Self::NotOffered { what: "copies, because it is in memory and has no file" }
+    }
+
     /// Returns the error for a defect of this crate, which doesn't panic.
     #[cold]
     pub(crate) fn internal(reason: impl Into<String>) -> Self {
@@ -101,7 +107,6 @@ impl Error {
             MapTooSmall { map_size }
             TooManyDatabases { max_databases }
             TooManyReaders { max_readers, oldest }
-            InMemory {}
             IndexNotReadable { table, index, state }
             IndexQueueFull { table, messages }
             TransactionTooLarge {}
@@ -206,6 +211,8 @@ impl From<Error> for Boxed {
     }
 }
 
+impl Sealed for Boxed {}
+
 #[diagnostic::do_not_recommend]
 impl StoreError for Boxed {
     #[cold]
@@ -214,16 +221,19 @@ impl StoreError for Boxed {
     }
 }
 
-/// The errors that `?` converts into [`Error`]: only errors of this crate.
+/// Keeps other crates from implementing [`StoreError`].
+pub trait Sealed {}
+
+/// The errors that `?` converts into [`Error`]: only errors of this crate. Other crates can't implement it.
 ///
-/// The compiler shows the label where a closure of [`Store::transaction`](crate::Store::transaction) uses `?`
-/// on another error.
+/// The compiler names it where a closure of [`Store::transaction`](crate::Store::transaction) uses `?` on another error.
+/// [`Store::try_transaction`](crate::Store::try_transaction) accepts every error type that can be made from [`Error`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an error of the store",
     label = "is not an error of the store; with your own errors, call `try_transaction` instead \
              of `transaction`"
 )]
-pub trait StoreError {
+pub trait StoreError: Sealed {
     /// Returns the error.
     fn into_error(self) -> Error;
 }

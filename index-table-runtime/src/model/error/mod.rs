@@ -2,7 +2,7 @@
 
 mod convert;
 
-pub(crate) use convert::{Boxed, is_full};
+pub(crate) use convert::{Boxed, Sealed, is_full};
 pub use convert::{EncodeError, StoreError};
 
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
@@ -28,12 +28,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   [`NewerRow`](Error::NewerRow), [`Conversion`](Error::Conversion). The transaction can't be used with this
 ///   repository: [`WrongStore`](Error::WrongStore), [`SnapshotTooOld`](Error::SnapshotTooOld),
 ///   [`SchemaMismatch`](Error::SchemaMismatch). The store can't be read: [`Forked`](Error::Forked),
-///   [`DamagedFile`](Error::DamagedFile), [`Io`](Error::Io), [`Engine`](Error::Engine).
+///   [`DamagedFile`](Error::DamagedFile), [`ReopenNeeded`](Error::ReopenNeeded), [`Io`](Error::Io),
+///   [`Engine`](Error::Engine).
 /// - **The errors of writing** are those of reading, and: There is no room: [`MapFull`](Error::MapFull),
 ///   [`DiskFull`](Error::DiskFull), [`TransactionTooLarge`](Error::TransactionTooLarge),
 ///   [`TooManyDatabases`](Error::TooManyDatabases), [`IndexQueueFull`](Error::IndexQueueFull). The store can't be
 ///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
-///   [`TransactionFailed`](Error::TransactionFailed), [`ReopenNeeded`](Error::ReopenNeeded).
+///   [`TransactionFailed`](Error::TransactionFailed).
 /// - A method that begins its own transactions has the errors of [`Store::read`](crate::Store::read), or of
 ///   [`Store::write`](crate::Store::write) and [`WriteTxn::commit`](crate::WriteTxn::commit), too.
 /// - In a sharded store, reading and writing can fail with [`NoShard`](Error::NoShard),
@@ -520,10 +521,6 @@ pub enum Error {
         oldest: Option<Duration>,
     },
 
-    /// The store is in memory, and has no file to copy.
-    #[error("a store in memory has no file to copy")]
-    InMemory,
-
     /// The index is not readable: it is under construction, disabled or retired, or has duplicates.
     #[error("index `{index}` of table `{table}` is not readable: {}", state.reason())]
     IndexNotReadable {
@@ -662,10 +659,11 @@ pub enum Error {
         reason: String,
     },
 
-    /// The engine of the store does not have this function.
+    /// The engine of the store does not have this function: a store in memory has no file to copy, a store that is not
+    /// sharded has no shards, and a sharded store does not offer all functions of a plain store yet.
     #[error("this store does not offer {what}")]
     NotOffered {
-        /// The function.
+        /// The function, and the reason if the function does not show it.
         what: &'static str,
     },
 

@@ -32,7 +32,7 @@ pub(in crate::store) fn copy_shards(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<()> {
     let io = |source| Error::io(path, source);
-    let manager = shards.manager().ok_or(Error::InMemory)?;
+    let manager = shards.manager().ok_or_else(Error::no_file)?;
     let mut records = manager.read()?.ok_or_else(|| Error::internal("a manager has no records"))?;
     let pinned = shards.pin()?;
     let partial = Partial::create(path).map_err(io)?;
