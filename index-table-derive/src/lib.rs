@@ -51,9 +51,9 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # `#[revision]`, on a field
 ///
-/// Marks an unsigned field that counts the writes of a row. `insert` stores 1, and each further write adds one. A `put`,
-/// `replace` or `update` of a row with another revision than the stored one fails with `Conflict`. The repository
-/// also has `delete_if`.
+/// Marks an unsigned field that counts the writes of a row. `insert` stores 1, and each further write adds
+/// one. A `put`, `replace` or `update` of a row with another revision than the stored one fails with
+/// `Conflict`. The repository also has `delete_if`.
 ///
 /// # `#[table(…)]`, on the struct
 ///
@@ -153,7 +153,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// |---|---|---|
 /// | `few_values` | an index on a `bool` alone finds a large part of the table | its only field is spelled `bool` or `Option<bool>`, in any form; not if it is `unique`, `sparse` or filtered |
 /// | `redundant` | another index serves the same queries at the same cost | its fields are the first fields of another index, in the same forms, with the same strategy (of two partial indexes, the other includes all of its fields) and the same `sparse` and `filter`, so that both have entries for the same rows; or its fields are the first fields of the primary key, and it isn't partial. Not if it is `unique` |
-/// | `doubled_full` | each full index stores the table once more | another full index with all rows is declared before it |
+/// | `doubled_full` | each full index stores the whole table again | another full index with all rows is declared before it |
 ///
 /// A redundant index can be intended: only an index without further fields has the rows of one key in the
 /// order of the primary key, which `and` and `or` read without sorting.

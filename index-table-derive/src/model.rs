@@ -430,7 +430,7 @@ pub(crate) enum Reading {
     Owned,
     /// Read by this function, with the type of the row.
     With(ExprPath),
-    /// Not stored. The value is that of this function, or the type's default.
+    /// The field is not stored. Its value is the result of this function, or the type's default.
     Made(Option<ExprPath>),
 }
 

@@ -205,7 +205,7 @@ struct Prefix {
 enum PrefixName {
     /// The fields: `town_last_name`.
     Fields,
-    /// The name of the index, which stands for all of its fields: `residents`.
+    /// The name of the index, in place of its fields: `residents`.
     Index(String),
     /// The name of the index and the first fields: `residents_town`.
     FieldsOf(String),

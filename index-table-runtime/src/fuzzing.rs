@@ -18,7 +18,7 @@ pub struct Encoded<'b, T> {
     pub again: Vec<u8>,
     /// The length that its shape computes.
     pub skipped: Option<usize>,
-    /// The borrowed value, from its bytes and from those of the encoder.
+    /// Decodes a borrowed value from its bytes, and again from the encoder's bytes.
     pub shown: String,
     pub shown_again: String,
 }
@@ -53,19 +53,19 @@ fn skip(shape: &KeyShape, from: &[u8]) -> Option<usize> {
     Some(from.len() - reader.rest().len())
 }
 
-/// The row with these bytes.
+/// Decodes a row.
 #[must_use]
 pub fn row<R: Entity>(bytes: &[u8]) -> Option<R> {
     row::decode(bytes).ok()
 }
 
-/// The result of `look` for the view of the row with these bytes.
+/// Decodes the view of a row, and returns the result of `look` for it.
 pub fn with_view<R: Viewed, T>(bytes: &[u8], look: impl FnOnce(R::View<'_>) -> T) -> Option<T> {
     let kept = Unescaped::default();
     row::view::<R>(bytes, &kept).ok().map(look)
 }
 
-/// The bytes of a row.
+/// Encodes a row.
 #[must_use]
 pub fn row_bytes<R: Entity>(row: &R) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();

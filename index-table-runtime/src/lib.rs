@@ -2,8 +2,8 @@
 //! public items.
 //!
 //! Pure code names no engine: the key encoding (`key`), the description of tables (`schema`), index
-//! maintenance (`maintain`), bounds and plans of queries (`query`). Storage is behind the seam in `engine`:
-//! the `lmdb` folder, and for tests `memory`.
+//! maintenance (`maintain`), bounds and plans of queries (`query`). The seam in `engine` separates them from
+//! storage: the `lmdb` folder, and for tests `memory`.
 
 #![cfg_attr(
     not(test),

@@ -21,7 +21,7 @@ use self::serde::SerdeKey;
 use self::table::TableAttr;
 use crate::diagnostics::Diagnostics;
 
-/// A key with its value, which has a span of its own.
+/// A key with its value. Each has its own span.
 pub(crate) struct Setting<T> {
     /// The span of the key.
     pub(crate) key: Span,

@@ -1,5 +1,5 @@
 //! Warnings, in the only form available to a derive: the use of a deprecated item, with the reason as its
-//! note. Its span is that of a field of the index, or of a type in the primary key.
+//! note. Its span is the span of a field of the index, or of a type in the primary key.
 //!
 //! The compiler does not report deprecated items inside a derive's expansion, so these tokens have the span
 //! of the user's tokens. They are outside of the block that allows `deprecated`, and are generated only for a

@@ -8,7 +8,8 @@ use crate::model::{
 
 /// Entries of a scan that live as long as the transaction is borrowed.
 pub(crate) trait LongLived<'t>: Iterator<Item = EntryResult<'t>> {
-    /// The row of the last entry, if the engine has joined it; see [`Query::rows`](super::Query::rows).
+    /// Returns the row of the last entry, if the engine has joined it; see
+    /// [`Query::rows`](super::Query::rows).
     #[inline]
     fn row(&self) -> Option<&'t [u8]> {
         None
@@ -17,8 +18,8 @@ pub(crate) trait LongLived<'t>: Iterator<Item = EntryResult<'t>> {
 
 /// The entries of a scan. Each is borrowed until the next step.
 ///
-/// The step and the entry are separate methods, so that a caller can step over entries and then borrow the last
-/// one.
+/// The step and the entry are separate methods, so that a caller can step over entries and then borrow the
+/// last one.
 pub(crate) trait Cursor {
     /// Steps to the next entry. Returns false at the end.
     fn advance(&mut self) -> Result<bool, Boxed>;
@@ -26,7 +27,8 @@ pub(crate) trait Cursor {
     /// Returns the entry of the last step. If that step failed or reached the end, the result is arbitrary.
     fn entry(&self) -> RawEntry<'_>;
 
-    /// The row of that entry, if the engine has joined it; see [`Query::rows`](super::Query::rows).
+    /// Returns the row of the last entry, if the engine has joined it; see
+    /// [`Query::rows`](super::Query::rows).
     #[inline]
     fn row(&self) -> Option<&[u8]> {
         None
@@ -35,6 +37,6 @@ pub(crate) trait Cursor {
 
 /// Entries that a caller passes to an engine; see [`Write::append`](super::Write::append).
 pub(crate) trait Ascending {
-    /// The next entry.
+    /// Returns the next entry.
     fn next(&mut self) -> Result<Option<RawEntry<'_>>>;
 }

@@ -14,20 +14,20 @@ pub enum Durability {
     /// One sync for each commit: a crash of the machine can lose only the last commit, and the store stays
     /// consistent (LMDB's `MDB_NOMETASYNC`).
     Relaxed,
-    /// A commit returns when its changes are on disk, in a journal beside the data file: one sync. A crash of
-    /// the machine loses no commit, as with `Full`.
+    /// A commit returns when its changes are on disk, in a journal next to the data file: one sync. A crash
+    /// of the machine loses no commit, as with `Full`.
     ///
     /// Use it if single commits have to be fast. It costs up to some 50 MiB of disk, a thread that makes
     /// [checkpoints](crate::Options::checkpoint), and a recovery when the store is opened after a crash: the journal is
-    /// applied to the data file. One process at a time writes such a store. Others can read it, and their write
-    /// transactions fail with [`Error::WriterElsewhere`](crate::Error::WriterElsewhere); a read-only open after a
-    /// crash fails with [`Error::RecoveryNeeded`](crate::Error::RecoveryNeeded) until a writer has opened the
-    /// store. Opening it with another durability applies the journal and removes it. Unix only: elsewhere,
-    /// opening fails with [`Error::Io`](crate::Error::Io).
+    /// applied to the data file. One process at a time writes such a store. Others can read it, and their
+    /// write transactions fail with [`Error::WriterElsewhere`](crate::Error::WriterElsewhere); a read-only
+    /// open after a crash fails with [`Error::RecoveryNeeded`](crate::Error::RecoveryNeeded) until a writer
+    /// has opened the store. Opening it with another durability applies the journal and removes it. Unix
+    /// only: elsewhere, opening fails with [`Error::Io`](crate::Error::Io).
     ///
-    /// After a failed sync, the commit is [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes fail
-    /// with [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) until the store is opened again. A damaged
-    /// journal is [`Error::DamagedFile`](crate::Error::DamagedFile), with the position.
+    /// After a failed sync, the commit is [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes
+    /// fail with [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) until the store is opened again. A
+    /// damaged journal is [`Error::DamagedFile`](crate::Error::DamagedFile), with the position.
     ///
     /// ```
     /// use index_table::{Durability, Store};
@@ -56,7 +56,8 @@ impl Durability {
     }
 }
 
-/// The limits at which a checkpoint of a journal is made; see [`Options::checkpoint`](crate::Options::checkpoint).
+/// The limits at which a checkpoint of a journal is made; see
+/// [`Options::checkpoint`](crate::Options::checkpoint).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Checkpoint {

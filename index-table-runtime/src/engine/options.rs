@@ -5,8 +5,8 @@ use std::{fmt::Debug, io, time::Duration};
 
 use super::durability::{Checkpoint, Durability};
 
-/// The maximum number of readers, and of tables and indexes. LMDB accepts greater numbers, and then fails later or
-/// behaves incorrectly.
+/// The maximum number of readers, and of tables and indexes. LMDB accepts greater numbers, and then fails
+/// later or behaves incorrectly.
 pub(crate) const MOST: u32 = 1 << 20;
 
 /// See [`Options::map_size`].
@@ -59,11 +59,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The size of the map, in bytes, rounded up to whole pages. Default: 1 TiB, on 32-bit machines 512 MiB. The
-    /// default is smaller if the process has little address space left: with `n` stores open, it is at most 1 /
-    /// (`n` + 2) of the rest, but at least 64 MiB. So a process can have thousands of stores open. `usize::MAX`
-    /// maps as much as the process may have, in the same way. [`max_map_size`](Options::max_map_size) limits
-    /// the size.
+    /// Sets the size of the map, in bytes, rounded up to whole pages. Default: 1 TiB, on 32-bit machines 512
+    /// MiB. The default is smaller if the process has little address space left: with `n` stores open, it is
+    /// at most 1 / (`n` + 2) of the rest, but at least 64 MiB. So a process can have thousands of stores
+    /// open. `usize::MAX` maps as much as the process may have, in the same way.
+    /// [`max_map_size`](Options::max_map_size) limits the size.
     ///
     /// The map takes address space, but neither memory nor disk; the file grows as it is filled. If the map
     /// is full, [`Store::transaction`](crate::Store::transaction) doubles the map and runs its closure
@@ -74,8 +74,8 @@ impl Options {
         self
     }
 
-    /// The maximum size of the map of this process, in bytes, which limits the file as well; rounded down to
-    /// whole pages. Default: the address space.
+    /// Sets the maximum size of the map of this process, in bytes, which limits the file as well; rounded
+    /// down to whole pages. Default: the address space.
     ///
     /// A larger file is mapped as a whole. A new file has two pages.
     pub fn max_map_size(mut self, bytes: usize) -> Self {
@@ -83,51 +83,53 @@ impl Options {
         self
     }
 
-    /// The guarantee for a crash of the machine. Default: [`Durability::Full`].
+    /// Sets the guarantee for a crash of the machine. Default: [`Durability::Full`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// The maximum number of tables and indexes together, including tables and indexes of the file that this
-    /// process doesn't use. The queue of eventual indexes counts as one more. Default: 64. If a file has more than
-    /// half of the maximum when it is opened, the maximum is raised to 1.5 times the number in the file.
+    /// Sets the maximum number of tables and indexes together, including tables and indexes of the file that
+    /// this process doesn't use. The queue of eventual indexes counts as one more. Default: 64. If a file has
+    /// more than half of the maximum when it is opened, the maximum is raised to 1.5 times the number in the
+    /// file.
     ///
-    /// Every transaction clears about 50 bytes for each: with a maximum of 128, a transaction for one `get` takes
-    /// 11,400 instructions instead of 8,300. More than 1,048,576 is an error of [`open`](Options::open).
+    /// Every transaction clears about 50 bytes for each: with a maximum of 128, a transaction for one `get`
+    /// takes 11,400 instructions instead of 8,300. More than 1,048,576 is an error of
+    /// [`open`](Options::open).
     pub fn max_databases(mut self, databases: u32) -> Self {
         self.max_databases = databases;
         self
     }
 
-    /// The maximum number of concurrent read transactions of all processes. Default: 126. The option of the process
-    /// that opens the store first applies. Each transaction needs 64 bytes on disk, which are reserved when the store
-    /// is opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
+    /// Sets the maximum number of concurrent read transactions of all processes. Default: 126. The option of
+    /// the process that opens the store first applies. Each transaction needs 64 bytes on disk, which are
+    /// reserved when the store is opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
     pub fn max_readers(mut self, readers: u32) -> Self {
         self.max_readers = readers;
         self
     }
 
-    /// The maximum space that is reserved after the used pages of the file, in bytes. Default: 1 MiB. With 0, no
-    /// space is reserved, and the file grows with each commit that needs more.
+    /// Sets the maximum space that is reserved after the used pages of the file, in bytes. Default: 1 MiB.
+    /// With 0, no space is reserved, and the file grows with each commit that needs more.
     ///
-    /// A commit into a growing file waits longer for the disk, because the file system has to record the growth as
-    /// well. If each commit needs new pages, as during a long-lived reader, it took 1.5 times as long without
-    /// reserved space. So when a write transaction begins and less than a quarter of a step is left, a step of zeros
-    /// is written after the end of the file. A step is at most an eighth of the used space, so that small stores
-    /// stay small (below 512 KiB, nothing is reserved).
+    /// A commit into a growing file waits longer for the disk, because the file system has to record the
+    /// growth as well. If each commit needs new pages, as during a long-lived reader, it took 1.5 times as
+    /// long without reserved space. So when a write transaction begins and less than a quarter of a step is
+    /// left, a step of zeros is written after the end of the file. A step is at most an eighth of the used
+    /// space, so that small stores stay small (below 512 KiB, nothing is reserved).
     ///
-    /// The option costs this space on disk, and these bytes are written twice. A full disk, a limit on the size of
-    /// files and the end of the map are not errors: the file then grows as without this option. Copies leave the
-    /// space out. Nothing is reserved with [`Durability::Journal`], whose commits don't wait for the data file,
-    /// without syncs ([`Durability::None`]), and on systems other than Unix.
+    /// The option costs this space on disk, and these bytes are written twice. A full disk, a limit on the
+    /// size of files and the end of the map are not errors: the file then grows as without this option.
+    /// Copies leave the space out. Nothing is reserved with [`Durability::Journal`], whose commits don't wait
+    /// for the data file, without syncs ([`Durability::None`]), and on systems other than Unix.
     pub fn reserve(mut self, bytes: usize) -> Self {
         self.reserve = bytes;
         self
     }
 
-    /// The maximum number of messages in the queue of a table with eventual indexes, and the policy of this
-    /// process for a write with a full queue. Default: 100,000, and [`WhenFull::ApplyInLine`].
+    /// Sets the maximum number of messages in the queue of a table with eventual indexes, and the policy of
+    /// this process for a write with a full queue. Default: 100,000, and [`WhenFull::ApplyInLine`].
     ///
     /// With [`WhenFull::Wait`], only the first message of a transaction waits, so a queue can exceed the
     /// limit by one transaction.
@@ -198,16 +200,16 @@ impl Options {
         self
     }
 
-    /// The limits at which a checkpoint of the journal is made, with [`Durability::Journal`]: the estimated bytes
-    /// of pages that commits have changed (`changed`), the bytes of the journal (`journal`), and the time since
-    /// the last checkpoint, whichever comes first. Default: 32 MiB, 16 MiB and a minute. Other durabilities
-    /// ignore it.
+    /// Sets the limits at which a checkpoint of the journal is made, with [`Durability::Journal`]: the
+    /// estimated bytes of pages that commits have changed (`changed`), the bytes of the journal (`journal`),
+    /// and the time since the last checkpoint, whichever comes first. Default: 32 MiB, 16 MiB and a minute.
+    /// Other durabilities ignore it.
     ///
-    /// A checkpoint is made by a thread of the store, which syncs the data file while others write. Until it is
-    /// complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the file has up to
-    /// about twice the pages that are changed between two checkpoints. If a checkpoint takes so long that four times
-    /// a limit is reached, writers wait for it. With higher limits, fewer pages are written in total, but a recovery
-    /// takes longer, since it applies the records since the last checkpoint.
+    /// A checkpoint is made by a thread of the store, which syncs the data file while others write. Until it
+    /// is complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the
+    /// file has up to about twice the pages that are changed between two checkpoints. If a checkpoint takes
+    /// so long that four times a limit is reached, writers wait for it. With higher limits, fewer pages are
+    /// written in total, but a recovery takes longer, since it applies the records since the last checkpoint.
     ///
     /// # Examples
     ///

@@ -13,12 +13,12 @@ pub(crate) enum Retry {
     Map { map_size: usize },
     /// The map of a shard was full, with this size in bytes.
     ShardMap { shard: ShardNumber, map_size: usize },
-    /// The outermost transaction could change no more pages. In a transaction with fewer closures, there may be
-    /// room.
+    /// The outermost transaction could change no more pages. In a transaction with fewer closures, there may
+    /// be room.
     Pages,
     /// The commit conflicted with an earlier commit of another client.
     Conflict,
-    /// The closure needed a shard that has to be locked before another one that it had used.
+    /// The closure needed a shard that has to be locked before a shard that it had used already.
     Shards,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum CommitFailure {
     Conflict(Error),
     /// It is unknown whether the commit was applied.
     Unknown(Error),
-    /// Nothing has changed.
+    /// Returns a failure after which nothing has changed.
     Failed(Error),
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct NotVisible {
 }
 
 impl NotVisible {
-    /// Nothing has changed.
+    /// Returns a failure after which nothing has changed.
     pub(crate) const fn failed(error: Error) -> Self {
         Self { failure: CommitFailure::Failed(error), is_split: false }
     }

@@ -17,14 +17,14 @@ pub(crate) trait Read<'t>: Copy {
     /// The entries of a scan, each borrowed until the next step.
     type Cursor: Cursor;
 
-    /// The table.
+    /// Returns the schema of the table.
     fn table(self) -> &'static TableSchema;
 
     /// Returns the bytes of the row with this primary key.
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// Calls `each` with the result of [`fact`](Read::fact) for each primary key, in the order of the keys. An
-    /// engine that sends its queries to a server sends all keys at once.
+    /// Calls `each` with the result of [`fact`](Read::fact) for each primary key, in the order of the keys.
+    /// An engine that sends its queries to a server sends all keys at once.
     ///
     /// # Errors
     ///
@@ -41,8 +41,8 @@ pub(crate) trait Read<'t>: Copy {
         Ok(())
     }
 
-    /// Returns the number of primary keys for one call of [`facts`](Read::facts), at least 1. If the engine looks up
-    /// one key after another, a greater number would only read rows before they are needed.
+    /// Returns the number of primary keys for one call of [`facts`](Read::facts), at least 1. If the engine
+    /// looks up one key after another, a greater number would only read rows before they are needed.
     #[inline]
     fn facts_at_once(self) -> usize {
         1
@@ -51,8 +51,8 @@ pub(crate) trait Read<'t>: Copy {
     /// Returns the data of the entry with these keys.
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// Returns the entry with this key in a unique index; if there are several, the first. The key of the returned
-    /// entry may be empty, since the caller has it.
+    /// Returns the entry with this key in a unique index; if there are several, the first. The key of the
+    /// returned entry may be empty, since the caller has it.
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
 
     /// Returns the entries that the query selects. The caller applies the limit.
@@ -64,7 +64,8 @@ pub(crate) trait Read<'t>: Copy {
     /// Returns the number of entries that the query selects, up to its limit.
     fn count(self, query: &Query) -> Result<Count>;
 
-    /// Returns the engine's stored count of facts, or of physical pieces of an index; `None` if it has no such count.
+    /// Returns the engine's stored count of facts, or of physical pieces of an index; `None` if it has no
+    /// such count.
     fn stored(self, source: Source) -> Result<Option<u64>>;
 
     /// Returns the small record with this key.

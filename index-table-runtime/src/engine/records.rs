@@ -20,7 +20,7 @@ pub(crate) enum Space {
 
 /// The meaning of the small records of a table, for all engines.
 pub(crate) trait ReadRecords<'t>: Read<'t> {
-    /// The catalog's record of a part of the table, or of the table itself under the empty name.
+    /// Returns the catalog's record of a part of the table, or of the table itself under the empty name.
     fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
         self.get(Space::Catalog, part.as_bytes())
     }
@@ -38,22 +38,22 @@ pub(crate) trait ReadRecords<'t>: Read<'t> {
         Ok(parts)
     }
 
-    /// The first message with this number or a greater one.
+    /// Returns the first message with this number or a greater one.
     fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
         numbered(self, self.at_or_above(Space::Queue, &from.to_be_bytes())?)
     }
 
-    /// The last message with a smaller number.
+    /// Returns the last message with a smaller number.
     fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
         numbered(self, self.below(Space::Queue, &below.to_be_bytes())?)
     }
 
-    /// The number of messages.
+    /// Returns the number of messages.
     fn messages(self) -> Result<u64> {
         self.len(Space::Queue)
     }
 
-    /// The sequence of the table.
+    /// Returns the sequence of the table.
     fn sequence(self) -> Result<Option<&'t [u8]>> {
         self.get(Space::Sequence, &[])
     }

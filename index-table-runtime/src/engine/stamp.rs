@@ -9,28 +9,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub(crate) struct Stamp(u64);
 
 impl Stamp {
-    /// For an engine that numbers its commits.
+    /// Returns the stamp of an engine that numbers its commits.
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub(crate) const fn number(self) -> u64 {
         self.0
     }
 
-    /// For applications.
+    /// Returns the number for applications.
     pub(crate) const fn commit_number(self) -> CommitNumber {
         CommitNumber { first: self, others: Vec::new() }
     }
 }
 
-/// The position of a commit in the order of a store's commits. A snapshot has the number of its last commit, and an
-/// [`Event`](crate::Event) has the number of the commit of its change.
+/// The position of a commit in the order of a store's commits. A snapshot has the number of its last commit,
+/// and an [`Event`](crate::Event) has the number of the commit of its change.
 ///
-/// The number is opaque; the default precedes every commit. `a <= b` means that the snapshot of `b` has the commit
-/// `a`. A serialized number can be stored, or sent to another process that has the same store open. In a sharded
-/// store, a commit number consists of a number for each shard, so two of them may not be comparable.
+/// The number is opaque; the default precedes every commit. `a <= b` means that the snapshot of `b` has the
+/// commit `a`. A serialized number can be stored, or sent to another process that has the same store open. In
+/// a sharded store, a commit number consists of a number for each shard, so two of them may not be
+/// comparable.
 ///
 /// # Examples
 ///
@@ -65,13 +66,13 @@ pub struct CommitNumber {
 }
 
 impl CommitNumber {
-    /// Of a sharded store, with a number for each shard.
+    /// Returns the stamp of a sharded store, with a number for each shard.
     pub(crate) fn of_shards(stamps: impl IntoIterator<Item = Stamp>) -> Self {
         let mut stamps = stamps.into_iter();
         Self { first: stamps.next().unwrap_or_default(), others: stamps.collect() }
     }
 
-    /// The number of each shard, of which the last ones may be missing.
+    /// Returns the stamp of each shard. The stamps of the last shards may be missing.
     fn stamps(&self) -> impl Iterator<Item = Stamp> {
         iter::once(self.first).chain(self.others.iter().copied())
     }

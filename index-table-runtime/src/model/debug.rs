@@ -6,7 +6,7 @@ use std::fmt::{Debug, Formatter, Result};
 ///
 /// # Errors
 ///
-/// Those of the formatter.
+/// The errors of the formatter.
 pub fn debug(f: &mut Formatter<'_>, name: &str, fields: &[(&str, &dyn Debug)]) -> Result {
     let mut out = f.debug_struct(name);
     for (name, value) in fields {

@@ -32,7 +32,7 @@ impl KeyRange {
     }
 
     /// Returns the part of this range after all keys that begin with `prefix`; `None` if no key can be in it.
-    pub(crate) fn behind(&self, prefix: &[u8]) -> Option<Self> {
+    pub(crate) fn after_prefix(&self, prefix: &[u8]) -> Option<Self> {
         let mut bytes = prefix.to_vec();
         if !successor(&mut bytes) {
             return None;
@@ -62,7 +62,7 @@ impl KeyRange {
 
     /// Whether a key is within the range, if it is not before the start.
     #[inline]
-    pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
+    pub(crate) fn ends_after(&self, key: &[u8]) -> bool {
         match &self.end {
             End::Prefix => key.starts_with(self.start()),
             End::Before(end) => key < end.as_slice(),
@@ -72,7 +72,7 @@ impl KeyRange {
 
     /// Whether a key is within the range.
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        key >= self.start() && self.ends_behind(key)
+        key >= self.start() && self.ends_after(key)
     }
 
     /// Returns the least bytes after the range; `None` if the range has no upper bound.
@@ -101,7 +101,7 @@ impl Default for KeyRange {
 
 impl End {
     /// Returns the end after all keys that begin with `prefix`.
-    pub(crate) fn behind(prefix: &KeyBuf) -> Self {
+    pub(crate) fn after_prefix(prefix: &KeyBuf) -> Self {
         let mut bytes = prefix.as_bytes().to_vec();
         if successor(&mut bytes) { Self::Before(bytes) } else { Self::Open }
     }

@@ -29,7 +29,7 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
 
 /// Reads a whole row. With debug assertions, fails if a conversion changes a field that must keep its value.
 ///
-/// Inlined in release builds only, because a debug build would compile it once more for each caller.
+/// Inlined in release builds only, because a debug build would compile it again for each caller.
 #[cfg_attr(
     not(debug_assertions),
     expect(clippy::inline_always, reason = "the row would be moved once more"),
@@ -84,8 +84,8 @@ impl Body {
         Self { version: R::TABLE.version, renew: renewal::<R>() }
     }
 
-    /// Returns the bytes of the struct in a row. For a row of an older version, `unescaped` stores the converted
-    /// bytes.
+    /// Returns the bytes of the struct in a row. For a row of an older version, `unescaped` stores the
+    /// converted bytes.
     #[inline]
     pub(crate) fn current<'t>(
         self,
@@ -134,7 +134,7 @@ fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {
     Ok(bytes)
 }
 
-/// Reads a row that `error` says has an older version.
+/// Reads a row of an older version. `error` is the error of reading it in the current version.
 #[cold]
 #[inline(never)]
 fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, DecodeError> {

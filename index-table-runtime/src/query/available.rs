@@ -25,12 +25,14 @@ pub struct MissingShard {
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// The scan without the shards of a [`ShardedStore`](crate::ShardedStore) that are not available, because they
-    /// could not be opened or were left out by [`only`](crate::ShardedOptions::only). It finds the rows of the other
-    /// shards, where the scan itself fails with [`Error::ShardUnavailable`]. In every other store, it is the same scan.
+    /// Returns the scan without the shards of a [`ShardedStore`](crate::ShardedStore) that are not available,
+    /// because they could not be opened or were left out by [`only`](crate::ShardedOptions::only). It finds
+    /// the rows of the other shards, where the scan itself fails with [`Error::ShardUnavailable`]. In every
+    /// other store, it is the same scan.
     ///
-    /// The shards are those that the query needs: a query of one shard is complete if that shard is available. A
-    /// cursor of a page stays valid when a missing shard is back; the rows before the cursor are not read again then.
+    /// The shards are those that the query needs: a query of one shard is complete if that shard is
+    /// available. A cursor of a page stays valid when a missing shard is back; the rows before the cursor are
+    /// not read again then.
     ///
     /// Cost: a look at the list of shards, in memory.
     ///

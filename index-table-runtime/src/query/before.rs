@@ -32,8 +32,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// The order does not change. A [`page`](Scan::page) and a [`limit`](Scan::limit) select the last rows,
     /// next to the cursor. Together with `after`, the scan returns the rows between two cursors.
     ///
-    /// Cost: that of a page after a cursor. A limit without a page steps over its rows twice, because the
-    /// scan first searches backward from the cursor for its first row.
+    /// Cost: the same as of a page after a cursor. A limit without a page steps over its rows twice, because
+    /// the scan first searches backward from the cursor for its first row.
     ///
     /// A cursor of another scan gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when the scan is
     /// run.

@@ -99,16 +99,16 @@ impl Bounds {
             key
         };
         let end = match last {
-            Bound::Included(value) => End::behind(&key_with(value)),
+            Bound::Included(value) => End::after_prefix(&key_with(value)),
             Bound::Excluded(value) => End::Before(key_with(value).as_bytes().to_vec()),
             // Not `Prefix`, because an excluded start may be after all keys with the leading fields.
-            Bound::Unbounded => End::behind(&leading),
+            Bound::Unbounded => End::after_prefix(&leading),
         };
         let range = match first {
             Bound::Included(value) => KeyRange { start: key_with(value), end },
             Bound::Unbounded => KeyRange { start: leading, end },
             Bound::Excluded(value) => {
-                if let End::Before(bytes) = End::behind(&key_with(value)) {
+                if let End::Before(bytes) = End::after_prefix(&key_with(value)) {
                     let mut start = KeyBuf::new();
                     start.extend(&bytes);
                     KeyRange { start, end }

@@ -84,7 +84,7 @@ impl Cursor {
             return Err(Error::InvalidCursor { reason: OTHER });
         }
         let at = &*self.keys;
-        let inside = at >= query.bounds.start() && query.bounds.ends_behind(at);
+        let inside = at >= query.bounds.start() && query.bounds.ends_after(at);
         let listed = |list: &KeyList| list.find(at.get(query.bounds.start().len()..)?);
         let inside = inside && query.list.as_ref().is_none_or(|list| listed(list).is_some());
         let position = self.position();

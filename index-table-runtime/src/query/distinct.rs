@@ -102,7 +102,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     /// Returns an iterator over the values with the number of entries of each, which is the
     /// [`count`](crate::Scan::count) of `find_by_…` with this value.
     ///
-    /// Cost: that of [`values`](Distinct::values), and of a `count` for each value.
+    /// Cost: the cost of [`values`](Distinct::values), and of a `count` for each value.
     pub fn counts(self) -> DistinctCounts<'txn, V> {
         DistinctCounts { cursor: self.request.into_cursor(), value: PhantomData }
     }
@@ -194,8 +194,8 @@ impl<'txn> DistinctCursor<'txn> {
             if self.query.reverse {
                 let bounds = std::mem::take(&mut self.query.bounds);
                 self.query.bounds = bounds.before(found.prefix);
-            } else if let Some(left) = self.query.bounds.behind(found.prefix) {
-                self.query.bounds = left;
+            } else if let Some(rest) = self.query.bounds.after_prefix(found.prefix) {
+                self.query.bounds = rest;
             } else {
                 self.reader = None;
             }

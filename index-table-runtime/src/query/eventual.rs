@@ -93,7 +93,7 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
     /// [`rows`](Scan::rows) returns the rows that the entries carry. For other indexes, it returns the
     /// current rows, whether or not they still have the entry, and leaves out deleted rows.
     ///
-    /// Cost: that of an index that is not eventual.
+    /// Cost: the same as of an index that is not eventual.
     pub fn stale(self) -> Scan<'txn, E> {
         self.scan
     }

@@ -66,7 +66,7 @@ impl Ranges {
     /// Replaces `query` by the first range, and returns the other ranges. Returns `None` if the query has no
     /// list.
     #[inline]
-    pub(super) fn behind_first(query: &mut Query) -> Option<Box<Self>> {
+    pub(super) fn split_first(query: &mut Query) -> Option<Box<Self>> {
         query.list.is_some().then(|| Self::split(query))
     }
 

@@ -48,7 +48,7 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         meter: &mut Meter<'txn>,
     ) -> Result<Self> {
         let check = Check::of(reader, schema, &mut query, conditions);
-        let ranges = Ranges::behind_first(&mut query);
+        let ranges = Ranges::split_first(&mut query);
         meter.reads(reader, &query);
         Ok(Self { entries: reader.scan(query)?, check, ranges })
     }
@@ -101,7 +101,7 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         meter: &mut Meter<'txn>,
     ) -> Result<Self> {
         let check = Check::of(reader, schema, &mut query, conditions);
-        let ranges = Ranges::behind_first(&mut query);
+        let ranges = Ranges::split_first(&mut query);
         meter.reads(reader, &query);
         Ok(Self { entries: reader.cursor(query)?, check, ranges })
     }

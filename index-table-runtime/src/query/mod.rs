@@ -235,7 +235,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Cost: nothing is decoded. The size of a whole index or table that stores each entry separately is
     /// known. A normalized index with a primary key of fixed length reads one block for about 64 rows.
     /// Otherwise, there is one step for each entry. Nothing is read after the limit. For a query with the
-    /// value of a hashed field, the cost is that of [`entries`](Scan::entries).
+    /// value of a hashed field, the cost is the same as of [`entries`](Scan::entries).
     ///
     /// # Errors
     ///
@@ -259,7 +259,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// Returns the first row, if there is one.
     ///
-    /// Cost: that of [`rows`](Scan::rows) for one row.
+    /// Cost: the cost of [`rows`](Scan::rows) for one row.
     ///
     /// # Errors
     ///

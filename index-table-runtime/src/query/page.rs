@@ -59,7 +59,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// [`before`](Scan::before). It has cursors to the next and the previous page, except for a page of 0
     /// rows.
     ///
-    /// Cost: that of [`rows`](Scan::rows) for this number of rows, and of one more step.
+    /// Cost: the cost of [`rows`](Scan::rows) for this number of rows, and of one more step.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Returns a [`page`](Scan::page) of [views](Scan::views), for rows with `#[table(view)]`. Its cursors
     /// are the same as those of `page`.
     ///
-    /// Cost: that of [`views`](Scan::views) for this number of rows, and of one more step.
+    /// Cost: the cost of [`views`](Scan::views) for this number of rows, and of one more step.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Returns a [`page`](Scan::page) of [entries](Scan::entries). Its cursors are the same as those of
     /// `page`.
     ///
-    /// Cost: that of [`entries`](Scan::entries) for this number of entries, and of one more step.
+    /// Cost: the cost of [`entries`](Scan::entries) for this number of entries, and of one more step.
     ///
     /// # Errors
     ///
@@ -175,8 +175,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl<'txn> ScanRequest<'txn> {
-    /// Reads the rows of a page, calls `push` with the bytes of each, and returns the cursors to the next and the
-    /// previous page. The rows before a gap are read backward.
+    /// Reads the rows of a page, calls `push` with the bytes of each, and returns the cursors to the next and
+    /// the previous page. The rows before a gap are read backward.
     fn page_of_rows(
         mut self,
         size: usize,

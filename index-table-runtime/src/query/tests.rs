@@ -49,7 +49,7 @@ impl<T: Key + Clone> Keys<T> {
         let expected: Vec<&[u8]> = self.keys(|_, value| inside(value)).collect();
         let forward: Vec<&[u8]> = self
             .keys(|key, _| key >= bounds.range.start())
-            .take_while(|key| bounds.range.ends_behind(key))
+            .take_while(|key| bounds.range.ends_after(key))
             .collect();
         assert_eq!(forward, expected, "forward, {}: {bounds:?}", what());
 
@@ -66,7 +66,7 @@ impl<T: Key + Clone> Keys<T> {
         assert!(backward.iter().rev().eq(&expected), "backward, {}: {bounds:?}", what());
 
         for key in self.keys(|key, _| key >= bounds.range.start()) {
-            assert_eq!(bounds.range.ends_behind(key), below(key), "{key:02x?}, {}", what());
+            assert_eq!(bounds.range.ends_after(key), below(key), "{key:02x?}, {}", what());
         }
         if bounds.range.is_everything() {
             assert_eq!(expected.len(), self.sorted.len(), "not everything, {}", what());

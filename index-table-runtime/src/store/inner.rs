@@ -32,8 +32,8 @@ pub(crate) struct Inner {
     pub(crate) signals: Arc<Signals>,
     /// The limit of the queues.
     limit: Limit,
-    /// The open tables and their declarations. A thread that holds this lock must not wait for a transaction, since
-    /// the thread with the transaction may wait for the lock.
+    /// The open tables and their declarations. A thread that holds this lock must not wait for a transaction,
+    /// since the thread with the transaction may wait for the lock.
     tables: Mutex<BTreeMap<&'static str, Opened>>,
     /// Locked while a table is opened, so that it is opened once.
     opening: Mutex<()>,
@@ -41,8 +41,9 @@ pub(crate) struct Inner {
     opened: Arc<AtomicU64>,
 }
 
-/// The value of [`Inner::opened`] for write transactions. Opening a table takes a write transaction, so a write
-/// transaction has the databases of all open tables. The counter for an index that isn't readable is greater.
+/// The value of [`Inner::opened`] for write transactions. Opening a table takes a write transaction, so a
+/// write transaction has the databases of all open tables. The counter for an index that isn't readable is
+/// greater.
 pub(super) const ALL_OPENED: u64 = u64::MAX - 1;
 
 /// A table that has been opened.
@@ -81,8 +82,9 @@ impl Inner {
         Self { engine, id, writer, signals, limit, tables, opening, opened }
     }
 
-    /// Opens a table, or returns the open table while a repository of it is in use. While it is in use, a different
-    /// declaration is refused, since each repository would write rows without the indexes of the other.
+    /// Opens a table, or returns the open table while a repository of it is in use. While it is in use, a
+    /// different declaration is refused, since each repository would write rows without the indexes of the
+    /// other.
     pub(crate) fn open_once(
         &self,
         rows: &'static RowVtable,
@@ -152,8 +154,8 @@ impl Inner {
         })
     }
 
-    /// Returns the table with these counters; `None` if it belongs to another store, or no repository of it is
-    /// left.
+    /// Returns the table with these counters; `None` if it belongs to another store, or no repository of it
+    /// is left.
     pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Option<Arc<OpenTable>> {
         let table = self.tables().get(usage.schema.name)?.table.upgrade()?;
         Arc::ptr_eq(&table.shared.usage, usage).then_some(table)
@@ -187,8 +189,8 @@ impl Inner {
         self.engine.catalog()
     }
 
-    /// Drops the indexes that `choose` returns. `choose` gets the records of the catalog, and a function that returns
-    /// true for an index of an open table.
+    /// Drops the indexes that `choose` returns. `choose` gets the records of the catalog, and a function that
+    /// returns true for an index of an open table.
     pub(crate) fn drop_indexes(
         &self,
         mut choose: impl FnMut(&Records, &dyn Fn(&str, &str) -> bool) -> Vec<String>,
@@ -204,7 +206,7 @@ impl Inner {
         rerun::run(attempt, |retry| self.engine.prepare(retry))
     }
 
-    /// Fails if this thread has a write transaction. With LMDB, the thread would wait for itself.
+    /// Fails if this thread has a write transaction. With LMDB, it would be a deadlock.
     pub(crate) fn refuse_nested_write(&self) -> Result<()> {
         let own = thread::current().id();
         let writer = self.writer();

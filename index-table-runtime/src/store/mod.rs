@@ -35,10 +35,10 @@ use inner::ALL_OPENED;
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
-/// Cloning is cheap, and returns another handle to the same store. The store is closed when the last handle is
-/// dropped; repositories don't keep it open. Opening a directory that this process already has open returns another
-/// handle too. Several processes may have a store open at the same time. Processes that write must have the same
-/// declarations, because each process maintains only the indexes that it declares.
+/// Cloning is cheap, and returns another handle to the same store. The store is closed when the last handle
+/// is dropped; repositories don't keep it open. Opening a directory that this process already has open
+/// returns another handle too. Several processes may have a store open at the same time. Processes that write
+/// must have the same declarations, because each process maintains only the indexes that it declares.
 ///
 /// # Examples
 ///
@@ -87,19 +87,19 @@ impl Store {
     ///
     /// # Assumptions about the files
     ///
-    /// LMDB maps `data.mdb` into memory, and uses its contents without checking them. While a store is open, no
-    /// other software may write to the files in the directory, truncate them or remove them. The directory must not
-    /// be on a network file system.
+    /// LMDB maps `data.mdb` into memory, and uses its contents without checking them. While a store is open,
+    /// no other software may write to the files in the directory, truncate them or remove them. The directory
+    /// must not be on a network file system.
     ///
-    /// Opening detects a truncated file, and a file that is not an LMDB file. [`check`](Store::check) finds other
-    /// damage. Without that check, a damaged file can cause wrong results, or a crash of LMDB. If a file is
-    /// truncated while it is open, the operating system ends the process.
+    /// Opening detects a truncated file, and a file that is not an LMDB file. [`check`](Store::check) finds
+    /// other damage. Without that check, a damaged file can cause wrong results, or a crash of LMDB. If a
+    /// file is truncated while it is open, the operating system ends the process.
     ///
-    /// As with `mmap` in general, a program can't prevent other programs from changing the file, so the conditions
-    /// of an `unsafe` function could never be met. Like the functions of other memory-mapped stores, this function
-    /// is safe, for directories that belong to the program. This crate ensures that a directory is mapped once in a
-    /// process, that transactions are not used with other stores, and that write transactions stay on their
-    /// threads.
+    /// As with `mmap` in general, a program can't prevent other programs from changing the file, so the
+    /// conditions of an `unsafe` function could never be met. Like the functions of other memory-mapped
+    /// stores, this function is safe, for directories that belong to the program. This crate ensures that a
+    /// directory is mapped once in a process, that transactions are not used with other stores, and that
+    /// write transactions stay on their threads.
     ///
     /// # Errors
     ///
@@ -117,7 +117,8 @@ impl Store {
         Options::default()
     }
 
-    /// Returns a store in memory, for tests. Repositories, transactions and results are the same, without files.
+    /// Returns a store in memory, for tests. Repositories, transactions and results are the same, without
+    /// files.
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
@@ -134,8 +135,8 @@ impl Store {
     ///
     /// While the transaction lives, pages that later commits free are not reused, so it should be short.
     ///
-    /// If another process has made the store larger than the map, the map is enlarged first. This waits until no
-    /// write transaction of this process waits for the other process.
+    /// If another process has made the store larger than the map, the map is enlarged first. This waits until
+    /// no write transaction of this process waits for the other process.
     ///
     /// # Errors
     ///
@@ -148,12 +149,13 @@ impl Store {
         Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id, opened))
     }
 
-    /// Begins the write transaction. A store has one write transaction at a time, so this waits for others. On a
-    /// [`ShardedStore`], it locks all shards that are available; [`transaction`](Store::transaction) locks those that it
-    /// uses.
+    /// Begins the write transaction. A store has one write transaction at a time, so this waits for others.
+    /// On a [`ShardedStore`], it locks all shards that are available; [`transaction`](Store::transaction)
+    /// locks the shards that it uses.
     ///
-    /// If the transaction is dropped without [`commit`](WriteTxn::commit), nothing changes. If the map is full, its
-    /// operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) enlarges the map.
+    /// If the transaction is dropped without [`commit`](WriteTxn::commit), nothing changes. If the map is
+    /// full, its operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) enlarges the
+    /// map.
     ///
     /// # Errors
     ///
@@ -167,24 +169,26 @@ impl Store {
 
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
-    /// `body` should have no effects outside the transaction, because it can run again. If the map is full, its size
-    /// is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. This needs a moment without
-    /// transactions of this process. The call waits for it up to two seconds; new transactions wait meanwhile.
-    /// `body` also runs again after [waiting](crate::WhenFull::Wait) for a full queue of eventual indexes.
+    /// `body` should have no effects outside the transaction, because it can run again. If the map is full,
+    /// its size is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. This needs
+    /// a moment without transactions of this process. The call waits for it up to two seconds; new
+    /// transactions wait meanwhile. `body` also runs again after [waiting](crate::WhenFull::Wait) for a full
+    /// queue of eventual indexes.
     ///
-    /// On a [`ShardedStore`], the transaction may read and write any shards. All of its writes are committed, or none, with
-    /// one sync of the journal. It locks a shard when `body` first reads or writes it, until the transaction ends, in
-    /// the order of the shards. If `body` needs an earlier shard than one that is locked, the operation fails with
-    /// [`Error::OtherShard`] and `body` runs again: first with the shards locked that it has used, and then with all
-    /// shards. So use shards in their order if you can, and read in a [read transaction](Store::read) what does not have to
-    /// stay as it is until the commit.
+    /// On a [`ShardedStore`], the transaction may read and write any shards. All of its writes are committed,
+    /// or none, with one sync of the journal. It locks a shard when `body` first reads or writes it, until
+    /// the transaction ends, in the order of the shards. If `body` needs a shard that precedes a locked
+    /// shard, the operation fails with [`Error::OtherShard`] and `body` runs again: first with the shards
+    /// locked that it has used, and then with all shards. So use shards in their order if you can, and read
+    /// in a [read transaction](Store::read) what does not have to stay as it is until the commit.
     ///
     /// To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
     /// The errors of `body`, of [`write`](Store::write) and of [`WriteTxn::commit`]; [`Error::MapFull`] only
-    /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth; [`Error::ShardUnavailable`].
+    /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth;
+    /// [`Error::ShardUnavailable`].
     pub fn transaction<T>(&self, body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
         self.try_transaction(body)
     }

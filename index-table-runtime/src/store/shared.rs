@@ -1,5 +1,5 @@
-//! The stores that this process has open. LMDB must not map a directory twice in a process, so all handles to a
-//! directory share one environment.
+//! The stores that this process has open. LMDB must not map a directory twice in a process, so all handles to
+//! a directory share one environment.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::{
 /// The open stores, by the canonical path of the directory.
 static OPEN: Mutex<BTreeMap<PathBuf, Open>> = Mutex::new(BTreeMap::new());
 
-/// An open store, or one that a thread is closing.
+/// An open store, or a store that a thread is closing.
 struct Open {
     inner: Weak<Inner>,
     options: Options,
@@ -32,7 +32,7 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     open_with(options, path, None)
 }
 
-/// The same for a shard with the journal of all shards. A store that this process has open has a journal of its own.
+/// Opens a shard with the journal of all shards. A store that this process has open has its own journal.
 pub(super) fn open_shard(
     options: &Options,
     path: &Path,
@@ -83,7 +83,7 @@ fn open_with(
     Ok(inner)
 }
 
-/// Refuses a directory whose data file is that of an open store: it was renamed, linked or mounted elsewhere.
+/// Refuses a directory whose data file belongs to an open store: it was renamed, linked or mounted elsewhere.
 fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
     let Ok(file) = file_id(path) else { return Ok(()) };
     for (other, open) in stores.iter().filter(|(_, open)| open.file == Some(file)) {

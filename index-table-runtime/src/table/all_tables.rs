@@ -65,11 +65,11 @@ impl StoreReport {
     }
 }
 
-/// Methods for all tables with a repository in use, in one snapshot of the store. Tables without a repository in
-/// this process are not included, since only the type of their rows defines the contents of their indexes.
+/// Methods for all tables with a repository in use, in one snapshot of the store. Tables without a repository
+/// in this process are not included, since only the type of their rows defines the contents of their indexes.
 impl Store {
-    /// Verifies all tables that are in use, in one snapshot. Calls the `verify` of each repository. To verify the tables
-    /// in the background, use [`scrub`](Store::scrub).
+    /// Verifies all tables that are in use, in one snapshot. Calls the `verify` of each repository. To verify
+    /// the tables in the background, use [`scrub`](Store::scrub).
     ///
     /// Cost: the sum over the tables.
     ///
@@ -127,8 +127,8 @@ impl Store {
         tables.iter().map(|table| Usage::of(&table.shared.usage)).collect()
     }
 
-    /// Rewrites the rows of older versions in the current version, in all tables that are in use. Calls the `upgrade`
-    /// of each repository, and returns the sums.
+    /// Rewrites the rows of older versions in the current version, in all tables that are in use. Calls the
+    /// `upgrade` of each repository, and returns the sums.
     ///
     /// Cost: the sum over the tables; a table whose rows all have the current version is not read.
     ///
@@ -145,16 +145,18 @@ impl Store {
         Ok(sum)
     }
 
-    /// Returns the numbers of rows and entries of all tables that are in use, and their bytes in the file, by name.
+    /// Returns the numbers of rows and entries of all tables that are in use, and their bytes in the file, by
+    /// name.
     ///
     /// Bytes are counted as whole pages. Free pages of the file, the catalog, and the queues of eventual
-    /// indexes are not counted. The rows of a reference table are counted once, and the bytes of all of its copies.
+    /// indexes are not counted. The rows of a reference table are counted once, and the bytes of all of its
+    /// copies.
     ///
     /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Store::read).
+    /// The errors of [`read`](Store::read).
     pub fn sizes(&self) -> Result<Vec<TableSize>> {
         self.sizes_in(&self.read()?)
     }
@@ -202,7 +204,8 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// The errors of [`read_on`](ShardedStore::read_on) and of [`Verify::run`]. The findings are in the report.
+    /// The errors of [`read_on`](ShardedStore::read_on) and of [`Verify::run`]. The findings are in the
+    /// report.
     ///
     /// # Examples
     ///
@@ -240,13 +243,14 @@ impl ShardedStore {
         self.verify_in(&self.read_on(shard)?)
     }
 
-    /// Returns the sizes of the parts of all tables in one shard, like [`sizes`](Store::sizes) for all shards.
+    /// Returns the sizes of the parts of all tables in one shard, like [`sizes`](Store::sizes) for all
+    /// shards.
     ///
     /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
     ///
     /// # Errors
     ///
-    /// Those of [`read_on`](ShardedStore::read_on).
+    /// The errors of [`read_on`](ShardedStore::read_on).
     pub fn sizes_on(&self, shard: &ShardId) -> Result<Vec<TableSize>> {
         self.sizes_in(&self.read_on(shard)?)
     }

@@ -1,5 +1,5 @@
-//! The base of repositories: a [`Table`] for each type of row. This module has the methods without a key or an index
-//! as a parameter; [`keyed`] has the methods for generated code.
+//! The base of repositories: a [`Table`] for each type of row. This module has the methods without a key or
+//! an index as a parameter; [`keyed`] has the methods for generated code.
 
 mod all_tables;
 mod keyed;
@@ -84,7 +84,8 @@ impl<R: Entity> Table<R> {
     /// The functions of the type of row, for code that is compiled once.
     const ROWS: &'static RowVtable = &RowVtable::of::<R>();
 
-    /// Builds the indexes that are not readable yet, in batches. Between the batches, other threads can write.
+    /// Builds the indexes that are not readable yet, in batches. Between the batches, other threads can
+    /// write.
     ///
     /// Cost: each row is read once, and each entry is written once.
     pub fn build<'t>(&'t self, store: &'t Store) -> Build<'t> {
@@ -106,9 +107,9 @@ impl<R: Entity> Table<R> {
         rows::insert(Self::ROWS, &mut writer, new, written)
     }
 
-    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
-    /// is one number. The next number is one above all assigned numbers and all primary keys in the table; the first
-    /// number is 1.
+    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose
+    /// primary key is one number. The next number is one above all assigned numbers and all primary keys in
+    /// the table; the first number is 1.
     ///
     /// Cost: as [`insert`](Table::insert), and one seek to the last row, one look-up and one write.
     ///
@@ -145,12 +146,12 @@ impl<R: Entity> Table<R> {
         Ok(key)
     }
 
-    /// Adds a row, or replaces the row with the same primary key. If the table already has the row with the same
-    /// bytes, and so in the same version, it is not written. The order of the elements of a `HashSet` or `HashMap` is
-    /// ignored.
+    /// Adds a row, or replaces the row with the same primary key. If the table already has the row with the
+    /// same bytes, and so in the same version, it is not written. The order of the elements of a `HashSet` or
+    /// `HashMap` is ignored.
     ///
-    /// If the rows have a field with `#[revision]`, the row is always written, with its revision plus 1. A row that does
-    /// not exist yet has revision 0.
+    /// If the rows have a field with `#[revision]`, the row is always written, with its revision plus 1. A
+    /// row that does not exist yet has revision 0.
     ///
     /// Cost: one look-up, one write for the row and one for each index entry that changes.
     ///
@@ -186,8 +187,8 @@ impl<R: Entity> Table<R> {
         Ok(before)
     }
 
-    /// Returns the row with this primary key. The key has the form that [`keys`](Scan::keys) yields: for a primary key
-    /// of several fields, a tuple.
+    /// Returns the row with this primary key. The key has the form that [`keys`](Scan::keys) yields: for a
+    /// primary key of several fields, a tuple.
     ///
     /// Cost: one look-up; the row is decoded.
     ///
@@ -233,15 +234,15 @@ impl<R: Entity> Table<R> {
         self.get_encoded(txn, &encoded::<R>(key))
     }
 
-    /// Changes the row with this primary key, in the form that [`keys`](Scan::keys) yields. Returns false if there is
-    /// no such row.
+    /// Changes the row with this primary key, in the form that [`keys`](Scan::keys) yields. Returns false if
+    /// there is no such row.
     ///
     /// Cost: one look-up, one write for the row and one for each index entry that changes.
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to the key of another row.
-    /// After an error, nothing has changed.
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to the key of
+    /// another row. After an error, nothing has changed.
     pub fn update_key(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -251,8 +252,8 @@ impl<R: Entity> Table<R> {
         self.update_encoded(txn, &encoded::<R>(key), change)
     }
 
-    /// Deletes the row with this primary key, in the form that [`keys`](Scan::keys) yields. Returns false if there is
-    /// no such row.
+    /// Deletes the row with this primary key, in the form that [`keys`](Scan::keys) yields. Returns false if
+    /// there is no such row.
     ///
     /// Cost: one look-up, then one write for the row and one for each index entry.
     ///
@@ -265,7 +266,8 @@ impl<R: Entity> Table<R> {
 
     /// Deletes a row if it has the same revision as the stored row.
     ///
-    /// Cost: two look-ups, then one write for the row and one for each index entry; the stored row is decoded twice.
+    /// Cost: two look-ups, then one write for the row and one for each index entry; the stored row is decoded
+    /// twice.
     ///
     /// # Errors
     ///
@@ -318,8 +320,8 @@ impl<R: Entity> Table<R> {
         )
     }
 
-    /// Returns the rows with these primary keys, in the given order; `None` for a missing row. The keys have the form
-    /// that [`keys`](Scan::keys) yields, owned or borrowed.
+    /// Returns the rows with these primary keys, in the given order; `None` for a missing row. The keys have
+    /// the form that [`keys`](Scan::keys) yields, owned or borrowed.
     ///
     /// Cost: one look-up for each; each row is decoded.
     pub fn get_many<'txn, I>(
@@ -338,8 +340,8 @@ impl<R: Entity> Table<R> {
         Scan { request: self.open.scan(txn, Source::Facts, Bounds::new()), entry: PhantomData }
     }
 
-    /// Loads many rows in a new transaction, in sorted order, when [`run`](BulkLoad::run) is called. The iterator
-    /// yields rows or references to rows.
+    /// Loads many rows in a new transaction, in sorted order, when [`run`](BulkLoad::run) is called. The
+    /// iterator yields rows or references to rows.
     ///
     /// Cost: less than half the cost of single inserts in one transaction.
     pub fn bulk_load<'a, I: IntoIterator>(
@@ -359,8 +361,8 @@ impl<R: Entity> Table<R> {
         BulkLoad::new(&self.open, bulk::Target::Txn(txn), rows.into_iter())
     }
 
-    /// Watches the changes that this process commits after `start`: the changes of all rows, or of the rows that a
-    /// scan finds.
+    /// Watches the changes that this process commits after `start`: the changes of all rows, or of the rows
+    /// that a scan finds.
     ///
     /// Cost: nothing before `start`; then each change is compared with the watched scans.
     pub const fn watch<'a>(&'a self, store: &'a Store) -> Watch<'a, R> {
@@ -389,24 +391,24 @@ impl<R: Entity> Table<R> {
         Repair::new(txn, &self.open)
     }
 
-    /// Applies up to this number of messages to the eventual indexes, in batches. Each batch is a transaction. A
-    /// table without eventual indexes has no messages.
+    /// Applies up to this number of messages to the eventual indexes, in batches. Each batch is a
+    /// transaction. A table without eventual indexes has no messages.
     ///
     /// Cost: for each message a look-up of its row, and a look-up and a write for each entry.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::transaction`].
+    /// The errors of [`Store::transaction`].
     pub fn drain(&self, store: &Store, messages: u64) -> Result<Drained> {
         index_queue::drain(store, &self.open, messages)
     }
 
-    /// Waits until the eventual indexes contain the writes of a transaction. Returns `false` after the timeout.
-    /// Otherwise, later transactions see these entries.
+    /// Waits until the eventual indexes contain the writes of a transaction. Returns `false` after the
+    /// timeout. Otherwise, later transactions see these entries.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::read`]; [`Error::WriteInProgress`].
+    /// The errors of [`Store::read`]; [`Error::WriteInProgress`].
     pub fn wait_for(&self, store: &Store, token: &IndexToken, timeout: Duration) -> Result<bool> {
         store::wait_for(store, &self.open, token, timeout)
     }
@@ -422,7 +424,8 @@ impl<R: Entity> Table<R> {
         queue::lag(R::TABLE, txn.reader(&self.open)?)
     }
 
-    /// Returns the dead letters: the messages that could not be applied to eventual indexes, each with its error.
+    /// Returns the dead letters: the messages that could not be applied to eventual indexes, each with its
+    /// error.
     ///
     /// # Errors
     ///
@@ -431,19 +434,19 @@ impl<R: Entity> Table<R> {
         index_queue::list_dead_letters(R::TABLE, txn.reader(&self.open)?)
     }
 
-    /// Applies the dead letters once more, in one transaction.
+    /// Applies the dead letters again, in one transaction.
     ///
     /// # Errors
     ///
-    /// Those of [`Store::transaction`].
+    /// The errors of [`Store::transaction`].
     pub fn retry_dead_letters(&self, store: &Store) -> Result<Drained> {
         index_queue::retry_dead_letters(store, &self.open)
     }
 
-    /// Rewrites the rows of older versions in the current version, in separate transactions. A table without a
-    /// `previous` version has no such rows.
+    /// Rewrites the rows of older versions in the current version, in separate transactions. A table without
+    /// a `previous` version has no such rows.
     ///
-    /// Cost: each row is read, and those of older versions are written.
+    /// Cost: each row is read, and each row of an older version is written.
     pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a> {
         Upgrade::new(store, &self.open)
     }

@@ -71,8 +71,8 @@ impl<R: Entity> DetachedQuery<R> {
                 }
                 let mut rest = keys.as_slice();
                 for len in &lengths {
-                    let Some((key, behind)) = rest.split_at_checked(*len) else { break };
-                    rest = behind;
+                    let Some((key, following)) = rest.split_at_checked(*len) else { break };
+                    rest = following;
                     let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&table)?;
                     deleted += u64::from(rows::delete(table.rows, &mut writer, key, old, written)?);
                 }

@@ -26,8 +26,8 @@ const LARGEST: u64 = 10_000;
 
 /// A verification of all tables in the background. From [`Store::scrub`].
 ///
-/// When this handle is dropped, the verification ends. The thread doesn't keep the store open, and ends when the store
-/// is closed.
+/// When this handle is dropped, the verification ends. The thread doesn't keep the store open, and ends when
+/// the store is closed.
 #[must_use = "the verification ends when this is dropped"]
 pub struct Scrub {
     shared: Arc<Shared>,
@@ -51,14 +51,14 @@ struct State {
 }
 
 impl Store {
-    /// Starts a thread that verifies all tables that are in use, with at most `rate` steps in a second, and at least one.
-    /// A step is a row, an entry or a block of entries, as in [`Verify`].
+    /// Starts a thread that verifies all tables that are in use, with at most `rate` steps in a second, and
+    /// at least one. A step is a row, an entry or a block of entries, as in [`Verify`].
     ///
-    /// Each tenth of a second, a part is verified in a transaction of its own, so the pages of old snapshots can be
-    /// reused. Rows that change during the verification are verified before or after the change. On a
+    /// Every tenth of a second, a part is verified in its own transaction, so the pages of old snapshots can
+    /// be reused. Rows that change during the verification are verified before or after the change. On a
     /// [`ShardedStore`](crate::ShardedStore), the shards are verified one after another.
     ///
-    /// Cost: that of [`Verify`] with a [`limit`](Verify::limit), which compares each entry with its row.
+    /// Cost: the cost of [`Verify`] with a [`limit`](Verify::limit), which compares each entry with its row.
     ///
     /// # Errors
     ///
@@ -113,8 +113,8 @@ impl Store {
 }
 
 impl Scrub {
-    /// Returns the report so far. A table that is not verified to its end has a [`next`](VerifyReport::next) position, or
-    /// no rows yet.
+    /// Returns the report so far. A table that is not verified to its end has a [`next`](VerifyReport::next)
+    /// position, or no rows yet.
     #[must_use]
     pub fn report(&self) -> StoreReport {
         StoreReport::new(self.shared.state().reports.clone())
@@ -126,8 +126,8 @@ impl Scrub {
         self.shared.state().is_done
     }
 
-    /// Waits until all tables are verified, and returns the report. If the store is closed before, or a table is no longer
-    /// in use, the report has the part that is verified.
+    /// Waits until all tables are verified, and returns the report. If the store is closed before, or a table
+    /// is no longer in use, the report has the part that is verified.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Work {
         Ok(())
     }
 
-    /// The steps of a transaction.
+    /// Returns the number of steps in a transaction.
     fn steps(&self) -> u64 {
         (self.rate / SLICES).clamp(1, LARGEST)
     }

@@ -148,7 +148,7 @@ impl<'txn> Meter<'txn> {
         Stats { seeks, entries: limit - left + skipped, facts, bytes, shards: self.shards.len() }
     }
 
-    /// The different shards that were read.
+    /// Returns the different shards that were read.
     pub(crate) const fn shards(&self) -> &ShardSet {
         &self.shards
     }

@@ -237,7 +237,7 @@ fn replace(
     send(rows, writer, Some(old), Some(new), written)
 }
 
-/// Locks the shards of the global entries that change, so that no later step fails for want of a shard.
+/// Locks the shards of the global entries that change, so that no later step fails because of a missing lock.
 #[inline]
 fn reserve(
     writer: &mut Writer<'_, '_>,
@@ -254,7 +254,8 @@ fn reserve(
     }
 }
 
-/// Checks that the queue has room if the write needs a message. This is the last check that can refuse a write.
+/// Checks that the queue has room if the write needs a message. This is the last check that can refuse a
+/// write.
 fn admit(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,

@@ -61,7 +61,7 @@ impl<'t> Block<'t> {
     }
 
     /// Keeps the primary keys that are greater than `primary_key`, or equal if `inclusive`.
-    pub(super) fn behind(self, primary_key: &[u8], inclusive: bool) -> Self {
+    pub(super) fn after(self, primary_key: &[u8], inclusive: bool) -> Self {
         let at = match place(self.packed, self.primary_key, primary_key) {
             Ok(at) if !inclusive => at + self.primary_key,
             Ok(at) | Err(at) => at,
@@ -187,7 +187,7 @@ pub(super) fn insert(
     join(at, key, primary_key);
     let mut range =
         database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
-    let behind = match range.next().transpose()? {
+    let is_at_end = match range.next().transpose()? {
         Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
             let Err(offset) = place(block, primary_key.len(), primary_key) else { return Ok(()) };
             let (low, high) = block.split_at_checked(offset).unwrap_or((block, &[]));
@@ -208,7 +208,7 @@ pub(super) fn insert(
         put_current(&mut range, found, packed)?;
         return recorder.put(database.name(), found, packed);
     }
-    if behind {
+    if is_at_end {
         put_at(&mut range, at, primary_key)?;
         return recorder.put(database.name(), at, primary_key);
     }

@@ -50,15 +50,15 @@ enum Rules<'t> {
 }
 
 impl<'t> Pieces<'t> {
-    fn new(reader: Reader<'t>, index: usize, behind: Option<&[u8]>) -> Result<Self> {
+    fn new(reader: Reader<'t>, index: usize, after: Option<&[u8]>) -> Result<Self> {
         let source = Source::Index(index);
         let (own, declared) = reader.index(index)?;
         let rules = match own.layout {
             Layout::Blocks { primary_key } => {
                 let mut rules = BlockRules { index: declared, primary_key, last: None };
                 // The first block after the position must be after the block before it.
-                if let Some(behind) = behind
-                    && let Some((physical, packed)) = reader.at_or_below(&own.database, behind)?
+                if let Some(after) = after
+                    && let Some((physical, packed)) = reader.at_or_below(&own.database, after)?
                 {
                     rules.fault(physical, packed);
                 }
@@ -67,8 +67,8 @@ impl<'t> Pieces<'t> {
             Layout::Unique => {
                 let mut rules =
                     UniqueRules { parts: Parts::of(reader.tables.schema, source), last: None };
-                if let Some(behind) = behind
-                    && let Some((physical, value)) = reader.at_or_below(&own.database, behind)?
+                if let Some(after) = after
+                    && let Some((physical, value)) = reader.at_or_below(&own.database, after)?
                 {
                     rules.fault(physical, value);
                 }
@@ -76,15 +76,15 @@ impl<'t> Pieces<'t> {
             }
             Layout::Entries => Rules::Single(Parts::of(reader.tables.schema, source)),
         };
-        let walk = reader.walk_from(source, false, KeyRange::ALL, behind.map(Bound::Excluded))?;
+        let walk = reader.walk_from(source, false, KeyRange::ALL, after.map(Bound::Excluded))?;
         Ok(Self { walk, rules })
     }
 }
 
 impl<'t> Reader<'t> {
     /// Returns the pieces of an index after a position.
-    pub(crate) fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
-        Pieces::new(self, index, behind)
+    pub(crate) fn pieces(self, index: usize, after: Option<&[u8]>) -> Result<Pieces<'t>> {
+        Pieces::new(self, index, after)
     }
 }
 
@@ -122,8 +122,8 @@ impl<'t> UniqueRules<'t> {
             return Some(UNREADABLE);
         };
         let last = self.last.replace((key, primary_key));
-        let is_behind = |(last, before): (&[u8], &[u8])| last == key && before < primary_key;
-        if key.len() == at.len() || last.is_some_and(is_behind) {
+        let is_next_of_key = |(last, before): (&[u8], &[u8])| last == key && before < primary_key;
+        if key.len() == at.len() || last.is_some_and(is_next_of_key) {
             return None;
         }
         let reason = "a further entry of its key, and the entry before it is not one of the key with a \

@@ -13,8 +13,8 @@ use crate::{
     model::error::{Error, StoreError as _},
 };
 
-/// A durable record of a transaction that LMDB has yet to commit. While this exists, no checkpoint of the shard
-/// begins.
+/// A durable record of a transaction that LMDB has yet to commit. While this exists, no checkpoint of the
+/// shard begins.
 pub(super) struct Logged<'e>(Option<Recorded>, Option<Held<'e>>);
 
 impl<'e> Logged<'e> {
@@ -24,8 +24,8 @@ impl<'e> Logged<'e> {
 }
 
 impl Engine {
-    /// Makes the changes of the transaction durable in the journal. Without a journal, does nothing: LMDB's commit
-    /// makes them durable.
+    /// Makes the changes of the transaction durable in the journal. Without a journal, does nothing: LMDB's
+    /// commit makes them durable.
     #[inline]
     pub(super) fn log(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
         if !writing.scratch.recorder.is_on() {
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// Nothing is written any more, for this reason.
+    /// Refuses all further writes to the journal, for this reason.
     pub(super) fn refuse_journal(&self, reason: &'static str) {
         if let Some(Active::Shared(member)) = self.journal.get() {
             member.refuse(reason);

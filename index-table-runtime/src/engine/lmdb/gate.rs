@@ -1,7 +1,7 @@
 //! The active transactions of this process, with their ages.
 //!
-//! The map may be replaced only while no transaction of the process is active. A transaction writes only its own
-//! slot, when it begins and when it ends. Only a thread that replaces the map waits.
+//! The map may be replaced only while no transaction of the process is active. A transaction writes only its
+//! own slot, when it begins and when it ends. Only a thread that replaces the map waits.
 
 use std::{
     sync::{
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 pub(super) enum Refused {
     /// All slots are taken.
     Full,
-    /// The map is gone.
+    /// The map no longer exists.
     Broken,
     /// Transactions have not ended in time.
     Busy,
@@ -71,8 +71,8 @@ impl Gate {
                 slot.load(SeqCst) == 0 && slot.compare_exchange(0, now, SeqCst, SeqCst).is_ok()
             });
             let pass = Pass { gate: self, slot: slot.ok_or(Refused::Full)? };
-            // A thread that closes the gate sets the state and then reads the slots. This thread sets its slot and
-            // then reads the state, so at least one of them sees the other's write.
+            // A thread that closes the gate sets the state and then reads the slots. This thread sets its
+            // slot and then reads the state, so at least one of them sees the other's write.
             match self.state.load(SeqCst) {
                 OPEN => return Ok(pass),
                 BROKEN => return Err(Refused::Broken),
@@ -82,8 +82,8 @@ impl Gate {
         }
     }
 
-    /// Prevents new transactions, and waits until all transactions have ended. Returns `None` if another thread has
-    /// closed the gate meanwhile.
+    /// Prevents new transactions, and waits until all transactions have ended. Returns `None` if another
+    /// thread has closed the gate meanwhile.
     pub(super) fn close(&self, limit: Duration) -> Result<Option<Closed<'_>>, Refused> {
         let deadline = Instant::now() + limit;
         let lock = self.lock();
@@ -145,7 +145,8 @@ impl Gate {
         lock
     }
 
-    /// Notifies waiting threads. They check their condition under the lock, so they can't miss a notification.
+    /// Notifies waiting threads. They check their condition under the lock, so they can't miss a
+    /// notification.
     #[cold]
     fn notify(&self) {
         drop(self.lock());
@@ -172,7 +173,7 @@ impl Drop for Pass<'_> {
 pub(super) struct Closed<'g>(&'g Gate);
 
 impl Closed<'_> {
-    /// Records that the map is gone, so that no transaction can begin again.
+    /// Records that the map no longer exists, so that no further transaction can start.
     pub(super) fn broken(self) {
         self.0.state.store(BROKEN, SeqCst);
     }

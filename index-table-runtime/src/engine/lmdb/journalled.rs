@@ -87,7 +87,7 @@ impl SharedJournal {
 pub(crate) enum Marked {
     /// The file is complete without a journal.
     Complete,
-    /// The file needs a journal of its own.
+    /// The file needs its own journal.
     Own,
     /// The file needs the journal of all shards. The shard has this number in it.
     Shard { manager: [u8; 16], number: ShardNumber },
@@ -185,8 +185,8 @@ fn unstarted(path: &Path, not_started: NotStarted) -> Error {
     }
 }
 
-/// Returns the number of reader slots. Two more than the option are for checkpoints, so that a checkpoint can be
-/// written when all others are taken.
+/// Returns the number of reader slots. Two more than the option are for checkpoints, so that a checkpoint can
+/// be written when all others are taken.
 pub(super) const fn readers(options: &Options) -> u32 {
     match options.durability {
         Durability::Journal if !options.read_only => options.max_readers.saturating_add(2),
@@ -202,10 +202,11 @@ const fn limits(options: &Options) -> Limits {
     }
 }
 
-/// Returns the maximum number of database handles in LMDB: for all databases in the file, for new ones, for the
-/// catalog and for the sequences.
+/// Returns the maximum number of database handles in LMDB: for all databases in the file, for new ones, for
+/// the catalog and for the sequences.
 pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
-    /// The maximum for the file. Only a damaged file has more databases, and the check after opening finds it.
+    /// The maximum for the file. Only a damaged file has more databases, and the check after opening finds
+    /// it.
     const MAX_IN_FILE: u32 = 1 << 14;
     let databases = u32::try_from(databases).unwrap_or(MAX_IN_FILE).min(MAX_IN_FILE);
     max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(2)

@@ -36,12 +36,12 @@ use crate::{
     },
 };
 
-/// The maximum number of attempts to read a snapshot from the file. An attempt fails if two commits end between the
-/// start of its transaction and the read.
+/// The maximum number of attempts to read a snapshot from the file. An attempt fails if two commits end
+/// between the start of its transaction and the read.
 const TRIES: u32 = 1000;
 
-/// The maximum time to wait for a usable lock file. A lock file stays unusable while programs without this crate have
-/// it open.
+/// The maximum time to wait for a usable lock file. A lock file stays unusable while programs without this
+/// crate have it open.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time between two attempts.
@@ -52,7 +52,8 @@ impl Engine {
         Self::open_with(options, path, None)
     }
 
-    /// Opens a shard. With [`Durability::Journal`], it can't be written until it joins the journal of all shards.
+    /// Opens a shard. With [`Durability::Journal`], it can't be written until it joins the journal of all
+    /// shards.
     pub(crate) fn open_shard(
         options: &Options,
         path: &Path,
@@ -99,9 +100,9 @@ impl Engine {
         let began = Instant::now();
         let mut engine = loop {
             match Self::try_open(options, path, plan) {
-                // The first process that opens the lock file initializes it. If this process is killed before the
-                // end, waiting processes open an unusable file. After all of them have closed it, the next process
-                // initializes it.
+                // The first process that opens the lock file initializes it. If this process is killed before
+                // the end, waiting processes open an unusable file. After all of them have closed it, the
+                // next process initializes it.
                 Err(Error::LockFile { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 outcome => break outcome?,
             }
@@ -137,9 +138,9 @@ impl Engine {
             flags(options.durability)
         };
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-        // SAFETY: the caller has chosen the durability that the flags give up. The flags disable locking only if no
-        // process can write. LMDB requires that no other program modifies the mapped files; the documentation of
-        // `Store::open` states this condition.
+        // SAFETY: the caller has chosen the durability that the flags give up. The flags disable locking only
+        // if no process can write. LMDB requires that no other program modifies the mapped files; the
+        // documentation of `Store::open` states this condition.
         let env = unsafe { open.flags(flags).open(path) };
         let env = env.map_err(|error| not_opened(path, map_size, error))?;
         if options.creates()
@@ -172,8 +173,8 @@ impl Engine {
             presence: Presence::none(),
             _counted: counted,
         };
-        // The slots of dead processes would prevent the reuse of pages. A journal that is about to start still needs
-        // them: one may hold its last checkpoint.
+        // The slots of dead processes would prevent the reuse of pages. A journal that is about to start
+        // still needs them: one may hold its last checkpoint.
         if plan != Plan::Start {
             engine.clear_stale_readers()?;
         }
@@ -182,8 +183,8 @@ impl Engine {
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
             outcome => outcome?,
         }
-        // Only after the check, because LMDB does not check the file. An error is ignored: its cause may be gone when
-        // a table is opened.
+        // Only after the check, because LMDB does not check the file. An error is ignored: its cause may have
+        // disappeared when a table is opened.
         let _ = engine.open_known();
         Ok(engine)
     }
@@ -206,8 +207,8 @@ impl Engine {
             if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
                 return Ok(());
             }
-            // The lock file has the number of the last transaction. While the pages of that transaction are written,
-            // it has the previous number.
+            // The lock file has the number of the last transaction. While the pages of that transaction are
+            // written, it has the previous number.
             if previous.replace(number) == Some(number) {
                 return Err(unusable(&self.path, "its transaction number is not that of data.mdb"));
             }
@@ -222,8 +223,8 @@ impl Engine {
 
 /// The turn to open a store. One process has it at a time.
 ///
-/// LMDB has a lock for this too. It does not cover the first read of the file, and LMDB does not detect that a
-/// process with the lock was killed.
+/// LMDB has a lock for this too. It does not cover the first read of the file, and LMDB does not detect that
+/// a process with the lock was killed.
 struct Opening(Option<File>);
 
 impl Opening {
@@ -247,13 +248,15 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // A child that was forked meanwhile has the file open too, so closing it does not release the lock.
+            // A child that was forked meanwhile has the file open too, so closing it does not release the
+            // lock.
             let _ = file.unlock();
         }
     }
 }
 
-/// Syncs the first two pages, and the directory entries of the files and of their directory, before the first commit.
+/// Syncs the first two pages, and the directory entries of the files and of their directory, before the first
+/// commit.
 fn sync_created(env: &Env, path: &Path) -> Result<()> {
     env.force_sync().map_err(|error| match error {
         heed::Error::Io(source) => Error::io(path, source),
@@ -301,8 +304,8 @@ fn unusable(path: &Path, reason: &'static str) -> Error {
     Error::LockFile { path: path.to_owned(), reason }
 }
 
-/// Returns an error if the file is not a regular file. LMDB would wait for the other end of a FIFO, and write to the
-/// target of a link.
+/// Returns an error if the file is not a regular file. LMDB would wait for the other end of a FIFO, and write
+/// to the target of a link.
 fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     let path = directory.join(name);
     match path.symlink_metadata() {
@@ -321,8 +324,8 @@ fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// Returns the size of the reserve. Without a sync in each commit, a reserve saves no time, and a read-only file does
-/// not grow.
+/// Returns the size of the reserve. Without a sync in each commit, a reserve saves no time, and a read-only
+/// file does not grow.
 const fn reserved(options: &Options) -> usize {
     match options.durability {
         Durability::Full | Durability::Relaxed if !options.read_only => options.reserve,

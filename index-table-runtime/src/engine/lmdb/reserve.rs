@@ -1,8 +1,8 @@
 //! Reserves space after the used pages, so that commits write into a file that does not grow.
 //!
-//! A sync of a file that has grown has to write the file system's records too, which takes longer than writing the
-//! pages. Only written zeros avoid this: if a file is only extended, or its space is only allocated, these records
-//! change when the pages are written.
+//! A sync of a file that has grown has to write the file system's records too, which takes longer than
+//! writing the pages. Only written zeros avoid this: if a file is only extended, or its space is only
+//! allocated, these records change when the pages are written.
 
 use std::{
     fs::{File, OpenOptions},
@@ -18,13 +18,14 @@ pub(super) struct Reserve {
     step: u64,
     /// LMDB's file. It stays open, because its path may refer to another file later.
     file: Option<File>,
-    /// The file has enough space while the used part ends before this offset. The offset may be too low, since other
-    /// processes reserve space too.
+    /// The file has enough space while the used part ends before this offset. The offset may be too low,
+    /// since other processes reserve space too.
     enough: AtomicU64,
 }
 
 impl Reserve {
-    /// Returns the reserve of the file that LMDB has just opened. If it can't be opened once more, nothing is reserved.
+    /// Returns the reserve of the file that LMDB has just opened. If it can't be opened again, no space is
+    /// reserved.
     pub(super) fn new(step: usize, file: &Path) -> Self {
         let open = || OpenOptions::new().write(true).open(file).ok();
         let file = if step > 0 { open() } else { None };
@@ -33,25 +34,25 @@ impl Reserve {
     }
 
     /// Returns the size of a step; 0 to reserve nothing.
-    fn step_behind(&self, used: u64) -> u64 {
+    fn step_after(&self, used: u64) -> u64 {
         let step = self.step.min(used / 8);
         if step < LEAST { 0 } else { step }
     }
 
-    /// Extends the file, up to the map's size, if it has not enough space left. The caller holds LMDB's lock for
-    /// writers. `used` returns the bytes in use.
+    /// Extends the file, up to the map's size, if it has not enough space left. The caller holds LMDB's lock
+    /// for writers. `used` returns the bytes in use.
     pub(super) fn ahead(&self, used: impl FnOnce() -> usize, map_size: &AtomicUsize) {
         if self.step > 0 {
             let used = used() as u64;
             if used >= self.enough.load(Ordering::Relaxed) {
-                self.reserve_behind(used, map_size.load(Ordering::Relaxed) as u64);
+                self.reserve_after(used, map_size.load(Ordering::Relaxed) as u64);
             }
         }
     }
 
     #[cold]
-    fn reserve_behind(&self, used: u64, map_size: u64) {
-        let step = self.step_behind(used);
+    fn reserve_after(&self, used: u64, map_size: u64) {
+        let step = self.step_after(used);
         let Some(file) = self.file.as_ref().filter(|_| step > 0) else { return };
         let end = (used + step).min(map_size);
         // If the file can't be extended, the next attempt is delayed by a step.
@@ -68,8 +69,8 @@ mod os {
 
     static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-    /// Writes zeros after the end of the file, up to `end`, if there are fewer than `least` bytes after `used`.
-    /// Returns the end of the file.
+    /// Writes zeros after the end of the file, up to `end`, if there are fewer than `least` bytes after
+    /// `used`. Returns the end of the file.
     pub(super) fn lengthen(file: &File, least: u64, used: u64, end: u64) -> io::Result<u64> {
         let length = file.metadata()?.len();
         if length >= end || length >= used + least {
@@ -108,13 +109,13 @@ mod tests {
     fn steps_are_a_part_of_what_is_used() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let reserve = Reserve::new(1 << 20, file.path());
-        assert_eq!(reserve.step_behind(0), 0);
-        assert_eq!(reserve.step_behind(8 * LEAST - 1), 0);
-        assert_eq!(reserve.step_behind(8 * LEAST), LEAST);
-        assert_eq!(reserve.step_behind(4 << 20), 1 << 19);
-        assert_eq!(reserve.step_behind(1 << 40), 1 << 20);
-        assert_eq!(Reserve::new(0, file.path()).step_behind(1 << 40), 0);
-        assert_eq!(Reserve::new(1 << 20, Path::new("/nowhere/at/all")).step_behind(1 << 40), 0);
+        assert_eq!(reserve.step_after(0), 0);
+        assert_eq!(reserve.step_after(8 * LEAST - 1), 0);
+        assert_eq!(reserve.step_after(8 * LEAST), LEAST);
+        assert_eq!(reserve.step_after(4 << 20), 1 << 19);
+        assert_eq!(reserve.step_after(1 << 40), 1 << 20);
+        assert_eq!(Reserve::new(0, file.path()).step_after(1 << 40), 0);
+        assert_eq!(Reserve::new(1 << 20, Path::new("/nowhere/at/all")).step_after(1 << 40), 0);
     }
 
     #[cfg(unix)]

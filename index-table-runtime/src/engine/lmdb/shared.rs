@@ -70,7 +70,7 @@ pub(super) fn remove(
         return Ok(());
     }
     let is_further = |(at, value): &(&[u8], &[u8])| {
-        at.strip_prefix(key).is_some_and(|behind| value.starts_with(behind))
+        at.strip_prefix(key).is_some_and(|suffix| value.starts_with(suffix))
     };
     let next = database.get_greater_than(txn, key)?.filter(is_further);
     let next = next.map(|(at, value)| (at.to_vec(), value.to_vec()));

@@ -1,4 +1,5 @@
-//! Committing in several data files: one record in the journal of all shards, and then a commit of LMDB in each file.
+//! Committing in several data files: one record in the journal of all shards, and then a commit of LMDB in
+//! each file.
 
 #[cfg(test)]
 mod tests;
@@ -40,8 +41,8 @@ struct Part<'s> {
 }
 
 impl Part<'_> {
-    /// A failed transaction would fail when it is committed, which may be too late to take the record back. An empty one
-    /// inside of it fails now.
+    /// A failed transaction would fail when it is committed, which may be too late to take the record back.
+    /// An empty one inside of it fails now.
     fn probe(&mut self) -> Result<(), CommitFailure> {
         let Self { engine, txn, turn, .. } = self;
         let probe = engine.env.nested_write_txn(txn).and_then(heed::RwTxn::commit);
@@ -49,7 +50,7 @@ impl Part<'_> {
         probe.map_err(failed).map_err(CommitFailure::Failed)
     }
 
-    /// The bytes of the map that no page uses.
+    /// Returns the number of bytes of the map that no page uses.
     fn room(&self) -> usize {
         self.engine.map_size.load(Ordering::Relaxed).saturating_sub(self.engine.used())
     }
@@ -62,8 +63,8 @@ pub(crate) struct Prepared<'s> {
 }
 
 impl<'s> Txn<'s> {
-    /// Makes the changes of write transactions of several data files durable, all at once. Files without a journal make
-    /// theirs durable when they are committed.
+    /// Makes the changes of write transactions of several data files durable, all at once. Files without a
+    /// journal make theirs durable when they are committed.
     pub(crate) fn prepare(txns: Vec<Self>) -> Result<Prepared<'s>, CommitFailure> {
         let mut parts = Vec::with_capacity(txns.len());
         for txn in txns {
@@ -115,8 +116,8 @@ impl<'s> Txn<'s> {
 }
 
 impl Prepared<'_> {
-    /// Makes the changes visible, in one data file after the other, and calls `committed` before another transaction can
-    /// begin to write in any of them.
+    /// Makes the changes visible, in one data file after the other, and calls `committed` before another
+    /// transaction can begin to write in any of them.
     pub(crate) fn commit(self, committed: &mut dyn FnMut()) -> Result<(), NotVisible> {
         let Self { parts, record } = self;
         let engines: Vec<_> = parts.iter().map(|part| part.engine).collect();

@@ -58,7 +58,8 @@ impl<'s> Txn<'s> {
         self.engine
     }
 
-    /// The transaction of LMDB, with the turn to write; `None`: it is no outermost write transaction.
+    /// Returns LMDB's transaction, with the turn to write, or `None` if this is not an outermost write
+    /// transaction.
     pub(super) fn into_writing(mut self) -> Option<(&'s Engine, RwTxn<'s>, Turn<'s>)> {
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Write(txn, turn) => Some((self.engine, txn, turn)),
@@ -135,8 +136,8 @@ impl<'s> Txn<'s> {
                 Ok(())
             }
             Inner::Nested(mut txn, writing, mark) => {
-                // Committing a failed nested transaction would damage the outer one. The probe detects the failure:
-                // an empty transaction inside a failed transaction can't be committed.
+                // Committing a failed nested transaction would damage the outer one. The probe detects the
+                // failure: an empty transaction inside a failed transaction can't be committed.
                 let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
                 let committed = probe.and_then(|()| txn.commit());
                 let mark = if committed.is_ok() { None } else { mark };
@@ -151,8 +152,8 @@ impl<'s> Txn<'s> {
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if self.engine.is_inherited() {
-            // Ending the transaction here would end it in the parent process too: the reader slot and the lock are in
-            // shared memory.
+            // Ending the transaction here would end it in the parent process too: the reader slot and the
+            // lock are in shared memory.
             mem::forget(mem::replace(&mut self.inner, Inner::Over));
         } else if let Inner::Nested(_, writing, mark) = &mut self.inner {
             writing.scratch.recorder.unnest(mark.take());

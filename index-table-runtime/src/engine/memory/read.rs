@@ -166,7 +166,7 @@ impl<'t> Iterator for Entries<'t> {
         self.row = None;
         let next = if self.reverse { self.range.next_back() } else { self.range.next() };
         let inside = |bytes: &[u8]| {
-            if self.reverse { bytes >= self.bounds.start() } else { self.bounds.ends_behind(bytes) }
+            if self.reverse { bytes >= self.bounds.start() } else { self.bounds.ends_after(bytes) }
         };
         let entry = next.filter(|(bytes, _)| inside(bytes)).map(entry)?;
         if let Some(reader) = self.joined {

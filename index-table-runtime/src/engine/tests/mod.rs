@@ -2,7 +2,7 @@
 //! engine.
 //!
 //! An engine is added to `engines`, which opens it empty. [`Harness::reopen`] gives the same store again
-//! after all handles to it are gone, for an engine that keeps something.
+//! after all handles to it are dropped, for an engine with files.
 
 mod append;
 mod joins;
@@ -61,7 +61,7 @@ fn on_disk(path: &Path) -> Engine {
     Engine::open(&Options::default().map_size(1 << 24), path).expect("a store")
 }
 
-/// All engines, each empty.
+/// Returns all engines, without rows.
 fn engines() -> Vec<Harness> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_owned();
@@ -115,7 +115,7 @@ impl HasTables for Alone<Tables> {
     }
 }
 
-/// Two shards, of which the second has all tables.
+/// Returns an engine of two shards, the second of which has all tables.
 #[cfg(feature = "memory")]
 fn sharded() -> Engine {
     let shard = |name: &str| Shard::open(Arc::from(name), Arc::new(Alone(Engine::in_memory())));
@@ -208,8 +208,8 @@ fn owned(RawEntry { key, primary_key, data }: RawEntry<'_>) -> Owned {
     (key.to_vec(), primary_key.to_vec(), data.to_vec())
 }
 
-/// Returns the entries of a scan, after checking that a cursor has the same entries, and that the engine counts the
-/// same number.
+/// Returns the entries of a scan, after checking that a cursor has the same entries, and that the engine
+/// counts the same number.
 fn scan(reader: Reader<'_>, query: &Query) -> Result<Vec<Owned>> {
     let entries = reader.scan(query.clone())?;
     let entries = entries.map(|entry| Ok(owned(entry?))).collect::<Result<Vec<_>>>()?;

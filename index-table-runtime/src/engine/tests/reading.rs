@@ -85,13 +85,13 @@ fn expected(model: &Model, query: &Query) -> Vec<Owned> {
         if alone { key.to_vec() } else { [key, primary_key].concat() }
     };
     let position = query.position.as_ref().map(|it| place(&it.key, &it.primary_key));
-    let is_behind = |(key, primary_key, _): &Owned| match &position {
+    let is_after = |(key, primary_key, _): &Owned| match &position {
         None => true,
         Some(position) if place(key, primary_key) == *position => query.inclusive,
         Some(position) => (place(key, primary_key) > *position) != query.reverse,
     };
     let entries = entries.into_iter().map(|(_, entry)| entry);
-    entries.filter(|entry| is_behind(entry)).cloned().collect()
+    entries.filter(|entry| is_after(entry)).cloned().collect()
 }
 
 proptest! {
@@ -202,8 +202,8 @@ fn keys_that_no_entry_can_have_find_nothing() {
             assert_eq!(reader.entry(ENTRIES, key, &[])?, None);
         }
         for source in SOURCES {
-            let behind = scan(reader, &Query::new(source, KeyRange::beginning_with(&long)))?;
-            assert_eq!(behind, []);
+            let found = scan(reader, &Query::new(source, KeyRange::beginning_with(&long)))?;
+            assert_eq!(found, []);
             let bounds = range(&[], End::Before(long.to_vec()));
             let before = scan(reader, &Query::new(source, bounds))?;
             assert_eq!(before.len(), 1, "{source:?}");

@@ -6,7 +6,7 @@ use crate::{
     model::error::Error,
 };
 
-/// The primary keys of the facts.
+/// Returns the primary keys of the facts.
 fn ids(reader: Reader<'_>) -> Result<Vec<u16>> {
     let facts = all(reader, Source::Facts)?;
     Ok(facts.iter().map(|(_, id, _)| u16::from_be_bytes([id[0], id[1]])).collect())

@@ -21,8 +21,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// # Common errors
 ///
-/// The documentation of a method lists the errors that are specific to it. Other errors can occur in nearly every
-/// method, and the lists refer to them as a group:
+/// The documentation of a method lists the errors that are specific to it. Other errors can occur in nearly
+/// every method, and the lists refer to them as a group:
 ///
 /// - **The errors of reading.** The row or the entry can't be used: [`Corrupt`](Error::Corrupt),
 ///   [`NewerRow`](Error::NewerRow), [`Conversion`](Error::Conversion). The transaction can't be used with this
@@ -30,7 +30,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   [`SchemaMismatch`](Error::SchemaMismatch). The store can't be read: [`Forked`](Error::Forked),
 ///   [`DamagedFile`](Error::DamagedFile), [`ReopenNeeded`](Error::ReopenNeeded), [`Io`](Error::Io),
 ///   [`Engine`](Error::Engine).
-/// - **The errors of writing** are those of reading, and: There is no room: [`MapFull`](Error::MapFull),
+/// - **The errors of writing** include the errors of reading. There is no room: [`MapFull`](Error::MapFull),
 ///   [`DiskFull`](Error::DiskFull), [`TransactionTooLarge`](Error::TransactionTooLarge),
 ///   [`TooManyDatabases`](Error::TooManyDatabases), [`IndexQueueFull`](Error::IndexQueueFull). The store can't be
 ///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
@@ -114,8 +114,8 @@ pub enum Error {
         key: String,
     },
 
-    /// The revision of a written row is not the revision of the stored row: another write came between reading and
-    /// writing the row.
+    /// The revision of a written row is not the revision of the stored row: another write came between
+    /// reading and writing the row.
     #[error(
         "the row with primary key {key} of table `{table}` was written with revision {expected}, and {}; read it \
          again, and repeat the change",
@@ -623,9 +623,9 @@ pub enum Error {
         map: String,
     },
 
-    /// A transaction of one shard needs another shard, for a row, for a query, or because an entry of a global index
-    /// changes. Or a closure of [`Store::transaction`](crate::Store::transaction)
-    /// needs an earlier shard than one that is locked, and runs again with other locks.
+    /// A transaction of one shard needs another shard, for a row, for a query, or because an entry of a
+    /// global index changes. Or a closure of [`Store::transaction`](crate::Store::transaction) needs a shard
+    /// that precedes a locked shard, and runs again with other locks.
     #[error(
         "{} of table `{table}` needs shard `{shard}`, and the transaction is of shard `{own}`",
         key.as_ref().map_or("a part".to_owned(), |key| format!("the row with primary key {key}"))

@@ -57,7 +57,7 @@ const ONES: u64 = u64::from_ne_bytes([1; 8]);
 const HIGHS: u64 = ONES << 7;
 
 /// Whether a byte has to be escaped. Reads eight bytes at a time, because most bytes of keys are in strings.
-/// If the length is not a multiple of eight, the last word overlaps the one before.
+/// If the length is not a multiple of eight, the last word overlaps the previous word.
 #[inline]
 fn has_special(bytes: &[u8]) -> bool {
     if let Some(last) = bytes.last_chunk::<8>() {
@@ -74,7 +74,8 @@ fn has_special(bytes: &[u8]) -> bool {
     }
 }
 
-/// Not 0 if a byte of the word is a `00` or a `01`. It says whether there is one, and not where.
+/// Returns a number that is not 0 if a byte of the word is `00` or `01`. The number does not identify the
+/// byte.
 #[inline]
 const fn specials(word: u64) -> u64 {
     word.wrapping_sub(ONES << 1) & !word & HIGHS

@@ -2,7 +2,7 @@
 //!
 //! An index stays readable when the version changes, unless a version changes its fields. Therefore each
 //! unchanged field must have the same value in a row of an older version and in the converted row. The bytes
-//! of a row have no separators between fields, so the struct is decoded once more to find the end of each
+//! of a row have no separators between fields, so the struct is decoded again to find the end of each
 //! field.
 
 use std::{cell::Cell, fmt};

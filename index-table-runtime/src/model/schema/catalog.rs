@@ -240,7 +240,7 @@ impl TableRecord {
                         "keys of its field `{}` are {} in the file and {} in the code",
                         field.name, stored.shape, field.shape
                     ),
-                    "declare the variants as the file has them, new ones behind them, or copy the \
+                    "declare the variants as the file has them, and new ones after them, or copy the \
                      rows into a table of another name",
                 );
             }

@@ -131,7 +131,7 @@ fn a_record_has_the_number_of_its_replacements() {
 mod chain {
     use super::{FieldSchema, KeyField, PreviousRow, RowSchema, TableSchema};
 
-    /// Stands for an enum with different variants than before.
+    /// A shape of an enum whose variants have changed.
     struct State;
 
     const fn row(

@@ -33,7 +33,7 @@ impl ShardSet {
         }
     }
 
-    /// The number of different shards.
+    /// Returns the number of different shards.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::None => 0,

@@ -129,7 +129,7 @@ impl<'txn> Leaf<'txn> {
         // The position may precede the bounds. An engine starts at the position even then.
         let at = position.bytes();
         let precedes_bounds = if self.reverse {
-            at.as_slice() >= start && !query.bounds.ends_behind(&at)
+            at.as_slice() >= start && !query.bounds.ends_after(&at)
         } else {
             at.as_slice() < start
         };

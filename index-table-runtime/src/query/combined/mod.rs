@@ -158,7 +158,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
     /// Returns an iterator over the rows.
     ///
-    /// Cost: that of [`keys`](Combined::keys), and one look-up in the fact table for each row.
+    /// Cost: the cost of [`keys`](Combined::keys), and one look-up in the fact table for each row.
     pub fn rows(self) -> CombinedRows<'txn, R> {
         CombinedRows::new(self.run())
     }
@@ -184,7 +184,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
     /// Counts the rows.
     ///
-    /// Cost: that of [`keys`](Combined::keys) without decoding them.
+    /// Cost: the cost of [`keys`](Combined::keys) without decoding.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
     /// Whether there is a row.
     ///
-    /// Cost: that of [`keys`](Combined::keys) for one key, without decoding it.
+    /// Cost: the cost of [`keys`](Combined::keys) for one key, without decoding.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
     /// Returns the first row, if there is one.
     ///
-    /// Cost: that of [`rows`](Combined::rows) for one row.
+    /// Cost: the cost of [`rows`](Combined::rows) for one row.
     ///
     /// # Errors
     ///

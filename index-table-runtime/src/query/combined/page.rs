@@ -24,7 +24,8 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     /// Cost: scans in the order of the primary key seek to the cursor. Other scans are read and sorted again
     /// for each page.
     ///
-    /// Any other cursor gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when the combination is run.
+    /// Any other cursor gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when the combination is
+    /// run.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         self.after = Some(cursor.clone());
         self
@@ -41,7 +42,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     /// Returns a page of `size` rows: the first rows, or the last rows before a cursor. It has cursors to the
     /// next and the previous page, except for a page of 0 rows.
     ///
-    /// Cost: that of [`rows`](Combined::rows) for this number of rows, and of one more primary key.
+    /// Cost: the cost of [`rows`](Combined::rows) for this number of rows, and of one more primary key.
     ///
     /// # Errors
     ///

@@ -102,7 +102,7 @@ where
 {
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> bool {
         let Self { body, outcome, .. } = self;
-        // After a panic, the transaction is not used again. The closure may be, if the map was full.
+        // After a panic, the transaction is not reused. The closure may run again if the map was full.
         let new = catch_unwind(AssertUnwindSafe(|| body(txn))).map_err(|panic| {
             let message = message(&*panic);
             contained(|| drop(panic));

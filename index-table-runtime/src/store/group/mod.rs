@@ -34,9 +34,10 @@ impl Store {
     /// Starts a thread that commits the writes of many threads and tasks, many closures at a time.
     /// [`queue`](GroupWriter::queue) and [`most`](GroupWriter::most) change its limits.
     ///
-    /// Clone the writer to share it; each call of this method starts another thread. The writer of a sharded store has a
-    /// group and a thread for each shard that is written with [`submit_on`](GroupWriter::submit_on), and one for closures of
-    /// any shards ([`submit`](GroupWriter::submit)).
+    /// Clone the writer to share it; each call of this method starts another thread. The writer of a sharded
+    /// store has a group and a thread for each shard that is written with
+    /// [`submit_on`](GroupWriter::submit_on), and one for closures of any shards
+    /// ([`submit`](GroupWriter::submit)).
     ///
     /// # Errors
     ///
@@ -87,35 +88,36 @@ impl Store {
 
 /// A writer for many threads and tasks, which commits many closures together. From [`Store::writer`].
 ///
-/// A thread takes the submitted closures in order, runs each in isolation, and commits them together, with one wait
-/// for the disk. Closures that are submitted meanwhile are the next group. Each closure gets its own result as soon
-/// as the commit is durable according to the store's [`Durability`](crate::Durability).
+/// A thread takes the submitted closures in order, runs each in isolation, and commits them together, with
+/// one wait for the disk. Closures that are submitted meanwhile are the next group. Each closure gets its own
+/// result as soon as the commit is durable according to the store's [`Durability`](crate::Durability).
 ///
-/// - The closures run in the order of the calls, and of the first polls of futures. A caller that waits for room in
-///   the queue keeps its position.
+/// - The closures run in the order of the calls, and of the first polls of futures. A caller that waits for
+///   room in the queue keeps its position.
 /// - A closure reads the writes of earlier closures. If it returns an error or panics, its writes are undone,
 ///   and the other closures are not affected.
-/// - If the commit fails, all writes of the group are undone, and every closure of the group gets the error. The
-///   writer continues with the next group.
+/// - If the commit fails, all writes of the group are undone, and every closure of the group gets the error.
+///   The writer continues with the next group.
 /// - If the map is full, the earlier closures are committed, the map is enlarged, as by
 ///   [`Store::transaction`], and the closure runs again. If the queue of eventual indexes is full under
 ///   [`WhenFull::Wait`](crate::WhenFull::Wait), the closure runs again when the worker has made room, and
 ///   later closures wait for it. So a closure should have no effects outside the transaction.
 /// - [`Store::write`] can be used at the same time. The transaction and the groups wait for each other.
 ///
-/// A writer can be cloned, sent and shared. The writer and submitted closures keep the store open. When the last
-/// clone is dropped, or at [`close`](GroupWriter::close), the thread finishes the submitted closures and ends. A
-/// forked process doesn't have the thread: submitting fails with [`Error::Forked`].
+/// A writer can be cloned, sent and shared. The writer and submitted closures keep the store open. When the
+/// last clone is dropped, or at [`close`](GroupWriter::close), the thread finishes the submitted closures and
+/// ends. A forked process doesn't have the thread: submitting fails with [`Error::Forked`].
 ///
-/// Cost: a submission allocates twice, and wakes the thread if it sleeps. Each closure except the first of a group
-/// runs in a nested transaction of LMDB, which copies each page that the closure changes. For a row with three
-/// indexes, this adds a third to the work.
+/// Cost: a submission allocates twice, and wakes the thread if it sleeps. Each closure except the first of a
+/// group runs in a nested transaction of LMDB, which copies each page that the closure changes. For a row
+/// with three indexes, this adds a third to the work.
 #[derive(Clone)]
 pub struct GroupWriter {
     handle: Arc<Handle>,
 }
 
-/// The state that the clones of a writer share. The thread has only the queue, so it does not keep the store open.
+/// The state that the clones of a writer share. The thread has only the queue, so it does not keep the store
+/// open.
 struct Handle {
     queue: Arc<Queue>,
     store: Arc<Inner>,
@@ -126,8 +128,8 @@ struct Handle {
 enum Turn {
     /// A store without shards, or one shard.
     One(Option<ShardId>),
-    /// A sharded store: each shard by a writer of its own, and closures of any shards by a thread that is started for the
-    /// first of them.
+    /// The writer of a sharded store: a writer for each shard, and for closures of any shards a thread that
+    /// is started for the first of them.
     Any(shards::Writers),
 }
 
@@ -170,11 +172,12 @@ impl GroupWriter {
         }
     }
 
-    /// The maximum number of closures in the queue, at least one. Default: 1024. A further submission waits
-    /// or is refused, so that neither memory nor waiting times grow without bound if the disk can't keep up.
+    /// Sets the maximum number of closures in the queue, at least one. Default: 1024. A further submission
+    /// waits or is refused, so that neither memory nor waiting times grow without bound if the disk can't
+    /// keep up.
     ///
-    /// The limits belong to the writer and all its clones; set them before the first submission. In a sharded store,
-    /// the queue of each shard has them.
+    /// The limits belong to the writer and all its clones; set them before the first submission. In a sharded
+    /// store, the queue of each shard has them.
     ///
     /// # Examples
     ///
@@ -192,8 +195,8 @@ impl GroupWriter {
         self
     }
 
-    /// The maximum number of closures in one commit, at least one. Default: 256. It limits how long the first
-    /// of them waits for the last, and how much is undone if the commit fails.
+    /// Sets the maximum number of closures in one commit, at least one. Default: 256. It limits how long the
+    /// first of them waits for the last, and how much is undone if the commit fails.
     #[must_use]
     pub fn most(self, closures: usize) -> Self {
         self.handle.queue.set_most(closures.max(1));
@@ -203,18 +206,18 @@ impl GroupWriter {
     /// Submits a closure, and waits for room in the queue if it is full. The returned value is a future, and
     /// has a [`wait`](Submitted::wait) for threads. Dropping it does not cancel the closure.
     ///
-    /// In a [`ShardedStore`](crate::ShardedStore), the closure may use any shards. Its group locks all of them, so
-    /// [`submit_on`](GroupWriter::submit_on) is better for a closure that uses one shard.
+    /// In a [`ShardedStore`](crate::ShardedStore), the closure may use any shards. Its group locks all of
+    /// them, so [`submit_on`](GroupWriter::submit_on) is better for a closure that uses one shard.
     ///
-    /// If the closure can't be accepted, for example after [`close`](GroupWriter::close), its result is the error.
-    /// Often, the error's type has to be named: `Ok::<_, Error>(value)`.
+    /// If the closure can't be accepted, for example after [`close`](GroupWriter::close), its result is the
+    /// error. Often, the error's type has to be named: `Ok::<_, Error>(value)`.
     ///
     /// This method can block, so don't call it in a thread that runs tasks; use
     /// [`submit_async`](GroupWriter::submit_async) and [`try_submit`](GroupWriter::try_submit).
     ///
     /// # Errors
     ///
-    /// Errors of the result: those of the closure and of [`Store::transaction`]; [`Error::Panicked`],
+    /// Errors of the result: the errors of the closure and of [`Store::transaction`]; [`Error::Panicked`],
     /// [`Error::WriterClosed`], [`Error::Forked`], and [`Error::WriteInProgress`] if the queue is full and
     /// this thread has a write transaction, for which the queued closures wait.
     ///
@@ -252,7 +255,8 @@ impl GroupWriter {
         let Handle { queue, store, .. } = &*self.handle;
         let (entry, submitted) = Entry::new(store, body);
         match self.ready() {
-            // If this thread has a write transaction, it must not wait, since the queued closures wait for it.
+            // If this thread has a write transaction, it must not wait, since the queued closures wait for
+            // it.
             Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
             Err(error) => entry.reply(Some(error)),
         }
@@ -313,11 +317,11 @@ impl GroupWriter {
         }
     }
 
-    /// Submits a closure and waits for its result, from async code of any runtime. The returned future first waits
-    /// for room in the queue, and then for the commit.
+    /// Submits a closure and waits for its result, from async code of any runtime. The returned future first
+    /// waits for room in the queue, and then for the commit.
     ///
-    /// The closure is submitted at the first poll. Dropping the future while it waits for room cancels the closure.
-    /// Dropping it later does not cancel the closure.
+    /// The closure is submitted at the first poll. Dropping the future while it waits for room cancels the
+    /// closure. Dropping it later does not cancel the closure.
     ///
     /// # Errors
     ///
@@ -343,8 +347,8 @@ impl GroupWriter {
         Submission::new(self.clone(), body)
     }
 
-    /// Refuses later submissions of all clones, and finishes earlier ones. Returns when they are finished and the
-    /// thread has released the store. A second call only waits.
+    /// Refuses later submissions of all clones, and finishes earlier ones. Returns when they are finished and
+    /// the thread has released the store. A second call only waits.
     ///
     /// # Errors
     ///

@@ -27,8 +27,8 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// The entries in order, with ascending numbers. They include closures without room, for which a thread or
-    /// task waits, so that later closures don't overtake them.
+    /// The entries in order, with ascending numbers. They include closures without room, for which a thread
+    /// or task waits, so that later closures don't overtake them.
     entries: VecDeque<(u64, Entry)>,
     /// The number of the next entry.
     next: u64,
@@ -105,8 +105,8 @@ impl Queue {
         }
     }
 
-    /// Appends the entry that `make` returns if there is room, or if the entry waits for room. Returns the number of
-    /// the entry.
+    /// Appends the entry that `make` returns if there is room, or if the entry waits for room. Returns the
+    /// number of the entry.
     pub(super) fn try_push<T, E>(
         &self,
         without_room: WithoutRoom,
@@ -149,7 +149,7 @@ impl Queue {
         at.filter(|at| *at >= self.capacity())
     }
 
-    /// Waits for entries, and takes those of a commit; `false` if there will be none.
+    /// Waits for entries, and takes the entries of a commit. Returns false if there will be none.
     pub(super) fn take(&self, to: &mut VecDeque<Entry>) -> bool {
         let mut state = self.state();
         while state.entries.is_empty() {

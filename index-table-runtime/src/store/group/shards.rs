@@ -50,11 +50,11 @@ impl Writers {
 impl GroupWriter {
     /// Submits a closure for one shard of a [`ShardedStore`](crate::ShardedStore), as
     /// [`submit`](GroupWriter::submit) does. The closures of each shard are groups of their own: a thread for each
-    /// shard runs and commits them, beside those of other shards.
+    /// shard runs and commits them, concurrently with the closures of other shards.
     ///
     /// # Errors
     ///
-    /// Errors of the result: those of [`submit`](GroupWriter::submit) and of
+    /// Errors of the result: the errors of [`submit`](GroupWriter::submit) and of
     /// [`ShardedStore::transaction_on`](crate::ShardedStore::transaction_on), such as [`Error::OtherShard`] and
     /// [`Error::ShardUnavailable`]; those of [`on`](GroupWriter::on).
     ///
@@ -105,14 +105,15 @@ impl GroupWriter {
         }
     }
 
-    /// The group writer of one shard of a [`ShardedStore`](crate::ShardedStore), with all methods of a group writer.
-    /// Its closures are in the same groups as those of [`submit_on`](GroupWriter::submit_on).
+    /// Returns the group writer of one shard of a [`ShardedStore`](crate::ShardedStore), with all methods of
+    /// a group writer. Its closures are in the same groups as the closures of
+    /// [`submit_on`](GroupWriter::submit_on).
     ///
     /// Cost: it starts the thread of the shard the first time.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: a shard of another store, or another shard than that of this writer.
+    /// [`Error::ShardRefused`] for a shard of another store, or for another shard than the writer's own.
     /// [`Error::WriterClosed`], [`Error::Forked`] and [`Error::Thread`].
     pub fn on(&self, shard: &ShardId) -> Result<Self> {
         let store = Store { inner: self.handle.store.clone() };

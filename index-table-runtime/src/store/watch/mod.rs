@@ -1,7 +1,7 @@
 //! Watching a table: subscriptions to committed changes.
 //!
-//! A subscription ([`Watch`]) becomes a subscriber of the table (see [`write::watch`](crate::write::watch)). A
-//! [`Watcher`] takes events from the subscriber's buffer.
+//! A subscription ([`Watch`]) becomes a subscriber of the table (see [`write::watch`](crate::write::watch)).
+//! A [`Watcher`] takes events from the subscriber's buffer.
 
 mod event;
 mod watcher;
@@ -82,9 +82,9 @@ impl<'a, R: Entity> Watch<'a, R> {
     /// [inserted](ChangeKind::Inserted), and a row that it no longer finds is [deleted](ChangeKind::Deleted),
     /// even if the table has the row. After several calls, the rows that any of the scans finds are watched.
     ///
-    /// The index (or the primary key) and the bounds of the scan determine the watched rows. A `limit`, a direction
-    /// and a cursor are ignored. A scan with a [`filter`](Scan::filter) is refused. The scan isn't run, and its
-    /// transaction may end before [`start`](Watch::start).
+    /// The index (or the primary key) and the bounds of the scan determine the watched rows. A `limit`, a
+    /// direction and a cursor are ignored. A scan with a [`filter`](Scan::filter) is refused. The scan isn't
+    /// run, and its transaction may end before [`start`](Watch::start).
     ///
     /// For an eventual index, the keys of the rows are compared, not the entries.
     pub fn only(mut self, scan: impl Into<FoundRows<R>>) -> Self {
@@ -96,26 +96,26 @@ impl<'a, R: Entity> Watch<'a, R> {
         self
     }
 
-    /// The maximum number of buffered changes, at least one. Default: 1024. If a commit does not fit, all
-    /// buffered changes are dropped and replaced by an [`Event::Lagged`].
+    /// Sets the maximum number of buffered changes, at least one. Default: 1024. If a commit does not fit,
+    /// all buffered changes are dropped and replaced by an [`Event::Lagged`].
     pub const fn buffer(mut self, changes: usize) -> Self {
         self.limits.changes = if changes == 0 { 1 } else { changes };
         self
     }
 
-    /// The maximum number of buffered bytes of rows, like [`buffer`](Watch::buffer). Default: 16 MiB. A
+    /// Sets the maximum number of buffered bytes of rows, like [`buffer`](Watch::buffer). Default: 16 MiB. A
     /// single larger change is still buffered if the buffer is empty.
     pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.limits.bytes = bytes;
         self
     }
 
-    /// Subscribes to all later commits, including the commit of a transaction that is writing now. This method does
-    /// not wait.
+    /// Subscribes to all later commits, including the commit of a transaction that is writing now. This
+    /// method does not wait.
     ///
-    /// Cost, as long as the [`Watcher`] lives: each change is compared with the watched scans. If a scan includes it,
-    /// it is copied, once for all watchers. The buffer never exceeds the limit of [`buffer`](Watch::buffer), for
-    /// transactions of any size. Writers never wait for watchers.
+    /// Cost, as long as the [`Watcher`] lives: each change is compared with the watched scans. If a scan
+    /// includes it, it is copied, once for all watchers. The buffer never exceeds the limit of
+    /// [`buffer`](Watch::buffer), for transactions of any size. Writers never wait for watchers.
     ///
     /// # Errors
     ///

@@ -85,8 +85,8 @@ pub(super) fn build_batch(
         }
     }
     purge(rows, writer, &restarted)?;
-    // The indexes with the least progress are built up to the position of the next index. After that, all of them are
-    // built together.
+    // The indexes with the least progress are built up to the position of the next index. After that, all of
+    // them are built together.
     let last_read = building.iter().map(|(_, state)| state.last_read.clone()).min().flatten();
     let (mut group, others): (Vec<_>, Vec<_>) =
         building.into_iter().partition(|(_, state)| state.last_read == last_read);
@@ -226,7 +226,7 @@ fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Re
     Ok(())
 }
 
-/// Writes the state of an index; `None` stands for readable.
+/// Writes the state of an index; `None` means readable.
 fn record(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,

@@ -37,13 +37,13 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 /// Loads many rows at once, in one transaction. From the `bulk_load` and `bulk_load_in` of a
 /// repository; it does nothing until [`run`](BulkLoad::run).
 ///
-/// The result is the same as inserting the rows one by one in a transaction. A load takes less time, because rows
-/// and entries are sorted, and written in the order of their keys. The pages of an empty table become nearly
-/// full, so the table takes less space on disk.
+/// The result is the same as inserting the rows one by one in a transaction. A load takes less time, because
+/// rows and entries are sorted, and written in the order of their keys. The pages of an empty table become
+/// nearly full, so the table takes less space on disk.
 ///
 /// The rows are read and sorted before the transaction begins. Meanwhile, other threads can write, and the
-/// iterator may use the store. Rows and entries that don't fit into the [`memory`](BulkLoad::memory) are written
-/// to temporary files.
+/// iterator may use the store. Rows and entries that don't fit into the [`memory`](BulkLoad::memory) are
+/// written to temporary files.
 ///
 /// A load is atomic: after an error, or if the process is killed, no row is loaded. With `bulk_load_in`, the
 /// load is part of the given transaction.
@@ -97,8 +97,8 @@ pub(crate) enum Target<'a, 's> {
     Txn(&'a mut WriteTxn<'s>),
 }
 
-/// The policy of a [`BulkLoad`] for rows with the same primary key, or with the same key in a unique index. Both
-/// rows may be in the load, or one of them may be in the table.
+/// The policy of a [`BulkLoad`] for rows with the same primary key, or with the same key in a unique index.
+/// Both rows may be in the load, or one of them may be in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnDuplicate {
@@ -106,8 +106,8 @@ pub enum OnDuplicate {
     /// duplicates. Nothing is written. The default.
     #[default]
     Fail,
-    /// The first row wins, and rows in the table come first. The result is the same as inserting the rows one by
-    /// one and leaving out the rows that fail.
+    /// The first row wins, and rows in the table come first. The result is the same as inserting the rows one
+    /// by one and leaving out the rows that fail.
     Skip,
     /// The last row with a primary key wins, and replaces the row in the table. The load fails with
     /// [`Error::UniqueViolation`] if two rows have the same key in a unique index at the end, so rows may
@@ -145,31 +145,31 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         }
     }
 
-    /// The policy for rows with the same key. Default: [`OnDuplicate::Fail`].
+    /// Sets the policy for rows with the same key. Default: [`OnDuplicate::Fail`].
     pub const fn on_duplicate(mut self, policy: OnDuplicate) -> Self {
         self.on_duplicate = policy;
         self
     }
 
-    /// The memory for rows and entries, in bytes. If they need more, they are written to temporary files. The
-    /// minimum is 64 KiB, or the need of the largest row. Default: 256 MiB.
+    /// Sets the memory for rows and entries, in bytes. If they need more, they are written to temporary
+    /// files. The minimum is 64 KiB, or the need of the largest row. Default: 256 MiB.
     ///
-    /// The limit does not include some copies of the current row, a bit for each row if rows are left out, and the
-    /// pages of the transaction. LMDB keeps up to 512 MiB of pages before it writes them.
+    /// The limit does not include some copies of the current row, a bit for each row if rows are left out,
+    /// and the pages of the transaction. LMDB keeps up to 512 MiB of pages before it writes them.
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// The directory for temporary files. Default: the store's directory; for a store in memory, the temporary
-    /// directory of the operating system.
+    /// Sets the directory for temporary files. Default: the store's directory; for a store in memory, the
+    /// temporary directory of the operating system.
     ///
     /// The files have no names (`O_TMPFILE`), so a killed process leaves no files. If the file system does
     /// not support such files, a process that is killed at the wrong moment may leave an empty file
     /// `.index-table-….tmp`. The next load with the same directory removes it.
     ///
-    /// The files take the size of the rows and entries. If the memory is much smaller, they take up to twice this
-    /// size for a short time.
+    /// The files take the size of the rows and entries. If the memory is much smaller, they take up to twice
+    /// this size for a short time.
     pub fn temporary(mut self, directory: impl AsRef<Path>) -> Self {
         self.temporary = Some(directory.as_ref().to_owned());
         self
@@ -191,11 +191,11 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     ///
     /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`], depending on [`OnDuplicate`];
     /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written; [`Error::Corrupt`] for a
-    /// row in the table that has to be replaced; [`Error::DiskFull`] and [`Error::Io`], also for the temporary
-    /// files; the [errors of writing](crate::Error#common-errors).
+    /// row in the table that has to be replaced; [`Error::DiskFull`] and [`Error::Io`], also for the
+    /// temporary files; the [errors of writing](crate::Error#common-errors).
     ///
-    /// After an error, nothing has changed, and your transaction can continue. If writing the rows had started,
-    /// your transaction refuses to commit. The same holds if `progress` panics.
+    /// After an error, nothing has changed, and your transaction can continue. If writing the rows had
+    /// started, your transaction refuses to commit. The same holds if `progress` panics.
     pub fn run(self) -> Result<LoadReport>
     where
         I: Iterator<Item: Borrow<R>>,
@@ -207,8 +207,8 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         loading.finish()
     }
 
-    /// Loads the rows of an iterator of results, like [`run`](BulkLoad::run). The first error ends the load, and
-    /// nothing is written.
+    /// Loads the rows of an iterator of results, like [`run`](BulkLoad::run). The first error ends the load,
+    /// and nothing is written.
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ pub(crate) fn list(schema: &TableSchema, reader: Reader<'_>) -> Result<DeadLette
     Ok(list)
 }
 
-/// Applies the dead letters once more, in one transaction.
+/// Applies the dead letters again, in one transaction.
 pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
     let (schema, rows) = (table.schema, table.rows);
     let drained = store.transaction(|txn| {

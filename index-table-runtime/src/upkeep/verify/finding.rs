@@ -36,7 +36,7 @@ pub enum FindingKind {
     /// The queue of a table's eventual indexes has records that this crate does not write, or a wrong
     /// progress, so the missing changes of these indexes are unknown.
     DamagedQueue,
-    /// A row is in another shard than the shard map says, so queries that give its shard key don't find it.
+    /// A row is not in the shard of its shard key, so queries with this shard key don't find it.
     WrongShard,
     /// The copy of a reference table in a shard lacks a row of the first copy, or has another row.
     DifferentCopy,
@@ -177,12 +177,12 @@ impl VerifyReport {
         self.next = part.next;
     }
 
-    /// The number of all findings.
+    /// Returns the number of all findings.
     pub(super) fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// The number of findings of this kind.
+    /// Returns the number of findings of this kind.
     #[must_use]
     pub fn count(&self, kind: FindingKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or_default()

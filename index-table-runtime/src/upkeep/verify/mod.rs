@@ -38,20 +38,21 @@ use walk::TableCheck;
 /// the progress, and [`cursor`](Verify::cursor) the position where [`after`](Verify::after) continues, in
 /// this transaction or a later one, and even in another process.
 ///
-/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are verified, one after another, and
-/// each finding names its shard. In a transaction of one shard ([`read_on`](crate::ShardedStore::read_on)), only the part
-/// in this shard is verified. Rows in a wrong shard and copies of reference tables that differ are findings too.
+/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are verified, one after
+/// another, and each finding names its shard. In a transaction of one shard
+/// ([`read_on`](crate::ShardedStore::read_on)), only the part in this shard is verified. Rows in a wrong
+/// shard and copies of reference tables that differ are findings too.
 ///
 /// An index that is under construction or disabled is skipped. The duplicates of a
 /// [violated](crate::IndexState::Violated) index are not findings. For every other index, the physical pieces
-/// are checked first; then each entry is compared with its row. At the end, every row is read, and each of its
-/// entries is looked up. The verification does not search for damage inside LMDB's pages, which can make LMDB
-/// fail.
+/// are checked first; then each entry is compared with its row. At the end, every row is read, and each of
+/// its entries is looked up. The verification does not search for damage inside LMDB's pages, which can make
+/// LMDB fail.
 ///
-/// Cost: all rows are decoded once, and once more for each index. The expected entries of all rows are compared
+/// Cost: all rows are decoded once, and again for each index. The expected entries of all rows are compared
 /// with the actual entries by hashes. An entry is compared with its row, and looked up, only if the hashes
-/// differ. With a [`limit`](Verify::limit), and in the index in which [`after`](Verify::after) continues, each
-/// entry is compared, without hashes. Memory does not grow with the number of rows.
+/// differ. With a [`limit`](Verify::limit), and in the index in which [`after`](Verify::after) continues,
+/// each entry is compared, without hashes. Memory does not grow with the number of rows.
 ///
 /// # Examples
 ///
@@ -112,9 +113,9 @@ impl<'txn> Verify<'txn> {
     /// Continues at the position at which another verification of the table stopped. Any other cursor is
     /// [`Error::InvalidCursor`].
     ///
-    /// If rows have changed since then, changes after the position are verified, and changes before it are not.
-    /// Counts of entries ([`FindingKind::WrongCount`]) are compared if one verification has read the whole
-    /// index.
+    /// If rows have changed since then, changes after the position are verified, and changes before it are
+    /// not. Counts of entries ([`FindingKind::WrongCount`]) are compared if one verification has read the
+    /// whole index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         if self.failure.is_some() {
             return self;
@@ -142,8 +143,8 @@ impl<'txn> Verify<'txn> {
         self
     }
 
-    /// Calls `progress` every few thousand steps, and at the end. A step is a row, an entry, a block of entries
-    /// or the end of a stage. Reading all rows before the entries of an index does not count.
+    /// Calls `progress` every few thousand steps, and at the end. A step is a row, an entry, a block of
+    /// entries or the end of a stage. Reading all rows before the entries of an index does not count.
     ///
     /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'txn) -> Self {
@@ -177,19 +178,19 @@ impl<'txn> Verify<'txn> {
         Ok(report)
     }
 
-    /// The number of rows that were read so far in the order of the table.
+    /// Returns the number of rows read so far in the order of the table.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.walks.iter().map(|walk| walk.rows).sum()
     }
 
-    /// The number of entries that were compared with their rows so far.
+    /// Returns the number of entries compared with their rows so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.walks.iter().map(|walk| walk.entries).sum()
     }
 
-    /// The current position, for [`after`](Verify::after); `None` at the end, or after an error.
+    /// Returns the current position, for [`after`](Verify::after); `None` at the end, or after an error.
     ///
     /// Like every [`Cursor`], it contains keys of the table and is not signed.
     #[must_use]
@@ -202,7 +203,7 @@ impl<'txn> Verify<'txn> {
     }
 }
 
-/// The walks through a table, before their first steps.
+/// Returns the walks through a table, before their first steps.
 fn walks<'t>(table: &'t OpenTable, txn: &'t ReadTxn<'_>) -> Result<Vec<TableCheck<'t>>> {
     let (rows, reader) = (table.rows, txn.reader(table)?);
     if let Some(parts) = reader.parts() {

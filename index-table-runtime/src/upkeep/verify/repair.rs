@@ -37,8 +37,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// [`run`](Repair::run).
 ///
 /// The repair assumes that the rows are correct. Wrong entries are removed, missing and stale entries are
-/// written, and the keys of damaged blocks are rewritten. Correct entries are not written. A row that can't be
-/// decoded, or is stored under a wrong primary key, is reported and left with its entries, except with
+/// written, and the keys of damaged blocks are rewritten. Correct entries are not written. A row that can't
+/// be decoded, or is stored under a wrong primary key, is reported and left with its entries, except with
 /// [`delete_unreadable_rows`](Repair::delete_unreadable_rows). Two rows with the same key in a unique index
 /// are reported and left too, since a repair can't choose between them.
 ///
@@ -47,11 +47,11 @@ const BATCH_BYTES: usize = 1 << 20;
 /// ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
 ///
 /// If a block is damaged, the correct entries of its key are removed with the block and then rewritten. The
-/// report counts them as [`Missing`](crate::FindingKind::Missing). If a row can't be decoded, its entries in a
-/// damaged block are lost.
+/// report counts them as [`Missing`](crate::FindingKind::Missing). If a row can't be decoded, its entries in
+/// a damaged block are lost.
 ///
-/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are repaired, or the part in one shard
-/// in a transaction of this shard.
+/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are repaired, or the part
+/// in one shard in a transaction of this shard.
 ///
 /// The repair becomes permanent when the transaction is committed, so you can read the report first.
 ///
@@ -91,8 +91,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// assert_eq!(people.find_by_sort_name(&store.read()?, "smith").count()?, 0);
 ///
 /// let report = store.transaction(|txn| people.repair(txn).run())?;
-/// assert_eq!((report.count(FindingKind::Stale), report.count(FindingKind::Missing), report.left), (1, 1, 0));
-/// assert_eq!(people.find_by_sort_name(&store.read()?, "smith").count()?, 1);
+/// assert_eq!((report.count(FindingKind::Stale), report.count(FindingKind::Missing), report.left), (1, 1,
+/// 0)); assert_eq!(people.find_by_sort_name(&store.read()?, "smith").count()?, 1);
 /// assert!(people.verify(&store.read()?).run()?.is_clean());
 /// # Ok(())
 /// # }
@@ -120,10 +120,10 @@ impl<'t, 's> Repair<'t, 's> {
         self
     }
 
-    /// Deletes the rows that can't be decoded, and the rows that are stored under a wrong primary key, with all
-    /// of their entries. The contents of these rows are lost.
+    /// Deletes the rows that can't be decoded, and the rows that are stored under a wrong primary key, with
+    /// all of their entries. The contents of these rows are lost.
     ///
-    /// Cost: the table is read once more.
+    /// Cost: the table is read again.
     pub const fn delete_unreadable_rows(mut self) -> Self {
         self.delete_unreadable = true;
         self
@@ -131,14 +131,15 @@ impl<'t, 's> Repair<'t, 's> {
 
     /// Repairs the differences of the whole table.
     ///
-    /// Cost: that of [`Verify`](crate::Verify), and a write for each finding. Memory for a thousand findings
-    /// at a time.
+    /// Cost: the cost of [`Verify`](crate::Verify), and a write for each finding. Memory for a thousand
+    /// findings at a time.
     ///
     /// # Errors
     ///
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if a row has a key that no entry can have;
     /// [`Error::ShardRefused`](crate::Error::ShardRefused) if the shard of [`copies_from`](Repair::copies_from) is one of
-    /// another store; the [errors of writing](crate::Error#common-errors). Drop the transaction after an error.
+    /// another store; the [errors of writing](crate::Error#common-errors). Drop the transaction after an
+    /// error.
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = self.table.schema.name);
         let Self { txn, table, delete_unreadable, copies_from } = self;
@@ -211,7 +212,8 @@ impl Part<'_> {
             let before = report.total();
             self.delete_unreadable(writer, report)?;
             if report.total() > before {
-                // The contents of the deleted rows are unknown, so it is unknown which subscribers they concern.
+                // The contents of the deleted rows are unknown, so it is unknown which subscribers they
+                // concern.
                 watched.note_untold();
                 build::restart(rows, writer, &unreadable.incomplete)?;
             }

@@ -169,7 +169,7 @@ impl<'p> Page<'p> {
         long(self.0, WORD + 4).unwrap_or_default().into()
     }
 
-    /// The nodes, in order.
+    /// Returns the nodes, in order.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The walk from the roots down. It checks that each page has the right number and valid contents, and is used once.
+//! The walk from the roots down. It checks that each page has the right number and valid contents, and is
+//! used once.
 
 use std::{
     cmp::Ordering,
@@ -79,8 +80,8 @@ impl<'f> PageCheck<'f> {
 
     pub(super) fn run(mut self) -> Result<()> {
         let meta = self.meta;
-        // A page that a transaction has allocated and freed was never written, so the file may end before it. Then, the
-        // list of free pages must contain all missing pages.
+        // A page that a transaction has allocated and freed was never written, so the file may end before it.
+        // Then, the list of free pages must contain all missing pages.
         let is_short = self.pages <= meta.last_page;
         let everything = self.depth == Depth::Everything;
         self.database("of free pages", Of::FreePages, &meta.free, everything || is_short)?;
@@ -131,8 +132,8 @@ impl<'f> PageCheck<'f> {
         Ok(())
     }
 
-    /// Walks through the pages below a page, and checks that all keys are in the range from `low` (inclusive) to
-    /// `high` (exclusive).
+    /// Walks through the pages below a page, and checks that all keys are in the range from `low` (inclusive)
+    /// to `high` (exclusive).
     fn branch(
         &mut self,
         tree: &mut Tree<'_>,
@@ -144,7 +145,7 @@ impl<'f> PageCheck<'f> {
         let bytes = self.page(tree, number, height)?;
         let nodes = Page(&bytes).nodes().map_err(|reason| tree.page_damaged(number, reason))?;
         let is_leaf = height == 1;
-        // The first key of a branch stands for all keys less than the second key.
+        // The first key of a branch represents all keys less than the second key.
         let keys = if is_leaf { &nodes[..] } else { nodes.get(1..).unwrap_or_default() };
         // LMDB leaves a branch with one child only in the list of free pages.
         if nodes.is_empty() || keys.is_empty() && tree.of != Of::FreePages {

@@ -56,7 +56,7 @@ impl<'t> BlockEntries<'t> {
                 if let Some((physical, packed)) = found
                     && let Some(own) = Block::of(&position.key, primary_key, physical, packed)
                 {
-                    block = own.behind(&position.primary_key, inclusive);
+                    block = own.after(&position.primary_key, inclusive);
                     (from, from_inclusive) = (Some(physical.to_vec()), false);
                 } else {
                     from = Some(at);

@@ -92,8 +92,8 @@ impl Parts {
 /// [further entry](crate::engine::lmdb::shared) of its key. Returns `None` if it is damaged.
 #[cold]
 fn further<'t>(index: &IndexSchema, entry: RawEntry<'t>) -> Option<RawEntry<'t>> {
-    let (key, behind) = entry.key.split_at_checked(index.key_len(entry.key).ok()?)?;
-    match behind.len() {
+    let (key, suffix) = entry.key.split_at_checked(index.key_len(entry.key).ok()?)?;
+    match suffix.len() {
         0 => Some(entry),
         len if len == entry.primary_key.len() => Some(RawEntry { key, ..entry }),
         _ => None,

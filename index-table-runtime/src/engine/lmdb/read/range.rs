@@ -43,7 +43,7 @@ impl<'t> Iterator for PhysicalRange<'t> {
     fn next(&mut self) -> Option<Self::Item> {
         let Steps::Forward(range) = &mut self.steps else { return self.next_reverse() };
         match range.next()? {
-            Ok((key, value)) if self.bounds.ends_behind(key) => Some(Ok((key, value))),
+            Ok((key, value)) if self.bounds.ends_after(key) => Some(Ok((key, value))),
             Ok(_) => None,
             Err(error) => Some(Err(self.failed(error))),
         }

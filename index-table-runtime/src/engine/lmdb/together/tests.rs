@@ -115,7 +115,7 @@ impl Opened {
         })
     }
 
-    /// The rows of each shard.
+    /// Returns the rows of each shard.
     fn rows(&self) -> Result<Vec<Vec<u8>>> {
         let txn = self.engine.read()?;
         let rows = self.tables.iter().map(|tables| {
@@ -168,7 +168,7 @@ fn a_commit_that_is_refused_later_is_there_when_the_store_is_opened_again() {
     }
 }
 
-/// The files but for LMDB's lock files, as a killed process leaves them.
+/// Copies the files except LMDB's lock files: the files that remain if the process is killed now.
 fn killed(directory: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().expect("a directory");
     let copy = |from: &Path, to: &Path| {

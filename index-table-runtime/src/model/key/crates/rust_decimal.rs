@@ -16,7 +16,7 @@ through! {
 const DIGITS: u32 = 29;
 /// The first byte of zero.
 const ZERO: u8 = 0x80;
-/// The exponent 0, that of 0.1, in the first byte. The smallest number, 10⁻²⁸, has 1, and the greatest has
+/// The exponent 0, as of 0.1, in the first byte. The smallest number, 10⁻²⁸, has 1, and the greatest has
 /// 57.
 const BIAS: u32 = 28;
 

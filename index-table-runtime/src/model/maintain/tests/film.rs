@@ -244,7 +244,7 @@ pub(super) fn changed() -> impl Strategy<Value = (Film, Film)> {
     })
 }
 
-/// A film to change in a test.
+/// Returns a film to change in a test.
 pub(super) fn casablanca() -> Film {
     Film {
         country: "US".to_owned(),

@@ -1,8 +1,8 @@
-//! The walk through a table. It checks the queue, then each index (its physical pieces, then its entries), and
-//! then the rows.
+//! The walk through a table. It checks the queue, then each index (its physical pieces, then its entries),
+//! and then the rows.
 //!
-//! The check of the entries finds wrong entries, and the check of the rows finds missing ones. In this order, a
-//! repair removes the wrong entries before it writes the missing ones, and each problem is found once.
+//! The check of the entries finds wrong entries, and the check of the rows finds missing ones. In this order,
+//! a repair removes the wrong entries before it writes the missing ones, and each problem is found once.
 
 mod copies;
 mod look;
@@ -128,8 +128,8 @@ impl<'t> TableCheck<'t> {
         }
     }
 
-    /// A walk that compares the global indexes of a table with the rows of all shards. `reader` has all shards. The
-    /// walks of the parts check the pieces of these indexes, and in which shards the entries are.
+    /// Returns a walk that compares the global indexes of a table with the rows of all shards. `reader` has
+    /// all shards. The walks of the parts check the pieces of these indexes and the shards of the entries.
     pub(super) fn of_global(
         vtable: &'static RowVtable,
         reader: Reader<'t>,
@@ -141,7 +141,7 @@ impl<'t> TableCheck<'t> {
         Ok(Self { only_global: Some(routing), ..walk })
     }
 
-    /// A walk through the part of a table in one shard.
+    /// Returns a walk through the part of a table in one shard.
     pub(super) fn of_part(vtable: &'static RowVtable, part: &Part<'t>) -> Result<Self> {
         let Part { shard, number, routing, reader, first_copy } = *part;
         let unreadable = unreadable(vtable.schema, reader)?;
@@ -166,7 +166,8 @@ impl<'t> TableCheck<'t> {
         }
     }
 
-    /// A walk of a repair, through the part of a table in this place, or through its global indexes.
+    /// Returns the walk of a repair, through the part of a table in this shard, or through its global
+    /// indexes.
     pub(super) fn placed(
         self,
         place: Option<(&'t Routing, ShardNumber)>,
@@ -176,7 +177,7 @@ impl<'t> TableCheck<'t> {
         Self { place, only_global, ..self }
     }
 
-    /// Also reports differences that a queued message will correct.
+    /// Makes the walk report differences that a queued message will correct, too.
     pub(super) fn include_queued(self) -> Self {
         Self { include_queued: true, ..self }
     }
@@ -386,8 +387,8 @@ impl<'t> TableCheck<'t> {
         }
     }
 
-    /// Returns true if an entry is not after the last entry with the same key. It is in a damaged block. A walk
-    /// that continued at its position would repeat steps.
+    /// Returns true if an entry is not after the last entry with the same key. It is in a damaged block. A
+    /// walk that continued at its position would repeat steps.
     fn is_out_of_order(&self, entry: &RawEntry<'_>) -> bool {
         let seen = self.last.as_ref().or(self.after.as_ref());
         seen.is_some_and(|Position { key, primary_key }| {

@@ -1,0 +1,243 @@
+//! Read transactions, and write transactions ([`write`]).
+
+mod write;
+
+pub use self::write::WriteTxn;
+
+use std::{fmt, rc::Rc};
+
+use crate::{
+    engine::{CommitNumber, Read as _, Reader, Stamp, Txn, shards},
+    model::{
+        error::{Error, Result},
+        schema::Source,
+    },
+    store::OpenTable,
+    usage::{Ledger, Session, Stats},
+};
+
+/// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).
+///
+/// Scans borrow from it. It can be sent to another thread, but not shared:
+///
+/// ```compile_fail,E0277
+/// fn shared<T: Sync>() {}
+/// shared::<index_table::ReadTxn<'_>>();
+/// ```
+pub struct ReadTxn<'s> {
+    engine: Txn<'s>,
+    /// The store's id, and its counter of tables and indexes before the transaction began.
+    store: u64,
+    opened: u64,
+    /// The stamp of the snapshot.
+    snapshot: Stamp,
+    pub(crate) session: Session,
+}
+
+impl<'s> ReadTxn<'s> {
+    #[inline]
+    pub(crate) fn new(engine: Txn<'s>, store: u64, opened: u64) -> Self {
+        let snapshot = engine.found();
+        Self { engine, store, opened, snapshot, session: Session::default() }
+    }
+
+    /// Returns the cost of the finished queries of this transaction. A covered query adds nothing to `facts`;
+    /// a query that follows references adds one for each row.
+    ///
+    /// A query is counted when its iterator is dropped. A running iterator has its own `stats`, such as
+    /// [`Rows::stats`](crate::Rows::stats).
+    ///
+    /// Counting is always on. Each scan has its own counters, which are added once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Redmond".into() }))?;
+    ///
+    /// let txn = store.read()?;
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").entries().count(), 1);
+    /// assert_eq!((txn.stats().entries, txn.stats().facts), (1, 0)); // from the index alone
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").rows().count(), 1);
+    /// assert_eq!((txn.stats().entries, txn.stats().facts), (2, 1)); // with a second look-up
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shards = self.engine.sharded().map_or(0, shards::Txn::shards_read);
+        Stats { shards, ..self.session.total.get() }
+    }
+
+    /// Returns the number of the last commit in this snapshot; in a write transaction, the number that its
+    /// commit will have (over several shards: the numbers in the shards written so far). Each commit with
+    /// changes has a greater number than all earlier commits of any process.
+    ///
+    /// The snapshot contains the changes of every [`Event`](crate::Event) up to this number, so events with
+    /// greater numbers continue the snapshot without a gap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let watcher = notes.watch(&store).start()?;
+    /// let before = store.read()?.commit_number();
+    ///
+    /// let mut txn = store.write()?;
+    /// notes.insert(&mut txn, &Note { id: 1 })?;
+    /// let own = txn.commit_number();
+    /// txn.commit()?;
+    ///
+    /// assert!(own > before);
+    /// assert_eq!(store.read()?.commit_number(), own);
+    /// assert_eq!(watcher.recv().map(|event| event.commit_number()), Some(own));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn commit_number(&self) -> CommitNumber {
+        self.engine.commit_number()
+    }
+
+    pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
+        self.check(table)?;
+        self.engine.reader(&table.tables).ok_or_else(|| wrong_store(table))
+    }
+
+    /// Returns the bytes of the row with this primary key.
+    pub(crate) fn fact<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        primary_key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        let bytes = self.reader(table)?.fact(primary_key)?;
+        let ledger = Ledger::new(&self.session, &table.shared.usage);
+        ledger.get(bytes.map_or(0, <[u8]>::len));
+        Ok(bytes)
+    }
+
+    /// Returns a reader like [`reader`](ReadTxn::reader), to look up single entries of this index.
+    pub(crate) fn reader_of<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        source: Source,
+    ) -> Result<Reader<'t>> {
+        let reader = self.reader(table)?;
+        if let Source::Index(index) = source
+            && !(table.is_readable(index, self.opened) && table.is_as_declared(self.snapshot))
+        {
+            table.check_readable(reader, index, self.snapshot, self.opened)?;
+        }
+        Ok(reader)
+    }
+
+    /// Returns a reader like [`reader`](ReadTxn::reader), to scan this index, and whether the index is
+    /// violated: then, a key may have several entries although the index is unique.
+    pub(crate) fn reader_to_scan<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        source: Source,
+    ) -> Result<(Reader<'t>, bool)> {
+        let reader = self.reader(table)?;
+        if let Source::Index(index) = source
+            && !(table.is_readable(index, self.opened) && table.is_as_declared(self.snapshot))
+        {
+            let violated = table.check_scannable(reader, index, self.snapshot, self.opened)?;
+            return Ok((reader, violated));
+        }
+        Ok((reader, false))
+    }
+
+    /// Returns the table's indexes that are not readable in this snapshot.
+    pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Unreadable> {
+        let reader = self.reader(table)?;
+        let (mut incomplete, mut violated) = (Vec::new(), Vec::new());
+        for index in 0..table.schema.indexes.len() {
+            match table.check_scannable(reader, index, self.snapshot, self.opened) {
+                Ok(false) => {}
+                Ok(true) => violated.push(index),
+                Err(Error::IndexNotReadable { .. }) => incomplete.push(index),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Unreadable { incomplete: incomplete.into(), violated: violated.into() })
+    }
+
+    /// Checks that the transaction can use the handles of the table: they are valid for later transactions of
+    /// the same store.
+    #[inline]
+    fn check(&self, table: &OpenTable) -> Result<()> {
+        if self.store != table.store {
+            return Err(wrong_store(table));
+        }
+        if self.opened < table.since {
+            return Err(Error::SnapshotTooOld { table: table.schema.name });
+        }
+        Ok(())
+    }
+}
+
+/// The indexes of a table that are not readable, by their positions.
+#[derive(Debug, Clone)]
+pub(crate) struct Unreadable {
+    /// The indexes that lack entries.
+    pub(crate) incomplete: Rc<[usize]>,
+    /// The unique indexes that have the entries of all rows, and several entries of one key.
+    pub(crate) violated: Rc<[usize]>,
+}
+
+#[expect(unsafe_code, reason = "one variant inside is not `Send`, and never occurs")]
+// SAFETY: all fields are `Send`, except an engine's write transaction. `Store::read` creates only read
+// transactions. A `WriteTxn` contains a write transaction and is not `Send`. It lends its `ReadTxn` by shared
+// reference only, which is not `Send`, since a `ReadTxn` is not `Sync`.
+unsafe impl Send for ReadTxn<'_> {}
+
+#[expect(unsafe_code, reason = "it holds for no transaction")]
+// SAFETY: no type meets the condition. Without this impl, a program that shares a transaction would get an
+// error for each private field that is not `Sync`.
+unsafe impl<'s> Sync for ReadTxn<'s> where ReadTxn<'s>: Shareable {}
+
+/// A transaction that several threads could share; no type implements this trait.
+#[diagnostic::on_unimplemented(
+    message = "a `ReadTxn` cannot be shared between threads",
+    label = "a `ReadTxn` cannot be shared between threads",
+    note = "begin one in each thread, by `store.read()`, or move it into the thread"
+)]
+pub trait Shareable {}
+
+impl fmt::Debug for ReadTxn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadTxn").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+#[cold]
+fn wrong_store(table: &OpenTable) -> Error {
+    Error::WrongStore { table: table.schema.name }
+}
