@@ -81,6 +81,7 @@ pub mod modelling {}
 /// [keys of your own]: own_keys
 /// [what not to index]: what_not_to_index
 /// [revisions]: revisions
+/// [shards]: sharding#global-indexes
 ///
 /// All attributes of the derive.
 #[doc = include_str!("guide/attributes.md")]
