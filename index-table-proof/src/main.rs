@@ -10,7 +10,8 @@
 //! index-table-proof power-weakened IMAGES SEED SCENARIO FILE WITHOUT SYNCS
 //! ```
 //!
-//! `PROOF_DURABILITY` (`full`, `relaxed`, `none`, `journal`) is the durability of `crash` and `power`; `full` without it.
+//! `PROOF_DURABILITY` (`full`, `relaxed`, `none`, `journal`) is the durability of `crash` and `power`; `full`
+//! without it.
 
 mod crash;
 mod damage;
@@ -73,13 +74,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// A directory in memory where that is possible, for what doesn't depend on how long a disk takes.
+/// Returns a directory, in memory if possible, for files whose tests don't depend on the speed of a disk.
 fn scratch() -> std::io::Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
 
-/// How the stores of `crash` and `power` are opened.
+/// Returns the options of the stores of `crash` and `power`.
 fn options() -> Options {
     match durability_name().as_str() {
         "relaxed" => Store::options().durability(Durability::Relaxed),
@@ -89,7 +90,7 @@ fn options() -> Options {
     }
 }
 
-/// A journal with a checkpoint for each few commits.
+/// Returns options with a journal that makes a checkpoint every few commits.
 fn journal() -> Options {
     let options = Store::options().durability(Durability::Journal);
     options.checkpoint(1 << 18, 1 << 16, Duration::from_mins(1))

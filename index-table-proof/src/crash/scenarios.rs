@@ -246,7 +246,7 @@ fn copy(path: &Path) -> Result<()> {
     })
 }
 
-/// An existing copy is complete, and has a committed state.
+/// Checks that an existing copy is complete and has a committed state.
 fn prove_copies(path: &Path, known: &mut Known) -> Result<(), Failure> {
     prove(path, known)?;
     let copies = fs::read_dir(path).map_err(|error| error.to_string())?;

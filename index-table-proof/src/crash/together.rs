@@ -52,7 +52,7 @@ struct Tables {
     accounts: AccountRepository,
 }
 
-/// A transaction of a thread: in which shards it writes, in this order, and how much it transfers from the first to the
+/// Returns a transaction of a thread: in which shards it writes, in this order, and how much it transfers from the first to the
 /// last.
 fn plan(thread: u8, number: u32) -> (Vec<u8>, i64) {
     let mixed = (u64::from(number) << 8 | u64::from(thread)).wrapping_add(1);

@@ -68,7 +68,7 @@ impl Kind {
         }
     }
 
-    /// The calls that there have to be, so that the faults are not missed.
+    /// Returns the calls that must occur, so that no fault is missed.
     const fn calls(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &["open", "pwrite", "writev", "write", "fdatasync", "mmap", "rename"],
@@ -87,14 +87,15 @@ impl Kind {
     }
 }
 
-/// Fails every call, or, to be quicker, one in `every`; with the name of a kind, in a store of this kind only.
+/// Fails every call, or, to be quicker, one in `every`; with the name of a kind, in a store of this kind
+/// only.
 pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
     let dir = crate::scratch().map_err(io)?;
     let shim = crate::compile(dir.path(), "faults", include_str!("../../shim/faults.c"))?;
     let setup = |kind, reserve| Setup { shim: &shim, dir: dir.path(), reserve, kind };
-    // Space that is written ahead may fail without a word, so with a reserve a fault has to be seen only if it
-    // does harm.
+    // Space that is written ahead may fail without a word, so with a reserve a fault has to be seen only if
+    // it does harm.
     let all = [(Kind::Plain, 0), (Kind::Plain, 1 << 20), (Kind::Journal, 0), (Kind::Shards, 0)];
     let chosen = all.into_iter().filter(|(kind, _)| only.is_empty() || kind.name() == only);
     let outcomes = chosen.map(|(kind, reserve)| fail_all(&setup(kind, reserve), every));
@@ -329,7 +330,7 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
 }
 
 impl Run {
-    /// The shop, open: taken out of the run.
+    /// Takes the open shop out of the run.
     fn open(&mut self) -> Result<Shop, Error> {
         if let Some(shop) = self.shop.take() {
             return Ok(shop);

@@ -1,7 +1,7 @@
 //! System calls that fail in a sharded store: in its shard map manager, in its shards and in their journal.
 //!
-//! A transaction of the child inserts two rows of a tenant, or of each tenant, and each tenant has a shard. The rows of a
-//! tenant have the numbers from 0 on, so that the number of transactions gives all its rows.
+//! A transaction of the child inserts two rows of a tenant, or of each tenant, and each tenant has a shard.
+//! The rows of a tenant have the numbers from 0 on, so that the number of transactions gives all its rows.
 
 use std::{
     fs, io,
@@ -74,7 +74,7 @@ impl Opened {
         Ok(())
     }
 
-    /// The commits of a tenant; a failure: its rows are not those of any number of transactions.
+    /// Returns the number of commits of a tenant, or a failure if its rows match no number of transactions.
     fn commits(&self, txn: &ReadTxn<'_>, tenant: u8) -> Result<Result<u32, Failure>> {
         let rows = self.entries.find_by_tenant(txn, tenant).rows().collect::<Result<Vec<_>>>()?;
         let codes = self.entries.find_by_tenant_code_range(txn, tenant, ..).count()?;
@@ -86,8 +86,8 @@ impl Opened {
         Ok(Ok(count / 2))
     }
 
-    /// Compares the rows of all available tenants. The outcome of a transaction that is not known is found there, the
-    /// same in all shards.
+    /// Compares the rows of all available tenants. The outcome of a transaction that is not known is found
+    /// there, the same in all shards.
     fn compare(
         &self,
         commits: &mut Commits,
@@ -172,7 +172,7 @@ fn leave(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 impl Run {
-    /// A store of this name in a directory.
+    /// Returns a store of this name in a directory.
     fn new(name: &'static str, directory: &Path) -> Self {
         let path = directory.join(name);
         Self { name, path, opened: None, commits: Commits::default(), unknown: None }
@@ -198,7 +198,7 @@ impl Run {
         Ok(())
     }
 
-    /// The store, open: taken out of the run. `None`: it can't be opened.
+    /// Takes the open store out of the run. Returns `None` if it can't be opened.
     fn open(&mut self) -> Result<Option<Opened>, Failure> {
         if let Some(opened) = self.opened.take() {
             return Ok(Some(opened));

@@ -127,7 +127,7 @@ impl Policy {
 }
 
 impl Disk {
-    /// A directory of which everything is durable.
+    /// Loads a directory as a disk on which everything is durable.
     pub(super) fn load(path: &Path) -> Result<Self, Failure> {
         let mut disk = Self {
             path: path.to_string_lossy().into_owned(),
@@ -227,7 +227,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The node at a path, as the process sees it.
+    /// Returns the node at a path, as the process sees it.
     fn find(&self, path: &str) -> Result<u64, Failure> {
         let rest = path.strip_prefix(&self.path).ok_or_else(|| format!("{path} is elsewhere"))?;
         let mut at = self.root;

@@ -48,7 +48,7 @@ pub(super) enum Event {
 
 const HEAD: usize = 29;
 
-/// The events of a record. The last one may be cut off, since the process was killed.
+/// Returns the events of a record. The last event may be incomplete, since the process was killed.
 pub(super) fn read(path: &Path) -> Result<Vec<Event>, String> {
     let bytes = fs::read(path).map_err(|error| format!("no record: {error}"))?;
     let mut events = Vec::new();

@@ -4,14 +4,14 @@
 //!
 //! 1. It becomes durable in all of its shards at once: with a journal, by one record and one sync
 //!    ([`engine::Txn::prepare`]). Until then, nothing is visible, and an error leaves everything as it was.
-//! 2. It becomes visible, in one shard after the other. [`Visibility`](super::instant::Visibility) keeps snapshots of
-//!    all shards from seeing a part of it. Each shard stays locked until all have it, so no other transaction sees
-//!    a part either.
+//! 2. It becomes visible, in one shard after the other. [`Visibility`](super::instant::Visibility) keeps
+//!    snapshots of all shards from seeing a part of it. Each shard stays locked until all have it, so no
+//!    other transaction sees a part either.
 //!
-//! If the second step fails in the first shard, the record is taken back. If it fails later, the commit is in some of
-//! the shards. With a journal, nothing is written any more and no snapshot of all shards is taken until the store is
-//! opened again, which applies the record to each shard that lacks it. Shards without a journal have no record: the
-//! commit stays in some of them.
+//! If the second step fails in the first shard, the record is taken back. If it fails later, the commit is in
+//! some of the shards. With a journal, nothing is written any more and no snapshot of all shards is taken
+//! until the store is opened again, which applies the record to each shard that lacks it. Shards without a
+//! journal have no record: the commit stays in some of them.
 
 use std::sync::{PoisonError, atomic::Ordering::SeqCst};
 
@@ -36,7 +36,7 @@ impl Engine {
         outcome
     }
 
-    /// A commit returns.
+    /// Counts a commit that returns.
     fn count(&self, shard: ShardNumber) {
         if let Ok(shard) = self.shard(shard) {
             shard.commits.fetch_add(1, SeqCst);

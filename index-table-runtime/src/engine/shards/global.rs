@@ -56,7 +56,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The locations of the entries of global indexes.
+    /// Returns the locations of the entries of global indexes.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl From<Declared> for Map {
 }
 
 impl Tables {
-    /// The shard of an entry of a global index.
+    /// Returns the shard of an entry of a global index.
     pub(super) fn shard_of_global(
         &self,
         global: &GlobalIndex,

@@ -2,15 +2,15 @@
 //!
 //! A read transaction has a snapshot of each shard, and two properties:
 //!
-//! - *No commit is missing that had returned before a commit that is present.* Each shard counts the commits that have
-//!   returned. The counters are read before the snapshots are taken, and again afterwards. Where a counter has
-//!   changed, the snapshot of that shard is taken again. If all counters are equal, then no commit returned between
-//!   the first snapshot and the last one. So a commit that is missing returned after every commit that is in a
-//!   snapshot had become visible.
-//! - *A commit of several shards is in all of its shards or in none.* It becomes visible in one shard after the other.
-//!   [`Visibility`] counts when it begins and when it ends. If as many have begun after the last snapshot as had ended
-//!   before the first one, then none became visible meanwhile. Otherwise, all snapshots are taken again, and no such
-//!   commit becomes visible until they are.
+//! - *No commit is missing that had returned before a commit that is present.* Each shard counts the commits
+//!   that have returned. The counters are read before the snapshots are taken, and again afterwards. Where a
+//!   counter has changed, the snapshot of that shard is taken again. If all counters are equal, then no
+//!   commit returned between the first snapshot and the last one. So a commit that is missing returned after
+//!   every commit that is in a snapshot had become visible.
+//! - *A commit of several shards is in all of its shards or in none.* It becomes visible in one shard after
+//!   the other. [`Visibility`] counts when it begins and when it ends. If as many have begun after the last
+//!   snapshot as had ended before the first one, then none became visible meanwhile. Otherwise, all snapshots
+//!   are taken again, and no such commit becomes visible until they are.
 //!
 //! After [`TRIES`] rounds, all commits wait until the snapshots are taken.
 
@@ -52,7 +52,7 @@ pub(super) struct Paused<'e> {
 }
 
 impl Visibility {
-    /// A commit of several shards is about to become visible in the first of them.
+    /// Notes that a commit of several shards is about to become visible in its first shard.
     pub(super) fn begin(&self) -> BecomesVisible<'_> {
         let turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
         self.begun.fetch_add(1, SeqCst);
@@ -65,8 +65,8 @@ impl Visibility {
 }
 
 impl BecomesVisible<'_> {
-    /// It is visible in some of its shards, until the store is opened again. Until then, no snapshot of all shards is
-    /// taken.
+    /// It is visible in some of its shards, until the store is opened again. Until then, no snapshot of all
+    /// shards is taken.
     pub(super) fn split(&self) {
         self.visibility.is_split.store(true, SeqCst);
     }

@@ -1,8 +1,8 @@
-//! The shard map manager: an environment with the shards, the shard maps and the places of tables. And what each
-//! shard keeps about itself, so that a foreign shard is recognized and a lost manager can be made again.
+//! The shard map manager: an environment with the shards, the shard maps and the places of tables. And what
+//! each shard keeps about itself, so that a foreign shard is recognized and a lost manager can be made again.
 //!
-//! Both are small tables of records, which are read and written through the seam; `docs/FORMAT.md` fixes their
-//! bytes. A record is a byte with its version, and the postcard encoding of its struct.
+//! Both are small tables of records, which are read and written through the seam; `docs/FORMAT.md` fixes
+//! their bytes. A record is a byte with its version, and the postcard encoding of its struct.
 
 use std::{
     collections::{BTreeMap, hash_map::RandomState},
@@ -142,8 +142,8 @@ pub(crate) struct Identity {
     pub(crate) maps: Vec<OwnRanges>,
     /// The tables without a shard key that are placed in it.
     pub(crate) places: Vec<String>,
-    /// It was a plain store, or its manager was rebuilt. Its tables of which all rows were found to belong to it;
-    /// `None`: it was neither.
+    /// It was a plain store, or its manager was rebuilt. Its tables of which all rows were found to belong to
+    /// it; `None`: it was neither.
     pub(crate) adopted: Option<Vec<String>>,
     /// How many shards the store has.
     pub(crate) shards: u32,
@@ -167,7 +167,7 @@ impl Manager {
         &self.engine
     }
 
-    /// What it has; `None`: nothing yet.
+    /// Returns the records, or `None` if there are none yet.
     pub(crate) fn read(&self) -> Result<Option<ManagerRecords>> {
         let records = read(&self.engine, &MANAGER)?;
         let Some((_, own)) = records.iter().find(|(key, _)| key == OWN) else { return Ok(None) };
@@ -228,7 +228,7 @@ fn map_record(name: &str, map: &Declared) -> Result<(Vec<u8>, Vec<u8>)> {
     Ok(([MAPS, name.as_bytes()].concat(), encode(&MANAGER, &record)?))
 }
 
-/// The records of a manager, with their keys.
+/// Returns the records of a manager, with their keys.
 pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let ManagerRecords { own, shards, maps, places, tables } = records;
     let mut all = vec![(OWN.to_vec(), encode(&MANAGER, own)?)];
@@ -248,26 +248,26 @@ pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)
     Ok(all)
 }
 
-/// The record of a shard about itself.
+/// Returns the record of a shard about itself.
 pub(super) fn encode_identity(identity: &Identity) -> Result<Vec<u8>> {
     encode(&SHARD, identity)
 }
 
 impl ManagerRecords {
-    /// Those of a new manager.
+    /// Returns the records of a new manager.
     pub(crate) fn new() -> Self {
         let own = ManagerRecord { id: new_id(), version: 0 };
         let (maps, places, tables) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self { own, shards: Vec::new(), maps, places, tables }
     }
 
-    /// The number of the shard with this name.
+    /// Returns the number of the shard with this name.
     pub(crate) fn number(&self, name: &str) -> Option<ShardNumber> {
         let at = self.shards.iter().position(|shard| shard.name == name)?;
         ShardNumber::try_from(at).ok()
     }
 
-    /// What a shard keeps about itself.
+    /// Returns the record that a shard has about itself.
     pub(crate) fn identity(
         &self,
         number: ShardNumber,
@@ -294,7 +294,7 @@ impl ManagerRecords {
 }
 
 impl OwnRanges {
-    /// What a shard has of a shard map.
+    /// Returns the shard's part of a shard map.
     pub(super) fn of(map: &str, declared: &Declared, number: ShardNumber) -> Self {
         Self {
             map: map.to_owned(),
@@ -306,7 +306,7 @@ impl OwnRanges {
 }
 
 impl Identity {
-    /// What a shard keeps about itself; `None`: it is no shard yet.
+    /// Reads the record that a shard has about itself. Returns `None` if it is no shard yet.
     pub(crate) fn read(engine: &Engine) -> Result<Option<Self>> {
         let records = read(engine, &SHARD)?;
         let own = records.iter().find(|(key, _)| key == OWN);
@@ -318,7 +318,7 @@ impl Identity {
     }
 }
 
-/// The number of a new manager. No two managers have the same one.
+/// Returns the number of a new manager. No two managers have the same one.
 fn new_id() -> ManagerId {
     let mut hasher = blake3::Hasher::new();
     // Its keys are random.
@@ -351,7 +351,7 @@ fn damaged(schema: &'static TableSchema, key: &[u8]) -> Error {
     schema.corrupt(Source::Facts, key, DecodeError::Value("no record that this release can read"))
 }
 
-/// All records of a table.
+/// Returns all records of a table.
 fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let Some(tables) = engine.find_table(schema)? else { return Ok(Vec::new()) };
     let txn = engine.read()?;
@@ -385,12 +385,12 @@ fn replace(
     opened.map(drop).map_err(|(error, _)| error)
 }
 
-/// The directory of a shard.
+/// Returns the directory of a shard.
 pub(crate) fn place_of(manager: &Path, place: &str) -> PathBuf {
     manager.join(place)
 }
 
-/// The options of a shard as its record has them.
+/// Returns the options of a shard as its record has them.
 pub(crate) fn recorded(options: &Options) -> Vec<(String, u64)> {
     let default = Options::default().numbers();
     let own = options.numbers().into_iter().zip(default);
@@ -398,7 +398,7 @@ pub(crate) fn recorded(options: &Options) -> Vec<(String, u64)> {
     other.map(|((name, number), _)| (name.to_owned(), number)).collect()
 }
 
-/// The options of the record of a shard. Those that this release does not know have no effect.
+/// Returns the options of the record of a shard. Unknown options have no effect.
 pub(crate) fn options_of(recorded: &[(String, u64)]) -> Options {
     recorded
         .iter()

@@ -1,12 +1,12 @@
-//! Shards: an engine over engines. Each shard is an engine of its own, and the tables of a sharded store are the
-//! tables of its shards, with the [`Routing`] that says which shard has a row.
+//! Shards: an engine over engines. Each shard is an engine of its own, and the tables of a sharded store are
+//! the tables of its shards, with the [`Routing`] that says which shard has a row.
 //!
-//! The code above the seam is the same as for one engine. A [`Reader`] runs a query in the shards that can have
-//! entries for it, and merges their cursors by index key and primary key, which is the order that one engine has.
-//! A query that one shard can answer gets the cursor of that shard, so that each of its entries costs what it costs
-//! in a plain store. Facts are looked up in the shard of their primary key, which is the shard of the entry that
-//! refers to them. A [`Writer`] sends each change to the shard of its primary key, and the entries of [`global`]
-//! indexes to the shards of their index keys.
+//! The code above the seam is the same as for one engine. A [`Reader`] runs a query in the shards that can
+//! have entries for it, and merges their cursors by index key and primary key, which is the order that one
+//! engine has. A query that one shard can answer gets the cursor of that shard, so that each of its entries
+//! costs what it costs in a plain store. Facts are looked up in the shard of their primary key, which is the
+//! shard of the entry that refers to them. A [`Writer`] sends each change to the shard of its primary key,
+//! and the entries of [`global`] indexes to the shards of their index keys.
 //!
 //! [`instant`] has the argument why a read transaction sees one instant of all shards, [`writing`] the order in which
 //! write transactions lock shards, and [`commit`] the steps of a commit of several shards.
@@ -51,16 +51,16 @@ use instant::Visibility;
 
 /// What keeps the engine of a shard open.
 pub(crate) trait HasEngine: Any + Send + Sync {
-    /// The engine of the shard.
+    /// Returns the engine of the shard.
     fn engine(&self) -> &super::Engine;
 }
 
 /// What keeps a table of a shard open.
 pub(crate) trait HasTables: Any + Send + Sync {
-    /// The databases in the shard.
+    /// Returns the databases in the shard.
     fn tables(&self) -> &super::Tables;
 
-    /// The record in the catalog of the shard.
+    /// Returns the record in the catalog of the shard.
     fn record(&self) -> &[u8];
 }
 
@@ -76,18 +76,18 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// A shard that is open.
+    /// Returns an open shard.
     pub(crate) fn open(name: Arc<str>, engine: Arc<dyn HasEngine>) -> Self {
         let (open, reason, commits) = (OnceLock::from(engine), String::new(), AtomicU64::new(0));
         Self { name, open, reason, commits }
     }
 
-    /// A shard that is not available, and why.
+    /// Returns a shard that is not available, with the reason.
     pub(crate) const fn unavailable(name: Arc<str>, reason: String) -> Self {
         Self { name, open: OnceLock::new(), reason, commits: AtomicU64::new(0) }
     }
 
-    /// It has become available.
+    /// Marks the shard as available.
     pub(crate) fn restored(&self, engine: Arc<dyn HasEngine>) {
         let _ = self.open.set(engine);
     }
@@ -97,7 +97,7 @@ impl Shard {
         &self.name
     }
 
-    /// What keeps it open.
+    /// Returns the handle that keeps the shard open.
     ///
     /// # Errors
     ///
@@ -173,13 +173,13 @@ impl Engine {
         Self { any_map: true, ..self }
     }
 
-    /// With the tables that were opened before.
+    /// Adds the tables that were opened before.
     pub(crate) fn with_tables(self, tables: BTreeMap<String, TableRecord>) -> Self {
         Self { tables: Mutex::new(tables), ..self }
     }
 
-    /// Refuses a table whose rows are elsewhere, since it was opened with another shard key, shard map or place. The
-    /// result is its record, if it is new.
+    /// Refuses a table whose rows are elsewhere, since it was opened with another shard key, shard map or
+    /// place. The result is its record, if it is new.
     pub(crate) fn compare(
         &self,
         routing: &Routing,
@@ -235,19 +235,19 @@ impl Engine {
         Ok(())
     }
 
-    /// The reference tables that were opened, now or before.
+    /// Returns the reference tables that were opened, now or before.
     pub(crate) fn reference_tables(&self) -> Vec<String> {
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let reference = known.iter().filter(|(_, record)| **record == TableRecord::Reference);
         reference.map(|(table, _)| table.clone()).collect()
     }
 
-    /// The shard map manager; `None`: the store is in memory.
+    /// Returns the shard map manager; `None`: the store is in memory.
     pub(crate) const fn manager(&self) -> Option<&Manager> {
         self.manager.as_ref()
     }
 
-    /// All shards, by their numbers.
+    /// Returns all shards, by their numbers.
     pub(crate) fn shards(&self) -> &[Shard] {
         &self.shards
     }
@@ -257,7 +257,7 @@ impl Engine {
         self.shards.iter().filter_map(|shard| Some(shard.open.get()?.engine()))
     }
 
-    /// The number of the shard with this name.
+    /// Returns the number of the shard with this name.
     pub(crate) fn number(&self, name: &str) -> Option<ShardNumber> {
         let at = self.shards.iter().position(|shard| &*shard.name == name)?;
         ShardNumber::try_from(at).ok()
@@ -268,12 +268,12 @@ impl Engine {
         found.ok_or_else(|| Error::internal(format!("there is no shard of number {shard}")))
     }
 
-    /// The name of a shard, for errors.
+    /// Returns the name of a shard, for errors.
     fn name(&self, shard: ShardNumber) -> String {
         self.shard(shard).map_or_else(|_| shard.to_string(), |shard| shard.name.to_string())
     }
 
-    /// Where the rows of a table are.
+    /// Returns the routing of the rows of a table.
     ///
     /// # Errors
     ///
@@ -388,7 +388,7 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// The directory of the store.
+    /// Returns the directory of the store.
     pub(crate) fn directory(&self) -> PathBuf {
         self.directory.clone().unwrap_or_else(std::env::temp_dir)
     }
@@ -413,7 +413,8 @@ impl Engine {
         true
     }
 
-    /// Returns the records of all available shards. A record that several shards have is that of the first one.
+    /// Returns the records of all available shards. A record that several shards have is that of the first
+    /// one.
     pub(crate) fn catalog(&self) -> Result<Records> {
         let mut records = BTreeMap::new();
         for engine in self.engines() {
@@ -432,7 +433,7 @@ impl Engine {
         Err((Error::NotOffered { what: "dropping indexes of a sharded store" }, None))
     }
 
-    /// How the shards lay out an index.
+    /// Returns the layout of an index in the shards.
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
         let open = self.shards.iter().find_map(|shard| shard.open.get());
         open.map_or("", |open| open.engine().layout(schema, index))
@@ -447,7 +448,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// The databases in each shard, of which `None` has none that could be opened.
+    /// Returns the databases in each shard, with `None` for a shard that is not open.
     pub(crate) fn new(routing: Routing, shards: Vec<Option<Arc<dyn HasTables>>>) -> Self {
         let once = |tables: Option<_>| tables.map_or_else(OnceLock::new, OnceLock::from);
         Self { routing, shards: shards.into_iter().map(once).collect() }
@@ -464,7 +465,7 @@ impl Tables {
         &self.routing
     }
 
-    /// What keeps the table open in a shard; `None`: it is not open there.
+    /// Returns the handle that keeps the table open in a shard, or `None` if it is not open there.
     pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&Arc<dyn HasTables>> {
         self.shards.get(shard as usize)?.get()
     }
@@ -504,7 +505,7 @@ impl Tables {
     }
 }
 
-/// The stamps of some shards.
+/// Returns the stamps of some shards.
 fn sum(stamps: impl Iterator<Item = Stamp>) -> Stamp {
     Stamp::new(stamps.fold(0, |sum, stamp| sum.wrapping_add(stamp.number())))
 }

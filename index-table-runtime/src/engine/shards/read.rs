@@ -47,7 +47,7 @@ impl<'t> Reader<'t> {
         self.txn.reader(self.tables, shard, Some(primary_key))
     }
 
-    /// The shard of a row that has no shard by its key.
+    /// Returns the shard of a row that has no shard by its key.
     #[cold]
     fn without_a_shard(self, primary_key: &[u8]) -> Result<ShardNumber> {
         if self.tables.routing.is_reference() {
@@ -60,7 +60,7 @@ impl<'t> Reader<'t> {
         self.txn.reader(self.tables, shard, None)
     }
 
-    /// The shards that can have entries within bounds.
+    /// Returns the shards that can have entries within bounds.
     fn shards_within(self, source: Source, bounds: &KeyRange) -> Result<Shards<'t>> {
         if self.tables.routing.is_reference() {
             return Ok(self.shards());
@@ -69,7 +69,7 @@ impl<'t> Reader<'t> {
         shards.map_err(|shard_key| self.tables.no_shard(&shard_key))
     }
 
-    /// The shards that a query reads.
+    /// Returns the shards that a query reads.
     fn shards_of(self, query: &Query) -> Result<Shards<'t>> {
         let shards = self.shards_within(query.source, &query.bounds)?;
         if query.available {
@@ -116,7 +116,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The parts of the table in its shards, or in the only shard of the transaction.
+    /// Returns the parts of the table in its shards, or in the only shard of the transaction.
     ///
     /// # Errors
     ///
@@ -141,12 +141,12 @@ impl<'t> Reader<'t> {
         self.has_global() && self.txn.alone().is_none()
     }
 
-    /// The routing of the table.
+    /// Returns the routing of the table.
     pub(crate) const fn routing(self) -> &'t Routing {
         &self.tables.routing
     }
 
-    /// The shards that together have each row once.
+    /// Returns the shards that together have each row once.
     fn shards(self) -> Shards<'t> {
         if self.tables.routing.is_reference() {
             return Shards::One([self.txn.nearest(self.tables)]);
@@ -154,7 +154,7 @@ impl<'t> Reader<'t> {
         Shards::All(self.tables.routing.shards())
     }
 
-    /// The shards with the entries of `source`, each once.
+    /// Returns the shards with the entries of `source`, each once.
     fn shards_with(self, source: Source) -> Shards<'t> {
         match self.shards() {
             Shards::All(_) => Shards::All(self.tables.routing.shards_with(source)),
@@ -162,7 +162,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The query of a shard: without rows that may be in other shards.
+    /// Returns the query of a shard: without rows that may be in other shards.
     fn of_shards(self, mut query: Query) -> Query {
         if let Source::Index(index) = query.source
             && self.tables.routing.global(index).is_some()

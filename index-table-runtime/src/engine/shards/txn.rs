@@ -46,10 +46,11 @@ pub(super) trait Reads {
         primary_key: Option<&[u8]>,
     ) -> Result<engine::Reader<'t>>;
 
-    /// The shard whose copy of a reference table is read: one that the transaction uses already, if there is one.
+    /// Returns the shard whose copy of a reference table is read, preferably a shard that the transaction
+    /// uses already.
     fn nearest(&self, tables: &Tables) -> ShardNumber;
 
-    /// The only shard of a transaction of one shard.
+    /// Returns the only shard of a transaction of one shard.
     fn alone(&self) -> Option<ShardNumber>;
 
     /// Whether this shard can be read.
@@ -80,7 +81,7 @@ pub(super) trait Writes: Reads {
     /// Whether it has locked no shard yet.
     fn is_unbound(&self) -> bool;
 
-    /// The number of shards that it has read and written.
+    /// Returns the number of shards that the transaction has read and written.
     fn used(&self) -> u64;
 
     /// Begins a transaction inside of this one.
@@ -89,14 +90,14 @@ pub(super) trait Writes: Reads {
     /// Lets every operation fail from now on, so that the closure runs again with the same shards locked.
     fn run_again(&mut self);
 
-    /// The shards that the closure has used, if it has to run again with more shards locked.
+    /// Returns the shards that the closure has used, if it has to run again with more shards locked.
     fn next_locks(&self) -> Option<BTreeSet<ShardNumber>>;
 
     fn retry(&self) -> Option<Retry>;
 
     fn stamp(&self) -> Stamp;
 
-    /// The stamps of all shards. Those that it does not write are 0.
+    /// Returns the stamps of all shards, with 0 for shards that the transaction does not write.
     fn stamps(&self) -> Vec<Stamp>;
 
     fn commit(self: Box<Self>, committed: &mut dyn FnMut()) -> Result<(), CommitFailure>;
@@ -132,7 +133,7 @@ impl<'s> Txn<'s> {
         self.engine.directory()
     }
 
-    /// The number of shards that queries have read.
+    /// Returns the number of shards that queries have read.
     pub(crate) fn shards_read(&self) -> u64 {
         match &self.state {
             State::Read(snapshots, _) => {
@@ -154,7 +155,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The shards that the closure has used, if it has to run again with more shards locked.
+    /// Returns the shards that the closure has used, if it has to run again with more shards locked.
     pub(crate) fn next_locks(&self) -> Option<BTreeSet<ShardNumber>> {
         match &self.state {
             State::Read(..) => None,
@@ -162,8 +163,8 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// As snapshots of other processes are compared: the sum of the stamps, each of which ascends. A store that
-    /// this process writes is written by no other one.
+    /// As snapshots of other processes are compared: the sum of the stamps, each of which ascends. A store
+    /// that this process writes is written by no other one.
     pub(crate) fn found(&self) -> Stamp {
         match &self.state {
             State::Read(snapshots, _) if self.engine.read_only => {
@@ -182,7 +183,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The stamps of all shards. Shards that it does not have are 0.
+    /// Returns the stamps of all shards, with 0 for shards that the transaction does not have.
     pub(crate) fn stamps(&self) -> Vec<Stamp> {
         match &self.state {
             State::Read(snapshots, _) => {
@@ -243,7 +244,7 @@ impl<'s> Txn<'s> {
 }
 
 impl Engine {
-    /// Why a transaction of all shards does not have this one.
+    /// Returns the reason why a transaction of all shards does not have this shard.
     #[cold]
     pub(crate) fn without(&self, shard: ShardNumber) -> Error {
         let unavailable = self.shard(shard).and_then(|shard| shard.opened().map(drop));

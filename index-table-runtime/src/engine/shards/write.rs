@@ -123,7 +123,7 @@ impl<'t> Writer<'t> {
         self.txn.write(self.tables, shard, None, write)
     }
 
-    /// The shards of the table, or the only shard of the transaction.
+    /// Returns the shards of the table, or the only shard of the transaction.
     pub(crate) fn parts(&self) -> Vec<ShardNumber> {
         let alone = self.txn.alone();
         let shards = self.tables.routing.all_shards().iter().copied();
@@ -135,7 +135,7 @@ impl<'t> Writer<'t> {
         self.has_global() && self.txn.alone().is_none()
     }
 
-    /// The routing of the table.
+    /// Returns the routing of the table.
     pub(crate) const fn routing(&self) -> &'t Routing {
         &self.tables.routing
     }
@@ -145,7 +145,7 @@ impl<'t> Writer<'t> {
         self.tables.routing.is_reference()
     }
 
-    /// The name of a shard.
+    /// Returns the name of a shard.
     pub(crate) fn name(&self, shard: ShardNumber) -> Result<&'t Arc<str>> {
         Ok(self.engine.shard(shard)?.name())
     }

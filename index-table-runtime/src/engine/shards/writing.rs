@@ -6,20 +6,21 @@
 //! | `write` | all shards that are available, in their order, before it returns |
 //! | `transaction` | a shard when the closure first reads or writes it |
 //!
-//! A locked shard has LMDB's write transaction, for as long as the whole transaction. So the transaction reads nothing that
-//! another one changes before it ends: transactions are serializable.
+//! A locked shard has LMDB's write transaction, for as long as the whole transaction. So the transaction
+//! reads nothing that another one changes before it ends: transactions are serializable.
 //!
-//! **Shards are locked in the order of their numbers**, so that two transactions never wait for each other. A closure
-//! that needs a shard before the last one that is locked has to run again: the transaction is [doomed](Doom::Again), every
-//! operation fails from then on, and the next transaction locks the shards that the closure has used before it runs
-//! ([`Locks`]). The third transaction locks all shards, so there is no fourth one.
+//! **Shards are locked in the order of their numbers**, so that two transactions never wait for each other. A
+//! closure that needs a shard before the last one that is locked has to run again: the transaction is
+//! [doomed](Doom::Again), every operation fails from then on, and the next transaction locks the shards that
+//! the closure has used before it runs ([`Locks`]). The third transaction locks all shards, so there is no
+//! fourth one.
 //!
-//! A write of a reference table locks all shards, from the first one on. A read of a reference table uses a shard that is
-//! locked, or else locks the first one.
+//! A write of a reference table locks all shards, from the first one on. A read of a reference table uses a
+//! shard that is locked, or else locks the first one.
 //!
-//! A nested transaction has one inside of the write transaction of each shard that it uses. A shard that is not locked
-//! could not be unlocked again when the nested transaction is rolled back, since the closure may have read it. So it is
-//! locked in another run.
+//! A nested transaction has one inside of the write transaction of each shard that it uses. A shard that is
+//! not locked could not be unlocked again when the nested transaction is rolled back, since the closure may
+//! have read it. So it is locked in another run.
 
 use std::{
     cell::{Cell, OnceCell},
@@ -119,7 +120,8 @@ struct Other<'s> {
 pub(super) struct Writing<'s> {
     engine: &'s Engine,
     scope: Scope<'s>,
-    /// The only shard of most transactions: the first one that was locked when it was used. It precedes the others.
+    /// The only shard of most transactions: the first one that was locked when it was used. It precedes the
+    /// others.
     first: OnceCell<Locked<'s>>,
     /// By the numbers of shards.
     others: OnceCell<Box<[Other<'s>]>>,
@@ -130,7 +132,7 @@ impl<'s> Writing<'s> {
         Self { engine, scope, first: OnceCell::new(), others: OnceCell::new() }
     }
 
-    /// A transaction of one shard.
+    /// Starts a transaction of one shard.
     pub(super) fn on(engine: &'s Engine, shard: ShardNumber) -> Result<Self> {
         let writing = Self::new(engine, Scope::Fixed(OnceCell::new()));
         let txn = engine.shard(shard)?.engine()?.write()?;
@@ -138,7 +140,7 @@ impl<'s> Writing<'s> {
         Ok(writing)
     }
 
-    /// A transaction that locks these shards now, as far as they are available.
+    /// Starts a transaction that locks the available ones of these shards now.
     pub(super) fn with(engine: &'s Engine, locks: &Locks) -> Result<Self> {
         let scope = match locks {
             Locks::None => return Ok(Self::new(engine, Scope::Growing(OnceCell::new()))),
@@ -163,13 +165,14 @@ impl<'s> Writing<'s> {
         self.others.get_or_init(empty)
     }
 
-    /// All shards that it has, in their order, but those that a nested transaction has not used.
+    /// Returns all shards of the transaction in their order, except shards that a nested transaction has not
+    /// used.
     fn all(&self) -> impl Iterator<Item = &Locked<'s>> {
         let others = self.others.get().map(|others| &**others).unwrap_or_default();
         self.first.get().into_iter().chain(others.iter().filter_map(|other| other.locked.get()))
     }
 
-    /// The transaction of a shard, which is begun if need be, or the reason why there is none.
+    /// Returns the transaction of a shard, which is started if necessary, or the reason why there is none.
     #[inline]
     fn begin(
         &self,
@@ -222,7 +225,7 @@ impl<'s> Writing<'s> {
         Ok(other.locked.get_or_init(|| locked))
     }
 
-    /// The last shard that is locked.
+    /// Returns the last locked shard.
     fn last(&self) -> Option<ShardNumber> {
         self.all().map(|locked| locked.shard.get()).last()
     }
@@ -449,7 +452,8 @@ impl Writes for Writing<'_> {
 }
 
 impl<'s> Other<'s> {
-    /// The transaction of the shard, which is begun if it is a nested one; `None`: the shard is not locked.
+    /// Returns the transaction of the shard, which is begun if it is a nested one; `None`: the shard is not
+    /// locked.
     fn begin(&self, shard: ShardNumber) -> Result<Option<&Locked<'s>>> {
         if let Some(begin) = self.begin.take() {
             let _ = self.locked.set(Locked::new(shard, true, begin()?));
@@ -471,7 +475,7 @@ impl<'s> Other<'s> {
     }
 }
 
-/// A reason to run a closure again that names the shard.
+/// Returns a reason to run a closure again that names the shard.
 const fn of_shard(retry: Retry, shard: ShardNumber) -> Retry {
     match retry {
         Retry::Map { map_size } => Retry::ShardMap { shard, map_size },

@@ -95,7 +95,7 @@ pub struct ShardId {
 }
 
 impl ShardId {
-    /// The name of the shard.
+    /// Returns the name of the shard.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -103,7 +103,7 @@ impl ShardId {
 }
 
 impl ShardId {
-    /// The number of the shard in the store with this [`Inner::id`].
+    /// Returns the number of the shard in the store with this [`Inner::id`].
     pub(crate) fn number_in(&self, store: u64) -> Result<ShardNumber> {
         if self.store != store {
             return Err(Error::ShardRefused {
@@ -154,7 +154,7 @@ impl ShardedStore {
         ShardedOptions::default()
     }
 
-    /// A sharded store in memory, for tests: three shards, and a hash of the shard key as the shard map of every
+    /// Returns a sharded store in memory, for tests: three shards, and a hash of the shard key as the shard map of every
     /// table. [`ShardedOptions::in_memory`] has other shards and maps.
     #[cfg(feature = "memory")]
     #[must_use]
@@ -166,7 +166,7 @@ impl ShardedStore {
         engine_of(&self.store)
     }
 
-    /// The shard with this name.
+    /// Returns the shard with this name.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl ShardedStore {
         shard_id(&self.store, number)
     }
 
-    /// All shards, in the order in which they were declared.
+    /// Returns all shards, in the order in which they were declared.
     #[must_use]
     pub fn shard_ids(&self) -> Vec<ShardId> {
         let Ok(engine) = self.engine() else { return Vec::new() };
@@ -187,7 +187,7 @@ impl ShardedStore {
         numbers.filter_map(|number| shard_id(&self.store, number).ok()).collect()
     }
 
-    /// The shards that are not available, each with the reason: those that were left out by
+    /// Returns the shards that are not available, each with the reason: those that were left out by
     /// [`only`](ShardedOptions::only), and those that could not be opened.
     #[must_use]
     pub fn unavailable_shards(&self) -> Vec<(ShardId, String)> {
@@ -255,7 +255,7 @@ impl ShardedStore {
 }
 
 impl Store {
-    /// The number of a shard of this store.
+    /// Returns the number of a shard of this store.
     pub(crate) fn number_of(&self, shard: &ShardId) -> Result<ShardNumber> {
         shard.number_in(self.inner.id)
     }
@@ -306,32 +306,32 @@ impl Store {
     }
 }
 
-/// The shards of a store.
+/// Returns the shards of a store.
 pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
     let not_sharded = Error::NotOffered { what: "shards, because it is not a sharded store" };
     store.inner.engine.sharded().ok_or(not_sharded)
 }
 
-/// The shard of this number.
+/// Returns the shard of this number.
 pub(crate) fn shard_id(store: &Store, number: ShardNumber) -> Result<ShardId> {
     let name = Arc::clone(engine_of(store)?.shard(number)?.name());
     Ok(ShardId { number, name, store: store.inner.id })
 }
 
-/// A shard as a store of its own.
+/// Returns a shard as a store of its own.
 pub(crate) fn store_of(shard: &crate::engine::shards::Shard) -> Result<Store> {
     let open: Arc<dyn Any + Send + Sync> = Arc::clone(shard.opened()?) as _;
     let inner = open.downcast::<Inner>().map_err(|_| Error::internal("a shard is no store"))?;
     Ok(Store { inner })
 }
 
-/// A table of a sharded store in one of its shards; `None`: it is not open there.
+/// Returns a table of a sharded store in one of its shards; `None`: it is not open there.
 pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Arc<OpenTable>> {
     let open: Arc<dyn Any + Send + Sync> = Arc::clone(tables.in_shard(shard)?) as _;
     open.downcast().ok()
 }
 
-/// The shards of a table, or one of them, as stores of their own.
+/// Returns the shards of a table, or one of them, as stores of their own.
 ///
 /// # Errors
 ///

@@ -162,7 +162,7 @@ fn start_journal(journal: &SharedJournal, shards: &[Shard], options: &Options) -
     journal.begin_with(open, &missing, options)
 }
 
-/// The options of the environment of the manager.
+/// Returns the options of the environment of the manager.
 pub(super) fn manager_options() -> Options {
     Options::default().map_size(MANAGER_MAP).max_databases(8)
 }
@@ -262,7 +262,7 @@ fn declare_shard(
     }
 }
 
-/// A shard of `only` that is not there.
+/// Returns a shard of `only` that is not there.
 fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<&'o String> {
     options.only.iter().flatten().find(|name| records.number(name).is_none())
 }
@@ -349,7 +349,7 @@ pub(crate) fn open_restored(
     Ok(inner)
 }
 
-/// The options of a shard as it is opened. `Full` is what options have that don't say anything about durability; the
+/// Returns the options of a shard as it is opened. `Full` is what options have that don't say anything about durability; the
 /// journal of all shards is as durable.
 fn durable(options: Options) -> Options {
     match options.durability {

@@ -51,7 +51,7 @@ impl ShardedOptions {
         self
     }
 
-    /// The options of the shard that was added last; before the first shard, those of all shards that have none of
+    /// Returns the options of the shard that was added last; before the first shard, those of all shards that have none of
     /// their own.
     pub fn options(mut self, options: Options) -> Self {
         match self.shards.last_mut() {
@@ -117,7 +117,7 @@ impl ShardedOptions {
         super::open::open(self, path.as_ref())
     }
 
-    /// A sharded store in memory with these shards, maps and places, for tests. Directories and options have no
+    /// Returns a sharded store in memory with these shards, maps and places, for tests. Directories and options have no
     /// effect.
     ///
     /// # Errors

@@ -13,30 +13,30 @@ use super::{
 };
 use crate::engine::lmdb::names::FILE;
 
-/// How many files there are. While a checkpoint is made, the segments from the last one on are needed, which
-/// are two; a recovery needs one more.
+/// The number of files. While a checkpoint is made, the segments since the last checkpoint are needed, which
+/// are two. A recovery needs another one.
 pub(crate) const FILES: usize = 3;
 
-/// The bytes of a new file, all of which are written.
+/// The length of a new file, whose bytes are all written.
 const FIRST: u64 = 1 << 20;
 
 pub(super) static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// What the names of the files begin with: those of the journal of one data file, and of that of all shards.
+/// The prefixes of file names: of the journal of one data file, and of the journal of all shards.
 pub(crate) const OWN: &str = "journal";
 pub(crate) const SHARED: &str = "shards.journal";
 
-/// A file of a journal.
+/// Returns the path of a file of a journal.
 pub(crate) fn path(directory: &Path, journal: &str, at: impl Display) -> PathBuf {
     directory.join(format!("{journal}.{at}"))
 }
 
-/// The files of a journal in a directory, as far as they are there, for reading.
+/// Opens the existing files of a journal for reading.
 pub(crate) fn existing(directory: &Path, journal: &str) -> io::Result<Vec<Segment>> {
     (0..FILES).map(|at| Segment::open(&path(directory, journal, at))).collect()
 }
 
-/// Opens the files for writing, and creates those that are missing, with the mode of the data file.
+/// Opens the files for writing, and creates missing files with the mode of the data file.
 pub(crate) fn create(directory: &Path, journal: &str) -> io::Result<Vec<File>> {
     let mut is_new = false;
     let mut files = Vec::with_capacity(FILES);
@@ -71,15 +71,15 @@ pub(super) fn create_one(directory: &Path, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Removes the files of a journal that is not needed, from this one on.
+/// Removes the files of a journal that is not needed, starting with this number.
 pub(crate) fn remove(directory: &Path, first: usize) {
     for at in first..FILES {
-        // What is left is ignored, since the data file says so.
+        // A remaining file is ignored, because the marker of the data file doesn't refer to it.
         let _ = fs::remove_file(path(directory, OWN, at));
     }
 }
 
-/// Writes zeros, so that later writes there don't change the length of the file or where its bytes are.
+/// Writes zeros, so that later writes change neither the length of the file nor the location of its bytes.
 pub(super) fn zero(file: &File, from: u64, to: u64) -> io::Result<()> {
     let mut at = from;
     while at < to {
@@ -90,7 +90,7 @@ pub(super) fn zero(file: &File, from: u64, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The beginnings of the files, where the checkpoints are.
+/// Returns the first blocks of the files, which have the checkpoints.
 pub(crate) fn heads(files: &[Segment]) -> io::Result<Vec<Vec<u8>>> {
     files.iter().map(Segment::head).collect()
 }
@@ -107,7 +107,7 @@ impl Segment {
         }
     }
 
-    /// Makes everything durable that can be read.
+    /// Makes all readable bytes durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), File::sync_data)
     }
@@ -138,13 +138,13 @@ impl Source for Segment {
     }
 }
 
-/// So that the names are on the disk too.
+/// Makes the names of the files durable.
 #[cfg(unix)]
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Where directories can't be opened.
+/// Does nothing on systems where directories can't be opened.
 #[cfg(not(unix))]
 pub(super) fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
@@ -160,7 +160,7 @@ pub(super) fn read_at(file: &File, offset: u64, into: &mut [u8]) -> io::Result<(
     std::os::unix::fs::FileExt::read_exact_at(file, into, offset)
 }
 
-/// Where a write has no place of its own: nobody opens a journal there.
+/// Fails on systems without positioned writes, where journals are not opened.
 #[cfg(not(unix))]
 pub(super) fn write_at(_: &File, _: u64, _: &[u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -44,7 +44,7 @@ pub(crate) struct Journalled {
 }
 
 impl Journalled {
-    /// A journal of one data file.
+    /// Returns a journal of one data file.
     pub(crate) const fn own(identity: [u8; 16], epoch: u64) -> Self {
         Self { identity, epoch, shard: None }
     }

@@ -1,4 +1,4 @@
-//! What a write transaction changes, for the journal.
+//! Recording the changes of a write transaction for the journal.
 
 use std::{
     io,
@@ -12,10 +12,10 @@ use super::{
     shared::group::Group,
 };
 
-/// How much of a transaction is kept in memory before it is appended as a part.
+/// The maximum size of changes in memory. Larger changes are appended as a part of the record.
 const PART: usize = 1 << 20;
 
-/// Records changes, in a store with a journal. In others, each call is one comparison.
+/// Records changes in a store with a journal. In other stores, each call is one comparison.
 #[derive(Default)]
 pub(in crate::engine::lmdb) struct Recorder {
     journal: Option<Box<Recording>>,
@@ -24,28 +24,28 @@ pub(in crate::engine::lmdb) struct Recorder {
 struct Recording {
     sink: Sink,
     changes: Changes,
-    /// The changes before those, where they are not appended yet.
+    /// Earlier changes that are not appended yet.
     parts: Vec<Vec<u8>>,
     /// The number of the last record.
     record: u64,
     /// The number of LMDB's transaction.
     number: u64,
-    /// How many nested transactions are open: their changes may be removed again.
+    /// The number of open nested transactions, whose changes may be removed again.
     nested: u32,
-    /// A part could not be appended.
+    /// Whether a part could not be appended.
     failed: bool,
 }
 
-/// Where changes are appended.
+/// The log to which changes are appended.
 #[derive(Clone)]
 enum Sink {
     /// The log of this data file alone.
     Own(Arc<Mutex<Log>>),
-    /// The log of all shards, and the number of this one.
+    /// The log of all shards, and the number of this shard.
     Shared(Arc<Group>, u32),
 }
 
-/// How much a transaction has changed.
+/// The amount of changes of a transaction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::engine::lmdb) struct Recorded {
     pub(in crate::engine::lmdb) operations: u64,
@@ -53,7 +53,7 @@ pub(in crate::engine::lmdb) struct Recorded {
     pub(in crate::engine::lmdb) length: u64,
 }
 
-/// A record that LMDB may not commit.
+/// A record that LMDB might not commit.
 pub(in crate::engine::lmdb) struct Record {
     sink: Sink,
     number: u64,
@@ -82,7 +82,7 @@ impl Recorder {
         Self::with(Sink::Own(log))
     }
 
-    /// Of a shard whose journal is that of all shards.
+    /// Returns the recorder of a shard that shares the journal of all shards.
     pub(super) fn shared(group: Arc<Group>, shard: u32) -> Self {
         Self::with(Sink::Shared(group, shard))
     }
@@ -99,7 +99,7 @@ impl Recorder {
         self.journal.is_some()
     }
 
-    /// Begins a transaction. What was recorded of another one is removed: it was rolled back.
+    /// Starts a transaction. Removes the changes of an earlier transaction that was rolled back.
     #[inline]
     pub(in crate::engine::lmdb) fn begin(&mut self, number: usize) {
         if let Some(recording) = &mut self.journal {
@@ -138,14 +138,14 @@ impl Recorder {
         self.add(database, Operation::Delete { key })
     }
 
-    /// Begins a nested transaction.
+    /// Starts a nested transaction.
     pub(in crate::engine::lmdb) fn nest(&mut self) -> Option<Mark> {
         let recording = self.journal.as_mut()?;
         recording.nested += 1;
         Some(recording.changes.mark())
     }
 
-    /// Ends a nested transaction. With its mark: it was rolled back.
+    /// Ends a nested transaction. A mark means that it was rolled back.
     pub(in crate::engine::lmdb) fn unnest(&mut self, rolled_back: Option<Mark>) {
         if let Some(recording) = &mut self.journal {
             recording.nested = recording.nested.saturating_sub(1);
@@ -155,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// Makes what was recorded durable. `None`: there is nothing.
+    /// Makes the recorded changes durable. Returns `None` if there are none.
     pub(in crate::engine::lmdb) fn append(&mut self) -> Result<Option<Recorded>, AppendFailure> {
         match &mut self.journal {
             Some(recording) if recording.changes.operations() > 0 => recording.append().map(Some),
@@ -168,14 +168,14 @@ impl Recorder {
         recording.is_some_and(|recording| recording.changes.operations() > 0)
     }
 
-    /// Whether the journal is that of all shards.
+    /// Whether the recorder shares the journal of all shards.
     pub(in crate::engine::lmdb) fn is_shared(&self) -> bool {
         let recording = self.journal.as_ref();
         recording.is_some_and(|recording| matches!(recording.sink, Sink::Shared(..)))
     }
 
-    /// Makes what was recorded of several shards durable, as one record, with what it has of each of them. A single one
-    /// may have a journal of its own.
+    /// Makes the recorded changes of several shards durable as one record. A single shard may have its
+    /// own journal.
     pub(in crate::engine::lmdb) fn append_together(
         recorders: &mut [&mut Self],
     ) -> Result<(Option<Record>, Vec<Recorded>), AppendFailure> {
@@ -242,7 +242,7 @@ impl Recording {
         Section { shard, number: self.number, changes: self.changes.bytes() }
     }
 
-    /// What the record of all shards has of this one.
+    /// Returns this shard's sections of the common record.
     fn sections(&self, shard: u32) -> impl Iterator<Item = Section<'_>> {
         let number = self.number;
         let parts = self.parts.iter().map(move |changes| Section { shard, number, changes });
@@ -259,7 +259,7 @@ impl Recording {
         Ok(self.appended(record, length))
     }
 
-    /// All changes are in this record.
+    /// Notes that all changes are in this record.
     fn appended(&mut self, record: u64, length: u64) -> Recorded {
         self.record = record;
         let recorded = Recorded { operations: self.changes.operations(), length };
@@ -268,7 +268,7 @@ impl Recording {
         recorded
     }
 
-    /// The number of the record, and the bytes of the segment.
+    /// Appends to the log of this data file. Returns the number of the record and the length of the segment.
     fn append_own(&self, log: &mut Log) -> Result<(u64, u64), AppendFailure> {
         if self.failed {
             let reason = "an earlier part of the transaction could not be written";
@@ -276,7 +276,7 @@ impl Recording {
         }
         let record = log.next();
         if let Err(error) = log.append(Kind::Commit, &[self.section(0)], log::now()) {
-            // It may be in the file as a whole, and must not be read.
+            // The whole record may be in the file, and must not be read.
             return Err(match log.erase() {
                 Ok(()) => AppendFailure::Refused(error),
                 Err(_) => AppendFailure::Unknown(error),
@@ -286,7 +286,7 @@ impl Recording {
         Ok((record, log.length()))
     }
 
-    /// The last record that was appended.
+    /// Returns the last record that was appended.
     fn last(&self) -> Record {
         Record { sink: self.sink.clone(), number: self.record }
     }

@@ -1,4 +1,4 @@
-//! Starting the journal of a store that this process is going to write, and recovery.
+//! Recovery, and the start of the journal of a store that this process will write.
 
 use std::{
     fs::File,
@@ -26,13 +26,13 @@ use super::{
 };
 use crate::engine::lmdb::names::{Env, FILE};
 
-/// Why a journal is not started, or a store not recovered.
+/// The reason why a journal is not started, or a store not recovered.
 pub(in crate::engine::lmdb) enum NotStarted {
     /// Another process writes the store.
     Elsewhere,
     Lmdb(heed::Error),
     Io(io::Error),
-    /// What is wrong.
+    /// The damage.
     Damaged(String),
 }
 
@@ -79,12 +79,12 @@ impl From<Refused> for NotStarted {
     }
 }
 
-/// Opens the data file, for all but LMDB's own access.
+/// Opens the data file for access without LMDB.
 pub(super) fn data(directory: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(directory.join(FILE))
 }
 
-/// The marker of the data file in a directory. A file that is not there has none.
+/// Returns the marker of the data file in a directory. A missing file has no marker.
 pub(in crate::engine::lmdb) fn marker_of(directory: &Path) -> Result<Marker, NotStarted> {
     let file = match File::open(directory.join(FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Marker::None),
@@ -96,7 +96,7 @@ pub(in crate::engine::lmdb) fn marker_of(directory: &Path) -> Result<Marker, Not
     })
 }
 
-/// Gives up a journal that is not needed.
+/// Removes a journal that is not needed.
 pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarted> {
     let data = data(directory)?;
     marker::put(&data, Marker::None)?;
@@ -105,7 +105,7 @@ pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarte
     Ok(())
 }
 
-/// A random number, for which no file of the operating system is needed.
+/// Returns a random number, for which no file of the operating system is needed.
 fn identity() -> [u8; 16] {
     let word = || RandomState::new().build_hasher().finish().to_le_bytes();
     let mut identity = [0; 16];
@@ -113,30 +113,30 @@ fn identity() -> [u8; 16] {
     identity
 }
 
-/// What is in a journal.
+/// The contents of a journal.
 pub(super) struct Found {
     files: Vec<Segment>,
     pub(super) checkpoint: Block,
     pub(super) tail: Tail,
-    /// Records at the beginning may be in the state of the checkpoint.
+    /// Whether the first records may be in the state of the checkpoint.
     overlaps: bool,
 }
 
 impl Found {
-    /// The journal of one data file.
+    /// Reads the journal of one data file.
     fn read(directory: &Path, known: &Journalled) -> Result<Self, NotStarted> {
         let files = files::existing(directory, OWN)?;
         let checkpoint = tail::newest(&files::heads(&files)?, known)?;
         Ok(Self { overlaps: false, ..Self::of(files, checkpoint)? })
     }
 
-    /// The records behind a checkpoint.
+    /// Reads the records after a checkpoint.
     pub(super) fn of(files: Vec<Segment>, checkpoint: Block) -> Result<Self, Fault> {
         let tail = tail::read(&files, &checkpoint)?;
         Ok(Self { files, checkpoint, tail, overlaps: true })
     }
 
-    /// Makes all records durable: a process that was killed may have appended some that it has not synced.
+    /// Makes all records durable, because a killed process may not have synced its last records.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.files.iter().try_for_each(Segment::sync)
     }
@@ -151,7 +151,7 @@ impl Found {
         })
     }
 
-    /// The records of a shard that are behind its state with this number.
+    /// Returns the records of a shard after its state with this number.
     pub(super) fn behind(&self, shard: u32, number: u64) -> Result<Vec<&Record>, NotStarted> {
         let mut behind = Vec::new();
         for record in self.tail.records.iter().filter(|record| record.changes(shard)) {
@@ -163,10 +163,9 @@ impl Found {
     }
 }
 
-/// Brings the data file to the last commit. Nobody has the store open, and nobody opens it meanwhile.
-///
-/// The data file is complete afterwards. A recovery that is cut off is made again from the same checkpoint: its
-/// pages stay as they are, because a reader pins them before anything is written.
+/// Brings the data file to the last commit. No process has the store open or opens it meanwhile.
+/// The data file is complete afterwards. An interrupted recovery is repeated from the same checkpoint, whose
+/// pages are unchanged because a reader pins them before the first write.
 pub(in crate::engine::lmdb) fn recover(
     directory: &Path,
     known: Journalled,
@@ -177,7 +176,7 @@ pub(in crate::engine::lmdb) fn recover(
     recover_from(&found, 0, directory, known, (map_size, databases), prepare)
 }
 
-/// The same from a journal that has been read, of which this is one shard.
+/// Does the same for one shard, with a journal that has been read.
 pub(super) fn recover_from(
     found: &Found,
     shard: u32,
@@ -216,7 +215,7 @@ pub(super) fn recover_from(
     Ok(())
 }
 
-/// Applies all records; the reader that pins the checkpoint.
+/// Applies all records. Returns the reader that pins the checkpoint.
 fn apply_all(env: &Env, data: &File, found: &Found, shard: u32) -> Result<Snapshot, NotStarted> {
     let (snapshot, saved) = (Snapshot::take(env, data)?, found.saved(shard)?);
     if snapshot.number != saved.number && !weaken::any() {
@@ -235,19 +234,19 @@ fn apply_all(env: &Env, data: &File, found: &Found, shard: u32) -> Result<Snapsh
     Ok(snapshot)
 }
 
-/// Maps twice as much.
+/// Doubles the size of the map.
 fn grow(env: &Env) -> Result<bool, Failure> {
     let Some(larger) = env.info().map_size.checked_mul(2) else { return Ok(false) };
     #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
-    // SAFETY: only the pin is active, which is never read by.
+    // SAFETY: only the pin is active, and nothing is read through it.
     unsafe {
         env.resize(larger)?;
     }
     Ok(true)
 }
 
-/// Starts the journal, if no other process writes it: a checkpoint at LMDB's last state, in a new segment of
-/// a new epoch, and the marker; then the records that LMDB lacks are applied.
+/// Starts the journal, if no other process writes it: writes a checkpoint at LMDB's last state, in a new
+/// segment of a new epoch, and the marker. Then applies the records that LMDB lacks.
 pub(in crate::engine::lmdb) fn start(
     env: &Env,
     directory: &Path,
@@ -257,7 +256,7 @@ pub(in crate::engine::lmdb) fn start(
     if !files.first().map_or(Ok(false), lock_writer)? {
         return Err(NotStarted::Elsewhere);
     }
-    // Not before: the process that had the lock may have changed it.
+    // The marker is read with the lock, because the previous owner of the lock may have changed it.
     let marker = marker_of(directory)?;
     let data = data(directory)?;
     let pin = Snapshot::take(env, &data)?;
@@ -265,7 +264,7 @@ pub(in crate::engine::lmdb) fn start(
 
     let (known, left) = match marker {
         Marker::None => (Journalled::own(identity(), 0), None),
-        // Without files, it is that of all shards of a store.
+        // Without files, the data file uses the journal of all shards of a store.
         Marker::Clean(known) if !is_there(directory, &known)? => {
             (Journalled::own(identity(), 0), None)
         }
@@ -275,7 +274,7 @@ pub(in crate::engine::lmdb) fn start(
     let heads = files::heads(&files::existing(directory, OWN)?)?;
     let (epoch, mut sequence) = last(&heads, &known);
     let next = left.as_ref().map_or(1, |found| found.tail.next);
-    // Behind all that is needed still.
+    // The segment follows all segments that are still needed.
     sequence = left.as_ref().map_or(sequence, |found| found.tail.last) + 1;
     let journalled = Journalled { epoch: epoch + 1, shard: None, ..known };
     let salt = Salt { identity: journalled.identity, epoch: journalled.epoch, sequence };
@@ -289,7 +288,7 @@ pub(in crate::engine::lmdb) fn start(
         && let Some(found) = &left
     {
         env.clear_stale_readers()?;
-        // Repeated, as later commits would, until pages are used again that the old checkpoint needs.
+        // Records are applied repeatedly, like later commits, until pages of the old checkpoint are reused.
         for record in (0..30).flat_map(|_| &missing) {
             found.source().apply(env, record, 0, &|| Ok(false))?;
         }
@@ -315,7 +314,7 @@ pub(in crate::engine::lmdb) fn start(
             found.source().apply(env, record, 0, &|| Ok(false))?;
         }
         number = number.max(env.read_txn()?.id() as u64);
-        // The pin of the process that has died among them.
+        // This clears the pin of a process that has died.
         env.clear_stale_readers()?;
     }
     let env = env.clone();
@@ -331,7 +330,7 @@ fn is_there(directory: &Path, known: &Journalled) -> io::Result<bool> {
     Ok(blocks.any(|block| block.salt.identity == known.identity))
 }
 
-/// The last epoch and the last segment of a journal. `heads` are the beginnings of its files.
+/// Returns the last epoch and the last segment of a journal. `heads` are the first blocks of its files.
 pub(super) fn last(heads: &[Vec<u8>], known: &Journalled) -> (u64, u64) {
     let blocks = heads.iter().filter_map(|head| Block::read(head));
     let own = blocks.filter(|block| block.salt.identity == known.identity);
@@ -340,7 +339,7 @@ pub(super) fn last(heads: &[Vec<u8>], known: &Journalled) -> (u64, u64) {
     })
 }
 
-/// Appends a record to another log, with those of its sections that are to be there.
+/// Appends a record to another log, with the selected sections.
 pub(super) fn copy(
     found: &Found,
     record: &Record,

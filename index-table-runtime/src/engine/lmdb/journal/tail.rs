@@ -1,8 +1,7 @@
-//! What of a journal counts: the last checkpoint, and the records behind it.
-//!
-//! Pure over [`Source`]s. A journal ends at the first frame that does not follow the one before it. That is
-//! where the power failed or the process was killed, unless a later frame says that the place was durable:
-//! then the journal is damaged, and nothing is guessed.
+//! The valid part of a journal: the last checkpoint, and the records after it.
+//! Pure over [`Source`]s. A journal ends at the first frame that does not follow the previous frame: there
+//! the power failed or the process was killed. But if a later frame records that this position was durable,
+//! the journal is damaged, and reading it is an error.
 
 use std::io;
 
@@ -17,7 +16,7 @@ use super::{
 pub(crate) trait Source {
     fn length(&self) -> io::Result<u64>;
 
-    /// Fills the buffer with the bytes from this offset on, all of which are there.
+    /// Fills the buffer with the bytes at this offset, which must exist.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
 }
 
@@ -34,11 +33,11 @@ impl Source for &[u8] {
     }
 }
 
-/// Why a journal can't be read.
+/// The reason why a journal can't be read.
 #[derive(Debug)]
 pub(crate) enum Fault {
     Io(io::Error),
-    /// What is wrong, with the place.
+    /// The damage, with its position.
     Damaged(String),
 }
 
@@ -58,24 +57,25 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether it has changes of this shard. A record without shards is malformed, which is found when it is applied.
+    /// Whether the record has changes of this shard. A record without shards is malformed, which is detected
+    /// when it is applied.
     pub(crate) fn changes(&self, shard: u32) -> bool {
         self.shards.contains(&shard) || self.shards.is_empty()
     }
 }
 
-/// The records behind a checkpoint.
+/// The records after a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// Those that were not taken back, in order.
+    /// The records that were not taken back, in order.
     pub(crate) records: Vec<Record>,
     /// The number of the next record.
     pub(crate) next: u64,
-    /// The last segment with a frame, or that of the checkpoint.
+    /// The last segment with a frame, or the segment of the checkpoint.
     pub(crate) last: u64,
 }
 
-/// In which file a segment is, of so many.
+/// Returns the number of the file of a segment.
 pub(crate) fn file_of(sequence: u64, files: usize) -> usize {
     if weaken::is("reused-segment") {
         return 0;
@@ -83,11 +83,11 @@ pub(crate) fn file_of(sequence: u64, files: usize) -> usize {
     usize::try_from(sequence % files.max(1) as u64).unwrap_or_default()
 }
 
-/// The newest checkpoint among those at the beginnings of the segments' files.
+/// Returns the newest checkpoint in the first blocks of the files.
 ///
 /// # Errors
 ///
-/// It is older than the marker of the data file says, or there is none.
+/// If it is older than the marker of the data file requires, or if there is none.
 pub(crate) fn newest(heads: &[Vec<u8>], marked: &Journalled) -> Result<Block, Fault> {
     let own = heads.iter().enumerate().filter_map(|(at, head)| {
         let block = Block::read(head)?;
@@ -109,11 +109,11 @@ pub(crate) fn newest(heads: &[Vec<u8>], marked: &Journalled) -> Result<Block, Fa
     }
 }
 
-/// Reads the records behind a checkpoint. `files` are the segments, each in its own place.
+/// Reads the records after a checkpoint. `files` are the segments, each at its position.
 ///
 /// # Errors
 ///
-/// A damaged place in front of durable ones.
+/// If there is damage before durable frames.
 pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fault> {
     let mut reading = Reading {
         files,
@@ -127,12 +127,12 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
     };
     let mut tail =
         Tail { records: Vec::new(), next: checkpoint.record, last: checkpoint.salt.sequence };
-    // The end of the last record, the parts behind it, and the shards of these.
+    // The end of the last record, and the parts after it with their shards.
     let (mut whole, mut parts, mut shards) = (reading.end, Vec::new(), Vec::new());
     loop {
         let Some(Found { place, header, taken_back, changes }) = reading.next(tail.next)? else {
-            // Parts without an end are of a transaction that was rolled back. The next record may be in the next
-            // segment.
+            // Parts without an end belong to a transaction that was rolled back. The next record may be in
+            // the next segment.
             let behind = parts.last().map(|last: &Place| last.sequence + 1);
             reading.end = End { next: behind.unwrap_or_default(), ..whole };
             if behind.is_none() {
@@ -160,7 +160,8 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
                 tail.records.push(Record { number, time, shards, frames });
             }
             Kind::TakeBack => {
-                // A record before the checkpoint is in no state of it: its shards were pinned after the notice.
+                // A record before the checkpoint is not in its states, because its shards were pinned after
+                // the notice.
                 let is_before = taken_back.is_some_and(|number| number < checkpoint.record);
                 if !is_before && !take_back(&mut tail.records, taken_back) {
                     return Err(damaged(place, "it takes back another record than the last"));
@@ -177,7 +178,7 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
     Ok(tail)
 }
 
-/// Removes a record that is the last one of each of its shards; `false`: there is none.
+/// Removes a record that is the last record of each of its shards. Returns false if there is none.
 fn take_back(records: &mut Vec<Record>, number: Option<u64>) -> bool {
     let found = records.iter().rposition(|record| Some(record.number) == number);
     let Some((at, taken)) = found.and_then(|at| Some((at, records.get(at)?))) else { return false };
@@ -191,7 +192,7 @@ fn take_back(records: &mut Vec<Record>, number: Option<u64>) -> bool {
     is_last
 }
 
-/// Reads the frame at a place that [`read`] has found, and what `each` makes of its sections.
+/// Reads the frame at a position found by [`read`], and returns the results of `each` for its sections.
 pub(crate) fn frame<T>(
     files: &[impl Source],
     checkpoint: &Block,
@@ -213,7 +214,7 @@ fn damaged(place: Place, what: &str) -> Fault {
     Fault::Damaged(format!("the journal is damaged in segment {sequence} at byte {offset}: {what}"))
 }
 
-/// Reads the bytes of a frame; `false`: none begins there.
+/// Reads the bytes of a frame. Returns false if no frame starts at the offset.
 fn load(file: &impl Source, offset: u64, into: &mut Vec<u8>) -> io::Result<bool> {
     let left = file.length()?.saturating_sub(offset);
     if left < HEADER as u64 {
@@ -242,19 +243,19 @@ struct Reading<'f, S> {
 struct Found {
     place: Place,
     header: frame::Header,
-    /// Which record it takes back.
+    /// The record that the frame takes back.
     taken_back: Option<u64>,
-    /// The shards that it changes. What is no section is found when the record is applied.
+    /// The shards that the frame changes. Malformed sections are detected when the record is applied.
     changes: Vec<u32>,
 }
 
-/// How far a journal has been read.
+/// The end of the part that has been read.
 #[derive(Debug, Clone, Copy)]
 struct End {
     at: Place,
-    /// Of the last frame.
+    /// The link of the last frame.
     link: u64,
-    /// The first segment that may have the next one.
+    /// The first segment that may have the next frame.
     next: u64,
 }
 
@@ -267,9 +268,9 @@ impl<S: Source> Reading<'_, S> {
         self.files.get(file_of(sequence, self.files.len()))
     }
 
-    /// The next frame that follows.
+    /// Returns the next frame that follows.
     fn next(&mut self, record: u64) -> Result<Option<Found>, Fault> {
-        // A segment may be empty, and one whose file is that of the checkpoint can't be behind it.
+        // A segment may be empty. A segment in the file of the checkpoint can't be after it.
         let first = self.checkpoint.salt.sequence;
         let End { at, link, next } = self.end;
         for sequence in next..first.saturating_add(self.files.len() as u64) {
@@ -303,8 +304,8 @@ impl<S: Source> Reading<'_, S> {
         Ok(None)
     }
 
-    /// The checkpoint from which the journal is read has to be the last one that was durable: LMDB may have
-    /// used pages of older ones again.
+    /// Checks that the checkpoint from which the journal is read is the last durable one. LMDB may have
+    /// reused pages of older checkpoints.
     fn refuse_later_checkpoint(&self, header: &frame::Header) -> Result<(), Fault> {
         if header.checkpoint <= self.checkpoint.salt.sequence {
             return Ok(());
@@ -313,7 +314,7 @@ impl<S: Source> Reading<'_, S> {
         Err(damaged(place, "a later frame says that there is a checkpoint"))
     }
 
-    /// Looks for frames behind the end which say that the end was durable.
+    /// Searches for frames after the end which record that the end was durable.
     fn refuse_later_frames(&self) -> Result<(), Fault> {
         let (first, at) = (self.checkpoint.salt.sequence, self.end.at);
         let last = first.saturating_add(self.files.len() as u64);
@@ -337,7 +338,7 @@ impl<S: Source> Reading<'_, S> {
     }
 }
 
-/// The first frame at this offset or behind it.
+/// Returns the first frame at or after this offset.
 fn find(
     file: &impl Source,
     salt: &Salt,

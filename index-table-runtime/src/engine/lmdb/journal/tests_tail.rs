@@ -117,7 +117,7 @@ fn frames_of_a_transaction_that_was_rolled_back_do_not_follow() {
     written.part(&[6; 50]);
     written.part(&[6; 50]);
     (written.at, written.link) = before;
-    // As long as the part that it overwrites: the second part comes right behind it.
+    // The record has the length of the overwritten part, so the second part directly follows it.
     written.commit(&[5; 50]);
     assert_eq!(written.numbers(), [9, 10]);
     written.damage(3);
@@ -144,7 +144,7 @@ fn a_damaged_checkpoint_is_missed_by_the_frames_behind_it() {
     written.commit(&[6]);
     written.switch();
     written.commit(&[6]);
-    // The next checkpoint is on the disk, and then it is damaged.
+    // The next checkpoint is written and then damaged.
     written.checkpoint = 6;
     assert_eq!(written.numbers(), [9, 10]);
     written.commit(&[6]);
@@ -167,10 +167,10 @@ fn the_newest_checkpoint_of_the_data_file_is_taken() {
     let salt = |block: Block| block.salt;
     let blocks = [at(2, 5), at(2, 6)];
     assert!(newest(&heads(&blocks)).is_ok_and(|found| found == salt(at(2, 6))));
-    // After a start, whose marker may not be there yet.
+    // After a start whose marker may not be written yet.
     let blocks = [at(2, 5), at(2, 6), at(3, 7)];
     assert!(newest(&heads(&blocks)).is_ok_and(|found| found == salt(at(3, 7))));
-    // A block that was copied to another file is none.
+    // A block that was copied to another file is invalid.
     let mut swapped = heads(&[at(2, 6)]);
     swapped.rotate_left(1);
     assert!(matches!(newest(&swapped), Err(Fault::Damaged(reason)) if reason.contains("missing")));
@@ -185,7 +185,7 @@ fn the_newest_checkpoint_of_the_data_file_is_taken() {
 #[test]
 fn a_record_before_the_checkpoint_is_taken_back_behind_it() {
     let mut written = Written::new();
-    // The checkpoint is behind record 8, whose notice was appended while its shards were not pinned yet.
+    // The checkpoint is after record 8, whose notice was appended before its shards were pinned.
     written.append(Kind::TakeBack, Body::Record(8));
     written.commit(&[6]);
     assert_eq!(written.numbers(), [10]);
@@ -202,7 +202,7 @@ fn a_record_is_taken_back_behind_records_of_other_shards() {
     assert_eq!(written.numbers(), [10, 11]);
     let tail = written.tail().expect("in order");
     assert_eq!(tail.records[1].shards, [3, 4]);
-    // A later record of one of its shards rests on it.
+    // A later record of one of its shards depends on it.
     written.commit_of(&[2, 5], &[6]);
     written.append(Kind::TakeBack, Body::Record(10));
     assert!(matches!(written.tail(), Err(Fault::Damaged(reason)) if reason.contains("takes back")));

@@ -1,19 +1,20 @@
 //! Writing the data file back in small pieces, before a checkpoint syncs it.
 //!
-//! A single sync of many changed pages fills the queue of the disk, and each commit waits for its own sync of the journal
-//! behind them. With pieces, a commit waits for one piece at most.
+//! A single sync of many changed pages fills the queue of the disk, and the journal's sync of each commit
+//! waits for these writes. With pieces, a commit waits for one piece at most.
 
 use std::{fs::File, io};
 
 use crate::engine::lmdb::process;
 
-/// Bytes of a piece.
+/// The size of a piece in bytes.
 const PIECE: u64 = 128 << 10;
 
 /// The maximum number of pieces of a file. Larger files have larger pieces.
 const MOST_PIECES: u64 = 1 << 17;
 
-/// Writes the changed pages of a data file to the disk, piece by piece. The sync that follows finds little to write.
+/// Writes the changed pages of a data file to the disk, piece by piece. The following sync has little to
+/// write.
 ///
 /// # Errors
 ///

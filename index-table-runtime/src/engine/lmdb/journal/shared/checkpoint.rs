@@ -1,11 +1,12 @@
-//! Checkpoints of all shards, in a thread of their own.
+//! Checkpoints of all shards, which a separate thread makes.
 //!
-//! 1. The thread goes on in the next segment. What is before it is durable.
-//! 2. For each shard that has changed: with the lock of its commits, it pins the last state and copies the meta pages.
-//! 3. It syncs the data files of these shards, looks for the pins of all shards in LMDB's tables of readers, writes the
-//!    block into the segment and syncs that.
-//! 4. Frames name the new checkpoint from then on. For each shard, with the lock of its commits, the previous pin
-//!    is released: each commit that may use its pages has a frame behind that.
+//! 1. The thread continues the log in the next segment. All earlier segments are durable.
+//! 2. For each shard that has changed: with the lock of its commits, it pins the last state and copies the
+//!    meta pages.
+//! 3. It syncs the data files of these shards, looks for the pins of all shards in LMDB's tables of readers,
+//!    writes the block into the segment and syncs that.
+//! 4. From then on, frames name the new checkpoint. For each shard, with the lock of its commits, the
+//!    previous pin is released. Each commit that may use the released pages has a later frame.
 
 use std::{
     fs::File,
@@ -41,11 +42,11 @@ const NAME: &str = "index-table-journal";
 /// A shard that this process writes, with the journal of all shards.
 pub(in crate::engine::lmdb) struct Member {
     common: Arc<Common>,
-    /// Among the shards of the journal.
+    /// The position among the shards of the journal.
     at: usize,
 }
 
-/// What keeps other commits of a shard, and checkpoints, away.
+/// A lock that excludes other commits of a shard, and checkpoints.
 pub(in crate::engine::lmdb) struct Held<'c>(MutexGuard<'c, Option<Open>>);
 
 impl Held<'_> {
@@ -57,7 +58,7 @@ impl Held<'_> {
     }
 }
 
-/// What the shards of a journal have in common.
+/// The state that the shards of a journal share.
 struct Common {
     group: Arc<Group>,
     files: Arc<Vec<File>>,
@@ -66,33 +67,34 @@ struct Common {
     shards: Vec<Shard>,
     state: Mutex<State>,
     changed: Condvar,
-    /// A checkpoint is due because of what was written.
+    /// Whether the limit of written bytes requires a checkpoint.
     is_due: AtomicBool,
-    /// Writers wait for the checkpoint.
+    /// Whether writers wait for the checkpoint.
     is_far: AtomicBool,
-    /// Why the shards are not written any more.
+    /// The reason why the shards are no longer written.
     refused: OnceLock<&'static str>,
 }
 
 struct Shard {
     number: u32,
-    /// Locked for each commit, from the append to the end of LMDB's commit. `None`: it is closed.
+    /// The open shard, or `None` if it is closed. Locked for each commit, from the append to the end of
+    /// LMDB's commit.
     open: Mutex<Option<Open>>,
 }
 
-/// A shard that is open.
+/// An open shard.
 pub(super) struct Open {
     pub(super) env: Env,
     pub(super) data: File,
     pub(super) slots: Arc<Slots>,
     /// The lock of the writer of the data file.
     pub(super) writer: File,
-    /// Of the last durable checkpoint. Dropped before the environment is closed.
+    /// The pin of the last durable checkpoint. Dropped before the environment is closed.
     pub(super) pin: Snapshot,
     pub(super) saved: Saved,
     /// The number of the last commit.
     pub(super) number: u64,
-    /// Bytes of pages changed since the last checkpoint was begun.
+    /// The bytes of pages changed since the start of the last checkpoint.
     pub(super) pages: u64,
     /// `false`: the data file could not be mapped again, so LMDB must not be called.
     pub(super) is_mapped: bool,
@@ -100,17 +102,17 @@ pub(super) struct Open {
 
 struct State {
     thread: Option<JoinHandle<()>>,
-    /// A checkpoint is being made.
+    /// Whether a checkpoint is being made.
     is_working: bool,
-    /// When the last one was begun.
+    /// The start of the last checkpoint.
     since: Instant,
-    /// How many shards are open.
+    /// The number of open shards.
     open: usize,
-    /// No checkpoint is made any more.
+    /// Whether checkpoints are no longer made.
     is_closed: bool,
 }
 
-/// What a journal begins with.
+/// The values with which a journal starts.
 pub(super) struct Begun {
     pub(super) group: Arc<Group>,
     pub(super) files: Arc<Vec<File>>,
@@ -120,7 +122,7 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Starts the thread; the members, in the order of the shards.
+    /// Starts the thread. Returns the members in the order of the shards.
     pub(super) fn start(self) -> std::io::Result<Vec<Member>> {
         let Self { group, files, journalled, limits, shards } = self;
         let open = shards.len();
@@ -164,11 +166,11 @@ struct Made<'c> {
     saved: Saved,
 }
 
-/// Why there is no checkpoint.
+/// The reason why there is no checkpoint.
 enum Missed {
-    /// It is tried again.
+    /// The checkpoint is tried again.
     Now,
-    /// There is none in this process any more.
+    /// This process makes no further checkpoint.
     Ever(&'static str),
 }
 
@@ -193,7 +195,7 @@ impl Common {
     }
 
     fn run(&self) {
-        // A checkpoint whose segment was begun, and that could not be made.
+        // The started segment of a checkpoint that could not be made.
         let mut begun = None;
         loop {
             let mut state = self.lock();
@@ -202,7 +204,7 @@ impl Common {
                     return;
                 }
                 let left = self.limits.time.saturating_sub(state.since.elapsed()).min(LONG);
-                // Without changes there is nothing to keep.
+                // Without changes, no checkpoint is needed.
                 if self.is_due.load(SeqCst) || (left.is_zero() && self.has_changes()) {
                     break;
                 }
@@ -221,7 +223,7 @@ impl Common {
             match outcome {
                 Ok(()) => {}
                 Err(Missed::Ever(reason)) => {
-                    // The pins of the last checkpoint stay.
+                    // The pins of the last checkpoint are kept.
                     let _ = self.refused.set(reason);
                 }
                 Err(Missed::Now) => {
@@ -233,7 +235,8 @@ impl Common {
         }
     }
 
-    /// For the thread that has the lock of the state. It must not wait for a commit, which may wait for that lock.
+    /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit,
+    /// which may wait for that lock.
     fn has_changes(&self) -> bool {
         self.shards.iter().any(|shard| {
             let open = match shard.open.try_lock() {
@@ -286,8 +289,8 @@ impl Common {
             }
             shards.push(saved.clone());
         }
-        // A record before the segment whose commit has failed in some shards would be lost in the others. It has refused
-        // further writes before its shards could be pinned.
+        // A record before the segment whose commit has failed in some shards would be lost in the others. It
+        // has refused further writes before its shards could be pinned.
         if let Some(reason) = self.refused() {
             return Err(Missed::Ever(reason));
         }
@@ -322,8 +325,9 @@ impl Common {
 }
 
 impl Open {
-    /// Returns two descriptors of the data file: one of the journal, and that of LMDB, whose next sync returns the error
-    /// of any failed write. LMDB's own function to sync reads the map, which a writer may be replacing.
+    /// Returns two descriptors of the data file: one of the journal, and that of LMDB, whose next sync
+    /// returns the error of any failed write. LMDB's own function to sync reads the map, which a writer may
+    /// be replacing.
     fn files(&self) -> (std::io::Result<File>, heed::Result<File>) {
         (self.data.try_clone(), self.env.try_clone_inner_file())
     }
@@ -336,7 +340,7 @@ impl Open {
         if !self.is_mapped {
             return Err(Missed::Ever(MAP_LOST));
         }
-        // Without a slot for the reader it is tried again.
+        // Without a reader slot, the checkpoint is tried again.
         let snapshot =
             Snapshot::of_last(&self.env, &self.data).map_err(|refused| match refused {
                 Refused::Lmdb(_) | Refused::Io(_) => Missed::Now,
@@ -360,17 +364,17 @@ impl Member {
         Recorder::shared(Arc::clone(&self.common.group), number)
     }
 
-    /// What has to stay open for as long as the environment.
+    /// Returns the slots, which have to stay open as long as the environment.
     pub(in crate::engine::lmdb) fn slots(&self) -> Option<Arc<Slots>> {
         self.shard()?.lock().as_ref().map(|open| Arc::clone(&open.slots))
     }
 
-    /// Why the shard is not written any more.
+    /// Returns the reason why the shard is no longer written.
     pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
         self.common.refused()
     }
 
-    /// Waits, without the turn to write, while a checkpoint is being made that is far behind.
+    /// Waits, without the turn to write, while a late checkpoint is being made.
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {
         let common = &*self.common;
         if !common.is_far.load(SeqCst) {
@@ -383,12 +387,12 @@ impl Member {
         }
     }
 
-    /// Keeps checkpoints away, from before a record is appended until LMDB has committed it.
+    /// Excludes checkpoints, from before a record is appended until LMDB has committed it.
     pub(in crate::engine::lmdb) fn hold(&self) -> Option<Held<'_>> {
         self.shard().map(|shard| Held(shard.lock()))
     }
 
-    /// A commit is visible.
+    /// Counts a visible commit.
     pub(in crate::engine::lmdb) fn committed(
         &self,
         mut held: Held<'_>,
@@ -415,18 +419,18 @@ impl Member {
         }
     }
 
-    /// A sync has failed, or LMDB and the journal differ: nothing is written any more.
+    /// Refuses further writes, because a sync has failed, or because LMDB and the journal differ.
     pub(in crate::engine::lmdb) fn fail(&self) {
         self.refuse(JOURNAL_SYNC);
     }
 
-    /// Nothing is written any more, for this reason.
+    /// Refuses further writes, for this reason.
     pub(in crate::engine::lmdb) fn refuse(&self, reason: &'static str) {
         self.common.refuse(reason);
     }
 
-    /// Ends the journal of this shard. If all is well and the environment still has its map, the data file is complete
-    /// then without the journal; otherwise the next opening applies it.
+    /// Ends the journal of this shard. Without an error, and if the environment still has its map, the
+    /// data file is then complete without the journal. Otherwise the next opening applies the journal.
     pub(in crate::engine::lmdb) fn close(self, is_mapped: bool) {
         let common = &*self.common;
         let mut state = common.lock();
@@ -441,13 +445,14 @@ impl Member {
             if is_whole {
                 let shard = self.shard().map(|shard| shard.number);
                 let clean = Marker::Clean(Journalled { shard, ..common.journalled });
-                // If it is not written, the journal is applied when the store is opened, which changes nothing.
+                // If it is not written, the journal is applied when the store is opened, which changes
+                // nothing.
                 let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
             } else {
-                // The next checkpoint would not have what this shard needs.
+                // The next checkpoint would lack the state that this shard needs.
                 state.is_closed = true;
             }
-            // A child that was forked has the same lock.
+            // A forked child has the same lock.
             let _ = open.writer.unlock();
             state.open = state.open.saturating_sub(1);
         }
@@ -460,7 +465,7 @@ impl Member {
         }
     }
 
-    /// Leaves everything as it is: this process was forked from the one that has the journal.
+    /// Changes nothing, because the journal belongs to the parent of this forked process.
     pub(in crate::engine::lmdb) fn forget(self) {
         std::mem::forget(self);
     }

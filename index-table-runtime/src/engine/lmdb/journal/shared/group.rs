@@ -1,7 +1,7 @@
 //! The log of all shards, and its syncs, which threads share.
-//!
-//! A thread appends its record under the lock. Then it waits until a sync has covered the record. If no thread syncs
-//! the file, it does so itself, for all records that were appended before; the others wait for it.
+//! A thread appends its record under the lock. Then it waits until a sync has covered the record. If no
+//! thread syncs the file, it makes the sync itself, for all records appended so far, and the other threads
+//! wait for it.
 
 use std::{
     fs::File,
@@ -23,13 +23,13 @@ const FRAME: usize = 1 << 20;
 pub(in super::super) struct Group {
     state: Mutex<State>,
     synced: Condvar,
-    /// A sync has failed, or a record could not be erased: nothing is appended any more.
+    /// Whether a sync has failed or a record could not be erased, so that nothing more is appended.
     failed: AtomicBool,
 }
 
 struct State {
     log: Log,
-    /// A thread syncs the file.
+    /// Whether a thread syncs the file.
     is_syncing: bool,
 }
 
@@ -47,8 +47,8 @@ impl Group {
         self.failed.load(SeqCst)
     }
 
-    /// Appends a record with these sections, of one shard or several, and returns when it is durable: its number,
-    /// and how many bytes the segment has.
+    /// Appends a record with these sections, of one shard or several. Returns its number and the length
+    /// of the segment when the record is durable.
     pub(in super::super) fn append(
         &self,
         sections: &[Section<'_>],
@@ -59,7 +59,7 @@ impl Group {
         }
         let record = state.log.next();
         if let Err(error) = append(&mut state.log, sections) {
-            // It may be in the file as a whole, and must not be read.
+            // The whole record may be in the file, and must not be read.
             if state.log.erase().is_ok() {
                 return Err(AppendFailure::Refused(error));
             }
@@ -78,7 +78,7 @@ impl Group {
         self.sync(state)
     }
 
-    /// Returns when everything that was appended before is durable.
+    /// Returns when all earlier records are durable.
     fn sync<'g>(&'g self, mut state: MutexGuard<'g, State>) -> io::Result<()> {
         let end = state.log.end();
         loop {
@@ -100,7 +100,7 @@ impl Group {
             state.is_syncing = false;
             match &outcome {
                 Ok(()) => state.log.synced(covered),
-                // What was appended may be in the cache alone, and a second sync would not fail.
+                // The appended bytes may be in the cache only, and a second sync would not fail.
                 Err(_) => self.fail(),
             }
             self.synced.notify_all();
@@ -113,7 +113,7 @@ impl Group {
         self.synced.notify_all();
     }
 
-    /// Goes on in the next segment. Everything in the one before is durable then.
+    /// Continues in the next segment. The previous segment is then durable.
     pub(super) fn switch(&self, longest: u64) -> io::Result<Switched> {
         let mut state = self.lock();
         if self.has_failed() {
@@ -124,7 +124,7 @@ impl Group {
         Ok(state.log.switch(longest))
     }
 
-    /// The last segment that was begun has a durable checkpoint.
+    /// Notes that the last started segment has a durable checkpoint.
     pub(super) fn set_checkpoint(&self, sequence: u64) {
         self.lock().log.set_checkpoint(sequence);
     }

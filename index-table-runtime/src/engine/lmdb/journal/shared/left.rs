@@ -1,4 +1,4 @@
-//! What the journal has for a shard that is not available, in a file of its own: a journal of one segment, with the
+//! The records for a shard that is not available, in a separate file: a journal of one segment, with the
 //! state of the shard and its records.
 
 use std::{
@@ -19,7 +19,7 @@ fn path(directory: &Path, shard: u32) -> PathBuf {
     files::path(directory, SHARED, format_args!("left.{shard}"))
 }
 
-/// What was left for a shard by the journal with this identity.
+/// Reads the records that the journal with this identity has left for a shard.
 pub(super) fn read(
     directory: &Path,
     identity: &[u8; 16],
@@ -32,7 +32,7 @@ pub(super) fn read(
     Ok(block.map(|block| Found::of(vec![segment], block)).transpose()?)
 }
 
-/// Leaves the state and the records of a shard. They are durable then.
+/// Writes the state and the records of a shard, and makes them durable.
 pub(super) fn write(directory: &Path, found: &Found, shard: u32) -> Result<(), NotStarted> {
     let Some(saved) = found.checkpoint.saved(shard) else { return Ok(()) };
     let path = path(directory, shard);
@@ -50,7 +50,7 @@ pub(super) fn write(directory: &Path, found: &Found, shard: u32) -> Result<(), N
     Ok(files::sync_directory(directory)?)
 }
 
-/// Removes what was left for a shard.
+/// Removes the file of a shard.
 pub(super) fn remove(directory: &Path, shard: u32) -> io::Result<()> {
     match fs::remove_file(path(directory, shard)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -29,19 +29,19 @@ use super::{
 };
 use crate::engine::lmdb::names::Env;
 
-/// The journal of all shards as it was left.
+/// The journal of all shards before it is started.
 pub(crate) struct SharedJournal {
     directory: PathBuf,
     identity: [u8; 16],
-    /// An error: it is damaged.
+    /// The contents, or the damage.
     found: Result<Option<Found>, String>,
-    /// Why a shard that needs it could not be recovered: no shard can.
+    /// The reason why a shard could not be recovered. Then no shard can.
     failed: Mutex<Option<String>>,
     /// Whether its records were synced before the first of them was applied.
     synced: OnceLock<Result<(), io::ErrorKind>>,
 }
 
-/// What the journal has for a shard.
+/// The source of the records for a shard.
 pub(super) enum Source<'j> {
     Shared(&'j Found),
     Left(Found),
@@ -65,7 +65,7 @@ pub(in crate::engine::lmdb) struct Joining {
     pub(in crate::engine::lmdb) env: Env,
 }
 
-/// Why the journal is not started, and the directory that it is about.
+/// The reason why the journal is not started, and the directory of the error.
 pub(in crate::engine::lmdb) type Failed = (PathBuf, NotStarted);
 
 impl SharedJournal {
@@ -78,7 +78,7 @@ impl SharedJournal {
         let known = Journalled::own(identity, 0);
         let read = match tail::newest(&files::heads(&files)?, &known) {
             Ok(newest) => Found::of(files, newest).map(Some),
-            // The markers of the data files say whether it is missed.
+            // The markers of the data files show whether the journal is missing.
             Err(Fault::Damaged(_)) => Ok(None),
             Err(fault) => Err(fault),
         };
@@ -97,7 +97,7 @@ impl SharedJournal {
         known.identity == self.identity
     }
 
-    /// What it has for a shard with this marker.
+    /// Returns the source of the records for a shard with this marker.
     fn source(&self, shard: u32, known: &Journalled) -> Result<Source<'_>, NotStarted> {
         let is_recent = |found: &Found| found.checkpoint.salt.epoch >= known.epoch;
         let found = self.found.as_ref().map(Option::as_ref);
@@ -125,7 +125,7 @@ impl SharedJournal {
         Err(NotStarted::Damaged(reason))
     }
 
-    /// Brings the data file of a shard to its last commit. Nobody has it open, and nobody opens it meanwhile.
+    /// Brings the data file of a shard to its last commit. No process has it open or opens it meanwhile.
     pub(in crate::engine::lmdb) fn recover(
         &self,
         shard: u32,
@@ -143,8 +143,9 @@ impl SharedJournal {
         start::recover_from(&source, shard, directory, known, sizes, prepare)
     }
 
-    /// Makes the records durable before the first shard has one of them. A process that was killed may not have synced its
-    /// last record. If the power fails after one shard has been recovered, the others must find the same records.
+    /// Makes the records durable before the first shard has one of them. A process that was killed may not
+    /// have synced its last record. If the power fails after one shard has been recovered, the others must
+    /// find the same records.
     fn sync(&self) -> io::Result<()> {
         let Ok(Some(found)) = &self.found else { return Ok(()) };
         if weaken::is("unsynced-recovery") {
@@ -155,8 +156,9 @@ impl SharedJournal {
         synced.map_err(io::Error::from)
     }
 
-    /// Starts the journal: a checkpoint at the last state of each shard, in a new segment of a new epoch, and the
-    /// markers; then the records that shards lack are applied. What `missing` shards need is left for them.
+    /// Starts the journal: writes a checkpoint at the last state of each shard, in a new segment of a new
+    /// epoch, and the markers. Then applies the records that shards lack. The records for `missing`
+    /// shards are left for them.
     ///
     /// This process has the lock of the store's writer.
     pub(in crate::engine::lmdb) fn start(
@@ -182,14 +184,14 @@ impl SharedJournal {
         self.begin(joined, missing, limits)
     }
 
-    /// Pins the last state of a shard, which is on the disk then.
+    /// Pins the last state of a shard, and makes it durable.
     fn join(&self, joining: Joining) -> Result<Joined<'_>, NotStarted> {
         let Joining { shard, directory, env } = joining;
         let writer = files::create_one(&directory, &files::path(&directory, OWN, 0))?;
         if !lock_writer(&writer)? {
             return Err(NotStarted::Elsewhere);
         }
-        // Not before: the process that had the lock may have changed it.
+        // The marker is read with the lock, because the previous owner of the lock may have changed it.
         let (epoch, known) = match marker_of(&directory)? {
             Marker::Needed(known) if self.is_of(&known) => (known.epoch, Some(known)),
             Marker::Clean(known) if self.is_of(&known) => (known.epoch, None),
@@ -231,7 +233,7 @@ impl SharedJournal {
         begun.start().map_err(|error| own(error.into()))
     }
 
-    /// Begins a segment, with the records that shards lack. It is durable then.
+    /// Starts a segment with the records that shards lack, and makes it durable.
     fn first_block(
         &self,
         joined: &[Joined<'_>],
@@ -242,7 +244,7 @@ impl SharedJournal {
         let known = Journalled::own(self.identity, 0);
         let (epoch, sequence) = last(&heads, &known);
         let epoch = joined.iter().fold(epoch, |epoch, joined| epoch.max(joined.epoch)) + 1;
-        // Behind all that is needed still.
+        // The segment follows all segments that are still needed.
         let sequence = found.map_or(sequence, |found| found.tail.last) + 1;
         let salt = Salt { identity: self.identity, epoch, sequence };
         let record = found.map_or(1, |found| found.tail.next);
@@ -265,15 +267,16 @@ struct Joined<'j> {
     data: File,
     /// See [`lock_writer`].
     writer: File,
-    /// That of its marker.
+    /// The epoch of its marker.
     epoch: u64,
     pin: Snapshot,
-    /// Others have the shard open, and its writer has died: it may lack records of these.
+    /// The source of the records that the shard may lack, if its writer has died and other processes have it
+    /// open.
     source: Option<Source<'j>>,
 }
 
 impl Joined<'_> {
-    /// The records that the shard lacks.
+    /// Returns the records that the shard lacks.
     fn lacks(&self) -> Result<Vec<&Record>, NotStarted> {
         let source = self.source.as_ref();
         source.map_or(Ok(Vec::new()), |source| source.behind(self.shard, self.pin.number))
@@ -294,9 +297,9 @@ impl Joined<'_> {
             }
         }
         let number = self.pin.number.max(self.env.read_txn()?.id() as u64);
-        // The pins of a process that has died among them.
+        // This clears the pins of a process that has died.
         self.env.clear_stale_readers()?;
-        // What is left of a journal of its own.
+        // The remaining files of the shard's own journal.
         files::remove(&self.directory, 1);
         let _ = self.writer.set_len(0);
         let slots = Arc::new(Slots::open(&self.directory));
@@ -314,7 +317,7 @@ fn copy_lacking(
     found: Option<&Found>,
     log: &mut Log,
 ) -> Result<(), NotStarted> {
-    // From which record on each shard lacks its sections.
+    // The first record of which each shard lacks its sections.
     let mut lacking = Vec::new();
     for joined in joined {
         let lacks = joined.lacks()?;
