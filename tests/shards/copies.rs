@@ -60,7 +60,11 @@ fn a_backup_is_a_sharded_store_of_its_own() -> Result<()> {
 
     // Later rows are not in the backup.
     store.transaction(|txn| orders.insert(txn, &order(1, 999)))?;
+    let data = ["data.mdb", "shard.0/data.mdb", "shard.3/data.mdb"].map(|file| backup.join(file));
+    let bytes = || data.clone().map(|file| fs::read(file).expect("a data file"));
+    let before = bytes();
     ShardedStore::restore(&backup, &restored)?;
+    assert!(bytes() == before, "the backup has changed");
     drop((store, orders));
     fs::remove_dir_all(&shop).expect("removed");
     for path in [&backup, &restored] {

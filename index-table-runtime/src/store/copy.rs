@@ -16,15 +16,12 @@ use std::{
 };
 
 use super::{Store, sharded::copy_shards};
-use crate::engine::{CopyKind, files};
+use crate::engine::{CopyKind, files, lmdb::FILE};
 use crate::model::error::{Error, Result};
 use crate::usage::Progress;
 
 /// The name of the thread that writes a copy.
 const NAME: &str = "store-copy";
-
-/// The name of a data file.
-pub(super) const FILE: &str = "data.mdb";
 
 /// How often progress is reported.
 const TICK: Duration = Duration::from_millis(50);

@@ -55,6 +55,7 @@ pub(crate) use env::Engine;
 pub(crate) use journal::shared::start::SharedJournal;
 pub(crate) use journalled::{Marked, marked};
 pub(crate) use layout::layout;
+pub(crate) use names::{FILE, LOCK_FILE};
 pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use tables::Tables;
 pub(crate) use together::Prepared;

@@ -5,8 +5,8 @@ use heed::types::Bytes;
 pub(super) type Env = heed::Env<heed::WithoutTls>;
 pub(super) type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
-pub(super) const FILE: &str = "data.mdb";
-pub(super) const LOCK_FILE: &str = "lock.mdb";
+pub(crate) const FILE: &str = "data.mdb";
+pub(crate) const LOCK_FILE: &str = "lock.mdb";
 
 pub(super) const CATALOG: &str = ".catalog";
 pub(super) const SEQUENCES: &str = ".sequences";

@@ -244,6 +244,24 @@ impl<'s> Txn<'s> {
 }
 
 impl Engine {
+    /// Returns the error of a transaction that needs a shard, and has another one. The primary key is that of the row.
+    #[cold]
+    pub(super) fn other_shard(
+        &self,
+        tables: &Tables,
+        shard: ShardNumber,
+        own: Option<ShardNumber>,
+        primary_key: Option<&[u8]>,
+    ) -> Error {
+        let schema = tables.routing.schema();
+        Error::OtherShard {
+            table: schema.name,
+            key: primary_key.map(|key| schema.show_primary_key(key)),
+            shard: self.name(shard),
+            own: own.map_or_else(String::new, |own| self.name(own)),
+        }
+    }
+
     /// Returns the reason why a transaction of all shards does not have this shard.
     #[cold]
     pub(crate) fn without(&self, shard: ShardNumber) -> Error {
@@ -276,13 +294,7 @@ impl Reads for Txn<'_> {
             return txn.reader(tables_of_shard).ok_or_else(|| foreign(tables));
         }
         if let Some(own) = only {
-            let schema = tables.routing.schema();
-            return Err(Error::OtherShard {
-                table: schema.name,
-                key: primary_key.map(|key| schema.show_primary_key(key)),
-                shard: self.engine.name(shard),
-                own: self.engine.name(*own),
-            });
+            return Err(self.engine.other_shard(tables, shard, Some(*own), primary_key));
         }
         Err(self.engine.without(shard))
     }

@@ -252,15 +252,9 @@ impl<'s> Writing<'s> {
         shard: ShardNumber,
         primary_key: Option<&[u8]>,
     ) -> Error {
-        let schema = tables.routing.schema();
         let own = self.all().find(|locked| locked.is_used.get());
         let own = own.map(|locked| locked.shard.get()).filter(|own| *own != NOWHERE);
-        Error::OtherShard {
-            table: schema.name,
-            key: primary_key.map(|key| schema.show_primary_key(key)),
-            shard: self.engine.name(shard),
-            own: own.map_or_else(String::new, |own| self.engine.name(own)),
-        }
+        self.engine.other_shard(tables, shard, own, primary_key)
     }
 
     /// Makes the changes those of the outer transaction.

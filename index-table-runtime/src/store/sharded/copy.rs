@@ -7,22 +7,19 @@
 use std::{fs::File, path::Path, time::Instant};
 
 use super::{
-    super::copy::{FILE, Modes, Partial, at_path},
+    super::copy::{Modes, Partial, at_path},
     ShardedOptions, ShardedStore,
     open::manager_options,
 };
 use crate::{
     engine::{
         CopyKind, Engine as AnyEngine, Options, files,
-        lmdb::Pinned,
+        lmdb::{self, FILE, LOCK_FILE, Pinned},
         shards::{Engine, Manager},
     },
     model::error::{Error, Result},
     usage::Progress,
 };
-
-/// The lock file of LMDB, which is not part of a copy.
-const LOCK_FILE: &str = "lock.mdb";
 
 /// Copies all shards at one instant.
 pub(in crate::store) fn copy_shards(
@@ -68,7 +65,7 @@ pub(in crate::store) fn copy_shards(
 /// Closes an engine in a copy, and removes its lock file.
 fn close<T>(engine: T, directory: &Path) -> Result<()> {
     drop(engine);
-    crate::engine::lmdb::Engine::wait_until_closed(directory);
+    lmdb::Engine::wait_until_closed(directory);
     let file = directory.join(LOCK_FILE);
     std::fs::remove_file(&file).map_err(|source| Error::io(&file, source))
 }
@@ -118,7 +115,8 @@ impl ShardedStore {
     /// Copies the sharded store in the directory `backup` to the directory `path`, which must not exist. `backup` is
     /// usually the result of [`backup_to`](crate::Store::backup_to).
     ///
-    /// All shards of the restored store are in `path`, in directories `shard.{number}`. To restore a single shard of a
+    /// `backup` does not change, except that LMDB creates its lock files there, and that a store whose process was killed
+    /// is recovered. All shards of the restored store are in `path`, in directories `shard.{number}`. To restore a single shard of a
     /// store, use [`restore_shard`](ShardedStore::restore_shard) with the directory of the shard in the backup.
     ///
     /// # Errors
@@ -164,11 +162,9 @@ impl ShardedStore {
     /// ```
     pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         let options = ShardedOptions::default();
-        let store = match options.clone().open(&backup) {
-            // A backup on a read-only file system can be read too.
-            Err(Error::ReadOnly { .. }) => options.read_only(true).open(&backup),
-            opened => opened,
-        };
-        store?.backup_to(path)
+        let read_only = options.clone().read_only(true).open(&backup).ok();
+        let complete = read_only.filter(|store| store.unavailable_shards().is_empty());
+        // A store whose process was killed has to be recovered first.
+        complete.map_or_else(|| options.open(&backup), Ok)?.backup_to(path)
     }
 }
