@@ -16,6 +16,7 @@
 /// [many rows at once]: bulk_loading
 /// [watching changes]: watching
 /// [revisions]: revisions
+/// [expiry]: expiry
 /// [group commit]: group_commit
 /// [durability]: durability
 /// [space ahead]: space_ahead
@@ -81,6 +82,7 @@ pub mod modelling {}
 /// [keys of your own]: own_keys
 /// [what not to index]: what_not_to_index
 /// [revisions]: revisions
+/// [expiry]: expiry
 /// [shards]: sharding#global-indexes
 ///
 /// All attributes of the derive.
@@ -99,6 +101,7 @@ pub mod attributes {}
 /// [row versions]: versions
 /// [modelling]: modelling
 /// [revisions]: revisions
+/// [expiry]: expiry
 ///
 /// All methods of a generated repository, and scans.
 #[doc = include_str!("guide/repository.md")]
@@ -167,6 +170,10 @@ pub mod watching {}
 /// Rows that users edit: a write is refused if the row has changed since it was read.
 #[doc = include_str!("guide/revisions.md")]
 pub mod revisions {}
+
+/// Rows that are deleted after their time.
+#[doc = include_str!("guide/expiry.md")]
+pub mod expiry {}
 
 /// [eventual indexes]: eventual
 /// [durability]: durability

@@ -14,6 +14,7 @@
 //! [many rows at once]: guide::bulk_loading
 //! [watching changes]: guide::watching
 //! [revisions]: guide::revisions
+//! [expiry]: guide::expiry
 //! [group commit]: guide::group_commit
 //! [durability]: guide::durability
 //! [space ahead]: guide::space_ahead
@@ -38,12 +39,12 @@ pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
     Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow, Combined, CommitNumber,
     Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability, Entries, Error, Event,
-    EventualScan, Finding, FindingKind, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken,
-    IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, MissingShard, OnDuplicate,
-    Options, Page, Progress, QueueFull, RangeMap, ReadTxn, Readers, Repair, Result, Rows, Scan,
-    Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store,
-    StoreError, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch,
-    Watcher, WhenFull, WriteTxn,
+    EventualScan, ExpiryWorker, Finding, FindingKind, FoundRows, GroupWriter, IndexEntry,
+    IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN,
+    MissingShard, OnDuplicate, Options, Page, Progress, QueueFull, RangeMap, ReadTxn, Readers,
+    Repair, Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions,
+    ShardedStore, Stats, Store, StoreError, Submission, Submitted, Table, Upgrade, Usage, Verify,
+    VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.

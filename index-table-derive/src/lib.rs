@@ -65,6 +65,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `version = N` | the version of the struct, at least 1 | 1 |
 /// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
 /// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes over other fields with the same name and type stay readable when the version changes | none |
+/// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of one. If no index begins with it, the table gets one with its name | none |
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |

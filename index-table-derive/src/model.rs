@@ -31,6 +31,8 @@ pub(crate) struct Table {
     pub(crate) indexes: Vec<Rc<Index>>,
     /// The warning about the primary key.
     pub(crate) findings: Vec<Finding>,
+    /// The expiry, if the rows expire.
+    pub(crate) expiry: Option<Expiry>,
     /// The field with the revision, if there is one.
     pub(crate) revision: Option<Rc<Field>>,
     /// The shard key, if there is one.
@@ -41,6 +43,14 @@ pub(crate) struct Table {
     pub(crate) view: Option<View>,
     /// The query methods, in the order of generation.
     pub(crate) queries: Vec<Query>,
+}
+
+/// The expiry of the rows.
+pub(crate) struct Expiry {
+    /// The time: a field, or a computed value; `None` after a mistake.
+    pub(crate) time: Option<KeyPart>,
+    /// The position of the index that begins with the time.
+    pub(crate) index: usize,
 }
 
 /// The shard key of a table: the first fields of the primary key.

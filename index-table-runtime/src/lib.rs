@@ -48,6 +48,7 @@ pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadReport, OnDuplicate},
     catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable},
+    expiry::ExpiryWorker,
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},

@@ -15,6 +15,7 @@ pub use crate::{
             Read, RowFormat, RowReader, RowVersion, Stored, VersionOf, Viewed, Within,
         },
         error::{EncodeError, Error, Result},
+        expiry::{Expires, Expiry, ExpiryTime},
         key::{
             CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
             KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Sequence,

@@ -1,5 +1,6 @@
-//! Rows over time: revisions.
+//! Rows over time: revisions and expiry.
 
+mod expiry;
 mod revisions;
 #[path = "../support/stores.rs"]
 mod stores;

@@ -335,6 +335,27 @@ impl IndexAttr {
     }
 }
 
+/// Reads the field or the computed value after `expires =`, as the only field of an index.
+pub(super) fn expiry(
+    input: ParseStream<'_>,
+    usage: &str,
+    errors: &Diagnostics,
+) -> syn::Result<IndexAttr> {
+    skip_row(input, "field", errors)?;
+    let field = word(input, "a field with the time of expiry")?;
+    let mut index = IndexAttr::new(field.span());
+    if !input.peek(token::Paren) {
+        index.push(PartKind::Field(field));
+        return Ok(index);
+    }
+    let Some(computed) = keys::find(INDEX_KEYS, "computed").filter(|_| field == "computed") else {
+        let message = format!("expected `{usage}` or `expires = computed(method: Type)`");
+        return Err(syn::Error::new(field.span(), message));
+    };
+    index.part(input, computed, errors)?;
+    Ok(index)
+}
+
 /// Reads the method of `filter`. Reports further tokens after the name.
 fn filter(input: ParseStream<'_>, usage: &str, errors: &Diagnostics) -> syn::Result<Ident> {
     const WHAT: &str = "the name of a method";

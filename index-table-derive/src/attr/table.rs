@@ -5,7 +5,7 @@ use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, parenthesized, token};
 
-use super::index::lints;
+use super::index::{IndexAttr, expiry, lints};
 use super::keys::{self, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
 use super::{Setting, complete, equals, fields, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
@@ -20,6 +20,8 @@ pub(crate) struct TableAttr {
     pub(crate) repository: Option<Setting<Ident>>,
     /// The view; its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
+    /// The index over the time of expiry; `None` if it could not be parsed.
+    pub(crate) expires: Option<Setting<Option<IndexAttr>>>,
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,
     pub(crate) reference: Option<Setting<()>>,
@@ -78,6 +80,13 @@ impl TableAttr {
                 set(&mut self.repository, &word, repository)
             }
             TableKey::View => self.view(input, &word, key.usage),
+            TableKey::Expires => {
+                let index = expiry(input, key.usage, errors);
+                let (index, mistake) =
+                    index.map_or_else(|it| (None, Some(it)), |it| (Some(it), None));
+                set(&mut self.expires, &word, index)?;
+                mistake.map_or(Ok(()), Err)
+            }
             TableKey::ShardBy => {
                 let shard_by = shard_by(input, key.usage)?;
                 set(&mut self.shard_by, &word, shard_by)

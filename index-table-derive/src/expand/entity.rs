@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use super::{Context, at, collections, hashed, methods, requirements, version};
+use super::{Context, at, collections, expiry, hashed, methods, requirements, revision, version};
 use crate::model::{Field, Index, KeyPart, Sharding, Strategy};
 use crate::names;
 
@@ -28,8 +28,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let key = key_type(cx);
     let schema = schema(cx);
     let distribution = distribution(cx);
-    let revision = revision(cx);
-    let revised = revised(cx);
+    let expiry = expiry::constant(cx);
+    let expires = expiry::implementation(cx);
+    let revision = revision::constant(cx);
+    let revised = revision::implementation(cx);
     let collections = collections::list(cx.table);
     let encode = collections::encode(cx.table);
     let primary_key = primary_key(cx);
@@ -49,6 +51,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             const TABLE: &'static _index_table::TableSchema = &#schema;
 
             #distribution
+
+            #expiry
 
             #revision
 
@@ -73,56 +77,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #older
         }
 
+        #expires
+
         #revised
     }
-}
-
-/// Expands to, for a table with a revision:
-///
-/// ```text
-/// const REVISION: ::core::option::Option<_index_table::Revision> =
-///     ::core::option::Option::Some(_index_table::Revision::of::<Self>());
-/// ```
-fn revision(cx: &Context<'_>) -> Option<TokenStream> {
-    cx.table.revision.as_ref()?;
-    Some(mixed! {
-        const REVISION: ::core::option::Option<_index_table::Revision> =
-            ::core::option::Option::Some(_index_table::Revision::of::<Self>());
-    })
-}
-
-/// Expands to, for a table with a revision:
-///
-/// ```text
-/// impl _index_table::Revised for Invoice {
-///     type Number = u64;
-///     fn revision(&self) -> &u64 { &self.revision }
-///     fn revision_mut(&mut self) -> &mut u64 { &mut self.revision }
-/// }
-/// ```
-fn revised(cx: &Context<'_>) -> Option<TokenStream> {
-    let field = cx.table.revision.as_ref()?;
-    let (row, ident, ty) = (&cx.table.row, &field.ident, field.ty.tokens(&cx.short));
-    let conditions = requirements::conditions(cx, &cx.short);
-    let (get, get_mut) = if cx.table.storable {
-        (mixed!(&self.#ident), mixed!(&mut self.#ident))
-    } else {
-        (mixed!(loop {}), mixed!(loop {}))
-    };
-    Some(mixed! {
-        #[automatically_derived]
-        impl _index_table::Revised for #row #conditions {
-            type Number = #ty;
-
-            fn revision(&self) -> &#ty {
-                #get
-            }
-
-            fn revision_mut(&mut self) -> &mut #ty {
-                #get_mut
-            }
-        }
-    })
 }
 
 /// Expands to, for a table with a shard key, or with `Distribution::Reference` for a reference table:

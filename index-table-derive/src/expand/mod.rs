@@ -19,6 +19,7 @@ mod distinct;
 mod docs;
 mod entity;
 mod entry;
+mod expiry;
 mod hashed;
 pub(crate) mod key;
 mod lints;
@@ -26,6 +27,7 @@ mod methods;
 mod queries;
 mod repository;
 mod requirements;
+mod revision;
 pub(crate) mod version;
 mod view;
 

@@ -4,6 +4,7 @@
 //! the methods that the program calls.
 
 mod entry;
+mod expiry;
 mod index;
 pub(crate) mod key;
 mod lint;
@@ -115,12 +116,14 @@ fn table(
         errors,
     };
     let mut indexes = index::lower_all(&mut scope, &attributes.indexes);
+    let expiry = expiry::lower(&scope, &attributes.table, &mut indexes);
     let viewed = attributes.table.view.is_some();
     serde::check(&attributes.serde, &fields, &mut indexes, viewed, errors);
     lint::check(&mut indexes, &primary_key, errors);
     let allowed = attributes.table.allow.as_ref().map_or(&[][..], |allow| &allow.value);
     let findings = lint::primary_key(&primary_key, allowed, errors);
     let indexes = entry::finish(&mut scope, indexes);
+    let expiry = expiry.map(|expiry| expiry.locate(&indexes));
     let sharding = sharding::lower(&attributes.table, &name, &scope);
     match &sharding {
         Some(sharding) => sharding::check_unique(sharding, &primary_key, &indexes, errors),
@@ -152,6 +155,7 @@ fn table(
         primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
         findings,
+        expiry,
         revision,
         sharding,
         reference: attributes.table.reference.is_some(),

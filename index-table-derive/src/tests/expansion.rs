@@ -35,6 +35,26 @@ struct Note {
 }
 ";
 
+    expiry: "
+#[table(expires = ends)]
+struct Session {
+    #[primary_key]
+    id: u64,
+    ends: Option<SystemTime>,
+}
+";
+
+    /// The index over the method is the declared one.
+    computed_expiry: "
+#[table(expires = computed(end: SystemTime))]
+#[index(computed(end: SystemTime), id)]
+struct Lease {
+    #[primary_key]
+    id: u64,
+    begin: SystemTime,
+}
+";
+
     normalized: "
 #[index(town)]
 struct Customer {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::model::{
     entry::RawEntry,
     error::EncodeError,
+    expiry::Expiry,
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
     revision::Revision,
@@ -136,6 +137,9 @@ pub trait Entity: Sized + 'static {
 
     /// The fields with collections that are stored in a canonical order.
     const COLLECTIONS: &'static [CollectionField] = &[];
+
+    /// The index that orders the rows by the time of `#[table(expires = …)]`.
+    const EXPIRY: Option<Expiry> = None;
 
     /// The functions for the field with `#[revision]`.
     const REVISION: Option<Revision> = None;

@@ -5,6 +5,7 @@ use std::any::{self, TypeId};
 use crate::model::{
     entity::Entity,
     error::{Error, Result},
+    expiry::Expiry,
     key::{DecodeError, KeyBuf},
     maintain::Image,
     revision::Revision,
@@ -41,6 +42,8 @@ pub(crate) struct RowVtable {
     renew: Option<Renew>,
     /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
+    /// The index for the expiry, if the rows expire.
+    pub(crate) expiry: Option<Expiry>,
     /// The functions for the revision, if the rows have one.
     pub(crate) revision: Option<Revision>,
     /// [`row::is_reordered`], if the rows have sorted collections.
@@ -63,6 +66,7 @@ impl RowVtable {
                 None
             },
             renew: row::renewal::<R>(),
+            expiry: R::EXPIRY,
             revision: R::REVISION,
             is_reordered: if R::COLLECTIONS.is_empty() {
                 None

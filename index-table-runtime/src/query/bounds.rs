@@ -37,6 +37,11 @@ impl Bounds {
         Self { range: KeyRange::ALL, hashed: None, list: None }
     }
 
+    /// Creates bounds with the keys in a range.
+    pub(crate) const fn of(range: KeyRange) -> Self {
+        Self { range, hashed: None, list: None }
+    }
+
     /// Selects keys whose next field equals `value`.
     #[must_use]
     pub fn equal<T: Key>(mut self, value: T::Arg<'_>) -> Self {

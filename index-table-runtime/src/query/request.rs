@@ -60,6 +60,16 @@ impl<'txn> ScanRequest<'txn> {
         Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
     }
 
+    /// Returns the encoded primary keys of the first entries.
+    pub(crate) fn first_keys(mut self, limit: u64) -> Result<Vec<Vec<u8>>> {
+        self.query.limit = Some(limit);
+        let (mut entries, mut keys) = (self.cursor(None), Vec::new());
+        while entries.advance()? {
+            keys.push(entries.entry().primary_key.to_vec());
+        }
+        Ok(keys)
+    }
+
     /// Returns a hash of the query, which identifies it in cursors.
     pub(super) fn query_hash(&self) -> u64 {
         cursor::query_hash(self.schema, &self.query)

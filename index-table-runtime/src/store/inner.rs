@@ -118,6 +118,7 @@ impl Inner {
                 usage: Arc::new(TableCounters::new(schema)),
                 watchers: Watchers::default(),
                 as_declared: AtomicU64::new(0),
+                archive: Mutex::default(),
             }),
             store: self.id,
             opened,

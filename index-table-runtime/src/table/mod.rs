@@ -2,6 +2,7 @@
 //! an index as a parameter; [`keyed`] has the methods for generated code.
 
 mod all_tables;
+mod expiry;
 mod keyed;
 mod queries;
 mod scrub;

@@ -4,6 +4,7 @@ pub(crate) mod build;
 pub(crate) mod bulk;
 pub(crate) mod catalog;
 mod copies;
+pub(crate) mod expiry;
 pub(crate) mod opening;
 pub(crate) mod queue;
 mod read_only;

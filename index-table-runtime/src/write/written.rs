@@ -1,6 +1,6 @@
 //! The state of a write transaction for each table that it writes.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
 
 use super::{
     maintenance::MaintenancePlan,
@@ -24,6 +24,18 @@ pub(crate) struct SharedTable {
     pub(crate) watchers: Watchers,
     /// The last commit whose catalog is known to have the table's declaration.
     pub(crate) as_declared: AtomicU64,
+    /// The function that gets expired rows before they are deleted.
+    pub(crate) archive: Mutex<Option<Archive>>,
+}
+
+/// A function that gets the bytes of rows before they are deleted.
+pub(crate) type Archive = Arc<dyn Fn(&[Vec<u8>]) -> Result<()> + Send + Sync>;
+
+impl SharedTable {
+    /// Locks the function that gets expired rows.
+    pub(crate) fn archive(&self) -> MutexGuard<'_, Option<Archive>> {
+        self.archive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A table that the transaction writes.

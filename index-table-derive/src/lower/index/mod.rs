@@ -71,7 +71,7 @@ pub(super) struct Draft {
 pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = Vec::new();
     for attribute in attributes {
-        if let Some(draft) = lower(scope, attribute)
+        if let Some(draft) = lower_one(scope, attribute)
             && is_new(&draft, &drafts, scope.errors)
         {
             drafts.push(draft);
@@ -80,7 +80,8 @@ pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<
     drafts
 }
 
-fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
+/// Checks one index. Returns `None` if it is invalid.
+pub(super) fn lower_one(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     let errors = scope.errors;
     let KeyParts { parts, sound, guessed, unique, meant, .. } = KeyParts::of(scope, attribute);
     let sound = sound && !attribute.incomplete;
@@ -149,7 +150,7 @@ fn no_fields(scope: &Scope<'_>, attribute: &IndexAttr) {
 }
 
 /// Whether no earlier index has the same name. Reports a duplicate; the first index stays.
-fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
+pub(super) fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
     let Some(other) = drafts.iter().find(|other| other.name == draft.name) else { return true };
     // The guess may be wrong.
     if draft.guessed || other.guessed {

@@ -81,6 +81,7 @@ impl Error {
             OtherKey { table, given, key }
             Conflict { table, key, expected, found }
             RevisionExhausted { table, key }
+            Archive { table, source }
             UniqueViolation { table, index, key, holder }
             KeyTooLong { table, index, key, len }
             SchemaMismatch { table, difference, way_out }

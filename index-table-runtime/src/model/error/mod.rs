@@ -132,6 +132,18 @@ pub enum Error {
         found: Option<u64>,
     },
 
+    /// The function that archives expired rows failed. The rows of its batch were not deleted.
+    #[error(
+        "the expired rows of table `{table}` could not be archived, and were not deleted: {source}; the next \
+         expiry archives them again"
+    )]
+    Archive {
+        /// The table.
+        table: &'static str,
+        /// The error of the function.
+        source: Arc<dyn error::Error + Send + Sync>,
+    },
+
     /// The type of the field with `#[revision]` has no greater number.
     #[error(
         "the row with primary key {key} of table `{table}` has the greatest revision of its type; delete it and \

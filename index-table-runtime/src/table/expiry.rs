@@ -1,0 +1,162 @@
+//! The methods of tables whose rows expire.
+
+use std::{error, sync::Arc, time::SystemTime};
+
+use super::Table;
+use crate::{
+    model::{
+        entity::{Entity, IndexEntry},
+        error::Result,
+        expiry::{Expires, is_expired},
+        row,
+        schema::Source,
+    },
+    query::Scan,
+    store::{ReadTxn, Store},
+    upkeep::expiry,
+};
+
+impl<R: Entity> Table<R> {
+    /// Deletes up to `limit` rows that have expired at the time `now`, oldest first, and returns their number. A row
+    /// has expired if its time is not later than `now`. [`Store::start_expiry_worker`] does this in the background.
+    ///
+    /// The rows are deleted in batches. Each batch is a transaction of at most 256 rows and, apart from the last
+    /// row, 10 ms, so that other writers don't wait long. A row that another writer renews meanwhile stays.
+    ///
+    /// Cost: one step for each row in the index, then a `delete`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Archive`](crate::Error::Archive); [`Error::IndexNotReadable`](crate::Error::IndexNotReadable);
+    /// those of [`Store::transaction`]. After an error, earlier batches are deleted.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(expires = ends)]
+    /// struct Session {
+    ///     #[primary_key]
+    ///     id: u64,
+    ///     ends: Option<SystemTime>,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let sessions = SessionRepository::open(&store)?;
+    /// let now = SystemTime::now();
+    /// store.transaction(|txn| {
+    ///     sessions.insert(txn, &Session { id: 1, ends: Some(now) })?;
+    ///     sessions.insert(txn, &Session { id: 2, ends: Some(now + Duration::from_secs(60)) })?;
+    ///     sessions.insert(txn, &Session { id: 3, ends: None })
+    /// })?;
+    /// assert_eq!(sessions.all(&store.read()?).count()?, 3);
+    /// assert_eq!(sessions.live(&store.read()?).count()?, 2);
+    /// assert_eq!(sessions.expire(&store, now, 1000)?, 1);
+    /// assert_eq!(sessions.all(&store.read()?).count()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn expire(&self, store: &Store, now: SystemTime, limit: u64) -> Result<u64>
+    where
+        R: Expires,
+    {
+        expiry::expire(store, &self.open, now, limit)
+    }
+
+    /// Returns a scan of the rows that have not expired now, in the order of their primary keys. Other queries
+    /// return expired rows until they are deleted; see [`Scan::live`].
+    ///
+    /// Cost: each row is decoded for the test, and decoded again if it is returned.
+    pub fn live<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Scan<'txn, R>
+    where
+        R: Expires,
+    {
+        self.all(txn).live()
+    }
+
+    /// Sets the function that gets expired rows before they are deleted, batch by batch, from
+    /// [`expire`](Table::expire) and from the workers of this process. It replaces the function that was set before.
+    ///
+    /// Each row is archived at least once. If the function fails, or the process ends before the deletion is
+    /// committed, the rows are archived again later. So the function should be idempotent, and return when the rows
+    /// are stored durably. A row that is changed between its archiving and its deletion stays, and is archived again
+    /// when it expires.
+    ///
+    /// # Examples
+    ///
+    /// Rows are appended to a file, as JSON lines:
+    ///
+    /// ```
+    /// use std::{fs::OpenOptions, io::Write, time::SystemTime};
+    ///
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(expires = ends)]
+    /// struct Session {
+    ///     #[primary_key]
+    ///     id: u64,
+    ///     ends: SystemTime,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("sessions.jsonl");
+    /// # let store = Store::open(dir.path())?;
+    /// let sessions = SessionRepository::open(&store)?;
+    /// let file = path.clone();
+    /// sessions.archive_expired(move |rows| {
+    ///     let mut lines = Vec::new();
+    ///     for row in rows {
+    ///         serde_json::to_writer(&mut lines, row)?;
+    ///         lines.push(b'\n');
+    ///     }
+    ///     let mut file = OpenOptions::new().create(true).append(true).open(&file)?;
+    ///     file.write_all(&lines)?;
+    ///     file.sync_all()
+    /// });
+    /// let now = SystemTime::now();
+    /// store.transaction(|txn| sessions.insert(txn, &Session { id: 7, ends: now }))?;
+    /// sessions.expire(&store, now, 1000)?;
+    /// assert!(std::fs::read_to_string(&path).unwrap().starts_with("{\"id\":7,"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn archive_expired<E>(
+        &self,
+        archive: impl Fn(&[R]) -> Result<(), E> + Send + Sync + 'static,
+    ) where
+        R: Expires,
+        E: Into<Box<dyn error::Error + Send + Sync>>,
+    {
+        let name = R::TABLE.name;
+        let archive = move |rows: &[Vec<u8>]| {
+            let decoded: Result<Vec<R>, _> = rows.iter().map(|row| row::decode(row)).collect();
+            let rows = decoded.map_err(|error| R::TABLE.corrupt(Source::Facts, &[], error))?;
+            archive(&rows).map_err(|error| expiry::failed(name, error))
+        };
+        *self.open.shared.archive() = Some(Arc::new(archive));
+    }
+}
+
+impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
+    /// Keeps only the rows that have not expired now, as a [`filter`](Scan::filter).
+    ///
+    /// Cost: that of a filter.
+    #[must_use]
+    pub fn live(self) -> Self
+    where
+        E::Row: Expires,
+    {
+        let now = SystemTime::now();
+        self.filter(move |row| !is_expired(row, now))
+    }
+}

@@ -1,0 +1,318 @@
+//! Deleting rows that have expired, in batches, and the thread that does it.
+//!
+//! A batch is read in a read transaction, handed to the archive if there is one, and deleted in a write transaction.
+//! The write transaction reads each row again, and deletes it only if it still has expired, and is still the archived
+//! row. So a row that another writer renews in between stays, and a crash between the two steps archives the rows of
+//! a batch a second time.
+
+use std::{
+    error, fmt, process,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant, SystemTime},
+};
+
+use crate::{
+    engine::Read as _,
+    model::{
+        KeyRange,
+        error::{Error, Result},
+        expiry::Expiry,
+        schema::Source,
+    },
+    query::{Bounds, ScanRequest},
+    store::{Inner, OpenTable, Store},
+    usage::Ledger,
+    write::{Scratch, rows},
+};
+
+/// The name of the thread.
+const NAME: &str = "expiry-worker";
+
+/// The maximum number of rows in a batch.
+const BATCH: u64 = 256;
+
+/// The time after which a transaction deletes no further rows, so that other writers don't wait long.
+const TURN: Duration = Duration::from_millis(10);
+
+/// The pause after each batch, in which other writers begin their transactions.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The time between two rounds of the worker.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Deletes up to `limit` rows that have expired at the time `now`. Returns their number.
+pub(crate) fn expire(
+    store: &Store,
+    table: &Arc<OpenTable>,
+    now: SystemTime,
+    limit: u64,
+) -> Result<u64> {
+    table.check_store(store.inner.id)?;
+    store.inner.engine.refuse_read_only()?;
+    let Some(expiry) = table.rows.expiry else { return Ok(0) };
+    let (range, mut deleted) = (expiry.expired(now), 0);
+    while deleted < limit {
+        let batch = batch(store, table, expiry, &range, BATCH.min(limit - deleted))?;
+        let (mut rest, before) = (batch.as_slice(), deleted);
+        while !rest.is_empty() {
+            let (done, gone) = delete(store, table, expiry, &range, rest)?;
+            deleted += gone;
+            rest = rest.get(done..).unwrap_or_default();
+            if !rest.is_empty() || deleted < limit {
+                thread::sleep(PAUSE);
+            }
+        }
+        // If all rows of a batch were changed meanwhile, the caller decides whether to continue.
+        if (batch.len() as u64) < BATCH || deleted == before {
+            break;
+        }
+    }
+    Ok(deleted)
+}
+
+/// A row that has expired: its primary key, and its bytes if it was archived.
+type Expired = (Vec<u8>, Option<Vec<u8>>);
+
+/// Returns the next rows that have expired, after they were archived.
+fn batch(
+    store: &Store,
+    table: &Arc<OpenTable>,
+    expiry: Expiry,
+    range: &KeyRange,
+    limit: u64,
+) -> Result<Vec<Expired>> {
+    let archive = table.shared.archive().clone();
+    let txn = store.read()?;
+    let source = Source::Index(expiry.index);
+    let (reader, ledger) =
+        (txn.reader_of(table, source), Ledger::new(&txn.session, &table.shared.usage));
+    let request = ScanRequest::new(reader, table.schema, ledger, source, Bounds::of(range.clone()));
+    let expired = request.first_keys(limit)?;
+    let Some(archive) = archive else {
+        return Ok(expired.into_iter().map(|key| (key, None)).collect());
+    };
+    let (mut keys, mut bytes) = (Vec::new(), Vec::new());
+    for key in expired {
+        // An entry without a row is left to `verify`.
+        if let Some(row) = txn.fact(table, &key)? {
+            bytes.push(row.to_vec());
+            keys.push(key);
+        }
+    }
+    drop(txn);
+    if !bytes.is_empty() {
+        archive(&bytes)?;
+    }
+    Ok(keys.into_iter().zip(bytes.into_iter().map(Some)).collect())
+}
+
+/// Deletes the rows of a batch that still have expired, in one transaction. Stops after some time. Returns the numbers
+/// of rows that were read and deleted.
+fn delete(
+    store: &Store,
+    table: &Arc<OpenTable>,
+    expiry: Expiry,
+    range: &KeyRange,
+    batch: &[Expired],
+) -> Result<(usize, u64)> {
+    store.transaction(|txn| {
+        let (began, mut done, mut deleted) = (Instant::now(), 0, 0);
+        for (primary_key, archived) in batch {
+            if done > 0 && began.elapsed() > TURN {
+                break;
+            }
+            done += 1;
+            let (mut writer, Scratch { old, .. }, written) = txn.row_writer(table)?;
+            let Some(bytes) = writer.reader().fact(primary_key)? else { continue };
+            if archived.as_ref().is_some_and(|archived| archived != bytes) {
+                continue;
+            }
+            table.rows.load_stored(old, bytes, primary_key)?;
+            if !old.keys(expiry.index).any(|key| range.contains(key)) {
+                continue;
+            }
+            rows::delete_loaded(table.rows, &mut writer, old, written)?;
+            deleted += 1;
+        }
+        Ok((done, deleted))
+    })
+}
+
+/// Returns the error of an archive.
+pub(crate) fn failed(
+    table: &'static str,
+    source: impl Into<Box<dyn error::Error + Send + Sync>>,
+) -> Error {
+    Error::Archive { table, source: Arc::from(source.into()) }
+}
+
+/// A thread that deletes expired rows of all tables that expire and have a repository in this process. From
+/// [`Store::start_expiry_worker`].
+///
+/// When this handle is dropped, the thread stops after its current batch. The thread doesn't keep the store open,
+/// and ends when the store is closed. Several workers, in one process or in several, can run at the same time.
+#[must_use = "the worker stops when this is dropped"]
+pub struct ExpiryWorker {
+    shared: Arc<Shared>,
+    store: Weak<Inner>,
+    thread: Option<JoinHandle<()>>,
+    /// The process that started the thread. A forked process doesn't have the thread.
+    process: u32,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    stopped: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_stopped: bool,
+    deleted: u64,
+    /// The error of the last round.
+    error: Option<Error>,
+}
+
+impl Store {
+    /// Starts a thread that deletes expired rows, of all tables with `#[table(expires = …)]` that have a repository in
+    /// this process. The thread looks for expired rows once a second, and runs until the returned handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`], [`Error::ReadOnly`], and [`Error::Thread`] if the thread can't be started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(expires = ends)]
+    /// struct Session {
+    ///     #[primary_key]
+    ///     id: u64,
+    ///     ends: SystemTime,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let sessions = SessionRepository::open(&store)?;
+    /// let ends = SystemTime::now() + Duration::from_millis(10);
+    /// store.transaction(|txn| sessions.insert(txn, &Session { id: 1, ends }))?;
+    ///
+    /// let worker = store.start_expiry_worker()?;
+    /// while sessions.all(&store.read()?).exists()? {
+    ///     std::thread::sleep(Duration::from_millis(5));
+    /// }
+    /// assert!(worker.error().is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_expiry_worker(&self) -> Result<ExpiryWorker> {
+        self.inner.engine.refuse_forked()?;
+        self.inner.engine.refuse_read_only()?;
+        let (shared, store) = (Arc::<Shared>::default(), Arc::downgrade(&self.inner));
+        let thread = {
+            let (shared, store) = (Arc::clone(&shared), Weak::clone(&store));
+            thread::Builder::new()
+                .name(NAME.to_owned())
+                .spawn(move || run(&shared, &store))
+                .map_err(|source| Error::Thread { name: NAME, source })?
+        };
+        Ok(ExpiryWorker { shared, store, thread: Some(thread), process: process::id() })
+    }
+}
+
+impl ExpiryWorker {
+    /// Returns the error of the last round; `None` if it succeeded. After an error, the worker tries again in the next
+    /// round, and an error in one table does not stop the others.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        self.shared.state().error.as_ref().map(Error::again)
+    }
+
+    /// Returns the number of rows that this worker has deleted.
+    #[must_use]
+    pub fn deleted(&self) -> u64 {
+        self.shared.state().deleted
+    }
+}
+
+impl Drop for ExpiryWorker {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            return;
+        }
+        self.shared.state().is_stopped = true;
+        self.shared.stopped.notify_all();
+        // If this thread has a write transaction, the worker may wait for it. Joining the worker would be a
+        // deadlock.
+        let waits = self.store.upgrade().is_some_and(|store| store.refuse_nested_write().is_err());
+        if let Some(thread) = self.thread.take()
+            && !waits
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for ExpiryWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpiryWorker").field("deleted", &self.deleted()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state().is_stopped
+    }
+
+    /// Waits for the next round, or until the worker is stopped.
+    fn wait(&self) {
+        let state = self.state();
+        let waited = self.stopped.wait_timeout_while(state, POLL, |state| !state.is_stopped);
+        drop(waited);
+    }
+}
+
+fn run(shared: &Shared, store: &Weak<Inner>) {
+    while !shared.is_stopped() {
+        let Some(inner) = store.upgrade() else { return };
+        let error = round(&Store { inner }, shared);
+        shared.state().error = error;
+        shared.wait();
+    }
+}
+
+/// Deletes the expired rows of each table. Returns the last error.
+fn round(store: &Store, shared: &Shared) -> Option<Error> {
+    let (now, mut failed) = (SystemTime::now(), None);
+    for table in store.inner.tables_in_use() {
+        if table.rows.expiry.is_none() {
+            continue;
+        }
+        while !shared.is_stopped() {
+            match expire(store, &table, now, BATCH) {
+                Ok(0) => break,
+                Ok(deleted) => shared.state().deleted += deleted,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+    failed
+}

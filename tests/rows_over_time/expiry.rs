@@ -1,0 +1,261 @@
+//! `#[table(expires = …)]`: rows are deleted after their time.
+
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use index_table::{Error, IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::stores::{plain_stores, stores};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "sessions", shard_by = hash(id), expires = ends)]
+#[index(user)]
+struct Session {
+    #[primary_key]
+    id: u32,
+    user: u8,
+    ends: Option<SystemTime>,
+}
+
+/// A time in seconds.
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// Session 0 never ends, and the others end at the second of their number.
+fn session(id: u32) -> Session {
+    Session { id, user: (id % 3) as u8, ends: (id > 0).then(|| at(id.into())) }
+}
+
+fn insert(store: &Store, sessions: &SessionRepository, last: u32) -> Result<()> {
+    store.transaction(|txn| (0..=last).try_for_each(|id| sessions.insert(txn, &session(id))))
+}
+
+fn ids(store: &Store, sessions: &SessionRepository) -> Result<Vec<u32>> {
+    sessions.all(&store.read()?).keys().collect()
+}
+
+#[test]
+fn only_rows_whose_time_has_come_are_deleted() -> Result<()> {
+    for tried in stores("sessions")? {
+        let sessions = SessionRepository::open(&tried)?;
+        insert(&tried, &sessions, 9)?;
+        assert_eq!(sessions.expire(&tried, at(0), 100)?, 0);
+        assert_eq!(sessions.expire(&tried, at(5), 2)?, 2);
+        assert_eq!(ids(&tried, &sessions)?, [0, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(sessions.expire(&tried, at(5), 100)?, 3);
+        assert_eq!(sessions.expire(&tried, at(5), 100)?, 0);
+        assert_eq!(ids(&tried, &sessions)?, [0, 6, 7, 8, 9]);
+        // A row that is renewed lives longer; one without a time lives forever.
+        tried.transaction(|txn| {
+            sessions.update(txn, 6, |session| session.ends = Some(at(20)))?;
+            sessions.update(txn, 7, |session| session.ends = None)
+        })?;
+        assert_eq!(sessions.expire(&tried, at(10), 100)?, 2);
+        assert_eq!(ids(&tried, &sessions)?, [0, 6, 7]);
+        let txn = tried.read()?;
+        assert_eq!(sessions.by_ends(&txn).count()?, 1);
+        assert!(sessions.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn many_rows_are_deleted_in_batches() -> Result<()> {
+    for tried in stores("sessions")? {
+        let sessions = SessionRepository::open(&tried)?;
+        insert(&tried, &sessions, 700)?;
+        assert_eq!(sessions.expire(&tried, at(690), 600)?, 600);
+        assert_eq!(sessions.expire(&tried, at(690), u64::MAX)?, 90);
+        assert_eq!(ids(&tried, &sessions)?.len(), 11);
+        assert!(sessions.verify(&tried.read()?).run()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn queries_return_expired_rows_unless_live() -> Result<()> {
+    for tried in stores("sessions")? {
+        let sessions = SessionRepository::open(&tried)?;
+        insert(&tried, &sessions, 6)?;
+        let later = SystemTime::now() + Duration::from_secs(3600);
+        tried.transaction(|txn| sessions.update(txn, 3, |session| session.ends = Some(later)))?;
+        let txn = tried.read()?;
+        assert_eq!(sessions.all(&txn).count()?, 7);
+        let live: Vec<u32> = sessions.live(&txn).keys().collect::<Result<_>>()?;
+        assert_eq!(live, [0, 3]);
+        assert_eq!(sessions.find_by_user(&txn, 0).count()?, 3);
+        let live: Vec<_> = sessions.find_by_user(&txn, 0).live().rows().collect::<Result<_>>()?;
+        assert_eq!(live, [session(0), Session { ends: Some(later), ..session(3) }]);
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_are_archived_before_they_are_deleted() -> Result<()> {
+    for tried in stores("sessions")? {
+        let sessions = SessionRepository::open(&tried)?;
+        insert(&tried, &sessions, 400)?;
+        let archived = Arc::new(Mutex::new(Vec::new()));
+        let (into, store, repository) =
+            (Arc::clone(&archived), Store::clone(&tried), sessions.clone());
+        sessions.archive_expired(move |rows| {
+            let txn = store.read()?;
+            for row in rows {
+                assert_eq!(repository.get(&txn, row.id)?.as_ref(), Some(row), "not deleted yet");
+            }
+            into.lock().expect("not poisoned").extend_from_slice(rows);
+            Ok::<_, Error>(())
+        });
+        assert_eq!(sessions.expire(&tried, at(300), 1000)?, 300);
+        let archived = archived.lock().expect("not poisoned");
+        assert!(*archived == (1..=300).map(session).collect::<Vec<_>>(), "in the order of time");
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_stay_if_the_archive_fails() -> Result<()> {
+    for tried in plain_stores()? {
+        let sessions = SessionRepository::open(&tried)?;
+        insert(&tried, &sessions, 5)?;
+        sessions.archive_expired(|_| Err("the disk is full"));
+        let failed = sessions.expire(&tried, at(3), 1000).expect_err("an error");
+        assert!(matches!(failed, Error::Archive { table: "sessions", .. }), "{failed:?}");
+        assert_eq!(
+            failed.to_string(),
+            "the expired rows of table `sessions` could not be archived, and were not deleted: the disk is full; \
+             the next expiry archives them again"
+        );
+        assert_eq!(ids(&tried, &sessions)?.len(), 6);
+        sessions.archive_expired(|_| Ok::<_, Error>(()));
+        assert_eq!(sessions.expire(&tried, at(3), 1000)?, 3);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_row_that_changes_after_its_archiving_stays() -> Result<()> {
+    for tried in plain_stores()? {
+        let sessions = SessionRepository::open(&tried)?;
+        insert(&tried, &sessions, 5)?;
+        let (store, repository) = (Store::clone(&tried), sessions.clone());
+        sessions.archive_expired(move |rows| {
+            if rows.len() > 1 {
+                store.transaction(|txn| {
+                    repository.update(txn, 1, |row| row.ends = Some(at(1000)))?;
+                    repository.update(txn, 2, |row| row.user = 9)
+                })?;
+            }
+            Ok::<_, Error>(())
+        });
+        assert_eq!(sessions.expire(&tried, at(3), 1000)?, 1);
+        assert_eq!(ids(&tried, &sessions)?, [0, 1, 2, 4, 5]);
+        // The second one is archived again, as it is now.
+        assert_eq!(sessions.expire(&tried, at(3), 1000)?, 1);
+        assert_eq!(ids(&tried, &sessions)?, [0, 1, 4, 5]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_worker_deletes_rows_while_others_write() -> Result<()> {
+    for tried in stores("sessions")? {
+        let sessions = SessionRepository::open(&tried)?;
+        insert(&tried, &sessions, 600)?;
+        let worker = tried.start_expiry_worker()?;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut id = 10_000;
+        while ids(&tried, &sessions)?.iter().any(|id| (1..=600).contains(id)) {
+            assert!(Instant::now() < deadline, "{:?}", worker.error());
+            let later = Some(SystemTime::now() + Duration::from_secs(3600));
+            let row = Session { ends: later, ..session(id) };
+            tried.transaction(|txn| sessions.insert(txn, &row))?;
+            id += 1;
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert!(worker.error().is_none());
+        drop(worker);
+        assert_eq!(ids(&tried, &sessions)?.len() as u32, 1 + id - 10_000);
+        assert!(sessions.verify(&tried.read()?).run()?.is_clean());
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, IndexTable)]
+#[table(expires = computed(end: SystemTime))]
+#[index(kind)]
+#[index(computed(end: SystemTime), kind, name = "by_end")]
+struct Lease {
+    #[primary_key]
+    id: u32,
+    kind: bool,
+    begin: SystemTime,
+}
+
+impl Lease {
+    fn end(&self) -> SystemTime {
+        self.begin + Duration::from_secs(60)
+    }
+}
+
+#[test]
+fn a_declared_index_over_a_method_is_used() -> Result<()> {
+    let store = Store::in_memory();
+    let leases = LeaseRepository::open(&store)?;
+    let lease = |id: u32| Lease { id, kind: id.is_multiple_of(2), begin: at(id.into()) };
+    store.transaction(|txn| (0..10).try_for_each(|id| leases.insert(txn, &lease(id))))?;
+    assert_eq!(leases.expire(&store, at(64), 100)?, 5);
+    assert_eq!(leases.all(&store.read()?).keys().next().transpose()?, Some(5));
+    let sizes = store.sizes()?;
+    let names: Vec<_> = sizes[0].indexes.iter().map(|index| index.name).collect();
+    assert_eq!(names, ["kind", "by_end"]);
+    Ok(())
+}
+
+/// A table with this type of time, in which the row 1 has expired and the rows 2 and 3 have not.
+macro_rules! other_clocks {
+    ($($name:ident: $ty:ty, $now:expr, $later:expr;)*) => {$(
+        mod $name {
+            use super::*;
+
+            #[derive(Debug, Serialize, Deserialize, IndexTable)]
+            #[table(expires = ends)]
+            struct Row {
+                #[primary_key]
+                id: u8,
+                ends: Option<$ty>,
+            }
+
+            #[test]
+            fn its_instants_expire() -> Result<()> {
+                let store = Store::in_memory();
+                let rows = RowRepository::open(&store)?;
+                let ends = [Some($now), Some($later), None];
+                store.transaction(|txn| {
+                    (1..).zip(ends).try_for_each(|(id, ends)| rows.insert(txn, &Row { id, ends }))
+                })?;
+                assert_eq!(rows.live(&store.read()?).keys().collect::<Result<Vec<_>>>()?, [2, 3]);
+                assert_eq!(rows.expire(&store, SystemTime::now(), 10)?, 1);
+                assert_eq!(rows.all(&store.read()?).keys().collect::<Result<Vec<_>>>()?, [2, 3]);
+                Ok(())
+            }
+        }
+    )*};
+}
+
+other_clocks! {
+    chrono_clock: chrono::DateTime<chrono::Utc>,
+        chrono::DateTime::from_timestamp(1000, 0).expect("a time"),
+        chrono::DateTime::from_timestamp(4_000_000_000, 0).expect("a time");
+    time_clock: time::OffsetDateTime,
+        time::OffsetDateTime::from_unix_timestamp(1000).expect("a time"),
+        time::OffsetDateTime::from_unix_timestamp(4_000_000_000).expect("a time");
+    jiff_clock: jiff::Timestamp,
+        jiff::Timestamp::from_second(1000).expect("a time"),
+        jiff::Timestamp::from_second(4_000_000_000).expect("a time");
+}

@@ -1,0 +1,19 @@
+use std::time::SystemTime;
+
+use index_table::{IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "sessions")]
+struct Session {
+    #[primary_key]
+    id: u64,
+    ends: SystemTime,
+    minutes: u32,
+}
+
+fn clean_up(sessions: &SessionRepository, store: &Store) -> index_table::Result<u64> {
+    sessions.expire(store, SystemTime::now(), 1000)
+}
+
+fn main() {}
