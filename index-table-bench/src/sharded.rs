@@ -54,7 +54,6 @@ pub fn customer(number: u64, tenant: u32) -> Customer {
 }
 
 /// Returns the options of every store and shard.
-#[must_use]
 pub fn options(durability: Durability) -> Options {
     Store::options().map_size(1 << 32).durability(durability)
 }

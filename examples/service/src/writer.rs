@@ -118,11 +118,11 @@ fn execute(
             Ok(if old.is_none() { Outcome::Created(customer) } else { Outcome::Changed(customer) })
         }
         Command::Change(id, changes, expected) => {
-            let changed = customers.update(txn, id, |customer| {
+            let exists = customers.update(txn, id, |customer| {
                 changes.apply_to(customer);
                 customer.revision = expected.unwrap_or(customer.revision);
             })?;
-            if !changed {
+            if !exists {
                 return Err(Failure::no_such_customer());
             }
             stored(customers, txn, id).map(Outcome::Changed)

@@ -35,9 +35,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
     let row = &cx.table.row;
     let index = Literal::usize_unsuffixed(*index);
     let conditions = requirements::conditions(cx, &cx.short);
-    let ty = match time {
-        Some(time) => time.key_type().tokens(&cx.short),
-        None => mixed!(::std::time::SystemTime),
+    let ty = if let Some(time) = time {
+        time.key_type().tokens(&cx.short)
+    } else {
+        mixed!(::std::time::SystemTime)
     };
     let (read, body) = match time.as_ref().filter(|_| cx.table.storable) {
         Some(time) => {

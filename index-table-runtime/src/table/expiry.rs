@@ -151,7 +151,6 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Keeps only the rows that have not expired now, as a [`filter`](Scan::filter).
     ///
     /// Cost: that of a filter.
-    #[must_use]
     pub fn live(self) -> Self
     where
         E::Row: Expires,
