@@ -83,7 +83,7 @@ pub mod modelling {}
 /// [what not to index]: what_not_to_index
 /// [revisions]: revisions
 /// [expiry]: expiry
-/// [shards]: sharding#global-indexes
+/// [global indexes]: sharding#global-indexes
 ///
 /// All attributes of the derive.
 #[doc = include_str!("guide/attributes.md")]

@@ -193,7 +193,7 @@ fn a_worker_deletes_rows_while_others_write() -> Result<()> {
 struct Lease {
     #[primary_key]
     id: u32,
-    kind: bool,
+    kind: u8,
     begin: SystemTime,
 }
 
@@ -207,7 +207,7 @@ impl Lease {
 fn a_declared_index_over_a_method_is_used() -> Result<()> {
     let store = Store::in_memory();
     let leases = LeaseRepository::open(&store)?;
-    let lease = |id: u32| Lease { id, kind: id.is_multiple_of(2), begin: at(id.into()) };
+    let lease = |id: u32| Lease { id, kind: (id % 2) as u8, begin: at(id.into()) };
     store.transaction(|txn| (0..10).try_for_each(|id| leases.insert(txn, &lease(id))))?;
     assert_eq!(leases.expire(&store, at(64), 100)?, 5);
     assert_eq!(leases.all(&store.read()?).keys().next().transpose()?, Some(5));

@@ -13,6 +13,7 @@
 //!   `index-table-runtime/src/engine/lmdb/blocks.rs`: a block is written through the cursor that found it, or
 //!   without a search if a new key is likely;
 //! - **C2**: the same blocks, always found with one call and written with another.
+//!
 //! One transaction inserts all rows, another scans and counts the rows of each key, and a third deletes a
 //! random fifth of the rows. The times are those of the calls, without commits, and nothing is synced. The
 //! space is the number of pages by which the file grows. Each round measures every candidate, and the figures

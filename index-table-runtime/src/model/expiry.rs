@@ -74,13 +74,13 @@ impl Expiry {
         let mut last = KeyBuf::new();
         if !self.optional {
             last.push(&now);
-            return KeyRange { start: KeyBuf::new(), end: End::behind(&last) };
+            return KeyRange { start: KeyBuf::new(), end: End::after_prefix(&last) };
         }
         let mut never = KeyBuf::new();
         never.push(&None::<SystemTime>);
         last.push(&Some(now));
-        let end = End::behind(&last);
-        match KeyRange::ALL.behind(never.as_bytes()) {
+        let end = End::after_prefix(&last);
+        match KeyRange::ALL.after_prefix(never.as_bytes()) {
             Some(KeyRange { start, .. }) => KeyRange { start, end },
             None => KeyRange { start: last, end },
         }
