@@ -417,3 +417,39 @@ fn a_bulk_load_writes_the_entries_of_all_shards() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_scan_of_the_available_shards_leaves_out_rows_of_missing_shards() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = with_maps_of_indexes(Kind::Ranges, 4).open(dir.path())?;
+        let orders = OrderRepository::open(&store)?;
+        for tenant in 0..32 {
+            store.transaction(|txn| orders.insert(txn, &order(tenant, 1)))?;
+        }
+    }
+    // The entries of this index are in `s0` and `s3`.
+    let store = ShardedStore::options().only(["s0", "s2", "s3"]).open(dir.path())?;
+    let orders = OrderRepository::open(&store)?;
+    let txn = store.read()?;
+    let towns = || orders.find_by_town(&txn, "town 1");
+    assert_eq!(towns().count()?, 32);
+    assert!(towns().rows().any(|row| matches!(row, Err(Error::ShardUnavailable { .. }))));
+    let found = towns().available();
+    let missing: Vec<_> = found.missing.iter().map(|missing| missing.name.as_str()).collect();
+    assert_eq!(missing, ["s1"]);
+    assert_eq!(found.scan.count()?, 24);
+    let keys = |scan: index_table::Scan<'_, _>| scan.keys().collect::<Result<Vec<_>>>();
+    let expected: Vec<_> = (0..8).chain(16..32).map(|tenant| (tenant, 1)).collect();
+    assert_eq!(keys(towns().available().scan)?, expected);
+    assert_eq!(keys(towns().rev().limit(3).available().scan)?, [(31, 1), (30, 1), (29, 1)]);
+    assert_eq!(towns().limit(10).available().scan.count()?, 10);
+    assert_eq!(towns().available().scan.rows().collect::<Result<Vec<_>>>()?.len(), 24);
+    assert_eq!(towns().available().scan.page(20)?.items.len(), 20);
+    // A row can't be written without the shard of one of its entries.
+    let refused = store
+        .transaction(|txn| (0..8).try_for_each(|tenant| orders.insert(txn, &order(tenant, 2))));
+    assert!(matches!(refused, Err(Error::ShardUnavailable { .. })), "{refused:?}");
+    assert_eq!(orders.all(&txn).available().scan.count()?, 24);
+    Ok(())
+}

@@ -1,4 +1,5 @@
-//! Processes that are killed while threads commit transactions of several shards, with one journal.
+//! Processes that are killed while threads commit transactions of several shards, with one journal. The entries of a
+//! global index are in other shards than their rows.
 
 use std::{
     collections::BTreeSet,
@@ -25,6 +26,7 @@ const KEPT: u32 = 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "parts", shard_by = shard)]
 #[index(thread, number)]
+#[index(number, thread, shard, unique, scope = "global", name = "place")]
 struct Part {
     #[primary_key]
     shard: u8,
@@ -173,6 +175,10 @@ impl Tables {
             expected.into_iter().map(|(shard, thread, number)| part(shard, thread, number));
         if !rows.into_iter().eq(expected) {
             return Ok(Err(format!("a part of a transaction: {counts:?}")));
+        }
+        let rows = self.parts.by_place(&txn).rows().collect::<Result<Vec<_>>>()?;
+        if rows.len() as u64 != self.parts.all(&txn).count()? {
+            return Ok(Err(format!("{} rows by the global index: {counts:?}", rows.len())));
         }
         for (shard, (balance, transfers)) in (0..SHARDS).zip(accounts) {
             let found = self.accounts.get(&txn, shard)?;

@@ -1,7 +1,9 @@
 //! System calls that fail in a sharded store: in its shard map manager, in its shards and in their journal.
 //!
 //! A transaction of the child inserts two rows of a tenant, or of each tenant, and each tenant has a shard.
-//! The rows of a tenant have the numbers from 0 on, so that the number of transactions gives all its rows.
+//! The rows of a tenant have the numbers from 0 on, so that the number of transactions gives all its rows. A
+//! transaction of all tenants also inserts a label for each of them, whose entries in a global index are in other
+//! shards.
 
 use std::{
     fs, io,
@@ -35,6 +37,23 @@ struct Entry {
     text: String,
 }
 
+/// A label of an entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "labels", shard_by = tenant, shard_map = "entries")]
+#[index(code, unique, scope = "global")]
+struct Label {
+    #[primary_key]
+    tenant: u8,
+    #[primary_key]
+    number: u32,
+    code: u64,
+}
+
+/// The code of a label.
+fn code(tenant: u8, number: u32) -> u64 {
+    u64::from(number) << 8 | u64::from(tenant)
+}
+
 fn entry(tenant: u8, number: u32) -> Entry {
     // Some rows need pages of their own, and a larger map.
     let text = "x".repeat((number % 5 * 3000) as usize);
@@ -44,6 +63,7 @@ fn entry(tenant: u8, number: u32) -> Entry {
 struct Opened {
     store: ShardedStore,
     entries: EntryRepository,
+    labels: LabelRepository,
 }
 
 impl Opened {
@@ -57,7 +77,8 @@ impl Opened {
         }
         let store = options.map("entries", map).open(path)?;
         let entries = EntryRepository::open(&store)?;
-        Ok(Self { store, entries })
+        let labels = LabelRepository::open(&store)?;
+        Ok(Self { store, entries, labels })
     }
 
     /// Commits a transaction of a tenant, or of all.
@@ -68,6 +89,13 @@ impl Opened {
                 let first = commits[usize::from(tenant)] * 2;
                 self.entries.insert(txn, &entry(tenant, first))?;
                 self.entries.insert(txn, &entry(tenant, first + 1))
+            })?;
+            if chosen.len() == 1 {
+                return Ok(());
+            }
+            chosen.clone().try_for_each(|tenant| {
+                let number = commits[usize::from(tenant)] * 2;
+                self.labels.insert(txn, &Label { tenant, number, code: code(tenant, number) })
             })
         })?;
         chosen.for_each(|tenant| commits[usize::from(tenant)] += 1);
@@ -84,6 +112,27 @@ impl Opened {
             return Ok(Err(format!("tenant {tenant} has {count} rows and {codes} codes")));
         }
         Ok(Ok(count / 2))
+    }
+
+    /// Compares the labels with the entries and with their global index.
+    fn compare_labels(&self) -> Result<Result<(), Failure>> {
+        let txn = self.store.read()?;
+        let labels = self.labels.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        for label in &labels {
+            let Label { tenant, number, code } = *label;
+            if self.entries.get(&txn, tenant, number)?.is_none() {
+                return Ok(Err(format!("{label:?} has no entry")));
+            }
+            if self.labels.get_by_code(&txn, code)?.as_ref() != Some(label) {
+                return Ok(Err(format!("{label:?} is not in its global index")));
+            }
+        }
+        let entries = self.labels.by_code(&txn).count()?;
+        if entries != labels.len() as u64 || !labels.len().is_multiple_of(usize::from(TENANTS)) {
+            return Ok(Err(format!("{} labels, {entries} in their index", labels.len())));
+        }
+        let report = self.labels.verify(&txn).run()?;
+        Ok(if report.is_clean() { Ok(()) } else { Err(report.to_string()) })
     }
 
     /// Compares the rows of all available tenants. The outcome of a transaction that is not known is found
@@ -291,6 +340,7 @@ fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
             return Err(format!("shard {shard} is not available: {reason}"));
         }
         opened.compare(&mut commits, &mut unknown).map_err(shown)??;
+        opened.compare_labels().map_err(shown)??;
         let report = opened.entries.verify(&opened.store.read().map_err(shown)?).run();
         let report = report.map_err(shown)?;
         if !report.is_clean() {

@@ -30,6 +30,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// the rows of the other shards, where the scan itself fails with [`Error::ShardUnavailable`]. In every
     /// other store, it is the same scan.
     ///
+    /// A global index leads to rows in any shard of the table. Its entries whose rows are in missing shards are
+    /// left out, and all missing shards of the table are listed.
+    ///
     /// The shards are those that the query needs: a query of one shard is complete if that shard is
     /// available. A cursor of a page stays valid when a missing shard is back; the rows before the cursor are
     /// not read again then.

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use super::Reader;
 use crate::{
     engine::{self, EntryResult, LongLived},
     model::{
@@ -231,12 +232,42 @@ impl<S: Stream> Merged<S> {
     }
 }
 
+/// Merges streams without the entries whose rows are in shards that are not available.
+struct Available<'t, S> {
+    merged: Merged<S>,
+    /// Knows the available shards; `None`: all entries are returned.
+    rows: Option<Reader<'t>>,
+}
+
+impl<S: Stream> Available<'_, S> {
+    /// Goes to the next entry. Returns false at the end.
+    #[inline]
+    fn advance(&mut self) -> Result<bool, Boxed> {
+        if self.rows.is_none() { self.merged.advance() } else { self.advance_to_available() }
+    }
+
+    #[cold]
+    fn advance_to_available(&mut self) -> Result<bool, Boxed> {
+        while self.merged.advance()? {
+            let entry = self.merged.first().map_or(RawEntry::NOWHERE, S::entry);
+            if self.rows.is_none_or(|rows| rows.has_shard_of(entry.primary_key)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// The entries of several shards. Each entry is borrowed until the next step.
-pub(crate) struct LentEntries<'t>(Box<Merged<engine::LentEntries<'t>>>);
+pub(crate) struct LentEntries<'t>(Box<Available<'t, engine::LentEntries<'t>>>);
 
 impl<'t> LentEntries<'t> {
-    pub(super) fn new(streams: Vec<engine::LentEntries<'t>>, reverse: bool) -> Self {
-        Self(Box::new(Merged::new(streams, reverse)))
+    pub(super) fn new(
+        streams: Vec<engine::LentEntries<'t>>,
+        reverse: bool,
+        rows: Option<Reader<'t>>,
+    ) -> Self {
+        Self(Box::new(Available { merged: Merged::new(streams, reverse), rows }))
     }
 }
 
@@ -247,21 +278,26 @@ impl engine::Cursor for LentEntries<'_> {
     }
 
     fn entry(&self) -> RawEntry<'_> {
-        self.0.first().map_or(RawEntry::NOWHERE, Stream::entry)
+        self.0.merged.first().map_or(RawEntry::NOWHERE, Stream::entry)
     }
 
     fn row(&self) -> Option<&[u8]> {
-        self.0.first().and_then(engine::Cursor::row)
+        self.0.merged.first().and_then(engine::Cursor::row)
     }
 }
 
 /// The entries of several shards, which live as long as the transaction.
-pub(crate) struct Entries<'t>(Box<Merged<Kept<'t>>>);
+pub(crate) struct Entries<'t>(Box<Available<'t, Kept<'t>>>);
 
 impl<'t> Entries<'t> {
-    pub(super) fn new(streams: Vec<engine::Entries<'t>>, reverse: bool) -> Self {
+    pub(super) fn new(
+        streams: Vec<engine::Entries<'t>>,
+        reverse: bool,
+        rows: Option<Reader<'t>>,
+    ) -> Self {
         let kept = |entries| Kept { entries, entry: RawEntry::NOWHERE };
-        Self(Box::new(Merged::new(streams.into_iter().map(kept).collect(), reverse)))
+        let merged = Merged::new(streams.into_iter().map(kept).collect(), reverse);
+        Self(Box::new(Available { merged, rows }))
     }
 }
 
@@ -271,7 +307,7 @@ impl<'t> Iterator for Entries<'t> {
     #[inline(never)]
     fn next(&mut self) -> Option<Self::Item> {
         match self.0.advance() {
-            Ok(true) => self.0.first().map(|kept| Ok(kept.entry)),
+            Ok(true) => self.0.merged.first().map(|kept| Ok(kept.entry)),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
@@ -280,7 +316,7 @@ impl<'t> Iterator for Entries<'t> {
 
 impl<'t> LongLived<'t> for Entries<'t> {
     fn row(&self) -> Option<&'t [u8]> {
-        self.0.first().and_then(|kept| LongLived::row(&kept.entries))
+        self.0.merged.first().and_then(|kept| LongLived::row(&kept.entries))
     }
 }
 

@@ -109,7 +109,8 @@ impl<'t> Reader<'t> {
     /// Adds the shards that a query needs and that are not available, with the reasons.
     pub(crate) fn missing(self, query: &Query, missing: &mut BTreeMap<ShardNumber, Error>) {
         let Ok(shards) = self.shards_within(query.source, &query.bounds) else { return };
-        for shard in shards.iter() {
+        let rows = self.leaving_out(query).map(|_| self.tables.routing.shards());
+        for shard in shards.iter().chain(rows.into_iter().flatten()) {
             if let Err(error) = self.txn.available(self.tables, *shard) {
                 missing.insert(*shard, error);
             }
@@ -162,40 +163,65 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the query of a shard: without rows that may be in other shards.
-    fn of_shards(self, mut query: Query) -> Query {
-        if let Source::Index(index) = query.source
-            && self.tables.routing.global(index).is_some()
-        {
-            query.rows = false;
-        }
-        query
+    /// Prepares a query for the shards of a global index: without rows, which may be in other shards. Returns what knows
+    /// the available shards, if entries of rows in other shards are left out.
+    #[inline]
+    fn of_global(self, query: &mut Query) -> Option<Self> {
+        if self.has_global() { self.of_any_index(query) } else { None }
     }
 
-    pub(crate) fn scan(self, query: Query) -> Result<engine::Entries<'t>> {
-        let query = self.of_shards(query);
+    #[cold]
+    fn of_any_index(self, query: &mut Query) -> Option<Self> {
+        let Source::Index(index) = query.source else { return None };
+        self.tables.routing.global(index)?;
+        query.rows = false;
+        if query.available {
+            // Entries that are left out don't count.
+            query.limit = None;
+        }
+        self.leaving_out(query)
+    }
+
+    /// Knows the available shards, if a query leaves out entries of rows in other shards.
+    fn leaving_out(self, query: &Query) -> Option<Self> {
+        let Source::Index(index) = query.source else { return None };
+        (query.available && self.tables.routing.global(index).is_some()).then_some(self)
+    }
+
+    /// Whether the shard of a row is available.
+    pub(super) fn has_shard_of(self, primary_key: &[u8]) -> bool {
+        let shard = self.tables.routing.shard_of(primary_key);
+        shard.is_none_or(|shard| self.txn.available(self.tables, shard).is_ok())
+    }
+
+    pub(crate) fn scan(self, mut query: Query) -> Result<engine::Entries<'t>> {
+        let rows = self.of_global(&mut query);
         let shards = self.shards_of(&query)?;
-        if let [shard] = *shards {
+        if let [shard] = *shards
+            && rows.is_none()
+        {
             return self.of_shard(shard)?.scan(query);
         }
         let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
         for shard in shards.iter().copied() {
             streams.push(self.of_shard(shard)?.scan(query.clone())?);
         }
-        Ok(engine::Entries::Sharded(Entries::new(streams, reverse)))
+        Ok(engine::Entries::Sharded(Entries::new(streams, reverse, rows)))
     }
 
-    pub(crate) fn cursor(self, query: Query) -> Result<engine::LentEntries<'t>> {
-        let query = self.of_shards(query);
+    pub(crate) fn cursor(self, mut query: Query) -> Result<engine::LentEntries<'t>> {
+        let rows = self.of_global(&mut query);
         let shards = self.shards_of(&query)?;
-        if let [shard] = *shards {
+        if let [shard] = *shards
+            && rows.is_none()
+        {
             return self.of_shard(shard)?.cursor(query);
         }
         let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
         for shard in shards.iter().copied() {
             streams.push(self.of_shard(shard)?.cursor(query.clone())?);
         }
-        Ok(engine::LentEntries::Sharded(LentEntries::new(streams, reverse)))
+        Ok(engine::LentEntries::Sharded(LentEntries::new(streams, reverse, rows)))
     }
 
     pub(crate) fn table(self) -> &'static TableSchema {
@@ -253,6 +279,9 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn count(self, query: &Query) -> Result<Count> {
+        if self.leaving_out(query).is_some() {
+            return self.count_available(query);
+        }
         let shards = self.shards_of(query)?;
         if let [shard] = *shards {
             return self.of_shard(shard)?.count(query);
@@ -270,6 +299,20 @@ impl<'t> Reader<'t> {
             total.steps += steps;
         }
         Ok(total)
+    }
+
+    /// Counts entries of a global index whose rows are in available shards.
+    #[cold]
+    fn count_available(self, query: &Query) -> Result<Count> {
+        let mut count = Count::default();
+        let mut entries = self.cursor(query.clone())?;
+        while query.limit.is_none_or(|limit| count.found < limit)
+            && engine::Cursor::advance(&mut entries)?
+        {
+            count.found += 1;
+            count.steps += 1;
+        }
+        Ok(Count { seeks: 1, ..count })
     }
 
     pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {
