@@ -50,7 +50,7 @@ impl Workload {
     }
 }
 
-/// Eleven digits, scattered, and a terminator: no key starts another.
+/// Returns eleven scattered digits and a terminator, so that no key is a prefix of another.
 fn index_key(number: u64) -> Key {
     let digits = format!("{:011x}\0", number.wrapping_mul(0x09E3_779B_97F5) & ((1 << 44) - 1));
     std::array::from_fn(|at| digits.as_bytes()[at])

@@ -82,7 +82,7 @@ impl Customer {
     }
 }
 
-/// The output function of splitmix64.
+/// Scatters a number by the output function of splitmix64.
 fn scatter(number: u64) -> u64 {
     let mut z = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0x1234_5678_9ABC_DEF1);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

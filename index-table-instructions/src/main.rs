@@ -60,7 +60,7 @@ trait Side: Sized {
     fn find_entries(&self, names: &[(&str, &str)]) -> Result<usize>;
 }
 
-/// The measured function.
+/// Runs the measured operation.
 #[inline(never)]
 fn measured<T>(operation: impl FnOnce() -> T) -> T {
     operation()

@@ -215,7 +215,7 @@ fn judge(files: &Path, check: bool) -> Result<(Outcome, String), Failure> {
     Ok((outcome, said))
 }
 
-/// The work of the child with a file.
+/// Does the work of the child with a file.
 pub(crate) fn child(path: &str, check: bool) -> Result<(), Failure> {
     let outcome = look(&PathBuf::from(path), check);
     println!("{outcome:?}");

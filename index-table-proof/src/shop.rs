@@ -41,7 +41,7 @@ impl Item {
     }
 }
 
-/// How many steps have been done.
+/// Returns the number of finished steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 pub(crate) struct Progress {
     #[primary_key]
@@ -201,7 +201,7 @@ impl Shop {
         Ok(Self { store, items, progress })
     }
 
-    /// How many steps have been done.
+    /// Returns the number of finished steps.
     pub(crate) fn steps(&self) -> Result<u64> {
         Ok(self.progress.get(&self.store.read()?, 0)?.map_or(0, |progress| progress.steps))
     }
@@ -249,7 +249,7 @@ impl Shop {
         }
     }
 
-    /// What is different in a snapshot, in the answer to any kind of question.
+    /// Returns the difference between a snapshot and the expected state, in the result of any kind of query.
     pub(crate) fn differs(
         &self,
         txn: &index_table::ReadTxn<'_>,

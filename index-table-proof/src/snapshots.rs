@@ -239,7 +239,7 @@ impl Bank {
     }
 }
 
-/// Two processes for so many seconds.
+/// Runs two processes for this number of seconds.
 pub(crate) fn run(seconds: u64) -> Result<(), Failure> {
     let dir = crate::scratch().map_err(|error| error.to_string())?;
     let path = dir.path().to_string_lossy();
@@ -260,7 +260,7 @@ pub(crate) fn run(seconds: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The other process.
+/// Runs the other process.
 pub(crate) fn child(path: &str, seconds: &str) -> Result<(), Failure> {
     let seconds = seconds.parse().map_err(|_| "no number".to_owned())?;
     let bank = Bank::open(path).map_err(|error| error.to_string())?;

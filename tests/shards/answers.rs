@@ -26,7 +26,7 @@ pub(crate) fn text<T: Debug>(items: impl Iterator<Item = Result<T>>) -> String {
         .join("\n")
 }
 
-/// All pages of a scan, with the texts of their cursors.
+/// Returns all pages of a scan, with the texts of their cursors.
 pub(crate) fn pages<'txn, E, R>(
     size: usize,
     scan: impl Fn() -> Scan<'txn, E>,

@@ -20,7 +20,7 @@ fn order(tenant: u8, number: u16) -> Order {
     Order { tenant, number, town, size: 0, code: number, note, tags }
 }
 
-/// Four shards of eight tenants each.
+/// Returns stores with four shards of eight tenants each.
 fn stores() -> Result<Vec<(Option<tempfile::TempDir>, ShardedStore)>> {
     let mut stores = vec![(None, options(Kind::Ranges, 4).in_memory()?)];
     for durability in [Durability::None, Durability::Journal, Durability::Relaxed] {

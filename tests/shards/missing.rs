@@ -15,7 +15,7 @@ fn order(tenant: u8, number: u16) -> Order {
     Order { tenant, number, town, size: 0, code: number, note, tags }
 }
 
-/// Four shards of eight tenants each, of which the second one is lost.
+/// Creates a store with four shards of eight tenants each, and loses the second shard.
 fn with_a_lost_shard() -> Result<(tempfile::TempDir, ShardedStore, OrderRepository)> {
     let dir = tempfile::tempdir().expect("a directory");
     {

@@ -31,7 +31,7 @@ fn two() -> ShardedOptions {
     options(Kind::Ranges, 2)
 }
 
-/// One row in each of two shards.
+/// Inserts a row in each of two shards.
 fn fill(store: &ShardedStore) -> Result<()> {
     let orders = OrderRepository::open(store)?;
     store.transaction(|txn| orders.insert(txn, &order(0, 1)))?;
@@ -213,7 +213,7 @@ fn a_table_without_a_shard_key_is_whole_in_one_shard() -> Result<()> {
     Ok(())
 }
 
-/// A store without shards, with rows of one tenant and of a table without a shard key.
+/// Creates a store without shards, with rows of one tenant and of a table without a shard key.
 fn fill_plain(path: &Path) -> Result<()> {
     let store = Store::open(path)?;
     let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);

@@ -1,5 +1,5 @@
-//! Random transactions of any shards beside one store, with reopening and kills: every answer is the same. The module
-//! around this one has the table, its answers and its options.
+//! Random transactions of any shards beside one store, with reopening and kills: every answer is the same.
+//! The module around this one has the table, its answers and its options.
 
 use std::{fs, path::Path};
 
@@ -179,7 +179,7 @@ fn take(store: &Store, tables: &Tables, step: &Step) -> Vec<String> {
     outcomes
 }
 
-/// The files but for LMDB's lock files.
+/// Copies the files except LMDB's lock files.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

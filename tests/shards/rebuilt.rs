@@ -9,7 +9,7 @@ use crate::{
     tables::{Kind, TENANTS, by_hash, by_value::OrderRepository, names, options},
 };
 
-/// The shards alone.
+/// Returns options with the shards only.
 fn shards(count: u8) -> ShardedOptions {
     names(count).iter().fold(ShardedStore::options(), |all, name| all.shard(name, name))
 }
@@ -18,7 +18,7 @@ fn lose_manager(path: &Path) {
     fs::remove_file(path.join("data.mdb")).expect("a shard map manager");
 }
 
-/// A row of each tenant, and an invoice in the last shard.
+/// Inserts a row of each tenant, and an invoice in the last shard.
 fn fill(store: &ShardedStore) -> Result<()> {
     let (orders, invoices) = (OrderRepository::open(store)?, InvoiceRepository::open(store)?);
     for tenant in 0..TENANTS {
@@ -27,7 +27,7 @@ fn fill(store: &ShardedStore) -> Result<()> {
     store.transaction(|txn| invoices.insert(txn, &Invoice { number: 7, amount: 1 }))
 }
 
-/// The shard of each tenant.
+/// Returns the shard of each tenant.
 fn placement(store: &ShardedStore) -> Result<Vec<String>> {
     let orders = OrderRepository::open(store)?;
     (0..=u8::MAX).map(|tenant| Ok(orders.shard_of(store, tenant)?.to_string())).collect()
@@ -88,7 +88,7 @@ fn a_hash_map_is_rebuilt() -> Result<()> {
     Ok(())
 }
 
-/// The shards were not closed: they need the journal, which is beside the lost manager.
+/// The shards were not closed, so they need the journal, which is in the directory of the lost manager.
 #[test]
 fn shards_of_a_killed_process_are_recovered_first() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -120,7 +120,7 @@ fn shards_of_a_killed_process_are_recovered_first() -> Result<()> {
     assert_whole(&store)
 }
 
-/// The data file of a shard says which shard it is, so that no journal of another shard is applied to it.
+/// The data file of a shard has its number, so that no journal of another shard is applied to it.
 #[test]
 fn the_journal_is_not_applied_to_another_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -191,7 +191,7 @@ fn what_does_not_fit_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Only the manager had the distribution of tables, so that rows are compared with it once.
+/// Only the manager had the distribution of tables, so the rows are compared with the declaration once.
 #[test]
 fn rows_are_compared_with_the_declaration() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");

@@ -29,7 +29,7 @@ fn order(tenant: u8, number: u16) -> Order {
     Order { tenant, number, town, size: 0, code: number, note, tags }
 }
 
-/// The codes of all towns in each shard, by the rows and by the index.
+/// Returns the codes of all towns in each shard, from the rows and from the index.
 fn copies(store: &ShardedStore, towns: &TownRepository) -> Result<Vec<Vec<u8>>> {
     let mut copies = Vec::new();
     for shard in store.shard_ids() {

@@ -15,7 +15,7 @@ fn order(tenant: u8, number: u16) -> Order {
     Order { tenant, number, town, size: 0, code: number, note, tags }
 }
 
-/// A store of two shards with a row in each, and backups of both. Shard `s1` is lost.
+/// Creates a store of two shards with a row in each, and backups of both. Then shard `s1` is lost.
 fn with_a_lost_shard(path: &Path) -> Result<()> {
     let shop = path.join("shop");
     {

@@ -13,7 +13,7 @@ fn order(tenant: u8, number: u16) -> Order {
     Order { tenant, number, town, size: 0, code: number, note, tags }
 }
 
-/// Four shards of eight tenants each, with ten rows for each tenant.
+/// Returns a store with four shards of eight tenants each, with ten rows for each tenant.
 fn filled() -> Result<(ShardedStore, OrderRepository)> {
     let store = options(Kind::Ranges, 4).in_memory()?;
     let orders = OrderRepository::open(&store)?;

@@ -70,7 +70,7 @@ pub(crate) mod global {
     }
 }
 
-/// The names of so many shards.
+/// Returns the names of this number of shards.
 pub(crate) fn names(shards: u8) -> Vec<String> {
     (0..shards).map(|shard| format!("s{shard}")).collect()
 }
@@ -83,7 +83,7 @@ pub(crate) enum Kind {
     Hashed,
 }
 
-/// A map of all tenants.
+/// Returns a shard map of all tenants.
 pub(crate) fn map(kind: Kind, shards: u8) -> ShardMap {
     let names = names(shards);
     let name = |shard: u8| names[usize::from(shard)].as_str();
@@ -108,7 +108,8 @@ pub(crate) fn map(kind: Kind, shards: u8) -> ShardMap {
     }
 }
 
-/// The same, with maps of ranges and a list for some global indexes. The others have hash maps.
+/// Returns the same options with maps of ranges and of a list for some global indexes. The others have hash
+/// maps.
 pub(crate) fn with_maps_of_indexes(kind: Kind, shards: u8) -> ShardedOptions {
     let (last, names) = (format!("s{}", shards - 1), names(shards));
     let second = names[usize::from(shards > 1)].as_str();

@@ -84,7 +84,7 @@ fn transfer(store: &ShardedStore, accounts: &AccountRepository, random: &mut Ran
     }
 }
 
-/// The sum of all balances, by the index, and the changes of all accounts, which come in pairs.
+/// Returns the sum of all balances, from the index, and the changes of all accounts, which must be in pairs.
 fn look(store: &ShardedStore, accounts: &AccountRepository) -> Result<()> {
     let txn = store.read()?;
     let (mut sum, mut changes, mut count) = (0, 0, 0);

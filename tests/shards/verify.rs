@@ -50,7 +50,7 @@ fn options() -> ShardedOptions {
         .map("people", map)
 }
 
-/// Three people in each shard, and two towns.
+/// Inserts three people in each shard, and two towns.
 fn fill(store: &Store) -> Result<()> {
     let (people, towns) = (PersonRepository::open(store)?, TownRepository::open(store)?);
     store.transaction(|txn| {
@@ -68,7 +68,7 @@ fn alone(path: &Path, change: impl Fn(&Store) -> Result<()>) -> Result<()> {
     change(&store)
 }
 
-/// The kinds, shards and primary keys of all findings.
+/// Returns the kinds, shards and primary keys of all findings.
 fn found(report: &VerifyReport) -> Vec<(FindingKind, &str, &str)> {
     let found = report.findings.iter().map(|it| {
         (it.kind, it.shard.as_deref().unwrap_or(""), it.primary_key.as_deref().unwrap_or(""))

@@ -22,24 +22,24 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A response with this status and message.
+    /// Returns a response with this status and message.
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), field: None }
     }
 
-    /// 404: there is no such customer.
+    /// Returns 404: there is no such customer.
     #[must_use]
     pub fn no_such_customer() -> Self {
         Self::new(StatusCode::NOT_FOUND, "there is no such customer")
     }
 
-    /// 500. The reason is logged for the operator, and not sent to the client.
+    /// Returns 500. The reason is logged for the operator, and not sent to the client.
     pub fn internal(reason: impl Display) -> Self {
         eprintln!("error: {reason}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something is wrong in the service")
     }
 
-    /// 503: the client may try again in a moment.
+    /// Returns 503: the client may try again in a moment.
     #[must_use]
     pub fn unavailable(error: &str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error)

@@ -62,7 +62,7 @@ async fn health(State(service): State<Service>) -> RouteResult<Json<Health>> {
     Ok(Json(Health { customers }))
 }
 
-/// The use and the costs of the indexes.
+/// Returns the use and the costs of the indexes.
 async fn usage(State(service): State<Service>) -> Json<Usage> {
     Json(service.usage())
 }

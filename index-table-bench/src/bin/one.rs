@@ -144,7 +144,7 @@ impl One<'_> {
     }
 }
 
-/// The function whose instructions callgrind counts.
+/// Runs `work`. callgrind counts the instructions of this function.
 #[inline(never)]
 fn measured<T>(work: impl FnOnce() -> T) -> T {
     work()

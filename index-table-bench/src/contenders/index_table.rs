@@ -64,7 +64,7 @@ pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     transactions(&options().open(directory)?, threads)
 }
 
-/// The same without space ahead.
+/// Does the same without reserved space.
 pub(crate) fn alone_without_reserve(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     transactions(&options().reserve(0).open(directory)?, threads)
 }
@@ -74,7 +74,7 @@ pub(crate) fn held(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     held_in(&options().open(directory)?, threads)
 }
 
-/// The same without space ahead.
+/// Does the same without reserved space.
 pub(crate) fn held_without_reserve(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     held_in(&options().reserve(0).open(directory)?, threads)
 }

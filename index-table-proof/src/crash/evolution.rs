@@ -45,7 +45,7 @@ pub(super) fn build(path: &Path) -> Result<()> {
     }
 }
 
-/// Both declarations can be opened, and their indexes match the rows.
+/// Checks that both declarations can be opened, and that their indexes match the rows.
 pub(super) fn prove_built(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let proven = || -> Result<_> {
         let store = crate::options().open(path.join("store"))?;
@@ -148,7 +148,7 @@ pub(super) fn load(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each load is complete, or has changed nothing.
+/// Checks that each load is complete or has changed nothing.
 pub(super) fn prove_loaded(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let looked = || -> Result<_> {
         let store = crate::options().open(path.join("store"))?;

@@ -70,7 +70,8 @@ pub(super) fn queue(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The rows are the first ones, as many as were acknowledged or a few more, and the indexes are exact.
+/// Checks that the table has the acknowledged rows and at most a few more of the next rows, and that the
+/// indexes match.
 fn prove(path: &Path, known: &mut Known, more: u64) -> Result<(), Failure> {
     let looked = || -> Result<_> {
         let (store, messages) = open(path)?;

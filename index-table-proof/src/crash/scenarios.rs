@@ -344,7 +344,7 @@ fn repair(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The repair was done completely or not at all; another run repairs everything.
+/// Checks that the repair was done completely or not at all, and that another run repairs everything.
 fn prove_repaired(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let shop = open(path)?;
     let repaired = shop.store.transaction(|txn| shop.items.repair(txn).run());

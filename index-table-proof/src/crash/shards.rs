@@ -37,7 +37,7 @@ fn part(tenant: u8, number: u32) -> Part {
     Part { tenant, number, kind: (number % 5) as u8, code: number ^ 0x5555, text }
 }
 
-/// Where the store is in the directory of a scenario.
+/// Returns the directory of the store of a scenario.
 fn place(path: &Path) -> std::path::PathBuf {
     path.join("shards")
 }
@@ -107,7 +107,7 @@ pub(super) fn write(path: &Path) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// What is wrong with the rows, or how many there are.
+/// Returns the number of rows, or a description of wrong rows.
 fn look(store: &ShardedStore, parts: &PartRepository) -> Result<std::result::Result<u64, String>> {
     let counts = counts(store, parts)?;
     let (least, most) = (counts.iter().min(), counts.iter().max());
@@ -128,7 +128,7 @@ fn look(store: &ShardedStore, parts: &PartRepository) -> Result<std::result::Res
     Ok(Ok(counts.into_iter().map(u64::from).sum()))
 }
 
-/// Each tenant has its first rows, as many as were acknowledged, or one more.
+/// Checks that each tenant has the acknowledged rows, or one more.
 pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let (store, parts) = open(path).map_err(|error| error.to_string())?;
     let count = look(&store, &parts).map_err(|error| error.to_string())??;

@@ -54,8 +54,8 @@ struct Tables {
     accounts: AccountRepository,
 }
 
-/// Returns a transaction of a thread: in which shards it writes, in this order, and how much it transfers from the first to the
-/// last.
+/// Returns the plan of a thread's transaction: the shards that it writes to, in order, and the amount that it
+/// transfers from the first to the last.
 fn plan(thread: u8, number: u32) -> (Vec<u8>, i64) {
     let mixed = (u64::from(number) << 8 | u64::from(thread)).wrapping_add(1);
     let mixed = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24;
@@ -72,7 +72,7 @@ fn part(shard: u8, thread: u8, number: u32) -> Part {
     Part { shard, thread, number, text }
 }
 
-/// Where the store is in the directory of a scenario.
+/// Returns the directory of the store of a scenario.
 fn place(path: &Path) -> PathBuf {
     path.join("together")
 }
@@ -98,7 +98,7 @@ fn open(path: &Path) -> Result<Tables> {
 }
 
 impl Tables {
-    /// How many transactions each thread has committed.
+    /// Returns the number of transactions that each thread has committed.
     fn counts(&self, txn: &ReadTxn<'_>) -> Result<Vec<u32>> {
         let mut counts = vec![0; usize::from(THREADS)];
         for key in self.parts.all(txn).keys() {
@@ -143,7 +143,7 @@ impl Tables {
         Ok(())
     }
 
-    /// What is wrong with the rows, or how many transactions they are of.
+    /// Returns the number of transactions that have written the rows, or a description of wrong rows.
     fn look(&self) -> Result<std::result::Result<u64, String>> {
         let txn = self.store.read()?;
         let counts = self.counts(&txn)?;
@@ -243,7 +243,7 @@ pub(super) fn write(path: &Path) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// The transactions of each thread are there in all of their shards, as many as were acknowledged. Each killed process,
+/// Checks that all shards have the acknowledged transactions of each thread. Each killed process,
 /// of which there may be two, may have committed one more for each thread.
 pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let tables = open(path).map_err(|error| error.to_string())?;

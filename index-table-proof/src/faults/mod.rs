@@ -186,7 +186,7 @@ fn spawn(setup: &Setup<'_>, dir: &Path, set: &[(&str, &str)]) -> Result<Output, 
     child.envs(set.iter().copied()).output().map_err(|error| error.to_string())
 }
 
-/// How many calls of each kind there are.
+/// Returns the number of calls of each kind.
 fn counts(setup: &Setup<'_>) -> Result<BTreeMap<String, u64>, Failure> {
     let (files, counts) = (fresh(setup.dir)?, setup.dir.join("counts"));
     let output = spawn(setup, &files, &[("FAULT_COUNTS", &counts.to_string_lossy())])?;
@@ -294,7 +294,7 @@ struct Run {
     is_unknown: bool,
 }
 
-/// What the child does: each thing is tried, and when it fails, the last commit has to be there.
+/// Runs the child: tries each operation. If it fails, the last commit must still exist.
 pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure> {
     let path = PathBuf::from(path);
     if kind == Kind::Shards.name() {
@@ -400,7 +400,7 @@ impl Run {
         self.met(outcome.err())
     }
 
-    /// After an error, the last commit must be there, if necessary after reopening the store.
+    /// Checks after an error that the last commit exists, if necessary after reopening the store.
     fn met(&mut self, error: Option<Error>) -> Result<(), Failure> {
         let Some(error) = error else { return Ok(()) };
         println!("error: {error}");

@@ -278,7 +278,7 @@ impl Run {
         Ok(Some(opened))
     }
 
-    /// After an error, the last commits must be there, if necessary after reopening the store.
+    /// Checks after an error that the last commits exist, if necessary after reopening the store.
     fn met(&mut self, opened: Opened, error: &Error, tenant: u8) -> Result<(), Failure> {
         println!("error: {error}");
         is_no_damage(error)?;

@@ -63,7 +63,8 @@ pub(crate) fn run(images: u64, seed: u64, only: &str) -> Result<(), Failure> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} images failed")) }
 }
 
-/// The same while the syncs of files with `ignored` in their name do nothing; an error if no image fails.
+/// Does the same while the syncs of files with `ignored` in their name do nothing. It is an error if no image
+/// fails.
 pub(crate) fn run_weakened(
     images: u64,
     seed: u64,
@@ -140,8 +141,8 @@ impl Setup<'_> {
             self.keep_foreign()?;
             let mut disk = Disk::load(&self.work())?;
             let mut events = self.record(random)?;
-            // A process that was killed leaves what it has not synced to the next one, which recovers the store before
-            // the power fails.
+            // A process that was killed leaves what it has not synced to the next one, which recovers the
+            // store before the power fails.
             if self.scenario.name == TOGETHER && random.below(3) > 0 {
                 events.extend(self.record(random)?);
             }
@@ -307,7 +308,7 @@ fn output_of(command: &mut Command) -> Result<Output, Failure> {
     child.wait_with_output().map_err(told)
 }
 
-/// The child that judges an image.
+/// Runs the child, which checks an image.
 pub(crate) fn judge(scenario: &str, path: &str, numbers: &[&str]) -> Result<(), Failure> {
     let scenario = scenario.parse().ok().and_then(|number: usize| SCENARIOS.get(number));
     let scenario = scenario.ok_or("no such scenario")?;

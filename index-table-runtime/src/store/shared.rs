@@ -32,7 +32,8 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     open_with(options, path, None)
 }
 
-/// Opens a shard with the journal of all shards. A store that this process has open has its own journal.
+/// Opens a shard with the journal of all shards. A shard that this process has open as a plain store has its
+/// own journal.
 pub(super) fn open_shard(
     options: &Options,
     path: &Path,

@@ -1,7 +1,8 @@
-//! The copies of a reference table: comparing them, and filling those that are empty.
+//! The copies of a reference table: compares them, and fills empty copies.
 //!
-//! Each write of a reference table is one transaction over all shards, so the copies are always equal. A copy is empty
-//! when its shard is new beside an adopted one, and old when its shard was restored from a backup.
+//! Each write of a reference table is one transaction over all shards, so the copies are always equal. A copy
+//! is empty if its shard is new and another shard was adopted. It is old if its shard was restored from a
+//! backup.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use crate::{
     store::{OpenTable, Store, store_of, table_of},
 };
 
-/// How many rows of an old copy are deleted at a time.
+/// The number of rows of an old copy that are deleted at a time.
 const BATCH: usize = 1024;
 
 /// The copies of a reference table, with the stores of their shards.
@@ -33,7 +34,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// The copies in the available shards.
+    /// Returns the copies in the available shards.
     pub(super) fn of(engine: &shards::Engine, tables: &shards::Tables) -> Result<Self> {
         let mut copies = Self::default();
         for (number, shard) in (0..).zip(engine.shards()) {
@@ -55,7 +56,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Refuses a copy with rows, unless it is equal to the copies before.
+    /// Refuses a copy with rows, unless it equals the previous copies.
     pub(super) fn check(&self, store: &Store, table: &OpenTable, shard: &str) -> Result<()> {
         let Some((source, original)) = &self.source else { return Ok(()) };
         let (source, copy) = (source.read()?, store.read()?);
@@ -151,7 +152,7 @@ fn clear(writer: &mut Writer<'_, '_>) -> Result<()> {
     writer.clear_space(Space::Queue)
 }
 
-/// The entries of a copy for another one.
+/// The entries of one copy, as input for another copy.
 struct Lent<C>(C);
 
 impl<C: crate::engine::Cursor> Ascending for Lent<C> {

@@ -187,7 +187,7 @@ fn assert_stored(directory: &Path, customers: &Customers) -> Result {
     Ok(())
 }
 
-/// A customer without its revision, which the tests don't count.
+/// Returns a customer without its revision, which the tests ignore.
 fn plain(customer: Customer) -> Customer {
     Customer { revision: 0, ..customer }
 }

@@ -65,8 +65,8 @@ impl Visibility {
 }
 
 impl BecomesVisible<'_> {
-    /// It is visible in some of its shards, until the store is opened again. Until then, no snapshot of all
-    /// shards is taken.
+    /// Notes that the commit is visible in only some of its shards until the store is opened again. Until
+    /// then, no snapshot of all shards is taken.
     pub(super) fn split(&self) {
         self.visibility.is_split.store(true, SeqCst);
     }

@@ -252,7 +252,7 @@ impl Engine {
         &self.shards
     }
 
-    /// The engines of the available shards.
+    /// Returns the engines of the available shards.
     pub(crate) fn engines(&self) -> impl Iterator<Item = &super::Engine> {
         self.shards.iter().filter_map(|shard| Some(shard.open.get()?.engine()))
     }

@@ -1,5 +1,5 @@
-//! Writing a table in its shards: each change goes to the shard of its primary key, or of its index key if the index is
-//! global.
+//! Writing a table in its shards: each change goes to the shard of its primary key, or of its index key if
+//! the index is global.
 
 use std::sync::Arc;
 
@@ -130,7 +130,8 @@ impl<'t> Writer<'t> {
         shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
     }
 
-    /// Whether entries of global indexes may be in other shards than their rows, and this transaction has all of them.
+    /// Whether entries of global indexes may be in other shards than their rows, and this transaction has all
+    /// of them.
     pub(crate) fn spans_global(&self) -> bool {
         self.has_global() && self.txn.alone().is_none()
     }
@@ -248,7 +249,7 @@ impl<'t> Writer<'t> {
         })
     }
 
-    /// The engines of shards delay no changes.
+    /// Does nothing, because the engines of shards delay no changes.
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with other engines")]
     pub(crate) const fn flush(&mut self) -> Result<()> {
         Ok(())

@@ -230,7 +230,7 @@ impl<'s> Writing<'s> {
         self.all().map(|locked| locked.shard.get()).last()
     }
 
-    /// The closure has to run again, with the shards locked that it has used, and this one.
+    /// Notes that the closure has to run again, with locks of this shard and of the shards that it has used.
     fn again(&self, shard: Option<ShardNumber>) {
         let used = self.all().filter(|locked| locked.is_used.get());
         let used = used.map(|locked| locked.shard.get()).chain(shard).collect();
@@ -455,7 +455,7 @@ impl<'s> Other<'s> {
         Ok(self.locked.get())
     }
 
-    /// What begins a nested transaction in the shard, if it is locked.
+    /// Returns the function that starts a nested transaction in the shard, if it is locked.
     fn nested(&mut self, shard: ShardNumber) -> Option<Begin<'_>> {
         if self.locked.get().is_none() && self.begin.get_mut().is_none() {
             return None;
@@ -478,7 +478,7 @@ const fn of_shard(retry: Retry, shard: ShardNumber) -> Retry {
 }
 
 impl Locks {
-    /// For the next run of a closure that has used these shards.
+    /// Sets the locks for the next run of a closure that has used these shards.
     pub(crate) fn next(&mut self, used: BTreeSet<ShardNumber>) {
         *self = match mem::take(self) {
             Self::None => Self::These(used),

@@ -34,8 +34,8 @@ pub(super) struct Declared {
 }
 
 impl ShardedOptions {
-    /// Adds a shard in a directory of its own: relative to the directory of the store, or absolute, such as on
-    /// another disk. The first shard has the tables without a shard key, unless they are
+    /// Adds a shard in a directory of its own: relative to the directory of the store, or absolute, such as
+    /// on another disk. The first shard has the tables without a shard key, unless they are
     /// [placed](ShardedOptions::place).
     pub fn shard(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
@@ -43,16 +43,16 @@ impl ShardedOptions {
         self
     }
 
-    /// Makes an existing store the first shard, without copying it. Repositories of its tables check once that
-    /// every row belongs to this shard.
+    /// Makes an existing store the first shard, without copying it. Repositories of its tables check once
+    /// that every row belongs to this shard.
     pub fn adopt(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
         self.shards.insert(0, Declared { name, place, options: None, adopted: true });
         self
     }
 
-    /// Returns the options of the shard that was added last; before the first shard, those of all shards that have none of
-    /// their own.
+    /// Returns the options of the shard that was added last; before the first shard, those of all shards that
+    /// have none of their own.
     pub fn options(mut self, options: Options) -> Self {
         match self.shards.last_mut() {
             Some(shard) => shard.options = Some(options),
@@ -61,14 +61,15 @@ impl ShardedOptions {
         self
     }
 
-    /// What survives a crash of the machine, in shards without [`options`](ShardedOptions::options) of their own.
-    /// Default: [`Durability::Journal`], with one journal for all shards in the directory of the store: commits of
-    /// different shards share the sync that makes them durable. [`Durability::Relaxed`] is the other choice.
-    /// [`Durability::Full`] is refused by [`open`](ShardedOptions::open), because the journal is as durable with
-    /// fewer syncs; in the [`options`](ShardedOptions::options) of a shard it is the journal.
+    /// Sets the guarantee for a crash of the machine, in shards without their own
+    /// [`options`](ShardedOptions::options). Default: [`Durability::Journal`], with one journal for all
+    /// shards in the directory of the store: commits of different shards share the sync that makes them
+    /// durable. [`Durability::Relaxed`] is the other choice. [`Durability::Full`] is refused by
+    /// [`open`](ShardedOptions::open), because the journal is as durable with fewer syncs; in the
+    /// [`options`](ShardedOptions::options) of a shard it is the journal.
     ///
-    /// A shard that is not available when the store is opened loses nothing: what the journal has for it is kept in
-    /// a file of its own, as long as it was then, until the shard is back.
+    /// A shard that is not available when the store is opened loses nothing: what the journal has for it is
+    /// kept in a file of its own, as long as it was then, until the shard is back.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.is_full = durability == Durability::Full;
         self.options = self.options.durability(durability);
@@ -100,25 +101,26 @@ impl ShardedOptions {
         self
     }
 
-    /// Whether the store is opened for reading alone. Default: `false`. Another process may write it meanwhile;
-    /// each shard is consistent by itself then.
+    /// Whether the store is opened for reading alone. Default: `false`. Another process may write it
+    /// meanwhile; each shard is consistent by itself then.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.options = self.options.read_only(read_only);
         self
     }
 
-    /// Opens the sharded store in the directory `path`, or creates it. The directory has the shard map manager.
+    /// Opens the sharded store in the directory `path`, or creates it. The directory has the shard map
+    /// manager.
     ///
     /// # Errors
     ///
-    /// As [`ShardedStore::open`]; [`Error::ShardRefused`](crate::Error::ShardRefused) when shards, maps or places
-    /// are not those of the store, or can't be as they are declared.
+    /// As [`ShardedStore::open`]; [`Error::ShardRefused`](crate::Error::ShardRefused) when shards, maps or
+    /// places are not those of the store, or can't be as they are declared.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<ShardedStore> {
         super::open::open(self, path.as_ref())
     }
 
-    /// Returns a sharded store in memory with these shards, maps and places, for tests. Directories and options have no
-    /// effect.
+    /// Returns a sharded store in memory with these shards, maps and places, for tests. Directories and
+    /// options have no effect.
     ///
     /// # Errors
     ///

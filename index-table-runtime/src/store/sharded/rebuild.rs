@@ -28,13 +28,13 @@ use crate::{
 };
 
 impl ShardedOptions {
-    /// Rebuilds the shard map manager in the directory `path` from the shards, and opens the store. For a store whose
-    /// shard map manager is lost or damaged, while its shards are not.
+    /// Rebuilds the shard map manager in the directory `path` from the shards, and opens the store. For a
+    /// store whose shard map manager is lost or damaged, while its shards are not.
     ///
-    /// All shards of the store are given with [`shard`](ShardedOptions::shard), in any order: their names, their
-    /// directories, and their [`options`](ShardedOptions::options), which only the manager had. The shard maps and the
-    /// places of tables are those that the shards keep. The first time that a repository is opened, every row
-    /// is compared with the rebuilt shard map.
+    /// All shards of the store are given with [`shard`](ShardedOptions::shard), in any order: their names,
+    /// their directories, and their [`options`](ShardedOptions::options), which only the manager had. The
+    /// shard maps and the places of tables are those that the shards keep. The first time that a repository
+    /// is opened, every row is compared with the rebuilt shard map.
     ///
     /// Shards that were closed properly need nothing else. After a crash, they need their journal: the files
     /// `shards.journal.*` in `path`. So leave these where they are, and move away only the `data.mdb` of a
@@ -45,9 +45,9 @@ impl ShardedOptions {
     /// # Errors
     ///
     /// [`Error::ShardRefused`](crate::Error::ShardRefused): there is a shard map manager in `path`, or where the shards
-    /// know it to be; a shard is missing, is given twice or with another name, or is not from the same store; the
-    /// shards contradict each other; or other options than shards are given. Nothing is written then. And the
-    /// errors of [`ShardedStore::open`].
+    /// know it to be; a shard is missing, is given twice or with another name, or is not from the same store;
+    /// the shards contradict each other; or other options than shards are given. Nothing is written then. And
+    /// the errors of [`ShardedStore::open`].
     ///
     /// # Examples
     ///
@@ -162,7 +162,7 @@ fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<
     Ok(Found { identity, directory, record })
 }
 
-/// What the manager had, as far as the shards know.
+/// Returns the manager's records, as far as the shards have them.
 fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     found.sort_by_key(|found| found.identity.number);
     let Some(first) = found.first() else { return Err(Error::internal("no shards")) };

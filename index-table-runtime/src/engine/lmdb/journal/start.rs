@@ -152,14 +152,18 @@ impl Found {
     }
 
     /// Returns the records of a shard after its state with this number.
-    pub(super) fn behind(&self, shard: u32, number: u64) -> Result<Vec<&Record>, NotStarted> {
-        let mut behind = Vec::new();
+    pub(super) fn records_after(
+        &self,
+        shard: u32,
+        number: u64,
+    ) -> Result<Vec<&Record>, NotStarted> {
+        let mut records = Vec::new();
         for record in self.tail.records.iter().filter(|record| record.changes(shard)) {
-            if !behind.is_empty() || self.source().number(record, shard)? > number {
-                behind.push(record);
+            if !records.is_empty() || self.source().number(record, shard)? > number {
+                records.push(record);
             }
         }
-        Ok(behind)
+        Ok(records)
     }
 }
 
@@ -228,7 +232,7 @@ fn apply_all(env: &Env, data: &File, found: &Found, shard: u32) -> Result<Snapsh
     let larger = || grow(env);
     // Without an overlap, a record that is in the state already is of another number than the next one.
     let number = if found.overlaps { saved.number } else { 0 };
-    for record in found.behind(shard, number)? {
+    for record in found.records_after(shard, number)? {
         found.source().apply(env, record, shard, &larger)?;
     }
     Ok(snapshot)
@@ -281,7 +285,7 @@ pub(in crate::engine::lmdb) fn start(
 
     let files = Arc::new(files);
     let missing = match &left {
-        Some(found) => found.behind(0, pin.number)?,
+        Some(found) => found.records_after(0, pin.number)?,
         None => Vec::new(),
     };
     if weaken::is("tail-first")

@@ -133,9 +133,9 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
         let Some(Found { place, header, taken_back, changes }) = reading.next(tail.next)? else {
             // Parts without an end belong to a transaction that was rolled back. The next record may be in
             // the next segment.
-            let behind = parts.last().map(|last: &Place| last.sequence + 1);
-            reading.end = End { next: behind.unwrap_or_default(), ..whole };
-            if behind.is_none() {
+            let after = parts.last().map(|last: &Place| last.sequence + 1);
+            reading.end = End { next: after.unwrap_or_default(), ..whole };
+            if after.is_none() {
                 break;
             }
             parts.clear();
@@ -296,7 +296,7 @@ impl<S: Source> Reading<'_, S> {
             if let Some(Found { place, header, .. }) = next {
                 self.refuse_later_checkpoint(&header)?;
                 if header.durable > place {
-                    return Err(damaged(place, "it calls durable what is behind it"));
+                    return Err(damaged(place, "it records a position after itself as durable"));
                 }
                 return Ok(next);
             }

@@ -139,7 +139,7 @@ fn a_transaction_that_was_rolled_back_before_a_checkpoint_hides_nothing() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_missed_by_the_frames_behind_it() {
+fn a_damaged_checkpoint_is_detected_by_later_frames() {
     let mut written = Written::new();
     written.commit(&[6]);
     written.switch();
@@ -183,7 +183,7 @@ fn the_newest_checkpoint_of_the_data_file_is_taken() {
 }
 
 #[test]
-fn a_record_before_the_checkpoint_is_taken_back_behind_it() {
+fn a_record_before_the_checkpoint_is_taken_back_after_it() {
     let mut written = Written::new();
     // The checkpoint is after record 8, whose notice was appended before its shards were pinned.
     written.append(Kind::TakeBack, Body::Record(8));
@@ -192,7 +192,7 @@ fn a_record_before_the_checkpoint_is_taken_back_behind_it() {
 }
 
 #[test]
-fn a_record_is_taken_back_behind_records_of_other_shards() {
+fn a_record_is_taken_back_after_records_of_other_shards() {
     let mut written = Written::new();
     written.commit_of(&[1], &[6]);
     written.commit_of(&[2], &[6]);

@@ -184,7 +184,7 @@ impl Common {
         self.notify();
     }
 
-    /// For threads that wait with the lock, so that they can't miss it.
+    /// Wakes the waiting threads. They wait with the lock, so they can't miss the notification.
     fn notify(&self) {
         drop(self.lock());
         self.changed.notify_all();

@@ -41,7 +41,7 @@ pub(super) fn write(directory: &Path, found: &Found, shard: u32) -> Result<(), N
     let salt = Salt { sequence: 0, ..found.checkpoint.salt };
     let record = found.checkpoint.record;
     let mut log = Log::new(Arc::clone(&files), salt, record, head_of(1))?;
-    for record in found.behind(shard, saved.number)? {
+    for record in found.records_after(shard, saved.number)? {
         copy(found, record, |section| section.shard == shard, &mut log)?;
     }
     log.sync()?;

@@ -279,7 +279,7 @@ impl Joined<'_> {
     /// Returns the records that the shard lacks.
     fn lacks(&self) -> Result<Vec<&Record>, NotStarted> {
         let source = self.source.as_ref();
-        source.map_or(Ok(Vec::new()), |source| source.behind(self.shard, self.pin.number))
+        source.map_or(Ok(Vec::new()), |source| source.records_after(self.shard, self.pin.number))
     }
 
     /// Makes the marker durable, and applies the records that the shard lacks.
