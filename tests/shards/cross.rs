@@ -275,7 +275,7 @@ fn savepoints_are_undone_in_all_shards() -> Result<()> {
 }
 
 #[test]
-fn what_a_failed_savepoint_has_read_stays_locked() -> Result<()> {
+fn shards_read_by_a_failed_savepoint_stay_locked() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let is_over = AtomicBool::new(false);
@@ -427,7 +427,7 @@ fn a_group_writer_commits_closures_of_any_shards() -> Result<()> {
 }
 
 #[test]
-fn commit_numbers_are_those_of_the_shards_that_were_written() -> Result<()> {
+fn a_commit_number_covers_the_written_shards() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let before = store.read()?.commit_number();

@@ -145,7 +145,7 @@ fn a_copied_manager_does_not_get_the_shards_of_the_original() -> Result<()> {
 }
 
 #[test]
-fn a_lost_shard_leaves_the_others() -> Result<()> {
+fn a_store_opens_without_a_lost_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     fill(&two().open(dir.path())?)?;
     fs::remove_dir_all(dir.path().join("s1")).expect("removed");
@@ -327,7 +327,7 @@ fn another_handle_reads_only() -> Result<()> {
 }
 
 #[test]
-fn what_is_not_offered_yet_is_an_error() -> Result<()> {
+fn unsupported_operations_are_errors() -> Result<()> {
     let store = two().in_memory()?;
     let orders = OrderRepository::open(&store)?;
     assert!(matches!(OrderRepository::open_online(&store), Err(Error::NotOffered { .. })));

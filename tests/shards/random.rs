@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_sharded_store_in_memory_answers_as_one_store(
+    fn a_sharded_store_in_memory_has_the_results_of_one_store(
         transactions in prop::collection::vec(transaction(), 0..60),
         asked in asked(),
         kind in prop::sample::select(KINDS.to_vec()),
@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
     #[test]
-    fn a_sharded_store_on_disk_answers_as_one_store(
+    fn a_sharded_store_on_disk_has_the_results_of_one_store(
         transactions in prop::collection::vec(transaction(), 0..30),
         asked in asked(),
         kind in prop::sample::select(KINDS.to_vec()),

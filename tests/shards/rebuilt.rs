@@ -147,7 +147,7 @@ fn the_journal_is_not_applied_to_another_shard() -> Result<()> {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() -> Result<()> {
+fn shards_that_do_not_fit_are_refused() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name);
     fill(&options(Kind::Ranges, 3).open(path("shop"))?)?;

@@ -186,7 +186,7 @@ fn it_is_read_but_not_written_without_a_shard() -> Result<()> {
 }
 
 #[test]
-fn new_shards_beside_an_adopted_one_get_its_rows() -> Result<()> {
+fn new_shards_get_the_reference_rows_of_an_adopted_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let [old, other, shop] = ["old", "other", "shop"].map(|name| dir.path().join(name));
     for (path, name) in [(&old, "Oslo"), (&other, "Rome")] {

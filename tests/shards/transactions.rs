@@ -134,7 +134,7 @@ fn transactions_of_different_shards_run_side_by_side() -> Result<()> {
 
 /// A writer writes row n in one shard and then in the other. A snapshot never has the second row without the first.
 #[test]
-fn a_snapshot_has_no_commit_without_those_that_had_returned_before() -> Result<()> {
+fn a_snapshot_has_no_commit_without_the_commits_before_it() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let is_over = AtomicBool::new(false);
