@@ -10,10 +10,11 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use super::{DIRECTORY_MODE, FILE_MODE};
 use crate::model::error::is_full;
 
-/// Creates the directory and its missing parents, and syncs their names. On Unix, only their owner has access.
-pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
+/// Creates the directory and its missing parents with this mode, and syncs their names.
+pub(crate) fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -21,7 +22,43 @@ pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
         path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
     let missing = missing.count();
     private().recursive(true).create(path)?;
+    if mode != DIRECTORY_MODE {
+        path.ancestors().take(missing).try_for_each(|path| set_mode(&File::open(path)?, mode))?;
+    }
     path.ancestors().take(missing).try_for_each(|path| sync_directory(parent(path)))
+}
+
+/// Sets the mode of a new file or directory, which was private before. Other systems have no modes.
+#[cfg_attr(
+    not(unix),
+    expect(
+        clippy::missing_const_for_fn,
+        clippy::unnecessary_wraps,
+        reason = "it does more on Unix"
+    )
+)]
+pub(crate) fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    #[cfg(not(unix))]
+    let _ = (file, mode);
+    Ok(())
+}
+
+/// Opens a file for writing, and creates it with this mode if it is missing.
+pub(crate) fn open_or_create(
+    options: &mut OpenOptions,
+    path: &Path,
+    mode: u32,
+) -> io::Result<File> {
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(options, FILE_MODE);
+    let file = options.open(path)?;
+    // An empty file was created just now, by this process or another one with the same options.
+    if mode != FILE_MODE && file.metadata()?.len() == 0 {
+        set_mode(&file, mode)?;
+    }
+    Ok(file)
 }
 
 /// Returns the directory that contains the name `path`.
@@ -58,7 +95,7 @@ fn private() -> fs::DirBuilder {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "other systems have no mode"))]
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, DIRECTORY_MODE);
     builder
 }
 
@@ -67,7 +104,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
     options.open(path)
 }
 
@@ -119,7 +156,7 @@ fn with_name(directory: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
         #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
         #[cfg(windows)]
         {
             /// `FILE_FLAG_DELETE_ON_CLOSE`

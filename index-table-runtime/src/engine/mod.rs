@@ -87,7 +87,7 @@ mod write;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::Durability;
-pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
+pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST};
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry};
 pub(crate) use query::{KeyList, Query};

@@ -15,6 +15,12 @@ pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
     None => 1 << 29,
 };
 
+/// See [`Options::file_mode`].
+pub(crate) const FILE_MODE: u32 = 0o600;
+
+/// See [`Options::directory_mode`].
+pub(crate) const DIRECTORY_MODE: u32 = 0o700;
+
 /// The options for opening a store. From [`Store::options`](crate::Store::options).
 ///
 /// They can be serialized, for a program's settings. A missing option has its default.
@@ -39,6 +45,8 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) checkpoint: Checkpoint,
+    pub(crate) file_mode: u32,
+    pub(crate) directory_mode: u32,
 }
 
 impl Default for Options {
@@ -54,6 +62,8 @@ impl Default for Options {
             create: true,
             read_only: false,
             checkpoint: Checkpoint::default(),
+            file_mode: FILE_MODE,
+            directory_mode: DIRECTORY_MODE,
         }
     }
 }
@@ -231,13 +241,55 @@ impl Options {
         self
     }
 
+    /// The mode of the files of a new store, on Unix: of the data file, the lock file and the journal. Default: `0o600`,
+    /// access for the owner alone. The mode applies as it is, whatever the umask of the process. Existing files keep their
+    /// modes, and the lock file and the journal always have the mode of the data file. A mode without `0o600`, or above
+    /// `0o777`, is an error of [`open`](Options::open). Temporary files, which have no names, are always private.
+    ///
+    /// A process that reads the store needs write permission for the lock file too; see
+    /// [`read_only`](Options::read_only). So a group that reads the store needs the mode `0o660`.
+    ///
+    /// # Examples
+    ///
+    /// A store for the processes of a group:
+    ///
+    /// ```
+    /// use index_table::Store;
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let path = dir.path().join("shop");
+    /// let store = Store::options().directory_mode(0o2770).file_mode(0o660).open(&path)?;
+    /// # #[cfg(unix)]
+    /// # {
+    /// use std::os::unix::fs::PermissionsExt;
+    ///
+    /// let mode = std::fs::metadata(path.join("data.mdb")).unwrap().permissions().mode();
+    /// assert_eq!(mode & 0o777, 0o660);
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn file_mode(mut self, mode: u32) -> Self {
+        self.file_mode = mode;
+        self
+    }
+
+    /// The mode of the directory of a new store, and of missing parent directories, on Unix. Default: `0o700`. Like
+    /// [`file_mode`](Options::file_mode), with at least `0o700`. The bits for set-group-ID (`0o2000`) and the sticky bit
+    /// (`0o1000`) are valid too.
+    pub fn directory_mode(mut self, mode: u32) -> Self {
+        self.directory_mode = mode;
+        self
+    }
+
     /// Whether a missing store is created.
     pub(crate) const fn creates(&self) -> bool {
         self.create && !self.read_only
     }
 
     /// Returns the options that a shard keeps, by name and as numbers.
-    pub(crate) fn numbers(&self) -> [(&'static str, u64); 8] {
+    pub(crate) fn numbers(&self) -> [(&'static str, u64); 10] {
         let (when_full, wait) = match self.index_queue.when_full {
             WhenFull::ApplyInLine => (0, 0),
             WhenFull::Wait(wait) => (1, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
@@ -252,6 +304,8 @@ impl Options {
             ("reserve", self.reserve as u64),
             ("index_queue", self.index_queue.messages),
             ("index_queue_when_full", when_full | wait << 2),
+            ("file_mode", u64::from(self.file_mode)),
+            ("directory_mode", u64::from(self.directory_mode)),
         ]
     }
 
@@ -268,6 +322,8 @@ impl Options {
             }
             "max_databases" => self.max_databases = count.unwrap_or(MOST),
             "max_readers" => self.max_readers = count.unwrap_or(MOST),
+            "file_mode" => self.file_mode = count.unwrap_or(FILE_MODE),
+            "directory_mode" => self.directory_mode = count.unwrap_or(DIRECTORY_MODE),
             "reserve" => self.reserve = size.unwrap_or(usize::MAX),
             "index_queue" => self.index_queue.messages = number,
             "index_queue_when_full" => {
@@ -292,6 +348,18 @@ impl Options {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
             }
         }
+        let modes = [
+            ("file_mode", self.file_mode, FILE_MODE, 0o777),
+            ("directory_mode", self.directory_mode, DIRECTORY_MODE, 0o7777),
+        ];
+        for (option, mode, least, most) in modes {
+            if mode & least != least || mode & !most != 0 {
+                let reason = format!(
+                    "`{option}` is {mode:#o}, and must have {least:#o} and nothing outside of {most:#o}"
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            }
+        }
         Ok(())
     }
 
@@ -305,8 +373,10 @@ impl Options {
             max_readers,
             reserve,
             index_queue,
-            // This option has no effect on an open store.
+            // These options have no effect on an open store.
             create: _,
+            file_mode: _,
+            directory_mode: _,
             read_only,
             checkpoint,
         } = self;

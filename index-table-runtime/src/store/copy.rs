@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::{Store, sharded::copy_shards};
-use crate::engine::{CopyKind, files, lmdb::FILE};
+use crate::engine::{CopyKind, DIRECTORY_MODE, files, lmdb::FILE};
 use crate::model::error::{Error, Result};
 use crate::usage::Progress;
 
@@ -263,7 +263,7 @@ impl Partial {
         partial.push(name);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         partial.push(format!(".{}-{number}.partial", process::id()));
-        files::create_directories(files::parent(path))?;
+        files::create_directories(files::parent(path), DIRECTORY_MODE)?;
         let partial = path.with_file_name(partial);
         files::create_directory(&partial)?;
         Ok(Self(partial))

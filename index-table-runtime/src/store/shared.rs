@@ -49,7 +49,7 @@ fn open_with(
 ) -> Result<Arc<Inner>> {
     let io = |source| Error::opening(path, source);
     if options.creates() {
-        files::create_directories(path).map_err(io)?;
+        files::create_directories(path, options.directory_mode).map_err(io)?;
     }
     let path = path.canonicalize().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound if !options.creates() => {

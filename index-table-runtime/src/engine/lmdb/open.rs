@@ -29,7 +29,7 @@ use super::{
     size,
 };
 use crate::{
-    engine::{Durability, Options, files},
+    engine::{Durability, FILE_MODE, Options, files},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -232,9 +232,8 @@ impl Opening {
     fn begin(options: &Options, file: &Path) -> io::Result<Self> {
         let mut open = File::options();
         open.read(true).write(!options.read_only).create(options.creates()).truncate(false);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
-        let file = open.open(file)?;
+        let mode = if options.creates() { options.file_mode } else { FILE_MODE };
+        let file = files::open_or_create(&mut open, file, mode)?;
         loop {
             match file.lock() {
                 Ok(()) => return Ok(Self(Some(file))),

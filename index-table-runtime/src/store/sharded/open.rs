@@ -44,7 +44,8 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     }
     let creates = options.options.creates() && !options.shards.is_empty();
     if creates {
-        files::create_directories(path).map_err(|source| Error::opening(path, source))?;
+        files::create_directories(path, options.options.directory_mode)
+            .map_err(|source| Error::opening(path, source))?;
     }
     let path = path.canonicalize().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Error::StoreNotFound { path: path.to_owned() },
@@ -76,8 +77,13 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     if !creates && !path.join("data.mdb").exists() {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
-    let lock = (!read_only).then(|| lock(path)).transpose()?;
-    let manager = Options { create: creates, read_only, ..manager_options() };
+    let lock = (!read_only).then(|| lock(path, options.options.file_mode)).transpose()?;
+    let manager = Options {
+        create: creates,
+        read_only,
+        file_mode: options.options.file_mode,
+        ..manager_options()
+    };
     let manager = Manager::new(engine::Engine::open(&manager, path)?, lock);
     let before = manager.read()?;
     let is_new = before.is_none();
@@ -168,14 +174,12 @@ pub(super) fn manager_options() -> Options {
 }
 
 /// Refuses a second process that writes the store.
-pub(super) fn lock(path: &Path) -> Result<File> {
+pub(super) fn lock(path: &Path, mode: u32) -> Result<File> {
     let file = path.join(LOCK);
     let io = |source| Error::Io { path: file.clone(), source };
     let mut open = File::options();
     open.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
-    let lock = open.open(&file).map_err(io)?;
+    let lock = files::open_or_create(&mut open, &file, mode).map_err(io)?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(Error::AlreadyOpen {

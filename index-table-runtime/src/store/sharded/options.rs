@@ -51,8 +51,9 @@ impl ShardedOptions {
         self
     }
 
-    /// Returns the options of the shard that was added last; before the first shard, those of all shards that
-    /// have none of their own.
+    /// Sets the options of the shard that was added last; before the first shard, those of all shards that have none of
+    /// their own. The modes of the latter ([`Options::file_mode`]) are also those of the shard map manager and of the journal
+    /// of all shards.
     pub fn options(mut self, options: Options) -> Self {
         match self.shards.last_mut() {
             Some(shard) => shard.options = Some(options),

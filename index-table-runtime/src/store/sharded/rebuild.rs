@@ -96,7 +96,8 @@ impl ShardedOptions {
             let reason = "a shard map manager is rebuilt from `shard`s and their `options` alone";
             return Err(refused(&what, reason));
         }
-        files::create_directories(path).map_err(|source| Error::opening(path, source))?;
+        files::create_directories(path, self.options.directory_mode)
+            .map_err(|source| Error::opening(path, source))?;
         let path = path.canonicalize().map_err(|source| Error::opening(path, source))?;
         rebuild(self, &path)?;
         ShardedStore::open(path)
@@ -105,7 +106,7 @@ impl ShardedOptions {
 
 fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
     let _opening = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let lock = lock(path)?;
+    let lock = lock(path, options.options.file_mode)?;
     if path.join("data.mdb").exists() {
         let reason =
             "there is a `data.mdb`: open the store, or move a damaged shard map manager away";
@@ -113,7 +114,8 @@ fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
     }
     let found = options.shards.iter().map(|shard| find(options, shard, path));
     let records = records(found.collect::<Result<_>>()?)?;
-    let manager = Options { create: true, ..manager_options() };
+    let manager =
+        Options { create: true, file_mode: options.options.file_mode, ..manager_options() };
     Manager::new(engine::Engine::open(&manager, path)?, Some(lock)).write(&records)
 }
 
