@@ -1,3 +1,5 @@
+use std::mem;
+
 use serde::{Deserialize, Serialize};
 
 use super::ShardNumber;
@@ -5,7 +7,36 @@ use super::ShardNumber;
 /// Sorted boundaries over encoded shard keys. Each boundary is the first key of a segment. The segment ends
 /// before the next boundary, and belongs to one shard or to none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Boundaries(Vec<Boundary>);
+#[serde(from = "Vec<Boundary>", into = "Vec<Boundary>")]
+pub(crate) struct Boundaries {
+    list: Vec<Boundary>,
+    /// The first bytes of each start. They decide most comparisons without the start itself.
+    firsts: Vec<u64>,
+}
+
+impl From<Vec<Boundary>> for Boundaries {
+    fn from(list: Vec<Boundary>) -> Self {
+        let firsts = list.iter().map(|boundary| first_bytes(&boundary.start)).collect();
+        Self { list, firsts }
+    }
+}
+
+impl From<Boundaries> for Vec<Boundary> {
+    fn from(boundaries: Boundaries) -> Self {
+        boundaries.list
+    }
+}
+
+/// Returns the first eight bytes as a number. Missing bytes are zeros.
+#[inline]
+fn first_bytes(bytes: &[u8]) -> u64 {
+    if let Some(first) = bytes.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut first = [0; 8];
+    first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    u64::from_be_bytes(first)
+}
 
 /// The start of a segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +52,7 @@ pub(crate) type Segment<'b> = (&'b [u8], Option<&'b [u8]>, Option<ShardNumber>);
 impl Boundaries {
     /// Creates one segment with all keys.
     pub(crate) fn all_in(shard: Option<ShardNumber>) -> Self {
-        Self(vec![Boundary { start: Vec::new(), shard }])
+        Self::from(vec![Boundary { start: Vec::new(), shard }])
     }
 
     /// Assigns the keys from `start` up to but not including `end` to a shard. Replaces earlier assignments.
@@ -31,24 +62,32 @@ impl Boundaries {
         }
         let after = end.map(|end| Boundary { start: end.to_vec(), shard: self.shard_of(end) });
         let inside = |key: &[u8]| key >= start && end.is_none_or(|end| key <= end);
-        self.0.retain(|boundary| !inside(&boundary.start));
-        let at = self.0.partition_point(|boundary| boundary.start.as_slice() < start);
+        self.list.retain(|boundary| !inside(&boundary.start));
+        let at = self.list.partition_point(|boundary| boundary.start.as_slice() < start);
         let added = [Some(Boundary { start: start.to_vec(), shard }), after];
-        self.0.splice(at..at, added.into_iter().flatten());
-        self.0.dedup_by(|next, before| next.shard == before.shard);
+        self.list.splice(at..at, added.into_iter().flatten());
+        self.list.dedup_by(|next, before| next.shard == before.shard);
+        *self = Self::from(mem::take(&mut self.list));
     }
 
     /// Returns the shard that has this key.
     #[inline]
     pub(crate) fn shard_of(&self, key: &[u8]) -> Option<ShardNumber> {
-        let next = self.0.partition_point(|boundary| boundary.start.as_slice() <= key);
-        self.0.get(next.checked_sub(1)?)?.shard
+        let first = first_bytes(key);
+        let mut next = self.firsts.partition_point(|start| *start < first);
+        if self.firsts.get(next) == Some(&first) {
+            // Starts with the same first bytes are compared as a whole.
+            let same = self.firsts.get(next..)?.partition_point(|start| *start == first);
+            let same = self.list.get(next..next + same)?;
+            next += same.partition_point(|boundary| boundary.start.as_slice() <= key);
+        }
+        self.list.get(next.checked_sub(1)?)?.shard
     }
 
     /// Returns all segments, in the order of their keys.
     pub(crate) fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
-        let ends = self.0.iter().skip(1).map(|next| Some(next.start.as_slice())).chain([None]);
-        self.0.iter().zip(ends).map(|(boundary, end)| (&*boundary.start, end, boundary.shard))
+        let ends = self.list.iter().skip(1).map(|next| Some(next.start.as_slice())).chain([None]);
+        self.list.iter().zip(ends).map(|(boundary, end)| (&*boundary.start, end, boundary.shard))
     }
 
     /// Returns the shards with keys from `start` up to but not including `end`, sorted and without
@@ -63,7 +102,7 @@ impl Boundaries {
 
     /// Returns all shards with keys, sorted and without duplicates.
     pub(crate) fn shards(&self) -> Vec<ShardNumber> {
-        sorted(self.0.iter().filter_map(|boundary| boundary.shard).collect())
+        sorted(self.list.iter().filter_map(|boundary| boundary.shard).collect())
     }
 
     /// Returns the segments of a shard: the first key of each, and the first key after it.
@@ -74,13 +113,13 @@ impl Boundaries {
 
     /// Whether one segment has all keys.
     pub(crate) fn is_one_segment(&self) -> bool {
-        self.0.len() == 1
+        self.list.len() == 1
     }
 
     /// Whether the boundaries ascend, starting with the empty key.
     pub(crate) fn is_sound(&self) -> bool {
-        self.0.first().is_some_and(|first| first.start.is_empty())
-            && self.0.is_sorted_by(|before, next| before.start < next.start)
+        self.list.first().is_some_and(|first| first.start.is_empty())
+            && self.list.is_sorted_by(|before, next| before.start < next.start)
     }
 }
 

@@ -35,6 +35,26 @@ fn key<T: Key>(value: T::Arg<'_>) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
 
+/// Starts with the same first bytes, and starts that are prefixes of others or differ from them by zeros.
+#[test]
+fn the_segment_of_a_key_is_the_last_one_that_does_not_start_after_it() {
+    let parts: [&[u8]; 6] = [b"", b"\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefgi\xFF\xFF"];
+    let mut keys: Vec<Vec<u8>> = parts
+        .iter()
+        .flat_map(|one| parts.iter().map(move |other| [*one, *other].concat()))
+        .collect();
+    keys.sort();
+    keys.dedup();
+    let mut boundaries = Boundaries::all_in(Some(0));
+    for (at, start) in keys.iter().enumerate().step_by(2).skip(1) {
+        boundaries.assign(start, None, Some(at as ShardNumber));
+    }
+    for (at, key) in keys.iter().enumerate() {
+        assert_eq!(boundaries.shard_of(key), Some((at - at % 2) as ShardNumber), "{key:?}");
+    }
+    assert!(boundaries.is_sound());
+}
+
 #[test]
 fn keys_between_ranges_have_no_shard() {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 20u32..=29).to("a", 40u32..);
