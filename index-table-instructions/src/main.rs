@@ -10,6 +10,7 @@ use data::Customer;
 mod by_hand;
 mod data;
 mod generated;
+mod merged;
 mod shards;
 
 /// The number of rows in the table before the operation.

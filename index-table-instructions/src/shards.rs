@@ -136,6 +136,6 @@ pub(crate) fn run(operation: &str, sharded: bool) -> Result<usize> {
                 Ok(sum)
             })
         }
-        _ => Err(format!("unknown operation `{operation}`").into()),
+        _ => crate::merged::run(operation, sharded),
     }
 }

@@ -398,6 +398,16 @@ of_each_engine! {
 }
 
 impl<'t> Reader<'t> {
+    /// Returns the reader of the shard that has all entries of a query and their rows, and adds that shard to `shards`.
+    /// Otherwise, returns this reader.
+    #[inline]
+    pub(crate) fn of_query(self, query: &Query, shards: &mut ShardSet) -> Result<Self> {
+        match self {
+            Self::Sharded(reader) => reader.of_query(query, shards),
+            other => Ok(other),
+        }
+    }
+
     /// Adds the shards that a query reads to `shards`, and returns their number; 0 in a store without shards.
     #[inline]
     pub(crate) fn note_shards(self, query: &Query, shards: &mut ShardSet) -> u64 {

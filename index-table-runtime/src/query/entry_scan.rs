@@ -85,7 +85,10 @@ impl<'txn, C> EntryScan<'txn, C> {
         let source = query.source;
         let mut meter = ledger.meter(source, query.limit);
         meter.seek();
-        let matches = reader.and_then(|reader| Ok((reader, run(reader, query, &mut meter)?)));
+        let matches = reader.and_then(|reader| {
+            let reader = meter.of_query(reader, &query)?;
+            Ok((reader, run(reader, query, &mut meter)?))
+        });
         let (reader, running, failure) = match matches {
             Ok((reader, matches)) => (Some(reader), Some(matches), None),
             Err(error) => (None, None, Some(error.into())),

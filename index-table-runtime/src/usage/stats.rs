@@ -153,6 +153,13 @@ impl<'txn> Meter<'txn> {
         &self.shards
     }
 
+    /// Returns the reader of the shard that has all entries of a query and their rows, and records that shard. Otherwise,
+    /// returns the same reader.
+    #[inline]
+    pub(crate) fn of_query<'t>(&mut self, reader: Reader<'t>, query: &Query) -> Result<Reader<'t>> {
+        reader.of_query(query, &mut self.shards)
+    }
+
     /// Records the shards that a scan reads, with a seek for each shard after the first.
     #[inline]
     pub(crate) fn reads(&mut self, reader: Reader<'_>, query: &Query) {

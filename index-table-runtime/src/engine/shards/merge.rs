@@ -1,7 +1,7 @@
 //! Streams of entries from several shards, merged in the order of (index key, primary key).
 //!
-//! The merge is a binary heap of streams. Each stream has the first bytes of its entry in the heap, so most comparisons
-//! read neither the stream nor the entry.
+//! The merge is a tree of losers over the streams. The first bytes of the entry of each stream are kept beside it, so most
+//! comparisons read neither the stream nor the entry.
 
 use std::cmp::Ordering;
 
@@ -54,38 +54,68 @@ impl Stream for Kept<'_> {
 /// The first bytes of the entry that a stream is at. They decide most comparisons without the entry itself.
 #[derive(Clone, Copy)]
 struct Head {
-    /// The first eight bytes of the key, as a number; inverted if the streams are read in reverse.
-    key: u64,
-    /// The same of the primary key.
+    /// The first 15 bytes of the key, filled up with zeros, and the length of the key, as a number. [`LONG`] is the
+    /// length of longer keys. The number is inverted if the streams are read in reverse.
+    key: u128,
+    /// The first eight bytes of the primary key, in the same way, without the length.
     primary_key: u64,
-    /// The length of the key; [`LONG`] if the key is longer than its first bytes.
-    length: u8,
-    /// The position of the stream.
-    stream: usize,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The whole key is in the head.
+    Short,
+    /// The head has only the start of the key.
+    Long,
+    /// The stream has no more entries.
+    Ended,
 }
 
 /// The length of all keys that are longer than the bytes in a [`Head`].
-const LONG: u8 = 9;
+const LONG: u128 = 16;
 
-/// Returns the first eight bytes as a number. Missing bytes are zeros.
+/// Returns up to 15 bytes as a number.
 #[inline]
-fn first_bytes(bytes: &[u8]) -> u64 {
-    if let Some(first) = bytes.first_chunk() {
-        return u64::from_be_bytes(*first);
+fn number(bytes: &[u8]) -> u128 {
+    // Two overlapping loads are faster than a loop.
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let first = u128::from(u64::from_be_bytes(*first));
+        return first << (8 * (bytes.len() - 8)) | u128::from(u64::from_be_bytes(*last));
     }
-    let missing = 8 - bytes.len();
-    let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    number.checked_shl(8 * missing as u32).unwrap_or_default()
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let first = u64::from(u32::from_be_bytes(*first));
+        return u128::from(first << (8 * (bytes.len() - 4)) | u64::from(u32::from_be_bytes(*last)));
+    }
+    bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
 impl Head {
-    fn new(entry: &RawEntry<'_>, reverse: bool, stream: usize) -> Self {
-        let mask = if reverse { u64::MAX } else { 0 };
-        Self {
-            key: first_bytes(entry.key) ^ mask,
-            primary_key: first_bytes(entry.primary_key) ^ mask,
-            length: u8::try_from(entry.key.len()).map_or(LONG, |length| length.min(LONG)),
-            stream,
+    /// The head of a stream at its end, which is after all others.
+    const END: Self = Self { key: u128::MAX, primary_key: u64::MAX, state: State::Ended };
+
+    #[inline]
+    fn new(entry: &RawEntry<'_>, reverse: bool) -> Self {
+        let length = entry.key.len();
+        let (key, state) = match entry.key.first_chunk() {
+            Some(first) => (u128::from_be_bytes(*first) & !0xFF | LONG, State::Long),
+            None => {
+                let number = number(entry.key);
+                let number = number.checked_shl(8 * (16 - length) as u32).unwrap_or_default();
+                (number | length as u128, State::Short)
+            }
+        };
+        let primary_key = match entry.primary_key.first_chunk() {
+            Some(first) => u64::from_be_bytes(*first),
+            None => {
+                let missing = 8 * (8 - entry.primary_key.len()) as u32;
+                (number(entry.primary_key) as u64).checked_shl(missing).unwrap_or_default()
+            }
+        };
+        if reverse {
+            Self { key: !key, primary_key: !primary_key, state }
+        } else {
+            Self { key, primary_key, state }
         }
     }
 
@@ -95,8 +125,7 @@ impl Head {
         if self.key != other.key {
             return Some(self.key < other.key);
         }
-        let is_same_key = self.length == other.length && self.length != LONG;
-        if is_same_key && self.primary_key != other.primary_key {
+        if self.state == State::Short && self.primary_key != other.primary_key {
             return Some(self.primary_key < other.primary_key);
         }
         None
@@ -108,127 +137,124 @@ struct Merged<S> {
     streams: Vec<S>,
     /// From the last key to the first.
     reverse: bool,
-    /// The streams that are at an entry, as a binary heap. The first one has the next entry.
-    heap: Vec<Head>,
-    /// The positions of streams that must be advanced before the next entry is known.
-    pending: Vec<usize>,
+    /// The heads of the streams that have been advanced at least once.
+    heads: Vec<Head>,
+    /// A tree of losers. The node `n` has the children `2 * n` and `2 * n + 1`; the children from the number of streams on
+    /// are the streams. Each node has the stream that was not first in the comparison of its children, and the node 0 has
+    /// the stream with the next entry. So a step compares the entry of this stream once in each level.
+    losers: Vec<usize>,
     /// The entry of the first stream was returned.
     is_returned: bool,
 }
 
 impl<S: Stream> Merged<S> {
     fn new(streams: Vec<S>, reverse: bool) -> Self {
-        let pending = (0..streams.len()).rev().collect();
-        let heap = Vec::with_capacity(streams.len());
-        Self { streams, reverse, heap, pending, is_returned: false }
+        let heads = Vec::with_capacity(streams.len());
+        Self { streams, reverse, heads, losers: Vec::new(), is_returned: false }
     }
 
-    /// Goes to the next entry. Returns false at the end. After an error, the next call continues.
+    /// Goes to the next entry. Returns false at the end. After an error, the next call continues with the stream that
+    /// has failed.
+    #[inline]
     fn advance(&mut self) -> Result<bool, Boxed> {
         if self.is_returned {
-            self.is_returned = false;
-            self.advance_first()?;
+            let first = self.winner();
+            let head = self.advance_stream(first)?;
+            if let Some(own) = self.heads.get_mut(first) {
+                *own = head;
+            }
+            self.replay(first);
+        } else if self.losers.is_empty() {
+            self.start()?;
         }
-        if !self.pending.is_empty() {
-            self.advance_pending()?;
-        }
-        self.is_returned = !self.heap.is_empty();
+        let first = self.heads.get(self.winner());
+        self.is_returned = first.is_some_and(|first| first.state != State::Ended);
         Ok(self.is_returned)
     }
 
+    /// Advances each stream to its first entry, and compares these entries.
     #[cold]
-    fn advance_pending(&mut self) -> Result<(), Boxed> {
-        while let Some(at) = self.pending.last().copied() {
-            let Some(stream) = self.streams.get_mut(at) else { break };
-            let is_at_entry = stream.advance()?;
-            let head = is_at_entry.then(|| Head::new(&stream.entry(), self.reverse, at));
-            self.pending.pop();
-            if let Some(head) = head {
-                self.heap.push(head);
-                self.rise();
+    fn start(&mut self) -> Result<(), Boxed> {
+        while self.heads.len() < self.streams.len() {
+            let head = self.advance_stream(self.heads.len())?;
+            self.heads.push(head);
+        }
+        let count = self.streams.len();
+        self.losers = vec![0; count];
+        // The first streams of the nodes, and the streams themselves.
+        let mut winners = vec![0; count];
+        winners.extend(0..count);
+        for node in (0..count).rev() {
+            // The node 0 has one child.
+            let child = |at: usize| winners.get(at.max(1)).copied().unwrap_or_default();
+            let (left, right) = (child(2 * node), child(2 * node + 1));
+            let (winner, loser) =
+                if self.is_before(right, left) { (right, left) } else { (left, right) };
+            if let (Some(own), Some(first)) = (self.losers.get_mut(node), winners.get_mut(node)) {
+                (*own, *first) = (if node == 0 { winner } else { loser }, winner);
             }
         }
         Ok(())
     }
 
-    /// Advances the first stream.
+    /// Advances a stream, and returns its head.
     #[inline]
-    fn advance_first(&mut self) -> Result<(), Boxed> {
-        let Some(first) = self.heap.first_mut() else { return Ok(()) };
-        let at = first.stream;
-        let Some(stream) = self.streams.get_mut(at) else { return Ok(()) };
-        match stream.advance() {
-            Ok(true) => {
-                *first = Head::new(&stream.entry(), self.reverse, at);
-                self.sink();
-            }
-            Ok(false) => self.remove_first(),
-            Err(error) => {
-                self.remove_first();
-                self.pending.push(at);
-                return Err(error);
-            }
-        }
-        Ok(())
+    fn advance_stream(&mut self, at: usize) -> Result<Head, Boxed> {
+        let Some(stream) = self.streams.get_mut(at) else { return Ok(Head::END) };
+        if stream.advance()? { Ok(Head::new(&stream.entry(), self.reverse)) } else { Ok(Head::END) }
     }
 
-    #[cold]
-    fn remove_first(&mut self) {
-        self.heap.swap_remove(0);
-        self.sink();
+    /// Returns the position of the stream with the next entry.
+    #[inline]
+    fn winner(&self) -> usize {
+        self.losers.first().copied().unwrap_or_default()
+    }
+
+    /// Compares the head of the first stream with the losers on its way to the root.
+    #[inline]
+    fn replay(&mut self, first: usize) {
+        let (mut winner, mut node) = (first, (self.losers.len() + first) / 2);
+        while node > 0 {
+            let Some(loser) = self.losers.get(node).copied() else { break };
+            if self.is_before(loser, winner) {
+                if let Some(own) = self.losers.get_mut(node) {
+                    *own = winner;
+                }
+                winner = loser;
+            }
+            node /= 2;
+        }
+        if let Some(root) = self.losers.first_mut() {
+            *root = winner;
+        }
     }
 
     /// Returns the stream with the next entry.
     #[inline]
     fn first(&self) -> Option<&S> {
-        self.streams.get(self.heap.first()?.stream)
+        self.streams.get(self.winner())
     }
 
     /// Returns true if the entry of one stream is before that of another one.
     #[inline]
-    fn is_before(&self, one: &Head, other: &Head) -> bool {
-        one.is_before(other).unwrap_or_else(|| self.is_before_by_entry(one, other))
+    fn is_before(&self, one: usize, other: usize) -> bool {
+        let (Some(head), Some(of_other)) = (self.heads.get(one), self.heads.get(other)) else {
+            return false;
+        };
+        head.is_before(of_other).unwrap_or_else(|| self.is_before_by_entry(one, other))
     }
 
     #[inline(never)]
-    fn is_before_by_entry(&self, one: &Head, other: &Head) -> bool {
-        let entry = |head: &Head| self.streams.get(head.stream).map_or(RawEntry::NOWHERE, S::entry);
+    fn is_before_by_entry(&self, one: usize, other: usize) -> bool {
+        let has_ended =
+            |at: usize| self.heads.get(at).is_none_or(|head| head.state == State::Ended);
+        if has_ended(one) || has_ended(other) {
+            return !has_ended(one);
+        }
+        let entry = |at: usize| self.streams.get(at).map_or(RawEntry::NOWHERE, S::entry);
         let (one, other) = (entry(one), entry(other));
         let order = (one.key, one.primary_key).cmp(&(other.key, other.primary_key));
         order == if self.reverse { Ordering::Greater } else { Ordering::Less }
-    }
-
-    /// Moves the last stream of the heap up to its position.
-    fn rise(&mut self) {
-        let mut at = self.heap.len().saturating_sub(1);
-        while let (Some(parent), Some(head)) =
-            (at.checked_sub(1).map(|at| at / 2), self.heap.get(at))
-        {
-            if !self.heap.get(parent).is_some_and(|parent| self.is_before(head, parent)) {
-                break;
-            }
-            self.heap.swap(at, parent);
-            at = parent;
-        }
-    }
-
-    /// Moves the first stream of the heap down to its position.
-    #[inline]
-    fn sink(&mut self) {
-        let mut at = 0;
-        while let (Some(head), Some(left)) = (self.heap.get(at), self.heap.get(2 * at + 1)) {
-            let (mut first, mut child) = (left, 2 * at + 1);
-            if let Some(right) = self.heap.get(child + 1)
-                && self.is_before(right, left)
-            {
-                (first, child) = (right, child + 1);
-            }
-            if !self.is_before(first, head) {
-                break;
-            }
-            self.heap.swap(at, child);
-            at = child;
-        }
     }
 }
 

@@ -84,6 +84,30 @@ impl<'t> Reader<'t> {
         Shards::Some(shards.iter().copied().filter(is_available).collect())
     }
 
+    /// Returns the reader of the only shard with entries of a query and their rows, and adds that shard. Otherwise,
+    /// returns the reader of all shards.
+    #[cold]
+    pub(crate) fn of_query(
+        self,
+        query: &Query,
+        shards: &mut ShardSet,
+    ) -> Result<engine::Reader<'t>> {
+        let is_global = match query.source {
+            Source::Facts => false,
+            Source::Index(index) => self.tables.routing.global(index).is_some(),
+        };
+        // The rows of a global index are in other shards, and each value of a list may be in another shard.
+        if !is_global
+            && query.list.is_none()
+            && let [shard] = *self.shards_of(query)?
+        {
+            let reader = self.of_shard(shard)?;
+            shards.insert(shard);
+            return Ok(reader);
+        }
+        Ok(engine::Reader::Sharded(self))
+    }
+
     /// Adds the shards that a query reads, and returns their number.
     #[cold]
     pub(crate) fn note(self, query: &Query, shards: &mut ShardSet) -> u64 {
