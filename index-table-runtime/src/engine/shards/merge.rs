@@ -97,20 +97,18 @@ impl Head {
     #[inline]
     fn new(entry: &RawEntry<'_>, reverse: bool) -> Self {
         let length = entry.key.len();
-        let (key, state) = match entry.key.first_chunk() {
-            Some(first) => (u128::from_be_bytes(*first) & !0xFF | LONG, State::Long),
-            None => {
-                let number = number(entry.key);
-                let number = number.checked_shl(8 * (16 - length) as u32).unwrap_or_default();
-                (number | length as u128, State::Short)
-            }
+        let (key, state) = if let Some(first) = entry.key.first_chunk() {
+            (u128::from_be_bytes(*first) & !0xFF | LONG, State::Long)
+        } else {
+            let number = number(entry.key);
+            let number = number.checked_shl(8 * (16 - length) as u32).unwrap_or_default();
+            (number | length as u128, State::Short)
         };
-        let primary_key = match entry.primary_key.first_chunk() {
-            Some(first) => u64::from_be_bytes(*first),
-            None => {
-                let missing = 8 * (8 - entry.primary_key.len()) as u32;
-                (number(entry.primary_key) as u64).checked_shl(missing).unwrap_or_default()
-            }
+        let primary_key = if let Some(first) = entry.primary_key.first_chunk() {
+            u64::from_be_bytes(*first)
+        } else {
+            let missing = 8 * (8 - entry.primary_key.len()) as u32;
+            (number(entry.primary_key) as u64).checked_shl(missing).unwrap_or_default()
         };
         if reverse {
             Self { key: !key, primary_key: !primary_key, state }
@@ -213,7 +211,8 @@ impl<S: Stream> Merged<S> {
     /// Compares the head of the first stream with the losers on its way to the root.
     #[inline]
     fn replay(&mut self, first: usize) {
-        let (mut winner, mut node) = (first, (self.losers.len() + first) / 2);
+        let leaf = self.losers.len() + first;
+        let (mut winner, mut node) = (first, leaf / 2);
         while node > 0 {
             let Some(loser) = self.losers.get(node).copied() else { break };
             if self.is_before(loser, winner) {
