@@ -59,6 +59,6 @@ pub mod iter {
 pub mod report {
     pub use index_table_runtime::{
         BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
-        IndexSize, LoadReport, StoreReport, TableSize, Upgraded,
+        IndexSize, LoadReport, LoadedShard, StoreReport, TableSize, Upgraded,
     };
 }

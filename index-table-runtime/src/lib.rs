@@ -46,7 +46,7 @@ pub use store::{
 pub use table::{IndexSize, Scrub, StoreReport, Table, TableSize};
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
-    bulk::{BulkLoad, LoadReport, OnDuplicate},
+    bulk::{BulkLoad, LoadReport, LoadedShard, OnDuplicate},
     catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable},
     expiry::ExpiryWorker,
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},

@@ -1,6 +1,7 @@
 //! Sharded stores: the same answers as one store, routing, transactions, lost and foreign shards.
 
 mod answers;
+mod bulk;
 mod catalog;
 mod copies;
 mod cross;

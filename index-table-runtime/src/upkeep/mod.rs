@@ -6,6 +6,7 @@ pub(crate) mod catalog;
 mod copies;
 pub(crate) mod expiry;
 pub(crate) mod opening;
+mod parallel;
 pub(crate) mod queue;
 mod read_only;
 mod shards;

@@ -7,6 +7,7 @@ use super::{
     build,
     copies::Copies,
     opening::{self, InShard},
+    parallel,
 };
 use crate::{
     engine::{
@@ -21,6 +22,7 @@ use crate::{
         shard::{GlobalIndex, Routing, ShardNumber},
     },
     store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, rerun, store_of},
+    usage::Progress,
 };
 
 /// Opens a table in all available shards that can have rows of it, with all indexes built.
@@ -34,9 +36,20 @@ pub(super) fn open(
         let routing = shards.routing(rows.schema, rows.distribution)?;
         let new = shards.compare(&routing, rows.distribution)?;
         let (mut tables, mut copies) = (Vec::new(), Copies::default());
-        for (number, shard) in (0..).zip(shards.shards()) {
-            let opened = open_in(shards, number, shard, (&routing, &mut copies), rows)?;
-            tables.push(opened);
+        if routing.is_reference() {
+            for (number, shard) in (0..).zip(shards.shards()) {
+                let opened = open_in(shards, number, shard, (&routing, &mut copies), rows)?;
+                tables.push(opened);
+            }
+        } else {
+            // Indexes of large tables are built here.
+            let all = (0..).zip(shards.shards()).collect();
+            let open = |(number, shard), _: &dyn Fn(Progress)| {
+                open_in(shards, number, shard, (&routing, &mut Copies::default()), rows)
+            };
+            for opened in parallel::each(all, open, |_, _| ()) {
+                tables.push(opened?);
+            }
         }
         if routing.is_reference() && !shards.is_read_only() {
             copies.fill()?;

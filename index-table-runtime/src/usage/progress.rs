@@ -96,6 +96,12 @@ impl<'a> ProgressReporter<'a> {
         }
     }
 
+    /// Sets the finished units and the total, and reports them.
+    pub(crate) fn set(&mut self, unit: &'static str, done: u64, total: u64) {
+        (self.unit, self.done, self.total) = (unit, done, Some(total));
+        self.report();
+    }
+
     /// Reports immediately.
     #[cold]
     pub(crate) fn report(&mut self) {

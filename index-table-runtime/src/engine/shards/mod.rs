@@ -498,7 +498,7 @@ impl Tables {
     }
 
     #[cold]
-    fn no_shard(&self, primary_key: &[u8]) -> Error {
+    pub(crate) fn no_shard(&self, primary_key: &[u8]) -> Error {
         let schema = self.routing.schema();
         let key = schema.show_primary_key(primary_key);
         Error::NoShard { table: schema.name, key, map: self.routing.map().to_owned() }

@@ -68,6 +68,14 @@ impl Error {
                     Self::CommitUnknown { source } => {
                         Self::CommitUnknown { source: Box::new(source.again()) }
                     }
+                    Self::ShardsNotLoaded { table, loaded, not_loaded, source } => {
+                        Self::ShardsNotLoaded {
+                            table,
+                            loaded: loaded.clone(),
+                            not_loaded: not_loaded.clone(),
+                            source: Box::new(source.again()),
+                        }
+                    }
                     Self::Thread { name, source } => Self::Thread { name, source: same(source) },
                     $(Self::$variant { $($field),* } => {
                         Self::$variant { $($field: $field.clone()),* }

@@ -662,6 +662,24 @@ pub enum Error {
         reason: String,
     },
 
+    /// A bulk load has failed in some shards. Each shard is loaded in a transaction of its own, so the other shards have
+    /// their rows.
+    #[error(
+        "table `{table}` is not loaded in the shards {}: {source}; loaded are: {}",
+        not_loaded.join(", "),
+        loaded.join(", ")
+    )]
+    ShardsNotLoaded {
+        /// The table.
+        table: &'static str,
+        /// The names of the shards whose rows are committed.
+        loaded: Vec<String>,
+        /// The names of the shards without rows of the load.
+        not_loaded: Vec<String>,
+        /// The error of the first shard that failed.
+        source: Box<Error>,
+    },
+
     /// The declaration of a shard map or of a shard is invalid.
     #[error("{what} is refused: {reason}")]
     ShardRefused {

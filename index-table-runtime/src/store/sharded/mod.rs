@@ -261,7 +261,7 @@ impl Store {
     }
 
     /// Begins the write transaction of one shard.
-    pub(super) fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
+    pub(crate) fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
         let inner = &self.inner;
         inner.refuse_nested_write()?;
         let txn = engine_of(self)?.write_on(self.number_of(shard)?)?;
@@ -281,7 +281,7 @@ impl Store {
 
     /// Runs `body` in transactions that `begin` begins, until one is committed or there is no reason for
     /// another attempt.
-    pub(super) fn run_transaction<'s, T, E: From<Error>>(
+    pub(crate) fn run_transaction<'s, T, E: From<Error>>(
         &self,
         begin: impl Fn(&Locks) -> Result<WriteTxn<'s>>,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,

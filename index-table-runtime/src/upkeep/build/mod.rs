@@ -3,6 +3,7 @@
 mod batch;
 mod duplicates;
 mod rows;
+mod shards;
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +17,7 @@ use batch::{BuildBatch, BuildOptions, build_batch};
 pub(crate) use batch::{at_once, declare, empty, restart};
 
 use crate::{
+    engine::Tables,
     model::{
         error::Result,
         row_vtable::RowVtable,
@@ -50,6 +52,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// unique. Change or delete the rows that the report and [`Store::catalog`] list, and run another build. It
 /// checks the index for duplicates, without reading the rows again. If there are none, the index becomes
 /// readable.
+///
+/// In a [`ShardedStore`](crate::ShardedStore), the shards are built at the same time, with one progress. The batch limit
+/// holds for each shard. An index is readable when it is readable in all shards.
 ///
 /// Cost: each row is read once, and its entries are written in sorted order. The entries of a batch are in
 /// memory. For a violated index, each entry is read.
@@ -208,9 +213,13 @@ impl<'t> Build<'t> {
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for a row with a key that is too long for an index.
     /// Earlier batches remain, and another build continues after them.
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has opened the table with
-    /// another declaration. The errors of [`Store::transaction`].
+    /// another declaration. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable). The errors of
+    /// [`Store::transaction`].
     pub fn run(mut self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);
+        if let Tables::Sharded(tables) = &self.table.tables {
+            return shards::run(self, tables);
+        }
         let mut report = Collected::default();
         let mut pace: Option<Pace> = None;
         while self.limit.is_none_or(|limit| report.steps < limit) {

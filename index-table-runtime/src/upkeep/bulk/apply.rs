@@ -57,7 +57,8 @@ pub(crate) fn apply(
     }
     *unfinished = false;
     let (read, skipped) = (gathered.rows, decision.left_out.len());
-    Ok(LoadReport { read, written: read - skipped, skipped, replaced: replaced.replaced })
+    let (written, replaced, shards) = (read - skipped, replaced.replaced, Vec::new());
+    Ok(LoadReport { read, written, skipped, replaced, shards })
 }
 
 /// The receivers of changes.

@@ -10,6 +10,7 @@
 mod apply;
 mod decide;
 mod gather;
+mod shards;
 
 use std::{
     borrow::Borrow,
@@ -47,6 +48,12 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 ///
 /// A load is atomic: after an error, or if the process is killed, no row is loaded. With `bulk_load_in`, the
 /// load is part of the given transaction.
+///
+/// In a [`ShardedStore`](crate::ShardedStore), the rows of a table with a shard key are divided among the shards, and the
+/// shards are loaded at the same time, each in a transaction of its own. So a load is atomic within a shard: if some
+/// shards fail, [`Error::ShardsNotLoaded`] names them and the others. With [`OnDuplicate::Skip`] or
+/// [`OnDuplicate::Replace`], the same load can then be repeated. The [`memory`](BulkLoad::memory) is divided among the
+/// shards. `bulk_load_in` loads all shards in the given transaction.
 ///
 /// # Examples
 ///
@@ -116,7 +123,7 @@ pub enum OnDuplicate {
 }
 
 /// The result of a [`BulkLoad`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadReport {
     /// The number of rows of the iterator.
@@ -127,6 +134,22 @@ pub struct LoadReport {
     /// The number of rows that were left out because of another row with the same key.
     pub skipped: u64,
     /// The number of written rows that replaced a row with other content.
+    pub replaced: u64,
+    /// The shards that have got rows, if they were loaded in transactions of their own.
+    pub shards: Vec<LoadedShard>,
+}
+
+/// The part of a [`LoadReport`] about one shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadedShard {
+    /// The name of the shard.
+    pub shard: String,
+    /// See [`LoadReport::written`].
+    pub written: u64,
+    /// See [`LoadReport::skipped`].
+    pub skipped: u64,
+    /// See [`LoadReport::replaced`].
     pub replaced: u64,
 }
 
@@ -194,8 +217,9 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     /// row in the table that has to be replaced; [`Error::DiskFull`] and [`Error::Io`], also for the
     /// temporary files; the [errors of writing](crate::Error#common-errors).
     ///
-    /// After an error, nothing has changed, and your transaction can continue. If writing the rows had
-    /// started, your transaction refuses to commit. The same holds if `progress` panics.
+    /// [`Error::ShardsNotLoaded`] if some shards are loaded and others are not. After any other error, nothing has
+    /// changed, and your transaction can continue. If writing the rows had started,
+    /// your transaction refuses to commit. The same holds if `progress` panics.
     pub fn run(self) -> Result<LoadReport>
     where
         I: Iterator<Item: Borrow<R>>,
@@ -263,7 +287,14 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
             Target::Store(store) => store.inner.id,
             Target::Txn(txn) => txn.store(),
         })?;
-        let gatherer = Gatherer::new(R::TABLE, &directory, memory, on_duplicate);
+        let shards = match &target {
+            Target::Store(store) => shards::Split::of(store, table)?,
+            Target::Txn(_) => None,
+        };
+        let gatherer = match shards {
+            Some(split) => Gathering::Shards(split.with(directory, memory, on_duplicate)),
+            None => Gathering::One(Gatherer::new(R::TABLE, &directory, memory, on_duplicate)),
+        };
         let (new, tried) = Default::default();
         let reporter = ProgressReporter::new(tell, "rows read", None);
         let row = PhantomData;
@@ -271,11 +302,18 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     }
 }
 
+/// The rows that were read so far.
+enum Gathering<'a> {
+    One(Gatherer),
+    /// For each shard.
+    Shards(shards::Gatherers<'a>),
+}
+
 /// A running load.
 struct Loading<'a, 's, R> {
     table: &'a OpenTable,
     target: Target<'a, 's>,
-    gatherer: Gatherer,
+    gatherer: Gathering<'a>,
     new: Image,
     tried: Image,
     reporter: ProgressReporter<'a>,
@@ -287,14 +325,25 @@ impl<R: Entity> Loading<'_, '_, R> {
         self.table.load_new(row, &mut self.new, &mut self.tried)?;
         self.table.rows.begin_missing_revision(&mut self.new)?;
         self.reporter.add(1);
-        self.gatherer.add(&self.new)
+        match &mut self.gatherer {
+            Gathering::One(gatherer) => gatherer.add(&self.new),
+            Gathering::Shards(gatherers) => gatherers.add(&self.new),
+        }
     }
 
     fn finish(self) -> Result<LoadReport> {
         let Self { table, target, gatherer, new, tried, mut reporter, .. } = self;
         drop((new, tried));
         span!(DEBUG, "bulk_load", table = R::TABLE.name);
-        let gathered = gatherer.finish()?;
+        let gathered = match (gatherer, &target) {
+            (Gathering::One(gatherer), _) => gatherer.finish()?,
+            (Gathering::Shards(gatherers), Target::Store(store)) => {
+                return gatherers.load(store, &mut reporter);
+            }
+            (Gathering::Shards(_), Target::Txn(_)) => {
+                return Err(Error::internal("a load of shards in a transaction"));
+            }
+        };
         let mut load = |txn: &mut WriteTxn<'_>| {
             let (mut writer, Scratch { old, new, .. }, written) = txn.writer(table)?;
             apply(table.rows, &mut writer, [old, new], &gathered, written, &mut reporter)

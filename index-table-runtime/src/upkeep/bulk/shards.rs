@@ -1,0 +1,137 @@
+//! Loading the shards of a table at the same time, each in a transaction of its own.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use super::{LoadReport, LoadedShard, OnDuplicate, apply::apply, gather::Gatherer};
+use crate::{
+    engine::{Tables, shards},
+    model::{
+        error::{Error, Result},
+        maintain::Image,
+        shard::ShardNumber,
+    },
+    store::{OpenTable, Store, engine_of, shard_id},
+    upkeep::parallel::{self, Sum},
+    usage::{Progress, ProgressReporter},
+    write::Scratch,
+};
+
+/// A table whose rows are in several shards.
+pub(super) struct Split<'a> {
+    table: &'a OpenTable,
+    tables: &'a shards::Tables,
+}
+
+/// The rows of each shard.
+pub(super) struct Gatherers<'a> {
+    split: Split<'a>,
+    by_shard: BTreeMap<ShardNumber, Gatherer>,
+    directory: PathBuf,
+    memory: usize,
+    on_duplicate: OnDuplicate,
+    read: u64,
+}
+
+impl<'a> Split<'a> {
+    /// `None`: the rows of the table are loaded in one transaction.
+    pub(super) fn of(store: &Store, table: &'a OpenTable) -> Result<Option<Self>> {
+        let Tables::Sharded(tables) = &table.tables else { return Ok(None) };
+        if tables.routing().is_reference() || tables.routing().shards().len() < 2 {
+            return Ok(None);
+        }
+        // Another thread would wait for this one.
+        store.inner.refuse_nested_write()?;
+        Ok(Some(Self { table, tables }))
+    }
+
+    pub(super) fn with(
+        self,
+        directory: PathBuf,
+        memory: usize,
+        on_duplicate: OnDuplicate,
+    ) -> Gatherers<'a> {
+        let memory = memory / self.tables.routing().shards().len().max(1);
+        let (split, by_shard) = (self, BTreeMap::new());
+        Gatherers { split, by_shard, directory, memory, on_duplicate, read: 0 }
+    }
+}
+
+impl Gatherers<'_> {
+    pub(super) fn add(&mut self, image: &Image) -> Result<()> {
+        let Self { split: Split { tables, table }, by_shard, .. } = self;
+        let shard = tables.routing().shard_of(image.primary_key());
+        let shard = shard.ok_or_else(|| tables.no_shard(image.primary_key()))?;
+        let gatherer = by_shard.entry(shard).or_insert_with(|| {
+            Gatherer::new(table.schema, &self.directory, self.memory, self.on_duplicate)
+        });
+        self.read += 1;
+        gatherer.add(image)
+    }
+
+    pub(super) fn load(
+        self,
+        store: &Store,
+        reporter: &mut ProgressReporter<'_>,
+    ) -> Result<LoadReport> {
+        let Self { split: Split { table, .. }, by_shard, read, .. } = self;
+        let name = |shard| Ok(engine_of(store)?.shard(shard)?.name().to_string());
+        let names = by_shard.keys().map(|shard| name(*shard)).collect::<Result<Vec<_>>>()?;
+        let load = |(shard, gatherer): (ShardNumber, Gatherer), progress: &dyn Fn(Progress)| {
+            load(store, table, shard, gatherer, progress)
+        };
+        let mut sum = Sum::default();
+        let outcomes = parallel::each(by_shard.into_iter().collect(), load, |shard, at| {
+            let (done, total) = sum.add(shard, at);
+            reporter.set(at.unit, done, total);
+        });
+        let mut report = LoadReport { read, ..LoadReport::default() };
+        let (mut not_loaded, mut failure) = (Vec::new(), None);
+        for (shard, outcome) in names.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(LoadReport { written, skipped, replaced, .. }) => {
+                    report.written += written;
+                    report.skipped += skipped;
+                    report.replaced += replaced;
+                    report.shards.push(LoadedShard { shard, written, skipped, replaced });
+                }
+                Err(error) => {
+                    not_loaded.push(shard);
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let Some(source) = failure else { return Ok(report) };
+        if report.shards.is_empty() {
+            return Err(source);
+        }
+        let loaded = report.shards.into_iter().map(|loaded| loaded.shard).collect();
+        let (table, source) = (table.schema.name, Box::new(source));
+        Err(Error::ShardsNotLoaded { table, loaded, not_loaded, source })
+    }
+}
+
+/// Loads one shard.
+fn load(
+    store: &Store,
+    table: &OpenTable,
+    shard: ShardNumber,
+    gatherer: Gatherer,
+    progress: &dyn Fn(Progress),
+) -> Result<LoadReport> {
+    let (gathered, id) = (gatherer.finish()?, shard_id(store, shard)?);
+    let mut reporter = ProgressReporter::new(Some(Box::new(progress)), "", None);
+    store.run_transaction(
+        |_| store.write_on(&id),
+        |txn| {
+            let (mut writer, Scratch { old, new, .. }, written) = txn.writer(table)?;
+            let not_sharded = || Error::internal("a shard of a table without shards");
+            let sharded = writer.sharded().ok_or_else(not_sharded)?;
+            let mut report = LoadReport::default();
+            sharded.part(shard, &mut |writer| {
+                report = apply(table.rows, writer, [old, new], &gathered, written, &mut reporter)?;
+                Ok(())
+            })?;
+            Ok(report)
+        },
+    )
+}

@@ -1,0 +1,124 @@
+//! Work on several shards at the same time.
+
+use std::{
+    num::NonZero,
+    panic::resume_unwind,
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+};
+
+use crate::usage::Progress;
+
+/// The name of the threads.
+const NAME: &str = "shards";
+
+/// Does `work` for each item, in at most as many threads as the machine has cores, and returns the results in the order of
+/// the items. Meanwhile, the calling thread passes the progress of each item to `progress`, with its position.
+///
+/// The calling thread must not have a write transaction, for which the threads would wait.
+pub(super) fn each<T: Send, R: Send>(
+    items: Vec<T>,
+    work: impl Fn(T, &dyn Fn(Progress)) -> R + Sync,
+    mut progress: impl FnMut(usize, Progress),
+) -> Vec<R> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = cores.min(items.len());
+    if threads < 2 {
+        let items = items.into_iter().enumerate();
+        let progress = std::cell::RefCell::new(progress);
+        return items
+            .map(|(position, item)| {
+                work(item, &|at| {
+                    if let Ok(mut progress) = progress.try_borrow_mut() {
+                        progress(position, at);
+                    }
+                })
+            })
+            .collect();
+    }
+    let (queue, results) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(Vec::new()));
+    let (sender, received) = mpsc::channel();
+    let run = |sender: mpsc::Sender<(usize, Progress)>| {
+        loop {
+            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((position, item)) = next else { return };
+            let result = work(item, &|at| {
+                let _ = sender.send((position, at));
+            });
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((position, result));
+        }
+    };
+    thread::scope(|scope| {
+        let spawn = || {
+            let (run, sender) = (&run, sender.clone());
+            thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, move || run(sender))
+        };
+        let started: Vec<_> = (0..threads).map_while(|_| spawn().ok()).collect();
+        if started.is_empty() {
+            run(sender);
+        } else {
+            drop(sender);
+        }
+        // It ends with the last thread.
+        for (position, at) in received {
+            progress(position, at);
+        }
+        for thread in started {
+            if let Err(panic) = thread.join() {
+                resume_unwind(panic);
+            }
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(position, _)| *position);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// The sum of the progress of several items.
+#[derive(Default)]
+pub(super) struct Sum(Vec<Option<Progress>>);
+
+impl Sum {
+    /// Notes the progress of an item, and returns the sum of the units that are done, and of the totals of the items that
+    /// have begun.
+    pub(super) fn add(&mut self, position: usize, at: Progress) -> (u64, u64) {
+        if self.0.len() <= position {
+            self.0.resize(position + 1, None);
+        }
+        if let Some(own) = self.0.get_mut(position) {
+            *own = Some(at);
+        }
+        let all = self.0.iter().flatten();
+        all.fold((0, 0), |(done, total), at| (done + at.done, total + at.total.unwrap_or(at.done)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{Sum, each};
+    use crate::usage::Progress;
+
+    #[test]
+    fn results_are_in_the_order_of_the_items() {
+        let mut sum = (Sum::default(), (0, 0));
+        let work = |item: u64, progress: &dyn Fn(Progress)| {
+            progress(Progress::new("items", item, Some(10), Instant::now()));
+            item * 2
+        };
+        let results = each((0..10).collect(), work, |position, at| {
+            sum.1 = sum.0.add(position, at);
+        });
+        assert_eq!(results, (0..10).map(|item| item * 2).collect::<Vec<_>>());
+        assert_eq!(sum.1, (45, 100));
+        assert!(each(Vec::new(), work, |_, _| ()).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "item 3")]
+    fn a_panic_is_passed_on() {
+        let work = |item: u64, _: &dyn Fn(Progress)| assert!(item != 3, "item {item}");
+        each((0..10).collect(), work, |_, _| ());
+    }
+}

@@ -1,0 +1,166 @@
+//! Bulk loads: rows are divided among the shards, which are loaded at the same time.
+
+use index_table::{
+    Error, IndexTable, OnDuplicate, Result, ShardMap, ShardedOptions, ShardedStore, Store,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::reference::{Town, TownRepository};
+
+mod before {
+    use super::*;
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "people", shard_by = tenant)]
+    pub(super) struct Person {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u64,
+        pub(super) name: String,
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "people", shard_by = tenant)]
+#[index(tenant, name, unique)]
+#[index(name, name = "named")]
+struct Person {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    name: String,
+}
+
+fn person(tenant: u32, id: u64) -> Person {
+    Person { tenant, id, name: format!("Person {id}") }
+}
+
+fn options() -> ShardedOptions {
+    let map = ShardMap::ranges().to("a", ..100u32).to("b", 100u32..200).to("c", 200u32..300);
+    ["a", "b", "c"]
+        .into_iter()
+        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .map("people", map)
+}
+
+/// So many people of a tenant in each shard, in turn.
+fn people(each: u64) -> impl Iterator<Item = Person> {
+    (0..each).flat_map(|id| [1, 100, 200].map(|tenant| person(tenant, id)))
+}
+
+#[test]
+fn the_shards_are_loaded_and_the_report_names_them() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options().in_memory()?, options().open(dir.path())?] {
+        let repository = PersonRepository::open(&store)?;
+        let mut last = Vec::new();
+        let load = repository.bulk_load(&store, people(2000));
+        let report = load.progress(|at| last.push((at.unit, at.done, at.total))).run()?;
+        assert_eq!((report.read, report.written), (6000, 6000));
+        let shards: Vec<_> =
+            report.shards.iter().map(|it| (it.shard.as_str(), it.written)).collect();
+        assert_eq!(shards, [("a", 2000), ("b", 2000), ("c", 2000)]);
+        assert!(last.iter().any(|(unit, ..)| *unit == "rows read"));
+        assert!(last.iter().any(|(unit, ..)| *unit == "rows and entries written"));
+        let txn = store.read()?;
+        assert_eq!(repository.all(&txn).count()?, 6000);
+        assert_eq!(repository.find_by_named(&txn, "Person 7").count()?, 3);
+        assert!(store.verify()?.is_clean());
+        drop(txn);
+
+        let report = repository.bulk_load(&store, [person(100, 1), person(100, 5000)]);
+        let report = report.on_duplicate(OnDuplicate::Skip).run()?;
+        assert_eq!((report.read, report.written, report.skipped), (2, 1, 1));
+        assert_eq!(report.shards.len(), 1);
+        assert_eq!((report.shards[0].shard.as_str(), report.shards[0].skipped), ("b", 1));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_that_fails_leaves_the_others_loaded() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options().in_memory()?, options().open(dir.path())?] {
+        let repository = PersonRepository::open(&store)?;
+        store.transaction(|txn| repository.insert(txn, &person(100, 5)))?;
+        let failed = repository.bulk_load(&store, people(10)).run();
+        let Err(Error::ShardsNotLoaded { table, loaded, not_loaded, source }) = failed else {
+            panic!("{failed:?}")
+        };
+        assert_eq!(table, "people");
+        assert_eq!(loaded, ["a", "c"]);
+        assert_eq!(not_loaded, ["b"]);
+        assert!(matches!(*source, Error::DuplicateKey { .. }), "{source:?}");
+        assert_eq!(repository.all(&store.read()?).count()?, 21);
+
+        // The same load again completes it.
+        let load = repository.bulk_load(&store, people(10)).on_duplicate(OnDuplicate::Skip);
+        let report = load.run()?;
+        assert_eq!((report.written, report.skipped), (9, 21));
+        assert_eq!(repository.all(&store.read()?).count()?, 30);
+
+        // A load that fails in all shards, or before its rows are written, has its own error.
+        let failed = repository.bulk_load(&store, people(10)).run();
+        assert!(matches!(failed, Err(Error::DuplicateKey { .. })), "{failed:?}");
+        let failed = repository.bulk_load(&store, [person(1, 99), person(300, 1)]).run();
+        assert!(matches!(failed, Err(Error::NoShard { .. })), "{failed:?}");
+        assert_eq!(repository.all(&store.read()?).count()?, 30);
+        assert!(store.verify()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_load_in_a_transaction_is_atomic_over_all_shards() -> Result<()> {
+    let store = options().in_memory()?;
+    let repository = PersonRepository::open(&store)?;
+    store.transaction(|txn| repository.insert(txn, &person(100, 5)))?;
+    let failed = store.transaction(|txn| repository.bulk_load_in(txn, people(10)).run().map(drop));
+    assert!(matches!(failed, Err(Error::DuplicateKey { .. })), "{failed:?}");
+    assert_eq!(repository.all(&store.read()?).count()?, 1);
+    let mut txn = store.write()?;
+    let report = repository.bulk_load_in(&mut txn, people(3)).run()?;
+    assert_eq!((report.written, report.shards.len()), (9, 0));
+    let waits = repository.bulk_load(&store, people(1)).run();
+    assert!(matches!(waits, Err(Error::WriteInProgress)), "{waits:?}");
+    txn.commit()?;
+    assert_eq!(repository.all(&store.read()?).count()?, 10);
+    Ok(())
+}
+
+#[test]
+fn a_reference_table_is_loaded_in_all_shards_at_once() -> Result<()> {
+    let store = options().in_memory()?;
+    let towns = TownRepository::open(&store)?;
+    let rows = (0..50).map(|code| Town { code, name: format!("Town {}", code % 7) });
+    let report = towns.bulk_load(&store, rows).run()?;
+    assert_eq!((report.written, report.shards.len()), (50, 0));
+    for shard in store.shard_ids() {
+        assert_eq!(towns.find_by_name(&store.read_on(&shard)?, "Town 3").count()?, 7);
+    }
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn indexes_of_large_tables_are_built_when_the_table_is_opened() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = options().durability(index_table::Durability::None).open(dir.path())?;
+    fill_before(&store)?;
+    let repository = PersonRepository::open(&store)?;
+    let txn = store.read()?;
+    assert_eq!(repository.find_by_named(&txn, "Person 4500").count()?, 3);
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+/// More rows in each shard than are built in the transaction that declares an index.
+pub(crate) fn fill_before(store: &Store) -> Result<()> {
+    let repository = before::PersonRepository::open(store)?;
+    let rows = (0..5000).flat_map(|id| {
+        [1, 100, 200].map(|tenant| before::Person { tenant, id, name: format!("Person {id}") })
+    });
+    repository.bulk_load(store, rows).run().map(drop)
+}
