@@ -19,7 +19,7 @@ pub use crate::{
         key::{
             CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
             KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Sequence,
-            Text, TextKey, assert_computed, assert_each, assert_enum_value, assert_key,
+            Text, TextKey, Unnumbered, assert_computed, assert_each, assert_enum_value, assert_key,
             assert_key_value,
         },
         maintain::EntryBuffer,

@@ -8,6 +8,7 @@ mod cross;
 mod global;
 mod groups;
 mod missing;
+mod numbers;
 mod opening;
 mod random;
 mod random_global;

@@ -138,7 +138,7 @@ fn delete_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
 /// The documentation of the methods of every repository.
 pub(super) mod fixed {
     use super::{TokenStream, doc, primary_key};
-    use crate::model::Table;
+    use crate::model::{Field, Table};
 
     pub(in super::super) fn open(table: &Table) -> TokenStream {
         let name = &table.name;
@@ -166,6 +166,17 @@ pub(super) mod fixed {
             "Returns the shard that has the rows of the table `{name}` with the given shard key.\n\n\
              Cost: a binary search in the shard map, without reading the store.\n\n\
              # Errors\n\n`NoShard`, `WrongStore`, and `NotOffered` if the store is not sharded."
+        ))
+    }
+
+    pub(in super::super) fn insert_with(table: &Table, number: &Field) -> TokenStream {
+        let (name, number) = (&table.name, &number.name);
+        doc(&format!(
+            "Calls `row` with the next `{number}` within the given shard key, adds the returned row to the table \
+             `{name}`, and returns the number. It is one above all assigned numbers and all rows of the shard key; the \
+             first number is 1.\n\n\
+             Cost: as `insert`, and one seek to the last row of the shard key, one look-up and one write.\n\n\
+             # Errors\n\nThose of `insert`, `SequenceExhausted`, and `OtherKey` if the row has another key."
         ))
     }
 

@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use crate::{model::Sharding, names};
+use crate::{model::Sharding, names, types::Numbers};
 
 use super::{Context, allow_on_struct, at, docs, primary_key, queries, requirements, view};
 
@@ -41,7 +41,7 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let (traits, opening, fixed) = (traits(cx), opening(cx), fixed(cx));
-    let shard_of = shard_of(cx);
+    let (shard_of, insert_with) = (shard_of(cx), insert_with(cx));
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let conditions = requirements::conditions(cx, &cx.short);
@@ -56,6 +56,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #opening
             #fixed
             #shard_of
+            #insert_with
             #get_view
             #(#queries)*
         }
@@ -255,6 +256,68 @@ fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
             #(#parameters,)*
         ) -> _index_table::Result<_index_table::ShardId> {
             self.table.shard_of(store, &_index_table::Bounds::new() #(#key)*)
+        }
+    })
+}
+
+/// Expands to, for a table whose primary key is the shard key and then one number:
+///
+/// ```text
+/// fn insert_with(
+///     &self,
+///     txn: &mut _index_table::WriteTxn<'_>,
+///     tenant: u32,
+///     row: impl FnOnce(u64) -> Order,
+/// ) -> _index_table::Result<u64> {
+///     self.table.insert_within(txn, _index_table::Bounds::new().equal::<u32>(tenant), row)
+/// }
+/// ```
+///
+/// For another table with a shard key, the method can't be called.
+fn insert_with(cx: &Context<'_>) -> Option<TokenStream> {
+    let Sharding { fields, .. } = cx.table.sharding.as_ref()?;
+    let (v, row) = (&cx.table.visibility, &cx.table.row);
+    let leading = || cx.table.primary_key.iter().take(*fields);
+    let number = match cx.table.primary_key.get(*fields..) {
+        Some([number]) if !matches!(number.ty.numbers(), Numbers::No) => number,
+        _ => {
+            return Some(mixed! {
+                #[doc(hidden)]
+                #v fn insert_with<T: _index_table::Unnumbered>(
+                    &self,
+                    _: &mut _index_table::WriteTxn<'_>,
+                    _: T,
+                ) -> _index_table::Result<T::Number> {
+                    loop {}
+                }
+            });
+        }
+    };
+    let parameters = leading().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.argument(&cx.short, &cx.elided));
+        mixed!(#ident: #ty)
+    });
+    let key = leading().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.tokens(&cx.short));
+        mixed!(.equal::<#ty>(#ident))
+    });
+    let ty = number.ty.tokens(&cx.short);
+    let bound = match number.ty.numbers() {
+        Numbers::ByTrait => mixed!(where for<'any> #ty: _index_table::Sequence),
+        Numbers::Yes | Numbers::No => TokenStream::new(),
+    };
+    let doc = docs::fixed::insert_with(cx.table, number);
+    Some(mixed! {
+        #doc
+        #v fn insert_with(
+            &self,
+            txn: &mut _index_table::WriteTxn<'_>,
+            #(#parameters,)*
+            row: impl ::core::ops::FnOnce(#ty) -> #row,
+        ) -> _index_table::Result<#ty>
+        #bound
+        {
+            self.table.insert_within(txn, _index_table::Bounds::new() #(#key)*, row)
         }
     })
 }

@@ -11,7 +11,8 @@ pub(crate) type Records = Vec<(String, Vec<u8>)>;
 pub(crate) enum Space {
     /// The catalog's records, by the names of the table's parts. The record of the table has the empty name.
     Catalog,
-    /// The last number that `insert_with` has assigned, under the empty key.
+    /// The last number that `insert_with` has assigned, under the empty key; in a table with a shard key, under each
+    /// shard key.
     Sequence,
     /// The messages for eventual indexes, by their numbers in eight bytes, big-endian. A table without an
     /// eventual index has none: a read finds nothing, and a write has no effect.
@@ -53,9 +54,9 @@ pub(crate) trait ReadRecords<'t>: Read<'t> {
         self.len(Space::Queue)
     }
 
-    /// Returns the sequence of the table.
-    fn sequence(self) -> Result<Option<&'t [u8]>> {
-        self.get(Space::Sequence, &[])
+    /// Returns the sequence of the table, or of a shard key.
+    fn sequence(self, leading: &[u8]) -> Result<Option<&'t [u8]>> {
+        self.get(Space::Sequence, leading)
     }
 }
 
@@ -88,8 +89,8 @@ pub(crate) trait WriteRecords: Write {
     }
 
     /// Replaces the sequence of the table.
-    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
-        self.put(Space::Sequence, &[], sequence)
+    fn put_sequence(&mut self, leading: &[u8], sequence: &[u8]) -> Result<()> {
+        self.put(Space::Sequence, leading, sequence)
     }
 
     /// Replaces a message.

@@ -7,7 +7,7 @@ use crate::{
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::{Error, Result},
-        key::{Key, KeyBuf},
+        key::{Key, KeyBuf, Sequence},
         row,
         schema::Source,
     },
@@ -90,6 +90,23 @@ impl<R: Entity> KeyedTable<R> {
             map: routing.map().to_owned(),
         })?;
         shard_id(store, shard)
+    }
+
+    /// Calls `row` with the next number after the leading fields of the primary key, adds the returned row, and returns
+    /// the number.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert_with`](Table::insert_with); [`Error::KeyTooLong`] if the leading fields have more than 400 bytes.
+    #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
+    pub fn insert_within<N: Sequence>(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        leading: Bounds,
+        row: impl FnOnce(N) -> R,
+    ) -> Result<N> {
+        span!(TRACE, "insert", table = R::TABLE.name);
+        self.table.insert_after(txn, leading.range.start(), row)
     }
 
     /// Returns the row with this primary key.

@@ -108,9 +108,10 @@ impl<R: Entity> Table<R> {
         rows::insert(Self::ROWS, &mut writer, new, written)
     }
 
-    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose
-    /// primary key is one number. The next number is one above all assigned numbers and all primary keys in
-    /// the table; the first number is 1.
+    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
+    /// is one number. The next number is one above all assigned numbers and all primary keys in the table; the first
+    /// number is 1. In a table whose primary key is the fields of `shard_by` and then one number, the repository has its
+    /// own `insert_with`, which also takes these fields, and numbers the rows within them.
     ///
     /// Cost: as [`insert`](Table::insert), and one seek to the last row, one look-up and one write.
     ///
@@ -127,14 +128,25 @@ impl<R: Entity> Table<R> {
         R::Key: Sequence,
     {
         span!(TRACE, "insert", table = R::TABLE.name);
+        self.insert_after(txn, &[], row)
+    }
+
+    /// [`insert_with`](Table::insert_with), which numbers the last field of the primary key after its leading fields.
+    fn insert_after<N: Sequence>(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        leading: &[u8],
+        row: impl FnOnce(N) -> R,
+    ) -> Result<N> {
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
-        let last = sequence::last::<R>(&writer)?;
+        let last = sequence::last::<N>(R::TABLE, &writer, leading)?;
         let exhausted = || sequence::exhausted(R::TABLE.name, last);
         let number = last.checked_add(1).ok_or_else(exhausted)?;
-        let key = || R::Key::from_number(number).ok_or_else(exhausted);
+        let key = || N::from_number(number).ok_or_else(exhausted);
         self.open.load_new(&row(key()?), new, tried)?;
         let key = key()?;
         let mut given = KeyBuf::new();
+        given.extend(leading);
         if given.push(&key).as_bytes() != new.primary_key() {
             return Err(Error::OtherKey {
                 table: R::TABLE.name,
@@ -143,7 +155,7 @@ impl<R: Entity> Table<R> {
             });
         }
         rows::insert(Self::ROWS, &mut writer, new, written)?;
-        sequence::keep(&mut writer, number)?;
+        sequence::keep(&mut writer, leading, number)?;
         Ok(key)
     }
 

@@ -117,8 +117,8 @@ fn copy(source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
         let entries = source.cursor(Query::new(source_of, KeyRange::ALL))?;
         writer.append(source_of, &mut Lent(entries))?;
     }
-    if let Some(number) = source.sequence()? {
-        writer.put_sequence(number)?;
+    if let Some(number) = source.sequence(&[])? {
+        writer.put_sequence(&[], number)?;
     }
     let mut from = Vec::new();
     while let Some((key, message)) = source.at_or_above(Space::Queue, &from)? {

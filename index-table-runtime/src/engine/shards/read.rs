@@ -352,6 +352,12 @@ impl<'t> Reader<'t> {
         if let [only] = self.tables.routing.shards() {
             return self.of_shard(*only)?.get(space, key);
         }
+        if space == Space::Sequence && !key.is_empty() {
+            // The key is a shard key.
+            let shard = self.tables.routing.shard_of_shard_key(key);
+            let shard = shard.ok_or_else(|| self.tables.no_shard(key))?;
+            return self.of_shard(shard)?.get(space, key);
+        }
         let mut first = None;
         let shards = match self.shards() {
             Shards::All(_) => Shards::All(self.tables.routing.all_shards()),

@@ -267,6 +267,12 @@ impl<'t> Writer<'t> {
         if self.is_state_of_global(space, key) {
             return self.everywhere(&mut |writer| writer.put(space, key, record));
         }
+        if space == Space::Sequence
+            && !key.is_empty()
+            && let Some(shard) = self.tables.routing.shard_of_shard_key(key)
+        {
+            return self.part(shard, &mut |writer| writer.put(space, key, record));
+        }
         self.only(SMALL, &mut |writer| writer.put(space, key, record))
     }
 

@@ -64,7 +64,7 @@ pub(crate) use hash::{hash, skip as skip_hash};
 pub use range_of::RangeOf;
 pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
-pub use sequence::Sequence;
+pub use sequence::{Sequence, Unnumbered};
 pub use shape::KeyShape;
 pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};

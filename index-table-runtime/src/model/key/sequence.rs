@@ -15,6 +15,19 @@ pub trait Sequence: Key {
     fn number(&self) -> u128;
 }
 
+/// The rows of a table with a shard key that are not numbered; no type implements this trait.
+#[diagnostic::on_unimplemented(
+    message = "`insert_with` can't number the rows of this table",
+    label = "the fields of `shard_by` are not followed by one number",
+    note = "it numbers the last field of the primary key within the shard key: the primary key has to be the fields of \
+            `shard_by`, and then one integer, or a newtype of one with `#[derive(IndexKey)]`",
+    note = "for another key, make the row with its key and `insert` it"
+)]
+pub trait Unnumbered {
+    /// The type of the numbers.
+    type Number;
+}
+
 macro_rules! integers {
     ($($integer:ident)+) => {$(
         impl Sequence for $integer {

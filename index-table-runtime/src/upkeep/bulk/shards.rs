@@ -115,10 +115,10 @@ fn load(
     store: &Store,
     table: &OpenTable,
     shard: ShardNumber,
-    gatherer: Gatherer,
+    rows: Gatherer,
     progress: &dyn Fn(Progress),
 ) -> Result<LoadReport> {
-    let (gathered, id) = (gatherer.finish()?, shard_id(store, shard)?);
+    let (gathered, id) = (rows.finish()?, shard_id(store, shard)?);
     let mut reporter = ProgressReporter::new(Some(Box::new(progress)), "", None);
     store.run_transaction(
         |_| store.write_on(&id),
