@@ -24,3 +24,4 @@ mod transfers;
 mod upkeep;
 mod verify;
 mod verify_global;
+mod watching;

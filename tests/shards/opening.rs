@@ -331,7 +331,6 @@ fn unsupported_operations_are_errors() -> Result<()> {
     let store = two().in_memory()?;
     let orders = OrderRepository::open(&store)?;
     assert!(matches!(OrderRepository::open_online(&store), Err(Error::NotOffered { .. })));
-    assert!(matches!(orders.watch(&store).start(), Err(Error::NotOffered { .. })));
     assert!(matches!(store.backup_to("nowhere"), Err(Error::NotOffered { .. })));
     Ok(())
 }

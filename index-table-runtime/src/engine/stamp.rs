@@ -72,6 +72,17 @@ impl CommitNumber {
         Self { first: stamps.next().unwrap_or_default(), others: stamps.collect() }
     }
 
+    /// Sets this to the number of the last commit in each shard, of this number and another one.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.first = self.first.max(other.first);
+        if self.others.len() < other.others.len() {
+            self.others.resize(other.others.len(), Stamp::default());
+        }
+        for (own, other) in self.others.iter_mut().zip(&other.others) {
+            *own = (*own).max(*other);
+        }
+    }
+
     /// Returns the stamp of each shard. The stamps of the last shards may be missing.
     fn stamps(&self) -> impl Iterator<Item = Stamp> {
         iter::once(self.first).chain(self.others.iter().copied())

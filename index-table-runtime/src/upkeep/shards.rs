@@ -63,7 +63,7 @@ pub(super) fn open(
             shards.keep(rows.schema.name, new)?;
         }
         let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
-        let tables = Tables::Sharded(shards::Tables::new(routing, opened.collect()));
+        let tables = Tables::Sharded(shards::Tables::new(routing, opened.collect()).named(shards));
         let mut readable = vec![true; rows.schema.indexes.len()];
         for index in build_global(engine, &tables, rows)? {
             if let Some(readable) = readable.get_mut(index) {

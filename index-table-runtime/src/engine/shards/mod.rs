@@ -445,13 +445,26 @@ pub(crate) struct Tables {
     routing: Routing,
     /// By the numbers of shards.
     shards: Box<[OnceLock<Arc<dyn HasTables>>]>,
+    /// The names of the shards.
+    names: Box<[Arc<str>]>,
 }
 
 impl Tables {
     /// Returns the databases in each shard, with `None` for a shard that is not open.
     pub(crate) fn new(routing: Routing, shards: Vec<Option<Arc<dyn HasTables>>>) -> Self {
         let once = |tables: Option<_>| tables.map_or_else(OnceLock::new, OnceLock::from);
-        Self { routing, shards: shards.into_iter().map(once).collect() }
+        Self { routing, shards: shards.into_iter().map(once).collect(), names: Box::default() }
+    }
+
+    /// With the names of the shards.
+    pub(crate) fn named(self, engine: &Engine) -> Self {
+        Self { names: engine.shards.iter().map(|shard| Arc::clone(&shard.name)).collect(), ..self }
+    }
+
+    /// The number and the name of the shard of a row.
+    pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<(ShardNumber, Arc<str>)> {
+        let shard = self.routing.shard_of(primary_key)?;
+        Some((shard, Arc::clone(self.names.get(shard as usize)?)))
     }
 
     /// Adds the databases in a shard that has become available.

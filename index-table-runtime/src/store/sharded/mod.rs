@@ -95,6 +95,10 @@ pub struct ShardId {
 }
 
 impl ShardId {
+    pub(crate) const fn new(number: ShardNumber, name: Arc<str>, store: u64) -> Self {
+        Self { number, name, store }
+    }
+
     /// Returns the name of the shard.
     #[must_use]
     pub fn name(&self) -> &str {

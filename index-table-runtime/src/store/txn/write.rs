@@ -245,10 +245,11 @@ impl<'s> WriteTxn<'s> {
         let store = guard.store();
         drop(guard);
         let (stamp, mut wakers) = (read.engine.stamp(), Vec::new());
+        let number = read.engine.commit_number();
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
         read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {
-                watched.deliver(&shared.watchers, stamp, tally.row_count(), &mut wakers);
+                watched.deliver(&shared.watchers, &number, tally.row_count(), &mut wakers);
             }
         })?;
         if written.iter().any(Written::has_left) {

@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use crate::engine::{CommitNumber, Stamp};
+use crate::engine::{CommitNumber, Tables};
 use crate::model::{
     entity::Entity,
     error::Result,
@@ -10,6 +10,7 @@ use crate::model::{
     row,
     schema::Source,
 };
+use crate::store::{OpenTable, ShardId};
 use crate::write::watch::{Lagged, Stored, WatchedChange};
 
 /// An event that a [`Watcher`](crate::Watcher) receives.
@@ -46,7 +47,8 @@ impl<R> fmt::Debug for Event<R> {
 /// If a scan is watched, both are relative to the scan: a row that the scan newly finds has no `before`, and a row
 /// that it no longer finds has no `after`, even if the table has the row.
 pub struct Change<R> {
-    commit_number: Stamp,
+    commit_number: CommitNumber,
+    shard: Option<ShardId>,
     noted: WatchedChange,
     row: PhantomData<fn() -> R>,
 }
@@ -65,15 +67,33 @@ pub enum ChangeKind {
 }
 
 impl<R> Change<R> {
-    pub(super) const fn new(commit_number: Stamp, noted: WatchedChange) -> Self {
-        Self { commit_number, noted, row: PhantomData }
+    pub(super) fn new(
+        table: &OpenTable,
+        commit_number: CommitNumber,
+        noted: WatchedChange,
+    ) -> Self {
+        let row = noted.after.as_ref().or(noted.before.as_ref());
+        let shard = match &table.tables {
+            Tables::Sharded(tables) => row.and_then(|row| tables.shard_of(row.key())),
+            _ => None,
+        };
+        let shard = shard.map(|(number, name)| ShardId::new(number, name, table.store));
+        Self { commit_number, shard, noted, row: PhantomData }
     }
 
     /// Returns the number of the commit. Changes of one commit have the same number, and changes of a later commit
-    /// have a greater number. Not all numbers occur.
+    /// have a greater number. Not all numbers occur. In a sharded store, commits of different shards may not be
+    /// comparable.
     #[must_use]
-    pub const fn commit_number(&self) -> CommitNumber {
-        self.commit_number.commit_number()
+    pub fn commit_number(&self) -> CommitNumber {
+        self.commit_number.clone()
+    }
+
+    /// Returns the shard of the row after the change, or before it if the row was removed; `None` in a store without
+    /// shards, and for a reference table, which is in every shard.
+    #[must_use]
+    pub const fn shard(&self) -> Option<&ShardId> {
+        self.shard.as_ref()
     }
 
     /// Returns the kind of the change.
@@ -104,7 +124,8 @@ impl<R> fmt::Debug for Change<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change")
             .field("kind", &self.kind())
-            .field("commit_number", &self.commit_number())
+            .field("commit_number", &self.commit_number)
+            .field("shard", &self.shard)
             .finish_non_exhaustive()
     }
 }

@@ -125,7 +125,6 @@ impl<'a, R: Entity> Watch<'a, R> {
     pub fn start(self) -> Result<Watcher<R>> {
         let Self { store, table, filters, limits, .. } = self;
         store.inner.engine.refuse_forked()?;
-        store.inner.refuse_sharded("watchers of a sharded store")?;
         if table.store != store.inner.id {
             return Err(Error::WrongStore { table: table.schema.name });
         }

@@ -20,7 +20,8 @@ use crate::store::OpenTable;
 use crate::write::watch::{Buffer, Subscriber};
 
 /// Receives the committed changes of a table, in the order of the commits; the changes of one commit are in
-/// the order of their writes. From [`Watch::start`](crate::Watch::start).
+/// the order of their writes. In a [`ShardedStore`](crate::ShardedStore), commits of the same shard are in their order, and
+/// each change names its [shard](Change::shard). From [`Watch::start`](crate::Watch::start).
 ///
 /// Threads use [`recv`](Watcher::recv), [`recv_timeout`](Watcher::recv_timeout), [`try_recv`](Watcher::try_recv) and
 /// iterators (`for event in &watcher`). For tasks of any runtime, a watcher is a [`Stream`]. All of them end when the
@@ -81,7 +82,7 @@ impl<R> Watcher<R> {
             return Poll::Ready(None);
         }
         let mut buffer = self.subscriber.buffer();
-        if let Some(next) = next(&mut buffer) {
+        if let Some(next) = next(&self.table, &mut buffer) {
             return Poll::Ready(Some(next));
         }
         if buffer.closed {
@@ -105,7 +106,7 @@ impl<R> Watcher<R> {
         }
         let mut buffer = self.subscriber.buffer();
         loop {
-            if let Some(next) = next(&mut buffer) {
+            if let Some(next) = next(&self.table, &mut buffer) {
                 return Ok(next);
             }
             if buffer.closed {
@@ -128,13 +129,13 @@ impl<R> Watcher<R> {
     }
 }
 
-fn next<R>(buffer: &mut Buffer) -> Option<Event<R>> {
+fn next<R>(table: &OpenTable, buffer: &mut Buffer) -> Option<Event<R>> {
     if let Some(lagged) = buffer.lagged.take() {
         return Some(Event::Lagged(lagged));
     }
     let (commit, noted) = buffer.changes.pop_front()?;
     buffer.bytes -= noted.bytes();
-    Some(Event::Change(Change::new(commit, noted)))
+    Some(Event::Change(Change::new(table, commit, noted)))
 }
 
 impl<R> Stream for Watcher<R> {

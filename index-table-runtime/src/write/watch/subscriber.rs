@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::watched::Pending;
-use crate::engine::{CommitNumber, Stamp};
+use crate::engine::CommitNumber;
 use crate::{
     model::{maintain::Image, schema::Source},
     query::Bounds,
@@ -134,7 +134,7 @@ impl Limits {
 pub(crate) struct Buffer {
     pub(crate) lagged: Option<Lagged>,
     /// The changes, with the numbers of their commits.
-    pub(crate) changes: VecDeque<(Stamp, WatchedChange)>,
+    pub(crate) changes: VecDeque<(CommitNumber, WatchedChange)>,
     /// The bytes of the rows in `changes`.
     pub(crate) bytes: usize,
     pub(crate) waker: Option<Waker>,
@@ -149,13 +149,13 @@ impl Subscriber {
     }
 
     /// Buffers the changes of a commit, all or none, so that a commit is never received in part.
-    pub(crate) fn take(&self, commit: Stamp, pending: Pending) -> Option<Waker> {
+    pub(crate) fn take(&self, commit: &CommitNumber, pending: Pending) -> Option<Waker> {
         let Pending { changes, bytes, missed } = pending;
         self.change(|buffer| {
             let all = (buffer.changes.len() + changes.len(), buffer.bytes + bytes);
             if missed == 0 && self.limits.allow(all.0, all.1) {
                 buffer.bytes = all.1;
-                buffer.changes.extend(changes.into_iter().map(|noted| (commit, noted)));
+                buffer.changes.extend(changes.into_iter().map(|noted| (commit.clone(), noted)));
             } else {
                 buffer.miss(commit, missed + changes.len() as u64);
             }
@@ -163,7 +163,7 @@ impl Subscriber {
     }
 
     /// Records a commit whose changes do not fit.
-    pub(crate) fn miss(&self, commit: Stamp, missed: u64) -> Option<Waker> {
+    pub(crate) fn miss(&self, commit: &CommitNumber, missed: u64) -> Option<Waker> {
         self.change(|buffer| buffer.miss(commit, missed))
     }
 
@@ -183,12 +183,12 @@ impl Subscriber {
 }
 
 impl Buffer {
-    fn miss(&mut self, commit_number: Stamp, missed: u64) {
+    fn miss(&mut self, commit_number: &CommitNumber, missed: u64) {
         self.bytes = 0;
         let dropped = mem::take(&mut self.changes).len() as u64;
-        let before = self.lagged.take().map_or(0, |lagged| lagged.missed);
-        let commit_number = commit_number.commit_number();
-        self.lagged = Some(Lagged { missed: before + dropped + missed, commit_number });
+        let lagged = self.lagged.get_or_insert_default();
+        lagged.missed += dropped + missed;
+        lagged.commit_number.join(commit_number);
     }
 }
 
@@ -230,12 +230,12 @@ impl Stored {
 /// Changes were dropped, because the buffer had no room or they can't be reported one by one. Read the table or
 /// query again, in a transaction that begins after this event was received: its snapshot contains all dropped
 /// changes, and later events continue it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Lagged {
     /// The approximate number of dropped changes, for a report. If the changes can't be reported one by one, the
     /// number includes all written rows and no repaired rows.
     pub missed: u64,
-    /// The number of the last commit with a dropped change.
+    /// The number of the last commit with a dropped change; in a sharded store, of the last such commit of each shard.
     pub commit_number: CommitNumber,
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, task::Waker};
 
 use super::subscriber::{Limits, Stored, Subscriber, Subscribers, WatchedChange, Watchers};
-use crate::engine::Stamp;
+use crate::engine::CommitNumber;
 use crate::model::maintain::Image;
 
 /// The changes of one table in one write transaction, for the subscribers that existed at its first write; empty
@@ -102,7 +102,7 @@ impl Watched {
     pub(crate) fn deliver(
         &mut self,
         watchers: &Watchers,
-        commit: Stamp,
+        commit: &CommitNumber,
         rows: u64,
         wakers: &mut Vec<Waker>,
     ) {
@@ -151,7 +151,13 @@ impl Notes {
     }
 
     #[cold]
-    fn deliver(mut self, watchers: &Watchers, commit: Stamp, rows: u64, wakers: &mut Vec<Waker>) {
+    fn deliver(
+        mut self,
+        watchers: &Watchers,
+        commit: &CommitNumber,
+        rows: u64,
+        wakers: &mut Vec<Waker>,
+    ) {
         let (subscribers, _) = watchers.now();
         for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
             let changes = self.pending.remove(&subscriber.id);
