@@ -169,7 +169,7 @@ fn a_load_in_a_dropped_transaction_changes_nothing() -> TestResult {
 /// Loads half of the rows, ignores the error, and continues.
 fn load_half(items: &ItemRepository, txn: &mut WriteTxn<'_>) -> Result<()> {
     let half = |at: Progress| {
-        assert!(at.total.is_none() || at.done < 5_000, "the load continued past its first half")
+        assert!(at.total.is_none() || at.done < 5_000, "the load continued past its first half");
     };
     let load = items.bulk_load_in(txn, (0..1_000).map(item)).on_duplicate(OnDuplicate::Replace);
     assert!(catch_unwind(AssertUnwindSafe(|| load.progress(half).run())).is_err());

@@ -82,7 +82,7 @@ fn queries_return_expired_rows_unless_live() -> Result<()> {
     for tried in stores("sessions")? {
         let sessions = SessionRepository::open(&tried)?;
         insert(&tried, &sessions, 6)?;
-        let later = SystemTime::now() + Duration::from_secs(3600);
+        let later = SystemTime::now() + Duration::from_hours(1);
         tried.transaction(|txn| sessions.update(txn, 3, |session| session.ends = Some(later)))?;
         let txn = tried.read()?;
         assert_eq!(sessions.all(&txn).count()?, 7);
@@ -168,11 +168,11 @@ fn a_worker_deletes_rows_while_others_write() -> Result<()> {
         let sessions = SessionRepository::open(&tried)?;
         insert(&tried, &sessions, 600)?;
         let worker = tried.start_expiry_worker()?;
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_mins(1);
         let mut id = 10_000;
         while ids(&tried, &sessions)?.iter().any(|id| (1..=600).contains(id)) {
             assert!(Instant::now() < deadline, "{:?}", worker.error());
-            let later = Some(SystemTime::now() + Duration::from_secs(3600));
+            let later = Some(SystemTime::now() + Duration::from_hours(1));
             let row = Session { ends: later, ..session(id) };
             tried.transaction(|txn| sessions.insert(txn, &row))?;
             id += 1;
@@ -199,7 +199,7 @@ struct Lease {
 
 impl Lease {
     fn end(&self) -> SystemTime {
-        self.begin + Duration::from_secs(60)
+        self.begin + Duration::from_mins(1)
     }
 }
 

@@ -5,6 +5,8 @@
 //! ```
 //! Each round measures all contenders. Figures are medians of the rounds.
 
+#![allow(clippy::cast_precision_loss, reason = "figures for reports")]
+
 use std::{path::Path, time::Instant};
 
 use index_table::{Durability, Result, ShardedStore};
