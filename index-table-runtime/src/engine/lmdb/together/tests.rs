@@ -1,6 +1,12 @@
 //! Commits that LMDB refuses in one of several data files.
 
-use std::{cell::Cell, path::Path, sync::Arc};
+use std::{
+    cell::Cell,
+    path::Path,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use crate::{
     engine::{
@@ -20,11 +26,14 @@ use crate::{
 thread_local! {
     /// The next commit that LMDB refuses, counted from 0 in each transaction.
     static REFUSED: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The time until it is refused.
+    static DELAY: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 pub(super) fn refuse(at: usize) -> heed::Result<()> {
     if REFUSED.get() == Some(at) {
         REFUSED.set(None);
+        thread::sleep(DELAY.get());
         return Err(heed::Error::Io(std::io::Error::other("refused")));
     }
     Ok(())
@@ -71,7 +80,11 @@ struct Opened {
 }
 
 fn open(directory: &Path) -> Result<Opened> {
-    let options = Options::default().durability(Durability::Journal).map_size(1 << 24);
+    open_with(directory, &Options::default())
+}
+
+fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
+    let options = options.clone().durability(Durability::Journal).map_size(1 << 24);
     let journal = SharedJournal::open(directory, [7; 16])?;
     let mut engines = Vec::new();
     for shard in 0..3 {
@@ -168,7 +181,31 @@ fn a_commit_that_is_refused_later_is_there_when_the_store_is_opened_again() {
     }
 }
 
-/// Copies the files except LMDB's lock files: the files that remain if the process is killed now.
+#[test]
+fn a_refused_commit_and_a_due_checkpoint_do_not_wait_for_each_other() {
+    let (sender, receiver) = mpsc::channel();
+    // A deadlock would otherwise block the test.
+    let writer = thread::spawn(move || {
+        let directory = tempfile::tempdir().expect("a directory");
+        // The thread of the journal looks for changes once a second.
+        let options = Options::default().checkpoint(u64::MAX, u64::MAX, Duration::from_millis(1));
+        let opened = open_with(directory.path(), &options).expect("a store");
+        opened.write(&[0, 1, 2], 1).expect("a commit");
+        DELAY.set(Duration::from_millis(2500));
+        REFUSED.set(Some(1));
+        let outcome = opened.write(&[0, 1, 2], 2);
+        drop(opened);
+        let opened = open(directory.path()).expect("a store");
+        sender.send((outcome, opened.rows().expect("rows"))).expect("a receiver");
+    });
+    let (outcome, rows) =
+        receiver.recv_timeout(Duration::from_secs(60)).expect("a deadlock, or a panic");
+    assert!(matches!(outcome, Err((Error::CommitUnknown { .. }, None))), "{outcome:?}");
+    assert_eq!(rows, [[1, 2], [1, 2], [1, 2]]);
+    writer.join().expect("no panic");
+}
+
+/// The files but for LMDB's lock files, as a killed process leaves them.
 fn killed(directory: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().expect("a directory");
     let copy = |from: &Path, to: &Path| {
