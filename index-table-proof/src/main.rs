@@ -18,6 +18,7 @@ mod damage;
 mod faults;
 mod power;
 mod random;
+mod sharded;
 mod shop;
 mod snapshots;
 

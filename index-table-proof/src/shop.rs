@@ -41,7 +41,30 @@ impl Item {
     }
 }
 
-/// Returns the number of finished steps.
+/// The items with two more indexes.
+pub(crate) mod indexed {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "items")]
+    #[index(group)]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+    #[index(name, group, strategy = "full", name = "whole")]
+    #[index(each(tags), name = "tagged", include = [note])]
+    pub(crate) struct Item {
+        #[primary_key]
+        id: u32,
+        group: u8,
+        name: String,
+        amount: i32,
+        code: u64,
+        tags: Vec<String>,
+        note: Option<String>,
+        url: String,
+    }
+}
+
+/// The number of steps that have been done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 pub(crate) struct Progress {
     #[primary_key]

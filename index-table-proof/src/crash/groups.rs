@@ -87,11 +87,10 @@ fn prove(path: &Path, known: &mut Known, more: u64) -> Result<(), Failure> {
         Ok((u64::from(count), is_right))
     };
     let (count, is_right) = looked().map_err(|error| error.to_string())?;
-    match count.checked_sub(known.acknowledged + known.found) {
-        Some(found) if is_right && found <= more => known.found += found,
-        _ => return Err(format!("{count} messages, of {} that are known", known.acknowledged)),
+    if !is_right {
+        return Err(format!("{count} messages, and others or other entries than expected"));
     }
-    Ok(())
+    known.find(count, more)
 }
 
 pub(super) fn prove_submitted(path: &Path, known: &mut Known) -> Result<(), Failure> {

@@ -1,54 +1,64 @@
-//! A writer that was killed while another process reads, and is replaced.
+//! A writer that is killed while another process reads, and is replaced by a third process.
 
 use std::{
-    fs,
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use super::{Failure, Known};
-use crate::{random::Random, shop::Shop};
+use index_table::Result;
 
-/// The number of the scenario in which the first process writes.
-const WRITES: &str = "0";
+use super::{Beside, Failure, Known, SCENARIOS, TOGETHER, together};
+use crate::{random::Random, sharded::copy_files, shop::Shop};
 
-/// Kills a process that writes. This process reads the store from before that on, so nothing may be rewound.
-pub(super) fn leave_behind(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
+/// Kills a process that writes a store, while this process reads it. So no process may rewind the data file.
+pub(super) fn kill_writer(path: &Path, known: &mut Known) -> Result<Option<Beside>, Failure> {
+    let open =
+        |path: &Path| crate::options().read_only(true).open(path.join("store")).and_then(Shop::new);
+    let count = |copy: &Path| super::open(copy)?.steps().map_err(|error| error.to_string());
+    kill(("writes", "store", 1), path, known, &open, &count).map(|shop| Some(Beside::Shop(shop)))
+}
+
+/// Does the same with a sharded store.
+pub(super) fn kill_writer_of_shards(
+    path: &Path,
+    known: &mut Known,
+) -> Result<Option<Beside>, Failure> {
+    let count = |copy: &Path| together::count(copy).map_err(|error| error.to_string());
+    let (store, most) = ("together", u64::from(together::THREADS));
+    kill((TOGETHER, store, most), path, known, &together::open_read_only, &count)
+        .map(|tables| Some(Beside::Shards(tables)))
+}
+
+/// Kills a process that writes in a scenario, and returns the store that this process has opened before.
+fn kill<R>(
+    (scenario, store, most): (&str, &str, u64),
+    path: &Path,
+    known: &mut Known,
+    open: &dyn Fn(&Path) -> Result<R>,
+    count: &dyn Fn(&Path) -> Result<u64, Failure>,
+) -> Result<R, Failure> {
     let mut random = Random(known.random);
-    let told = |error: std::io::Error| error.to_string();
-    let mut child = Command::new(std::env::current_exe().map_err(told)?)
-        .args(["crash-child".as_ref(), WRITES.as_ref(), path.as_os_str()])
+    let shown = |error: std::io::Error| error.to_string();
+    let number = SCENARIOS.iter().position(|other| other.name == scenario);
+    let number = number.ok_or("no such scenario")?.to_string();
+    let mut child = Command::new(std::env::current_exe().map_err(shown)?)
+        .args(["crash-child".as_ref(), number.as_ref(), path.as_os_str()])
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(told)?;
+        .map_err(shown)?;
     let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-    // It is open after the first line, and each other one acknowledges a commit.
+    // The store is open after the first line. Each further line acknowledges a commit.
     let first: Vec<_> = lines.by_ref().take(2 + random.below(10) as usize).collect();
-    let reader = crate::options()
-        .read_only(true)
-        .open(path.join("store"))
-        .and_then(Shop::new)
-        .map_err(|error| error.to_string())?;
+    let reader = open(path).map_err(|error| error.to_string())?;
     std::thread::sleep(Duration::from_micros(random.below(5_000)));
-    child.kill().and_then(|()| child.wait()).map_err(told)?;
+    child.kill().and_then(|()| child.wait()).map_err(shown)?;
     let lines = first.into_iter().chain(lines).map_while(Result::ok);
     known.acknowledged += lines.filter(|line| line == "done").count() as u64;
-    // A copy of the files has the last commit, which the process may not have acknowledged.
-    let copy = tempfile::tempdir_in(path.parent().ok_or("no directory")?).map_err(told)?;
-    for entry in fs::read_dir(path.join("store")).map_err(told)? {
-        let entry = entry.map_err(told)?;
-        if entry.file_name() != "lock.mdb" {
-            fs::copy(entry.path(), copy.path().join(entry.file_name())).map_err(told)?;
-        }
-    }
-    let found = crate::options().open(copy.path()).and_then(Shop::new);
-    let found = found.and_then(|shop| shop.steps()).map_err(|error| error.to_string())?;
-    let said = known.acknowledged;
-    match found.checked_sub(said) {
-        Some(more @ (0 | 1)) => known.found += more,
-        _ => return Err(format!("{said} transactions are known, and {found} are there")),
-    }
-    Ok(Some(reader))
+    // Commits that were not acknowledged are counted in a copy of the files.
+    let copy = tempfile::tempdir_in(path.parent().ok_or("no directory")?).map_err(shown)?;
+    copy_files(&path.join(store), &copy.path().join(store)).map_err(shown)?;
+    known.find(count(copy.path())?, most)?;
+    Ok(reader)
 }

@@ -11,14 +11,14 @@ use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, types::Bytes};
 use index_table::Result;
 
 use super::{
-    Failure, Known, Scenario, advance,
+    Beside, Failure, Known, Scenario, advance,
     evolution::{
         build, build_online, fill_older, forget_indexes, load, prove_built, prove_built_online,
         prove_loaded, prove_upgraded, upgrade,
     },
     groups::{prove_queued, prove_submitted, queue, submit},
     open,
-    replaced::leave_behind,
+    replaced::{kill_writer, kill_writer_of_shards},
     say, shards, together,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 /// The scenario of transactions of several shards.
 pub(crate) const TOGETHER: &str = "shards together";
 
-pub(crate) const SCENARIOS: [Scenario; 14] = [
+pub(crate) const SCENARIOS: [Scenario; 15] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -37,6 +37,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: false,
         child: write,
         before: nothing,
         after: prove,
@@ -48,6 +49,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: false,
         child: grow,
         before: nothing,
         after: prove,
@@ -59,6 +61,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: true,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: false,
         child: write,
         before: keep_open,
         after: prove,
@@ -70,6 +73,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: true,
         needs_power: false,
+        is_sharded: false,
         child: copy,
         before: nothing,
         after: prove_copies,
@@ -81,6 +85,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: true,
         needs_power: false,
+        is_sharded: false,
         child: repair,
         before: damage,
         after: prove_repaired,
@@ -92,6 +97,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: false,
         child: build,
         before: fill,
         after: prove_built,
@@ -103,6 +109,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: true,
         needs_power: false,
+        is_sharded: false,
         child: build_online,
         before: forget_indexes,
         after: prove_built_online,
@@ -114,6 +121,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: false,
         child: load,
         before: nothing,
         after: prove_loaded,
@@ -125,6 +133,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: true,
         needs_power: false,
+        is_sharded: false,
         child: upgrade,
         before: fill_older,
         after: prove_upgraded,
@@ -136,6 +145,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: false,
         child: submit,
         before: nothing,
         after: prove_submitted,
@@ -147,6 +157,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: false,
         child: queue,
         before: nothing,
         after: prove_queued,
@@ -158,8 +169,9 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: true,
+        is_sharded: false,
         child: write,
-        before: leave_behind,
+        before: kill_writer,
         after: prove,
     },
     Scenario {
@@ -169,6 +181,7 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: true,
         child: shards::write,
         before: nothing,
         after: shards::prove,
@@ -180,8 +193,21 @@ pub(crate) const SCENARIOS: [Scenario; 14] = [
         is_beside: false,
         is_cut_off: false,
         needs_power: false,
+        is_sharded: true,
         child: together::write,
         before: nothing,
+        after: together::prove,
+    },
+    Scenario {
+        name: "a replaced writer of shards",
+        rounds: 1,
+        awaited: 0,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: true,
+        is_sharded: true,
+        child: together::write,
+        before: kill_writer_of_shards,
         after: together::prove,
     },
 ];
@@ -214,12 +240,12 @@ fn grow(path: &Path) -> Result<()> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "others fail")]
-fn nothing(_: &Path, _: &mut Known) -> Result<Option<Shop>, Failure> {
+fn nothing(_: &Path, _: &mut Known) -> Result<Option<Beside>, Failure> {
     Ok(None)
 }
 
-fn keep_open(path: &Path, _: &mut Known) -> Result<Option<Shop>, Failure> {
-    open(path).map(Some)
+fn keep_open(path: &Path, _: &mut Known) -> Result<Option<Beside>, Failure> {
+    open(path).map(|shop| Some(Beside::Shop(shop)))
 }
 
 pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
@@ -278,7 +304,7 @@ fn prove_copies(path: &Path, known: &mut Known) -> Result<(), Failure> {
 const FILLED: u64 = 60;
 
 /// Makes a table to work on.
-pub(super) fn fill(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
+pub(super) fn fill(path: &Path, known: &mut Known) -> Result<Option<Beside>, Failure> {
     if known.model.steps < FILLED {
         let shop = open(path)?;
         while known.model.steps < FILLED {
@@ -289,7 +315,7 @@ pub(super) fn fill(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failu
 }
 
 /// Changes entries without the store.
-fn damage(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
+fn damage(path: &Path, known: &mut Known) -> Result<Option<Beside>, Failure> {
     fill(path, known)?;
     // With a journal, an image of the disk has to be recovered before LMDB can open it.
     drop(open(path)?);

@@ -1,28 +1,23 @@
-//! Processes that are killed while threads commit transactions of several shards, with one journal. The entries of a
-//! global index are in other shards than their rows.
+//! Processes that are killed while threads commit transactions of several shards. The shards have one journal.
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{
-        Barrier, Mutex, PoisonError,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    thread,
 };
 
-use index_table::{Error, IndexTable, ReadTxn, Result, ShardMap, ShardedStore, WriteTxn};
+use index_table::{IndexTable, ReadTxn, Result, ShardedStore, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Known, say};
+use crate::sharded::{SHARDS, commit_in_rounds, compare_rounds, open as open_shards, require_all};
 
-const SHARDS: u8 = 3;
-const THREADS: u8 = 3;
+/// The number of threads that commit.
+pub(super) const THREADS: u8 = 3;
 
-/// How many transactions of a thread have left their parts.
+/// The number of transactions of a thread whose parts are not deleted.
 const KEPT: u32 = 20;
 
-/// What a transaction has written in a shard.
+/// The row that a transaction inserts in a shard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "parts", shard_by = shard)]
 #[index(thread, number)]
@@ -37,7 +32,7 @@ struct Part {
     text: String,
 }
 
-/// Each shard has one. The sum of all is 0.
+/// The account of a shard. The sum of the balances is 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "accounts", shard_by = shard, shard_map = "parts")]
 #[index(balance)]
@@ -48,14 +43,13 @@ struct Account {
     transfers: u64,
 }
 
-struct Tables {
+pub(crate) struct Tables {
     store: ShardedStore,
     parts: PartRepository,
     accounts: AccountRepository,
 }
 
-/// Returns the plan of a thread's transaction: the shards that it writes to, in order, and the amount that it
-/// transfers from the first to the last.
+/// Returns the shards that a transaction writes, in order, and the amount that it transfers from the first to the last.
 fn plan(thread: u8, number: u32) -> (Vec<u8>, i64) {
     let mixed = (u64::from(number) << 8 | u64::from(thread)).wrapping_add(1);
     let mixed = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24;
@@ -72,33 +66,40 @@ fn part(shard: u8, thread: u8, number: u32) -> Part {
     Part { shard, thread, number, text }
 }
 
-/// Returns the directory of the store of a scenario.
-fn place(path: &Path) -> PathBuf {
+/// Returns the path of the store in the directory of a scenario.
+pub(super) fn store_path(path: &Path) -> PathBuf {
     path.join("together")
 }
 
-pub(crate) fn is_there(path: &Path) -> bool {
-    place(path).exists()
+/// Returns true if the directory of a scenario has a store.
+pub(crate) fn exists(path: &Path) -> bool {
+    store_path(path).exists()
 }
 
 fn open(path: &Path) -> Result<Tables> {
-    let map = (1..SHARDS)
-        .fold(ShardMap::list().to("s0", [0_u8]), |map, shard| map.to(format!("s{shard}"), [shard]));
-    let options = ShardedStore::options().options(crate::journal());
-    let options = (0..SHARDS).map(|shard| format!("s{shard}")).fold(options, |options, name| {
-        let directory = name.clone();
-        options.shard(name, directory)
-    });
-    let store = options.map("parts", map).open(place(path))?;
-    if let Some((shard, reason)) = store.unavailable_shards().pop() {
-        return Err(Error::ShardUnavailable { shard: shard.name().to_owned(), reason });
-    }
-    let (parts, accounts) = (PartRepository::open(&store)?, AccountRepository::open(&store)?);
-    Ok(Tables { store, parts, accounts })
+    Tables::new(open_shards(&store_path(path), crate::journal(), "parts")?)
+}
+
+/// Opens the store for reading, while another process writes.
+pub(super) fn open_read_only(path: &Path) -> Result<Tables> {
+    Tables::new(ShardedStore::options().read_only(true).open(store_path(path))?)
+}
+
+/// Returns the number of committed transactions of a store that no process has open.
+pub(super) fn count(path: &Path) -> Result<u64> {
+    let tables = open(path)?;
+    let counts = tables.counts(&tables.store.read()?)?;
+    Ok(counts.into_iter().map(u64::from).sum())
 }
 
 impl Tables {
-    /// Returns the number of transactions that each thread has committed.
+    fn new(store: ShardedStore) -> Result<Self> {
+        require_all(&store)?;
+        let (parts, accounts) = (PartRepository::open(&store)?, AccountRepository::open(&store)?);
+        Ok(Self { store, parts, accounts })
+    }
+
+    /// Returns the number of committed transactions of each thread.
     fn counts(&self, txn: &ReadTxn<'_>) -> Result<Vec<u32>> {
         let mut counts = vec![0; usize::from(THREADS)];
         for key in self.parts.all(txn).keys() {
@@ -143,13 +144,12 @@ impl Tables {
         Ok(())
     }
 
-    /// Returns the number of transactions that have written the rows, or a description of wrong rows.
-    fn look(&self) -> Result<std::result::Result<u64, String>> {
+    /// Checks the rows, and returns the number of their transactions.
+    fn check(&self) -> Result<std::result::Result<u64, String>> {
         let txn = self.store.read()?;
         let counts = self.counts(&txn)?;
-        let (least, most) = (counts.iter().min(), counts.iter().max());
-        if most > least.map(|least| least + 1).as_ref() {
-            return Ok(Err(format!("a round was lost: {counts:?} transactions")));
+        if let Err(wrong) = compare_rounds(&counts) {
+            return Ok(Err(wrong));
         }
         let mut expected = BTreeSet::new();
         let mut accounts = vec![(0, 0_u64); usize::from(SHARDS)];
@@ -197,8 +197,8 @@ impl Tables {
         Ok(Ok(counts.into_iter().map(u64::from).sum()))
     }
 
-    /// Looks for snapshots with a part of a transaction.
-    fn watch(&self) -> Result<()> {
+    /// Checks that a snapshot has no part of a transaction.
+    fn check_sum(&self) -> Result<()> {
         let txn = self.store.read()?;
         let balances = self.accounts.all(&txn).rows().map(|row| Ok(row?.balance));
         let sum: i64 = balances.sum::<Result<i64>>()?;
@@ -209,65 +209,35 @@ impl Tables {
     }
 }
 
-/// Writes in rounds: in each, every thread commits a transaction, all at the same time.
+/// Commits transactions in rounds.
 pub(super) fn write(path: &Path) -> Result<()> {
     let tables = open(path)?;
     let counts = tables.counts(&tables.store.read()?)?;
     say("open");
-    let first = counts.iter().copied().max().unwrap_or_default();
-    for (thread, count) in (0..).zip(counts) {
-        (count..first).try_for_each(|number| tables.commit(thread, number))?;
-    }
-    let (round, barrier) = (AtomicU32::new(first), Barrier::new(usize::from(THREADS)));
-    let failure = Mutex::new(None);
-    let lock = || failure.lock().unwrap_or_else(PoisonError::into_inner);
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (tables, round, barrier, lock) = (&tables, &round, &barrier, &lock);
-            scope.spawn(move || {
-                while lock().is_none() {
-                    let number = round.load(SeqCst);
-                    let outcome = tables.commit(thread, number).and_then(|()| tables.watch());
-                    if let Err(error) = outcome {
-                        *lock() = Some(error);
-                    }
-                    if barrier.wait().is_leader() {
-                        round.store(number + 1, SeqCst);
-                    }
-                    barrier.wait();
-                }
-            });
-        }
-    });
-    let failure = lock().take();
-    failure.map_or(Ok(()), Err)
+    commit_in_rounds(counts, |thread, number| {
+        tables.commit(thread, number)?;
+        tables.check_sum()
+    })
 }
 
-/// Checks that all shards have the acknowledged transactions of each thread. Each killed process,
-/// of which there may be two, may have committed one more for each thread.
+/// Checks that the acknowledged transactions of each thread are present, in all of their shards. Each killed process, of
+/// which there may be two, may have committed one more for each thread.
 pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let tables = open(path).map_err(|error| error.to_string())?;
-    let count = tables.look().map_err(|error| error.to_string())??;
-    match count.checked_sub(known.acknowledged + known.found) {
-        Some(found) if found <= 2 * u64::from(THREADS) => known.found += found,
-        _ => {
-            let said = known.acknowledged + known.found;
-            return Err(format!("{count} transactions, and {said} are known"));
-        }
-    }
-    Ok(())
+    let count = tables.check().map_err(|error| error.to_string())??;
+    known.find(count, 2 * u64::from(THREADS))
 }
 
-/// Commits once more in each thread's place, and looks at everything again.
+/// Commits the next transaction of each thread, and checks everything again.
 pub(crate) fn go_on(path: &Path) -> Result<(), Failure> {
-    let gone_on = || {
+    let continued = || {
         let tables = open(path)?;
         let counts = tables.counts(&tables.store.read()?)?;
         for (thread, count) in (0..).zip(counts) {
             tables.store.transaction(|txn| tables.write(txn, thread, count))?;
         }
         drop(tables);
-        open(path)?.look()
+        open(path)?.check()
     };
-    gone_on().map_err(|error| format!("the next commit: {error}"))?.map(drop)
+    continued().map_err(|error| format!("the next commit: {error}"))?.map(drop)
 }

@@ -15,10 +15,9 @@ use std::{
     process::{Command, Output},
 };
 
-use index_table::{Error, IndexTable, Store};
-use serde::{Deserialize, Serialize};
+use index_table::{Error, Store};
 
-use crate::shop::{Model, Shop};
+use crate::shop::{Model, Shop, indexed};
 
 type Failure = String;
 
@@ -266,23 +265,6 @@ fn judge(
     Ok(said)
 }
 
-/// The items with an index more.
-#[derive(Serialize, Deserialize, IndexTable)]
-#[table(name = "items")]
-#[index(name, group, strategy = "full", name = "whole")]
-#[allow(dead_code, reason = "rows that are read by another declaration")]
-struct Item {
-    #[primary_key]
-    id: u32,
-    group: u8,
-    name: String,
-    amount: i32,
-    code: u64,
-    tags: Vec<String>,
-    note: Option<String>,
-    url: String,
-}
-
 /// A store, and what has to be in it.
 struct Run {
     path: PathBuf,
@@ -315,7 +297,7 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
         let shop = run.open()?;
         let store = shop.store.clone();
         drop(shop);
-        let built = ItemRepository::open(&store);
+        let built = indexed::ItemRepository::open(&store);
         drop(built?);
         run.shop = Some(Shop::new(store)?);
         Ok(())

@@ -6,79 +6,36 @@
 //! shards.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
-use index_table::{Error, IndexTable, ReadTxn, Result, ShardMap, ShardedStore};
-use serde::{Deserialize, Serialize};
+use index_table::{Error, ReadTxn, Result, ShardedStore};
 
 use super::Failure;
+use crate::sharded::{
+    Part, PartRepository, SHARDS as TENANTS, copy_files, open as open_shards, require_all,
+};
 
-const TENANTS: u8 = 3;
+/// The lengths of texts are multiples of this number. Some rows need pages of their own, and a larger map.
+const UNIT: u32 = 2000;
 
-/// In the place of a tenant: all of them, in one transaction over all shards.
+/// Stands for all tenants, in one transaction over all shards.
 const ALL: u8 = TENANTS;
 
-/// How many transactions of each tenant were committed.
+/// The number of committed transactions of each tenant.
 type Commits = [u32; TENANTS as usize];
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "entries", shard_by = tenant)]
-#[index(kind)]
-#[index(tenant, code, unique)]
-struct Entry {
-    #[primary_key]
-    tenant: u8,
-    #[primary_key]
-    number: u32,
-    kind: u8,
-    code: u32,
-    text: String,
-}
-
-/// A label of an entry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "labels", shard_by = tenant, shard_map = "entries")]
-#[index(code, unique, scope = "global")]
-struct Label {
-    #[primary_key]
-    tenant: u8,
-    #[primary_key]
-    number: u32,
-    code: u64,
-}
-
-/// The code of a label.
-fn code(tenant: u8, number: u32) -> u64 {
-    u64::from(number) << 8 | u64::from(tenant)
-}
-
-fn entry(tenant: u8, number: u32) -> Entry {
-    // Some rows need pages of their own, and a larger map.
-    let text = "x".repeat((number % 5 * 3000) as usize);
-    Entry { tenant, number, kind: (number % 3) as u8, code: number ^ 0x55, text }
-}
 
 struct Opened {
     store: ShardedStore,
-    entries: EntryRepository,
-    labels: LabelRepository,
+    parts: PartRepository,
 }
 
 impl Opened {
     fn open(path: &Path) -> Result<Self> {
-        let options = ShardedStore::options().options(crate::journal().map_size(1 << 17));
-        let (mut options, mut map) = (options, ShardMap::list());
-        for tenant in 0..TENANTS {
-            let name = format!("s{tenant}");
-            options = options.shard(&name, &name);
-            map = map.to(&name, [tenant]);
-        }
-        let store = options.map("entries", map).open(path)?;
-        let entries = EntryRepository::open(&store)?;
-        let labels = LabelRepository::open(&store)?;
-        Ok(Self { store, entries, labels })
+        let store = open_shards(path, crate::journal().map_size(1 << 17), "parts")?;
+        let parts = PartRepository::open(&store)?;
+        Ok(Self { store, parts })
     }
 
     /// Commits a transaction of a tenant, or of all.
@@ -87,31 +44,20 @@ impl Opened {
         self.store.transaction(|txn| {
             chosen.clone().try_for_each(|tenant| {
                 let first = commits[usize::from(tenant)] * 2;
-                self.entries.insert(txn, &entry(tenant, first))?;
-                self.entries.insert(txn, &entry(tenant, first + 1))
-            })?;
-            if chosen.len() == 1 {
-                return Ok(());
-            }
-            chosen.clone().try_for_each(|tenant| {
-                let number = commits[usize::from(tenant)] * 2;
-                self.labels.insert(txn, &Label { tenant, number, code: code(tenant, number) })
+                self.parts.insert(txn, &Part::new(tenant, first, UNIT))?;
+                self.parts.insert(txn, &Part::new(tenant, first + 1, UNIT))
             })
         })?;
         chosen.for_each(|tenant| commits[usize::from(tenant)] += 1);
         Ok(())
     }
 
-    /// Returns the number of commits of a tenant, or a failure if its rows match no number of transactions.
+    /// Returns the number of transactions of a tenant; a failure if its rows are not those of any number of transactions.
     fn commits(&self, txn: &ReadTxn<'_>, tenant: u8) -> Result<Result<u32, Failure>> {
-        let rows = self.entries.find_by_tenant(txn, tenant).rows().collect::<Result<Vec<_>>>()?;
-        let codes = self.entries.find_by_tenant_code_range(txn, tenant, ..).count()?;
-        let count = rows.len() as u32;
-        let is_whole = count.is_multiple_of(2) && codes == u64::from(count);
-        if !is_whole || !rows.into_iter().eq((0..count).map(|number| entry(tenant, number))) {
-            return Ok(Err(format!("tenant {tenant} has {count} rows and {codes} codes")));
-        }
-        Ok(Ok(count / 2))
+        let count = self.parts.count(txn, tenant, UNIT)?;
+        let is_whole = |count: &u32| count.is_multiple_of(2);
+        let count = count.filter(is_whole).map(|count| count / 2);
+        Ok(count.ok_or_else(|| format!("tenant {tenant} has other rows, or half a transaction")))
     }
 
     /// Compares the labels with the entries and with their global index.
@@ -195,7 +141,7 @@ pub(super) fn child(path: &Path) -> Result<(), Failure> {
     run.steps(4)?;
     let mut copy = Run { commits: run.commits, ..Run::new("left", path) };
     let is_sound = run.opened.is_some() && run.unknown.is_none();
-    if is_sound && leave(&run.path, &copy.path).is_ok() {
+    if is_sound && copy_files(&run.path, &copy.path).is_ok() {
         copy.say_commits();
         copy.steps(4)?;
     } else {
@@ -203,21 +149,6 @@ pub(super) fn child(path: &Path) -> Result<(), Failure> {
         let _ = fs::remove_dir_all(&copy.path);
     }
     run.steps(4)
-}
-
-/// Copies the files as a killed process leaves them. No thread commits meanwhile.
-fn leave(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            leave(&entry.path(), &to)?;
-        } else if entry.file_name() != "lock.mdb" {
-            fs::copy(entry.path(), to)?;
-        }
-    }
-    Ok(())
 }
 
 impl Run {
@@ -336,12 +267,9 @@ fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
     let shown = |error: Error| error.to_string();
     for round in 0..2 {
         let opened = Opened::open(path).map_err(shown)?;
-        if let Some((shard, reason)) = opened.store.unavailable_shards().pop() {
-            return Err(format!("shard {shard} is not available: {reason}"));
-        }
+        require_all(&opened.store).map_err(shown)?;
         opened.compare(&mut commits, &mut unknown).map_err(shown)??;
-        opened.compare_labels().map_err(shown)??;
-        let report = opened.entries.verify(&opened.store.read().map_err(shown)?).run();
+        let report = opened.parts.verify(&opened.store.read().map_err(shown)?).run();
         let report = report.map_err(shown)?;
         if !report.is_clean() {
             return Err(report.to_string());

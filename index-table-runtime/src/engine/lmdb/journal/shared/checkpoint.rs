@@ -265,10 +265,10 @@ impl Common {
             let (Ok(data), Ok(file)) = (data, file) else { return Err(Missed::Ever(DATA_SYNC)) };
             write_back(&data).map_err(|_| Missed::Ever(DATA_SYNC))?;
             file.sync_data().map_err(|_| Missed::Ever(DATA_SYNC))?;
+            weaken::pause();
             if weaken::any()
                 && let Some(open) = &*shard.lock()
             {
-                weaken::pause();
                 snapshot.pin_late(&open.env);
                 snapshot.copy_late(&open.data);
             }

@@ -15,6 +15,7 @@ use std::{
 use super::super::{
     frame::{Kind, Section},
     log::{self, AppendFailure, Log, Switched},
+    weaken,
 };
 
 /// The bytes of changes in a frame, if there is more than one section.
@@ -67,6 +68,10 @@ impl Group {
             return Err(AppendFailure::Unknown(error));
         }
         let length = state.log.length();
+        if weaken::is("unsynced-recovery") {
+            // So that kills leave records that are not synced.
+            weaken::pause();
+        }
         self.sync(state).map_err(AppendFailure::Unknown)?;
         Ok((record, length))
     }
