@@ -1,5 +1,5 @@
-//! Whether index-table keeps what it promises when processes are killed, when the operating system
-//! refuses, and when files are damaged. `docs/RELIABILITY.md` says what that proves, with the figures.
+//! Tests of index-table's guarantees: processes are killed, power failures are simulated, system calls fail, and files are
+//! damaged. `docs/RELIABILITY.md` has the guarantees and the results.
 //!
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED [SCENARIO]]]
@@ -10,8 +10,8 @@
 //! index-table-proof power-weakened IMAGES SEED SCENARIO FILE WITHOUT SYNCS
 //! ```
 //!
-//! `PROOF_DURABILITY` (`full`, `relaxed`, `none`, `journal`) is the durability of `crash` and `power`; `full`
-//! without it.
+//! `PROOF_DURABILITY` is the durability of `crash` and `power`: `full` (the default), `relaxed`, `none` or `journal`.
+//! A scenario is chosen by its name or a part of it.
 
 mod crash;
 mod damage;
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |at: usize, default| match arguments.get(at) {
-        Some(text) => text.parse().map_err(|_| format!("`{text}` is no number")),
+        Some(text) => text.parse().map_err(|_| format!("`{text}` is not a number")),
         None => Ok(default),
     };
     let outcome = match arguments.as_slice() {
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns a directory, in memory if possible, for files whose tests don't depend on the speed of a disk.
+/// Creates a temporary directory, in memory if possible. For tests that don't depend on the speed of a disk.
 fn scratch() -> std::io::Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
@@ -91,7 +91,7 @@ fn options() -> Options {
     }
 }
 
-/// Returns options with a journal that makes a checkpoint every few commits.
+/// Returns options with a journal, and a checkpoint every few commits.
 fn journal() -> Options {
     let options = Store::options().durability(Durability::Journal);
     options.checkpoint(1 << 18, 1 << 16, Duration::from_mins(1))
@@ -101,7 +101,7 @@ fn durability_name() -> String {
     std::env::var("PROOF_DURABILITY").unwrap_or_else(|_| "full".to_owned())
 }
 
-/// Compiles a library that is preloaded.
+/// Compiles a library that children preload.
 fn compile(dir: &Path, name: &str, code: &str) -> Result<PathBuf, String> {
     let (source, shim) = (dir.join(format!("{name}.c")), dir.join(format!("{name}.so")));
     fs::write(&source, code).map_err(|error| error.to_string())?;

@@ -1,6 +1,6 @@
-//! Numbers that are the same in every run.
+//! Pseudorandom numbers, which are the same in every run.
 
-/// splitmix64, from a seed.
+/// The generator splitmix64, with its state.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -12,7 +12,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }

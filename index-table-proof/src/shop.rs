@@ -1,8 +1,7 @@
-//! A store with a table of every kind of index, and a model of what has to be in it.
+//! A store with a table that has every kind of index, and a model of its contents.
 //!
-//! A store is written in steps, each of them one transaction. What a step does follows from its number
-//! alone, and the last transaction's number is in the store, so that the whole state follows from one
-//! number that is read.
+//! A store is written in steps, each of them one transaction. The number of a step determines its operations. The store
+//! has the number of completed steps, which determines all of its rows.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 
-/// Each layout, each strategy and each way in which a row comes to its keys.
+/// The rows, with each layout, each strategy and each form of an index key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "items")]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -64,7 +63,7 @@ pub(crate) mod indexed {
     }
 }
 
-/// The number of steps that have been done.
+/// The number of completed steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 pub(crate) struct Progress {
     #[primary_key]
@@ -72,7 +71,7 @@ pub(crate) struct Progress {
     steps: u64,
 }
 
-/// What the table of a step may have at most.
+/// The number of primary keys.
 const IDS: u64 = 400;
 
 /// The names of the items' indexes on disk.
@@ -87,7 +86,7 @@ pub(crate) struct Shop {
     progress: ProgressRepository,
 }
 
-/// What one operation of a step does.
+/// An operation of a step.
 enum Operation {
     Insert(Item),
     Put(Item),
@@ -98,7 +97,7 @@ enum Operation {
 
 /// The result of an operation.
 #[derive(Debug, PartialEq)]
-enum Answer {
+enum Outcome {
     Done(bool),
     Taken,
 }
@@ -112,9 +111,9 @@ pub(crate) struct Model {
 
 pub(crate) fn item(id: u32, random: &mut Random) -> Item {
     let name = ["Li", "Smith", "S\0", "Ærø", ""][random.below(5) as usize];
-    // Some rows take pages of their own.
+    // Some rows need pages of their own.
     let len = [0, 3, 40, 40, 300, 2500, 9000][random.below(7) as usize];
-    // Few enough for a row that was moved to be in the way of another one.
+    // With so few versions, a row that was moved can have the unique key of another row.
     let version = random.below(8);
     Item {
         id,
@@ -130,7 +129,7 @@ pub(crate) fn item(id: u32, random: &mut Random) -> Item {
 
 fn operations(step: u64) -> Vec<Operation> {
     let mut random = Random(step);
-    // Most transactions are small, and some are not.
+    // Most transactions are small.
     let count = if step % 16 == 9 { 150 } else { 1 + random.below(25) };
     (0..count)
         .map(|_| {
@@ -147,36 +146,36 @@ fn operations(step: u64) -> Vec<Operation> {
 }
 
 impl Operation {
-    fn model(self, rows: &mut Rows) -> Answer {
+    fn model(self, rows: &mut Rows) -> Outcome {
         match self {
-            Self::Insert(item) if rows.contains_key(&item.id) => Answer::Taken,
+            Self::Insert(item) if rows.contains_key(&item.id) => Outcome::Taken,
             Self::Insert(item) | Self::Put(item) => {
-                let is_double = |other: &Item| {
+                let is_duplicate = |other: &Item| {
                     other.id != item.id && (other.code == item.code || other.url == item.url)
                 };
-                if rows.values().any(is_double) {
-                    return Answer::Taken;
+                if rows.values().any(is_duplicate) {
+                    return Outcome::Taken;
                 }
                 rows.insert(item.id, item);
-                Answer::Done(true)
+                Outcome::Done(true)
             }
             Self::Rename(id, name) => {
-                Answer::Done(rows.get_mut(&id).map(|item| item.name = name).is_some())
+                Outcome::Done(rows.get_mut(&id).map(|item| item.name = name).is_some())
             }
             Self::Move(from, to) if from != to && rows.contains_key(&from) => {
                 if rows.contains_key(&to) {
-                    return Answer::Taken;
+                    return Outcome::Taken;
                 }
-                let Some(item) = rows.remove(&from) else { return Answer::Taken };
+                let Some(item) = rows.remove(&from) else { return Outcome::Taken };
                 rows.insert(to, Item { id: to, ..item });
-                Answer::Done(true)
+                Outcome::Done(true)
             }
-            Self::Move(from, _) => Answer::Done(rows.contains_key(&from)),
-            Self::Delete(id) => Answer::Done(rows.remove(&id).is_some()),
+            Self::Move(from, _) => Outcome::Done(rows.contains_key(&from)),
+            Self::Delete(id) => Outcome::Done(rows.remove(&id).is_some()),
         }
     }
 
-    fn run(self, items: &ItemRepository, txn: &mut WriteTxn<'_>) -> Result<Answer> {
+    fn run(self, items: &ItemRepository, txn: &mut WriteTxn<'_>) -> Result<Outcome> {
         let done = match self {
             Self::Insert(item) => items.insert(txn, &item).map(|()| true),
             Self::Put(item) => items.put(txn, &item).map(|()| true),
@@ -185,15 +184,15 @@ impl Operation {
             Self::Delete(id) => items.delete(txn, id),
         };
         match done {
-            Ok(done) => Ok(Answer::Done(done)),
-            Err(Error::DuplicateKey { .. } | Error::UniqueViolation { .. }) => Ok(Answer::Taken),
+            Ok(done) => Ok(Outcome::Done(done)),
+            Err(Error::DuplicateKey { .. } | Error::UniqueViolation { .. }) => Ok(Outcome::Taken),
             Err(error) => Err(error),
         }
     }
 }
 
 impl Model {
-    /// Does the steps that are missing.
+    /// Advances to the state after a number of steps.
     pub(crate) fn advance(&mut self, steps: u64) {
         if steps < self.steps {
             *self = Self::default();
@@ -203,7 +202,7 @@ impl Model {
         }
     }
 
-    fn step(&mut self) -> Vec<Answer> {
+    fn step(&mut self) -> Vec<Outcome> {
         let operations = operations(self.steps).into_iter();
         self.steps += 1;
         operations.map(|operation| operation.model(&mut self.rows)).collect()
@@ -217,39 +216,39 @@ impl Shop {
         Ok(Self { store, items, progress })
     }
 
-    /// Opens the tables, and leaves indexes that are new to a build.
+    /// Opens the tables without building new indexes.
     pub(crate) fn online(store: Store) -> Result<Self> {
         let items = ItemRepository::open_online(&store)?;
         let progress = ProgressRepository::open(&store)?;
         Ok(Self { store, items, progress })
     }
 
-    /// Returns the number of finished steps.
+    /// Returns the number of completed steps.
     pub(crate) fn steps(&self) -> Result<u64> {
         Ok(self.progress.get(&self.store.read()?, 0)?.map_or(0, |progress| progress.steps))
     }
 
-    /// Does the step that the model is at, and then in the model.
+    /// Runs the next step of the model, first in the store, and then in the model.
     ///
     /// # Errors
     ///
-    /// The inner error is of the store. The outer error: the store has returned a wrong result.
+    /// The inner error is an error of the store. The outer error describes a wrong result of the store.
     pub(crate) fn step(&self, model: &mut Model) -> Result<Result<()>, String> {
         let step = model.steps;
-        let mut answers = Vec::new();
+        let mut outcomes = Vec::new();
         let done = self.store.transaction(|txn| {
             let operations = operations(step).into_iter();
-            answers = operations.map(|it| it.run(&self.items, txn)).collect::<Result<_>>()?;
+            outcomes = operations.map(|it| it.run(&self.items, txn)).collect::<Result<_>>()?;
             self.progress.put(txn, &Progress { id: 0, steps: step + 1 })
         });
         if let Err(error) = done {
             return Ok(Err(error));
         }
         let expected = model.step();
-        if answers == expected {
+        if outcomes == expected {
             return Ok(Ok(()));
         }
-        Err(format!("step {step} answers {answers:?}, and not {expected:?}"))
+        Err(format!("step {step} returns {outcomes:?}, and not {expected:?}"))
     }
 
     /// Compares all results of the store with the model.
@@ -260,7 +259,7 @@ impl Shop {
     pub(crate) fn compare(&self, model: &Model) -> Result<Result<()>, String> {
         let seen = match self.steps() {
             Ok(steps) if steps != model.steps => {
-                return Err(format!("{steps} steps are done, and not {}", model.steps));
+                return Err(format!("{steps} steps are complete, and not {}", model.steps));
             }
             Ok(_) => self.store.read().and_then(|txn| self.differs(&txn, &model.rows)),
             Err(error) => Err(error),
@@ -272,7 +271,7 @@ impl Shop {
         }
     }
 
-    /// Returns the difference between a snapshot and the expected state, in the result of any kind of query.
+    /// Compares the results of all kinds of queries in a snapshot. Returns the first difference.
     pub(crate) fn differs(
         &self,
         txn: &index_table::ReadTxn<'_>,

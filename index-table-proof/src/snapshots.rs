@@ -1,7 +1,7 @@
-//! Readers beside writers, in two processes.
+//! Readers and concurrent writers, in two processes.
 //!
-//! Writers move amounts between two tables, and some of them change their mind in the middle. What is in
-//! both tables together is the same in each snapshot, by whatever kind of question it is added up.
+//! Writers move amounts between two tables, and roll some of their transactions back. The total of both tables is the same
+//! in each snapshot, by every kind of query.
 
 use std::{
     process::Command,
@@ -44,7 +44,7 @@ const BRANCHES: u8 = 4;
 const EACH: i64 = 1000;
 const TOTAL: i64 = ACCOUNTS as i64 * EACH;
 
-/// The ways to add up.
+/// The number of ways to compute the total.
 const WAYS: u64 = 8;
 
 struct Bank {
@@ -53,7 +53,7 @@ struct Bank {
     deposits: DepositRepository,
 }
 
-/// Why a transaction is rolled back: an error, or because it changed its mind.
+/// The reason why a transaction is rolled back: an error, or `None` on purpose.
 struct GivenUp(Option<index_table::Error>);
 
 impl From<index_table::Error> for GivenUp {
@@ -116,7 +116,7 @@ impl Bank {
         }
     }
 
-    /// Adds up what there is in a snapshot, in many ways; what is wrong.
+    /// Computes the total in a snapshot, in one of several ways. Returns a description of a wrong total.
     fn look(&self, way: u64) -> Result<Option<String>> {
         let txn = self.store.read()?;
         let deposits = self.deposits.all(&txn).rows().map(|row| row.map(|row| row.amount));
@@ -190,7 +190,7 @@ impl Bank {
         Ok(Some(format!("{name}: {amount} and {deposits}, or {indexed}, are not {TOTAL}")))
     }
 
-    /// Writes in two threads and reads in three.
+    /// Writes in two threads, and reads in three.
     fn work(&self, time: Duration, seed: u64) -> Result<(u64, u64), Failure> {
         let (over, until) = (AtomicBool::new(false), Instant::now() + time);
         let (commits, looks) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -239,7 +239,7 @@ impl Bank {
     }
 }
 
-/// Runs two processes for this number of seconds.
+/// Runs two processes for a number of seconds.
 pub(crate) fn run(seconds: u64) -> Result<(), Failure> {
     let dir = crate::scratch().map_err(|error| error.to_string())?;
     let path = dir.path().to_string_lossy();
@@ -260,7 +260,7 @@ pub(crate) fn run(seconds: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the other process.
+/// The work of the second process.
 pub(crate) fn child(path: &str, seconds: &str) -> Result<(), Failure> {
     let seconds = seconds.parse().map_err(|_| "no number".to_owned())?;
     let bank = Bank::open(path).map_err(|error| error.to_string())?;

@@ -37,8 +37,8 @@ pub(super) fn prove_built(path: &Path, known: &mut Known) -> Result<(), Failure>
     open(path)?.prove(&known.model)
 }
 
-/// The items without the indexes that can be built beside writers and never find a duplicate: unique indexes
-/// don't refuse one while they are built.
+/// The items with their unique indexes alone. A unique index under construction does not reject duplicates, so the unique
+/// ones are not built while others write.
 mod forgotten {
     use super::{Deserialize, IndexTable, Serialize};
 
@@ -60,7 +60,7 @@ mod forgotten {
     }
 }
 
-/// Opens the table in another declaration, so that its own indexes are new once more.
+/// Opens the table with another declaration, so that the next opening builds the other indexes.
 pub(super) fn forget_indexes(path: &Path, known: &mut Known) -> Result<Option<Beside>, Failure> {
     if known.model.steps == 0 {
         fill(path, known)?;
@@ -85,7 +85,7 @@ pub(super) fn build_online(path: &Path) -> Result<()> {
     })
 }
 
-/// As after writes, and whether the build was cut off.
+/// Checks the store as after writes, and counts incomplete builds.
 pub(super) fn prove_built_online(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let catalog = crate::options().open(path.join("store")).and_then(|store| store.catalog());
     let catalog = catalog.map_err(|error| error.to_string())?;
@@ -95,7 +95,7 @@ pub(super) fn prove_built_online(path: &Path, known: &mut Known) -> Result<(), F
     prove(path, known)
 }
 
-/// Rows of a load, and of which it is.
+/// A row of a bulk load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[index(load)]
 #[index(code, unique)]
@@ -216,7 +216,7 @@ pub(super) fn upgrade(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rows have their values, each in one version or the other, and the upgrade can continue.
+/// Checks that each row has its values in one of the versions, and that the upgrade can continue.
 pub(super) fn prove_upgraded(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let mut proven = || -> Result<Option<String>> {
         let store = crate::options().open(path.join("store"))?;

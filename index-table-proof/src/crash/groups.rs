@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Failure, Known, say};
 
-/// Rows of both scenarios, with the numbers from 0 on.
+/// The rows of both scenarios, numbered from 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "messages")]
 #[index(topic)]
@@ -24,7 +24,7 @@ fn message(id: u32) -> Message {
     Message { id, topic: (id % 5) as u8, words }
 }
 
-/// How many closures wait for a commit at once.
+/// The number of closures that wait for a commit at the same time.
 const WAITING: u32 = 8;
 
 fn open(path: &Path) -> Result<(Store, MessageRepository)> {
@@ -58,7 +58,7 @@ pub(super) fn submit(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes one row after another beside an index worker.
+/// Writes one row after another while an index worker runs.
 pub(super) fn queue(path: &Path) -> Result<()> {
     let (store, messages) = open(path)?;
     let _worker = store.start_index_worker()?;
@@ -70,8 +70,7 @@ pub(super) fn queue(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the table has the acknowledged rows and at most a few more of the next rows, and that the
-/// indexes match.
+/// Checks that the acknowledged rows are present, and up to `more` further rows, and that the indexes match.
 fn prove(path: &Path, known: &mut Known, more: u64) -> Result<(), Failure> {
     let looked = || -> Result<_> {
         let (store, messages) = open(path)?;

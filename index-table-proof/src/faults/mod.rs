@@ -1,10 +1,10 @@
 //! System calls that fail, each of them once.
 //!
-//! A child opens a store, writes, enlarges the map, copies, builds an index and repairs, and compares every
-//! result with a model. It runs once to count its calls, and then once for each call, which fails: before it
-//! has an effect, after half of it, after all of it, or with all later calls. Each time, there must be an
-//! error, later reads must see the last commit, and this process, in which no call fails, must find the files
-//! intact. The same with a sharded store.
+//! A child opens a store, writes, enlarges the map, copies, builds indexes and repairs, and compares every result with a
+//! model. It runs once to count its calls. Then it runs once for each call, which fails: before it has an effect, after
+//! half of its effect, after all of it, or together with all later calls. Each time, there must be an error, and later
+//! reads must return the last commit. This process, in which no call fails, must find the files intact. [`shards`] does
+//! the same with a sharded store.
 
 mod shards;
 
@@ -24,7 +24,7 @@ type Failure = String;
 const EIO: &str = "5";
 const ENOSPC: &str = "28";
 
-/// The failure of a call: the mode of the shim, and the error.
+/// The failures of a call: the mode of the library, the error number, and a description.
 const MODES: [(&str, &str, &str); 5] = [
     ("once", ENOSPC, "ENOSPC"),
     ("once", EIO, "EIO"),
@@ -33,20 +33,20 @@ const MODES: [(&str, &str, &str); 5] = [
     ("always", EIO, "EIO from then on"),
 ];
 
-/// Calls that can be done by half.
+/// The calls that can have half of their effect.
 const PARTIAL: [&str; 3] = ["pwrite", "writev", "write"];
 
-/// Calls that can fail after their effect: the data is in the system's cache and never on the disk.
+/// The calls that can fail after their effect: the data is in the system's cache, and never on the disk.
 const LATE: [&str; 5] = ["pwrite", "writev", "write", "fdatasync", "fsync"];
 
 #[derive(Default)]
 struct Counted {
     runs: u64,
-    /// In which the child met an error.
+    /// The number of runs with an error in the child.
     errors: u64,
-    /// In which the store had to be closed and opened again.
+    /// The number of runs in which the store had to be closed and opened again.
     reopened: u64,
-    /// In which it went on as if nothing had happened.
+    /// The number of runs without an error.
     unnoticed: u64,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// Returns the calls that must occur, so that no fault is missed.
+    /// Returns calls that the child must make. If one is missing, the library does not intercept it.
     const fn calls(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &["open", "pwrite", "writev", "write", "fdatasync", "mmap", "rename"],
@@ -86,15 +86,13 @@ impl Kind {
     }
 }
 
-/// Fails every call, or, to be quicker, one in `every`; with the name of a kind, in a store of this kind
-/// only.
+/// Makes one in `every` calls fail. With the name of a kind, only a store of this kind is tested.
 pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
     let dir = crate::scratch().map_err(io)?;
     let shim = crate::compile(dir.path(), "faults", include_str!("../../shim/faults.c"))?;
     let setup = |kind, reserve| Setup { shim: &shim, dir: dir.path(), reserve, kind };
-    // Space that is written ahead may fail without a word, so with a reserve a fault has to be seen only if
-    // it does harm.
+    // A failure to reserve space is not an error, so with a reserve a fault may have no effect.
     let all = [(Kind::Plain, 0), (Kind::Plain, 1 << 20), (Kind::Journal, 0), (Kind::Shards, 0)];
     let chosen = all.into_iter().filter(|(kind, _)| only.is_empty() || kind.name() == only);
     let outcomes = chosen.map(|(kind, reserve)| fail_all(&setup(kind, reserve), every));
@@ -104,7 +102,7 @@ pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
     }
 }
 
-/// Where children run, and how much they write ahead.
+/// The store of the children, and its directory.
 struct Setup<'s> {
     shim: &'s Path,
     dir: &'s Path,
@@ -147,10 +145,10 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
                 counted.errors += u64::from(output.contains("error: "));
                 counted.reopened += u64::from(output.contains("reopened"));
                 if !output.contains("error: ") {
-                    // LMDB writes the rest of a copy, as it should. Nothing else goes unnoticed.
+                    // LMDB writes the rest of a copy, which is correct. Every other fault must be an error.
                     let is_seen = reserve == 0 && setup.kind == Kind::Plain;
                     if is_seen && (call.as_str(), mode) != ("write", "short") {
-                        return Err(format!("{call} {at} ({shown}) was not noticed"));
+                        return Err(format!("{call} {at} ({shown}) was no error"));
                     }
                     counted.unnoticed += 1;
                 }
@@ -205,7 +203,7 @@ fn fresh(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(files)
 }
 
-/// Runs the child with a fault, and judges what has come of it.
+/// Runs the child with a fault, and checks the results.
 fn fail(setup: &Setup<'_>, fault: &Fault<'_>) -> Result<String, Failure> {
     let Fault { call, at, mode, error } = fault;
     let files = fresh(setup.dir)?;
@@ -251,7 +249,7 @@ fn judge(
         model.advance(found);
     }
     shop.prove(&model)?;
-    // And it can be written.
+    // The store can be written.
     shop.step(&mut model)?.map_err(|error| error.to_string())?;
     for copy in ["backup", "compact"] {
         let copy = files.join(copy);
@@ -265,18 +263,18 @@ fn judge(
     Ok(said)
 }
 
-/// A store, and what has to be in it.
+/// A store, and its expected contents.
 struct Run {
     path: PathBuf,
     reserve: usize,
     journal: bool,
     shop: Option<Shop>,
     model: Model,
-    /// The outcome of the last step is not known before the store is opened again.
+    /// The outcome of the last step is unknown until the store is opened again.
     is_unknown: bool,
 }
 
-/// Runs the child: tries each operation. If it fails, the last commit must still exist.
+/// The work of the child. After each failure, the last commit must be present.
 pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure> {
     let path = PathBuf::from(path);
     if kind == Kind::Shards.name() {
@@ -290,10 +288,10 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
     run.copy("backup", Store::backup_to)?;
     run.copy("compact", Store::compact_to)?;
     run.shop = None;
-    // The tenth is a large one, for which the map is too small.
+    // The tenth step is large, so the map must grow.
     run.steps(3)?;
     run.attempt(|run| {
-        // Without the other declaration's repositories in use.
+        // No repository of the other declaration is open.
         let shop = run.open()?;
         let store = shop.store.clone();
         drop(shop);
@@ -312,7 +310,7 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
 }
 
 impl Run {
-    /// Takes the open shop out of the run.
+    /// Opens the shop, or takes the open one.
     fn open(&mut self) -> Result<Shop, Error> {
         if let Some(shop) = self.shop.take() {
             return Ok(shop);
@@ -370,7 +368,7 @@ impl Run {
         if copied == to.exists() {
             Ok(())
         } else {
-            Err(format!("{name}: there is {}", to.exists()))
+            Err(format!("{name}: it exists: {}", to.exists()))
         }
     }
 
@@ -382,7 +380,7 @@ impl Run {
         self.met(outcome.err())
     }
 
-    /// Checks after an error that the last commit exists, if necessary after reopening the store.
+    /// Checks that the last commit is present after an error, if necessary after reopening the store.
     fn met(&mut self, error: Option<Error>) -> Result<(), Failure> {
         let Some(error) = error else { return Ok(()) };
         println!("error: {error}");

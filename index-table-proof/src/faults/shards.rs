@@ -1,9 +1,7 @@
 //! System calls that fail in a sharded store: in its shard map manager, in its shards and in their journal.
 //!
-//! A transaction of the child inserts two rows of a tenant, or of each tenant, and each tenant has a shard.
-//! The rows of a tenant have the numbers from 0 on, so that the number of transactions gives all its rows. A
-//! transaction of all tenants also inserts a label for each of them, whose entries in a global index are in other
-//! shards.
+//! Each tenant has a shard. A transaction of the child inserts two rows of a tenant, or two rows of each tenant. The rows
+//! of a tenant are numbered from 0, so the number of its transactions determines all of its rows.
 
 use std::{
     fs,
@@ -38,7 +36,7 @@ impl Opened {
         Ok(Self { store, parts })
     }
 
-    /// Commits a transaction of a tenant, or of all.
+    /// Commits a transaction of a tenant, or of all tenants.
     fn commit(&self, tenant: u8, commits: &mut Commits) -> Result<()> {
         let chosen = if tenant == ALL { 0..TENANTS } else { tenant..tenant + 1 };
         self.store.transaction(|txn| {
@@ -60,29 +58,8 @@ impl Opened {
         Ok(count.ok_or_else(|| format!("tenant {tenant} has other rows, or half a transaction")))
     }
 
-    /// Compares the labels with the entries and with their global index.
-    fn compare_labels(&self) -> Result<Result<(), Failure>> {
-        let txn = self.store.read()?;
-        let labels = self.labels.all(&txn).rows().collect::<Result<Vec<_>>>()?;
-        for label in &labels {
-            let Label { tenant, number, code } = *label;
-            if self.entries.get(&txn, tenant, number)?.is_none() {
-                return Ok(Err(format!("{label:?} has no entry")));
-            }
-            if self.labels.get_by_code(&txn, code)?.as_ref() != Some(label) {
-                return Ok(Err(format!("{label:?} is not in its global index")));
-            }
-        }
-        let entries = self.labels.by_code(&txn).count()?;
-        if entries != labels.len() as u64 || !labels.len().is_multiple_of(usize::from(TENANTS)) {
-            return Ok(Err(format!("{} labels, {entries} in their index", labels.len())));
-        }
-        let report = self.labels.verify(&txn).run()?;
-        Ok(if report.is_clean() { Ok(()) } else { Err(report.to_string()) })
-    }
-
-    /// Compares the rows of all available tenants. The outcome of a transaction that is not known is found
-    /// there, the same in all shards.
+    /// Compares the rows of all available tenants. If the outcome of a transaction is unknown, the rows determine it. It
+    /// must be the same in all shards.
     fn compare(
         &self,
         commits: &mut Commits,
@@ -123,17 +100,17 @@ impl Opened {
     }
 }
 
-/// What the child does, and what has to be in its store.
+/// A store of the child, and its expected contents.
 struct Run {
     name: &'static str,
     path: PathBuf,
     opened: Option<Opened>,
     commits: Commits,
-    /// The tenant of the last transaction, if its outcome is not known.
+    /// The tenant of the last transaction, if its outcome is unknown.
     unknown: Option<u8>,
 }
 
-/// Creates a store, writes, opens it again and recovers a copy that was not closed.
+/// The work of the child: creates a store, writes, opens it again, and recovers a copy that was not closed.
 pub(super) fn child(path: &Path) -> Result<(), Failure> {
     let mut run = Run::new("store", path);
     run.steps(8)?;
@@ -145,14 +122,14 @@ pub(super) fn child(path: &Path) -> Result<(), Failure> {
         copy.say_commits();
         copy.steps(4)?;
     } else {
-        // It may have a part of the files.
+        // The copy may be incomplete.
         let _ = fs::remove_dir_all(&copy.path);
     }
     run.steps(4)
 }
 
 impl Run {
-    /// Returns a store of this name in a directory.
+    /// Returns a run with a store of this name in a directory.
     fn new(name: &'static str, directory: &Path) -> Self {
         let path = directory.join(name);
         Self { name, path, opened: None, commits: Commits::default(), unknown: None }
@@ -178,7 +155,7 @@ impl Run {
         Ok(())
     }
 
-    /// Takes the open store out of the run. Returns `None` if it can't be opened.
+    /// Opens the store, or takes the open one; `None` if it can't be opened.
     fn open(&mut self) -> Result<Option<Opened>, Failure> {
         if let Some(opened) = self.opened.take() {
             return Ok(Some(opened));
@@ -186,7 +163,7 @@ impl Run {
         let opened = match Opened::open(&self.path) {
             Ok(opened) => opened,
             Err(error) => {
-                is_no_damage(&error)?;
+                refuse_damage(&error)?;
                 println!("error: {error}");
                 return Ok(None);
             }
@@ -194,7 +171,7 @@ impl Run {
         for (shard, reason) in opened.store.unavailable_shards() {
             println!("error: shard {shard}: {reason}");
         }
-        // Its outcome stays unknown until the shard is back.
+        // The outcome stays unknown until the shard is available.
         match opened.compare(&mut self.commits, &mut self.unknown) {
             Ok(compared) => compared?,
             Err(error) => {
@@ -209,16 +186,17 @@ impl Run {
         Ok(Some(opened))
     }
 
-    /// Checks after an error that the last commits exist, if necessary after reopening the store.
+    /// Checks that the last commits are present after an error, if necessary after reopening the store.
     fn met(&mut self, opened: Opened, error: &Error, tenant: u8) -> Result<(), Failure> {
         println!("error: {error}");
-        is_no_damage(error)?;
+        refuse_damage(error)?;
         if let Error::CommitUnknown { .. } = error {
             println!("{} unknown {tenant}", self.name);
             self.unknown = Some(tenant);
         }
-        let is_over = matches!(error, Error::CommitUnknown { .. } | Error::ReopenNeeded { .. });
-        if is_over || matches!(error, Error::ShardUnavailable { .. }) {
+        let needs_reopening =
+            matches!(error, Error::CommitUnknown { .. } | Error::ReopenNeeded { .. });
+        if needs_reopening || matches!(error, Error::ShardUnavailable { .. }) {
             println!("reopened");
             return Ok(());
         }
@@ -233,7 +211,7 @@ impl Run {
     }
 }
 
-fn is_no_damage(error: &Error) -> Result<(), Failure> {
+fn refuse_damage(error: &Error) -> Result<(), Failure> {
     match error {
         Error::DamagedFile { .. } | Error::Corrupt { .. } => {
             Err(format!("nothing is damaged: {error}"))
@@ -242,7 +220,7 @@ fn is_no_damage(error: &Error) -> Result<(), Failure> {
     }
 }
 
-/// Opens the stores, without faults, and compares them with what the child has said about them.
+/// Opens the stores without faults, and compares them with the output of the child.
 pub(super) fn judge(said: &str, files: &Path) -> Result<(), Failure> {
     prove(said, "store", files)?;
     let left = said.lines().any(|line| line.starts_with("left "));
@@ -274,7 +252,7 @@ fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
         if !report.is_clean() {
             return Err(report.to_string());
         }
-        // And it can be written.
+        // The store can be written.
         if round == 0 {
             let commit = |tenant| opened.commit(tenant, &mut commits).map_err(shown);
             (0..=ALL).try_for_each(commit)?;

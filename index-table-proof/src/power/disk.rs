@@ -1,10 +1,8 @@
-//! A disk under a recorded process: what is durable, what may be, and the images that a power failure
-//! could leave.
+//! The disk of a recorded process, and the images of it that a power failure could leave.
 //!
-//! A file has a durable content, and the writes and lengths since the last sync of the file that has
-//! returned. Those may be on the disk or not, each for itself, in any order, and a write may be torn
-//! between sectors. A directory has durable names, and the changes since its last sync; those may be there
-//! or not, too. A sync covers what was written before it began.
+//! A file has durable contents and pending changes: the writes and changes of length since its last completed sync. Each
+//! pending change may be on the disk or not, in any order, and a write may be torn between sectors. A directory has
+//! durable names and pending changes of names. A sync covers the changes that were made before it began.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,23 +17,23 @@ use crate::random::Random;
 
 type Failure = String;
 
-/// What a disk writes whole or not at all.
+/// The unit of which a disk writes all bytes or none.
 const SECTOR: u64 = 512;
 
 pub(super) struct Disk {
-    /// The path of the root, as the record has it.
+    /// The path of the root directory in the record.
     path: String,
     root: u64,
     nodes: HashMap<u64, Node>,
-    /// Syncs and durable writes that have started, by their numbers.
+    /// The syncs and durable writes that have not returned, by their numbers.
     started: HashMap<u64, Started>,
-    /// How many changes there have been.
+    /// The number of changes so far.
     changes: u64,
 }
 
 struct Started {
     inode: u64,
-    /// The changes it covers are those with smaller numbers, or, of a write, the one with this number.
+    /// A write covers the change with this number, and a sync covers those with smaller numbers.
     change: u64,
     is_write: bool,
 }
@@ -75,7 +73,7 @@ impl Naming {
 }
 
 impl Change {
-    /// Changes the content, sector by sector where `has` says so.
+    /// Applies the change to the contents of a file. `has` decides for each sector whether it is written.
     fn apply(&self, content: &mut Vec<u8>, mut has: impl FnMut() -> bool) {
         match self {
             Self::Length(length) => content.resize(*length as usize, 0),
@@ -99,14 +97,14 @@ impl Change {
     }
 }
 
-/// How much of what is pending an image has.
+/// Decides which pending changes an image has.
 struct Policy {
-    /// Of 8 changes.
+    /// The number of applied changes among 8.
     share: u64,
-    /// Whether each sector is there or not, or each write.
+    /// Whether the decision is made for each sector, or for each write.
     torn: bool,
     shuffled: bool,
-    /// Whether the names of a directory changed in order.
+    /// Whether the applied changes of names are a prefix of all.
     ordered: bool,
 }
 
@@ -127,7 +125,7 @@ impl Policy {
 }
 
 impl Disk {
-    /// Loads a directory as a disk on which everything is durable.
+    /// Loads a directory. All of it is durable.
     pub(super) fn load(path: &Path) -> Result<Self, Failure> {
         let mut disk = Self {
             path: path.to_string_lossy().into_owned(),
@@ -157,7 +155,7 @@ impl Disk {
         Ok(found.ino())
     }
 
-    /// Takes the next event. Syncs of files that `ignored` names do nothing.
+    /// Applies the next event. The syncs of files for which `ignored` returns true do nothing.
     pub(super) fn take(
         &mut self,
         event: &Event,
@@ -227,7 +225,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Returns the node at a path, as the process sees it.
+    /// Returns the inode at a path, with all changes of names.
     fn find(&self, path: &str) -> Result<u64, Failure> {
         let rest = path.strip_prefix(&self.path).ok_or_else(|| format!("{path} is elsewhere"))?;
         let mut at = self.root;
@@ -240,7 +238,7 @@ impl Disk {
         Ok(at)
     }
 
-    /// Makes durable what a sync covers.
+    /// Makes the changes durable that a sync or a durable write covers.
     fn settle(&mut self, started: &Started) {
         let covers = |change: u64| {
             if started.is_write { change == started.change } else { change < started.change }
@@ -264,7 +262,7 @@ impl Disk {
         }
     }
 
-    /// Writes what a power failure at this point could leave to an empty directory.
+    /// Writes an image that a power failure at this point could leave to an empty directory.
     pub(super) fn image(&self, random: &mut Random, to: &Path) -> std::io::Result<()> {
         let policy = Policy::draw(random);
         self.image_of(self.root, &policy, random, to)

@@ -1,14 +1,15 @@
 //! Power failures, simulated.
 //!
-//! A killed process leaves its writes in the system's cache, so it proves nothing about the disk. Here a
-//! child writes under a library that records every write, length, name and sync of its files. From the
-//! record, this process makes images of the disk as a power failure could leave it at any moment
-//! ([`disk`]), opens each, and compares it with the acknowledgements recorded before that moment: every
-//! acknowledged commit is there, at most the next one as well, each as a whole; `check` and `verify` find
-//! nothing; the next commit succeeds. Some images are the files of the next child, so that power fails
-//! again during recovery.
+//! The writes of a killed process stay in the system's cache, so a kill shows nothing about the disk. Here, a preloaded
+//! library records every write, change of length, change of a name, and sync of a child. From the record, this process
+//! makes images of the disk that a power failure could leave at any moment ([`disk`]). It opens each image, and compares
+//! it with the acknowledgements that were recorded before that moment:
 //!
-//! To show that it can fail, [`run_weakened`] leaves out syncs, and expects images that fail.
+//! - Every acknowledged commit is present. The next commit may be present too. Each is complete.
+//! - `check` and `verify` find nothing, and the next commit succeeds.
+//!
+//! Some images are the files of the next child, so that power fails again during recovery. [`run_weakened`] omits syncs or
+//! runs a variant of the journal, and requires images that fail.
 
 mod disk;
 mod record;
@@ -34,27 +35,27 @@ use record::Event;
 
 type Failure = String;
 
-/// Images of one record.
+/// The number of images of a record.
 const OF_A_RECORD: u64 = 50;
 
-/// How long a child may take to its last acknowledgement.
+/// The maximum time until the next acknowledgement of a child.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long an image may be read and written.
+/// The maximum time to check an image.
 const JUDGEMENT: Duration = Duration::from_secs(20);
 
-/// What became of the images of a scenario.
+/// The results of a scenario.
 #[derive(Default)]
 struct Counted {
     images: u64,
     records: u64,
     failed: u64,
-    /// Images with a commit that was not acknowledged.
+    /// The number of images with a commit that was not acknowledged.
     ahead: u64,
     first_failure: Option<String>,
 }
 
-/// Makes so many images in each scenario that has `only` in its name.
+/// Makes a number of images in each scenario that `only` names, and checks them.
 pub(crate) fn run(images: u64, seed: u64, only: &str) -> Result<(), Failure> {
     println!(
         "power: {images} images of each scenario, {}, from seed {seed}",
@@ -64,8 +65,7 @@ pub(crate) fn run(images: u64, seed: u64, only: &str) -> Result<(), Failure> {
     if failed == 0 { Ok(()) } else { Err(format!("{failed} images failed")) }
 }
 
-/// Does the same while the syncs of files with `ignored` in their name do nothing. It is an error if no image
-/// fails.
+/// Does the same while the syncs of files with `ignored` in their names do nothing. Returns an error if no image fails.
 pub(crate) fn run_weakened(
     images: u64,
     seed: u64,
@@ -152,7 +152,7 @@ impl Setup<'_> {
             counted.records += 1;
             known.random = random.draw();
             known.said = 0;
-            // A store that stays open beside the child.
+            // A store that stays open while the child writes.
             let open = (self.scenario.before)(&self.work(), &mut known)?;
             self.keep_foreign()?;
             let mut disk = Disk::load(&self.work())?;
@@ -186,7 +186,7 @@ impl Setup<'_> {
         self.dir.join("foreign")
     }
 
-    /// Keeps the data file as it is now, which is put beside a later journal.
+    /// Keeps a copy of the data file, which is put next to a later journal.
     fn keep_foreign(&self) -> Result<(), Failure> {
         let data = self.work().join("store").join("data.mdb");
         if !data.exists() || self.foreign().exists() || !is_weakened("foreign-data") {
@@ -322,7 +322,7 @@ impl Setup<'_> {
         }
     }
 
-    /// Judges an image in a process of its own, which LMDB may end.
+    /// Checks an image in a separate process, because LMDB may crash.
     fn judge(&self, image: &Path, known: &Known, said: u64) -> Result<Known, Failure> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
@@ -340,22 +340,22 @@ impl Setup<'_> {
     }
 }
 
-/// Runs a judge. LMDB may read a damaged tree without an end.
+/// Runs the process that checks an image. In a damaged tree, LMDB may not return.
 fn output_of(command: &mut Command) -> Result<Output, Failure> {
-    let told = |error: std::io::Error| error.to_string();
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(told)?;
+    let shown = |error: std::io::Error| error.to_string();
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(shown)?;
     let started = Instant::now();
-    while child.try_wait().map_err(told)?.is_none() {
+    while child.try_wait().map_err(shown)?.is_none() {
         if started.elapsed() > JUDGEMENT {
-            child.kill().and_then(|()| child.wait()).map_err(told)?;
-            return Err("the judge has no end".to_owned());
+            child.kill().and_then(|()| child.wait()).map_err(shown)?;
+            return Err("the check of the image does not end".to_owned());
         }
         thread::sleep(Duration::from_millis(1));
     }
-    child.wait_with_output().map_err(told)
+    child.wait_with_output().map_err(shown)
 }
 
-/// Runs the child, which checks an image.
+/// The work of the process that checks an image.
 pub(crate) fn judge(scenario: &str, path: &str, numbers: &[&str]) -> Result<(), Failure> {
     let scenario = scenario.parse().ok().and_then(|number: usize| SCENARIOS.get(number));
     let scenario = scenario.ok_or("no such scenario")?;
@@ -377,7 +377,7 @@ fn known_from(numbers: &[u64]) -> Option<Known> {
     Some(Known { model, filled, acknowledged, found, ..Known::default() })
 }
 
-/// Commits once more, and looks at everything again.
+/// Commits once more, and checks everything again.
 fn go_on(path: &Path) -> Result<(), Failure> {
     if crate::crash::shards::exists(path) {
         return crate::crash::shards::go_on(path);
@@ -392,7 +392,7 @@ fn go_on(path: &Path) -> Result<(), Failure> {
     shop.prove(&model).map_err(|error| format!("after the next commit: {error}"))
 }
 
-/// Waits for so many acknowledgements; the end of the child by itself is an error.
+/// Waits for a number of acknowledgements. Returns an error if the child ends by itself.
 fn wait(child: &mut Child, awaited: u64) -> Result<(), Failure> {
     let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
     let (sender, receiver) = mpsc::channel();
@@ -406,7 +406,7 @@ fn wait(child: &mut Child, awaited: u64) -> Result<(), Failure> {
     for _ in 0..awaited {
         match receiver.recv_timeout(PATIENCE) {
             Ok(_) => {}
-            // A child that has nothing more to do sleeps.
+            // A child without further work sleeps.
             Err(mpsc::RecvTimeoutError::Timeout) => return Ok(()),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 return Err("the child has ended".to_owned());

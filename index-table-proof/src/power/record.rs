@@ -1,8 +1,8 @@
-//! The record of a process: what it wrote, named and synced, in order.
+//! The record of a process: its writes, changes of names, and syncs, in order.
 
 use std::{fs, path::Path};
 
-/// One event; see `shim/record.c`.
+/// An event of a record. `shim/record.c` describes the format.
 #[derive(Debug)]
 pub(super) enum Event {
     CreateFile {
@@ -16,7 +16,7 @@ pub(super) enum Event {
     Write {
         inode: u64,
         at: u64,
-        /// Not 0 if it is durable when it returns.
+        /// The number of a write that is durable when it returns; 0 for other writes.
         number: u64,
         data: Vec<u8>,
     },
@@ -48,14 +48,14 @@ pub(super) enum Event {
 
 const HEAD: usize = 29;
 
-/// Returns the events of a record. The last event may be incomplete, since the process was killed.
+/// Reads the events of a record. The last event may be incomplete, because the process was killed.
 pub(super) fn read(path: &Path) -> Result<Vec<Event>, String> {
     let bytes = fs::read(path).map_err(|error| format!("no record: {error}"))?;
     let mut events = Vec::new();
     let mut rest = bytes.as_slice();
-    while let Some((head, behind)) = rest.split_first_chunk::<HEAD>() {
+    while let Some((head, after)) = rest.split_first_chunk::<HEAD>() {
         let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
-        let Some((data, behind)) = behind.split_at_checked(length) else { break };
+        let Some((data, after)) = after.split_at_checked(length) else { break };
         let number = |at: usize| {
             head[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
@@ -78,7 +78,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Event>, String> {
             b'O' => Event::Output(text()),
             kind => return Err(format!("the record has an event of kind {kind}")),
         });
-        rest = behind;
+        rest = after;
     }
     Ok(events)
 }
