@@ -205,7 +205,7 @@ fn a_refused_commit_and_a_due_checkpoint_do_not_wait_for_each_other() {
     writer.join().expect("no panic");
 }
 
-/// The files but for LMDB's lock files, as a killed process leaves them.
+/// Copies the files except LMDB's lock files: the files that remain if the process is killed now.
 fn killed(directory: &Path) -> tempfile::TempDir {
     let to = tempfile::tempdir().expect("a directory");
     let copy = |from: &Path, to: &Path| {
