@@ -1,14 +1,16 @@
 //! System calls that fail in a sharded store: in its shard map manager, in its shards and in their journal.
 //!
 //! Each tenant has a shard. A transaction of the child inserts two rows of a tenant, or two rows of each tenant. The rows
-//! of a tenant are numbered from 0, so the number of its transactions determines all of its rows.
+//! of a tenant are numbered from 0, so the number of its transactions determines all of its rows. A transaction of all
+//! tenants also inserts a label for each tenant. The labels' entries in a global index are in other shards.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use index_table::{Error, ReadTxn, Result, ShardedStore};
+use index_table::{Error, IndexTable, ReadTxn, Result, ShardedStore};
+use serde::{Deserialize, Serialize};
 
 use super::Failure;
 use crate::sharded::{
@@ -24,16 +26,35 @@ const ALL: u8 = TENANTS;
 /// The number of committed transactions of each tenant.
 type Commits = [u32; TENANTS as usize];
 
+/// A label of a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "labels", shard_by = tenant, shard_map = "parts")]
+#[index(code, unique, scope = "global")]
+struct Label {
+    #[primary_key]
+    tenant: u8,
+    #[primary_key]
+    number: u32,
+    code: u64,
+}
+
+/// Returns the code of a label.
+fn code(tenant: u8, number: u32) -> u64 {
+    u64::from(number) << 8 | u64::from(tenant)
+}
+
 struct Opened {
     store: ShardedStore,
     parts: PartRepository,
+    labels: LabelRepository,
 }
 
 impl Opened {
     fn open(path: &Path) -> Result<Self> {
         let store = open_shards(path, crate::journal().map_size(1 << 17), "parts")?;
         let parts = PartRepository::open(&store)?;
-        Ok(Self { store, parts })
+        let labels = LabelRepository::open(&store)?;
+        Ok(Self { store, parts, labels })
     }
 
     /// Commits a transaction of a tenant, or of all tenants.
@@ -44,6 +65,13 @@ impl Opened {
                 let first = commits[usize::from(tenant)] * 2;
                 self.parts.insert(txn, &Part::new(tenant, first, UNIT))?;
                 self.parts.insert(txn, &Part::new(tenant, first + 1, UNIT))
+            })?;
+            if chosen.len() == 1 {
+                return Ok(());
+            }
+            chosen.clone().try_for_each(|tenant| {
+                let number = commits[usize::from(tenant)] * 2;
+                self.labels.insert(txn, &Label { tenant, number, code: code(tenant, number) })
             })
         })?;
         chosen.for_each(|tenant| commits[usize::from(tenant)] += 1);
@@ -56,6 +84,27 @@ impl Opened {
         let is_whole = |count: &u32| count.is_multiple_of(2);
         let count = count.filter(is_whole).map(|count| count / 2);
         Ok(count.ok_or_else(|| format!("tenant {tenant} has other rows, or half a transaction")))
+    }
+
+    /// Compares the labels with the rows and with their global index.
+    fn compare_labels(&self) -> Result<Result<(), Failure>> {
+        let txn = self.store.read()?;
+        let labels = self.labels.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        for label in &labels {
+            let Label { tenant, number, code } = *label;
+            if self.parts.get(&txn, tenant, number)?.is_none() {
+                return Ok(Err(format!("{label:?} has no row")));
+            }
+            if self.labels.get_by_code(&txn, code)?.as_ref() != Some(label) {
+                return Ok(Err(format!("{label:?} is not in its global index")));
+            }
+        }
+        let entries = self.labels.by_code(&txn).count()?;
+        if entries != labels.len() as u64 || !labels.len().is_multiple_of(usize::from(TENANTS)) {
+            return Ok(Err(format!("{} labels, {entries} in their index", labels.len())));
+        }
+        let report = self.labels.verify(&txn).run()?;
+        Ok(if report.is_clean() { Ok(()) } else { Err(report.to_string()) })
     }
 
     /// Compares the rows of all available tenants. If the outcome of a transaction is unknown, the rows determine it. It
@@ -247,6 +296,7 @@ fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
         let opened = Opened::open(path).map_err(shown)?;
         require_all(&opened.store).map_err(shown)?;
         opened.compare(&mut commits, &mut unknown).map_err(shown)??;
+        opened.compare_labels().map_err(shown)??;
         let report = opened.parts.verify(&opened.store.read().map_err(shown)?).run();
         let report = report.map_err(shown)?;
         if !report.is_clean() {
