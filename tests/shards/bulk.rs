@@ -23,8 +23,7 @@ mod before {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "people", shard_by = tenant)]
-#[index(tenant, name, unique)]
-#[index(name, name = "named")]
+#[indexes((tenant, name, unique), (name, name = "named"))]
 struct Person {
     #[primary_key]
     tenant: u32,

@@ -329,7 +329,7 @@ fn another_handle_reads_only() -> Result<()> {
 #[test]
 fn unsupported_operations_are_errors() -> Result<()> {
     let store = two().in_memory()?;
-    let orders = OrderRepository::open(&store)?;
+    OrderRepository::open(&store)?;
     assert!(matches!(OrderRepository::open_online(&store), Err(Error::NotOffered { .. })));
     assert!(matches!(store.backup_to("nowhere"), Err(Error::NotOffered { .. })));
     Ok(())

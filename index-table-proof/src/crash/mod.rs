@@ -36,6 +36,7 @@ const SIGKILL: i32 = 9;
 const ENOUGH: u64 = 40;
 
 /// The work during which the process is killed.
+#[expect(clippy::struct_excessive_bools, reason = "each of these is a property of its own")]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// Rounds with the same files.

@@ -20,8 +20,7 @@ const KEPT: u32 = 20;
 /// The row that a transaction inserts in a shard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "parts", shard_by = shard)]
-#[index(thread, number)]
-#[index(number, thread, shard, unique, scope = "global", name = "place")]
+#[indexes((thread, number), (number, thread, shard, unique, scope = "global", name = "place"))]
 struct Part {
     #[primary_key]
     shard: u8,

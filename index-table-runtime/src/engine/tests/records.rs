@@ -138,11 +138,11 @@ fn a_sequence_is_one_record_of_the_table() {
         let engine = harness.engine();
         let (tables, others) = (open(engine, TABLE), open(engine, OTHER));
         let mut txn = engine.write()?;
-        assert_eq!(reader(&txn, &tables).sequence()?, None);
-        writer(&mut txn, &tables).put_sequence(b"7")?;
-        writer(&mut txn, &tables).put_sequence(b"8")?;
-        assert_eq!(reader(&txn, &tables).sequence()?, Some(&b"8"[..]));
-        assert_eq!(reader(&txn, &others).sequence()?, None);
+        assert_eq!(reader(&txn, &tables).sequence(&[])?, None);
+        writer(&mut txn, &tables).put_sequence(&[], b"7")?;
+        writer(&mut txn, &tables).put_sequence(&[], b"8")?;
+        assert_eq!(reader(&txn, &tables).sequence(&[])?, Some(&b"8"[..]));
+        assert_eq!(reader(&txn, &others).sequence(&[])?, None);
         Ok(())
     });
 }

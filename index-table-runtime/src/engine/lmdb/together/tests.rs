@@ -199,7 +199,7 @@ fn a_refused_commit_and_a_due_checkpoint_do_not_wait_for_each_other() {
         sender.send((outcome, opened.rows().expect("rows"))).expect("a receiver");
     });
     let (outcome, rows) =
-        receiver.recv_timeout(Duration::from_secs(60)).expect("a deadlock, or a panic");
+        receiver.recv_timeout(Duration::from_mins(1)).expect("a deadlock, or a panic");
     assert!(matches!(outcome, Err((Error::CommitUnknown { .. }, None))), "{outcome:?}");
     assert_eq!(rows, [[1, 2], [1, 2], [1, 2]]);
     writer.join().expect("no panic");
