@@ -402,10 +402,10 @@ impl<'t> Reader<'t> {
     /// Otherwise, returns this reader.
     #[inline]
     pub(crate) fn of_query(self, query: &Query, shards: &mut ShardSet) -> Result<Self> {
-        match self {
-            Self::Sharded(reader) => reader.of_query(query, shards),
-            other => Ok(other),
+        if let Self::Sharded(reader) = self {
+            return reader.of_query(query, shards);
         }
+        Ok(self)
     }
 
     /// Adds the shards that a query reads to `shards`, and returns their number; 0 in a store without shards.

@@ -73,9 +73,10 @@ impl<R> Change<R> {
         noted: WatchedChange,
     ) -> Self {
         let row = noted.after.as_ref().or(noted.before.as_ref());
-        let shard = match &table.tables {
-            Tables::Sharded(tables) => row.and_then(|row| tables.shard_of(row.key())),
-            _ => None,
+        let shard = if let Tables::Sharded(tables) = &table.tables {
+            row.and_then(|row| tables.shard_of(row.key()))
+        } else {
+            None
         };
         let shard = shard.map(|(number, name)| ShardId::new(number, name, table.store));
         Self { commit_number, shard, noted, row: PhantomData }

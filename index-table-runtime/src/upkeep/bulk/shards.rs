@@ -36,7 +36,10 @@ impl<'a> Split<'a> {
     /// `None`: the rows of the table are loaded in one transaction.
     pub(super) fn of(store: &Store, table: &'a OpenTable) -> Result<Option<Self>> {
         let Tables::Sharded(tables) = &table.tables else { return Ok(None) };
-        if tables.routing().is_reference() || tables.routing().shards().len() < 2 {
+        let routing = tables.routing();
+        // The entries of a global index are in other shards than their rows.
+        let is_split = !routing.is_reference() && routing.global_indexes().is_empty();
+        if !is_split || routing.shards().len() < 2 {
             return Ok(None);
         }
         // Another thread would wait for this one.
