@@ -4,6 +4,7 @@ pub use core::result::Result::Ok;
 pub use serde;
 
 pub use crate::{
+    engine::shards::count_in_parallel_from,
     model::{
         carried::{
             Carried, CloneIn, CloneInView, DebugIn, DebugInView, PartialEqIn, PartialEqInView,

@@ -4,6 +4,7 @@ mod answers;
 mod bulk;
 mod catalog;
 mod copies;
+mod counts;
 mod cross;
 mod global;
 mod groups;

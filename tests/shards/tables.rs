@@ -126,8 +126,9 @@ pub(crate) fn with_maps_of_indexes(kind: Kind, shards: u8) -> ShardedOptions {
         .map("orders.spot", ShardMap::ranges().to(second, ..103_u16).to("s0", 103_u16..))
 }
 
-/// Options with so many shards and a map.
+/// Options with so many shards and a map. Counts of few entries run in several threads, in all tests of the process.
 pub(crate) fn options(kind: Kind, shards: u8) -> ShardedOptions {
+    index_table::__private::count_in_parallel_from(2);
     let all = names(shards).into_iter();
     let options = all.fold(ShardedStore::options(), |options, name| options.shard(&name, &name));
     options.map("tenants", map(kind, shards))

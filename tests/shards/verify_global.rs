@@ -132,7 +132,7 @@ fn global_entries_are_compared_with_the_rows_of_all_shards() -> Result<()> {
 }
 
 /// Runs `work` on a database of a shard.
-fn raw(
+pub(crate) fn raw(
     path: &Path,
     shard: &str,
     index: &str,

@@ -102,6 +102,8 @@ fn plain_in_memory() -> Tried {
 
 /// Three shards, and a hash map with this name.
 fn sharded_on_disk(shard_map: &str) -> Result<Tried> {
+    // Counts of few entries run in several threads, in all tests of the process.
+    index_table::__private::count_in_parallel_from(2);
     let shards = ["a", "b", "c"];
     let directory = tempfile::tempdir().expect("a directory");
     let options = shards.iter().fold(ShardedStore::options(), |all, name| all.shard(*name, name));

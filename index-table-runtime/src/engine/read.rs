@@ -1,5 +1,7 @@
 //! Reading one table in one transaction.
 
+use std::ops::AddAssign;
+
 use super::{Cursor, LongLived, Query, Space};
 use crate::model::{
     entry::RawEntry,
@@ -90,4 +92,12 @@ pub(crate) struct Count {
     pub(crate) seeks: u64,
     /// The number of physical entries that were read. A packed block counts as one entry.
     pub(crate) steps: u64,
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.found += other.found;
+        self.seeks += other.seeks;
+        self.steps += other.steps;
+    }
 }

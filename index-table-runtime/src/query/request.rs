@@ -171,7 +171,8 @@ impl<'txn> ScanRequest<'txn> {
             if left == 0 {
                 break;
             }
-            let query = Query { limit: Some(left), position: position.take(), ..query };
+            let limit = query.limit.map(|_| left);
+            let query = Query { limit, position: position.take(), ..query };
             let found =
                 matches::count(reader, self.schema, &mut meter, query, conditions.as_ref())?;
             left = left.saturating_sub(found);

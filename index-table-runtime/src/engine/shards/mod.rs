@@ -8,10 +8,13 @@
 //! shard of the entry that refers to them. A [`Writer`] sends each change to the shard of its primary key,
 //! and the entries of [`global`] indexes to the shards of their index keys.
 //!
+//! Long counts run in several shards at the same time ([`count`]). Nothing else uses the threads of [`threads`].
+//!
 //! [`instant`] has the argument why a read transaction sees one instant of all shards, [`writing`] the order in which
 //! write transactions lock shards, and [`commit`] the steps of a commit of several shards.
 
 mod commit;
+mod count;
 mod global;
 mod instant;
 mod manager;
@@ -20,10 +23,12 @@ mod pin;
 mod read;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod txn;
 mod write;
 mod writing;
 
+pub use count::count_in_parallel_from;
 pub(crate) use manager::{
     Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
     TableRecord, options_of, place_of, recorded,

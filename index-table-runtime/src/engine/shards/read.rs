@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Entries, HasTables, LentEntries, Tables, txn::Reads};
 use crate::{
-    engine::{self, Count, Query, Read, Space},
+    engine::{self, Query, Read, Space},
     model::{
         KeyRange,
         entry::RawEntry,
@@ -28,7 +28,7 @@ pub(crate) struct Part<'t> {
 /// Reads one table in one transaction. It is as large as LMDB's, so that the engines' common type is no larger.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'t> {
-    txn: &'t dyn Reads,
+    pub(super) txn: &'t dyn Reads,
     tables: &'t Tables,
 }
 
@@ -56,7 +56,7 @@ impl<'t> Reader<'t> {
         Err(self.tables.no_shard(primary_key))
     }
 
-    fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
+    pub(super) fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
         self.txn.reader(self.tables, shard, None)
     }
 
@@ -70,7 +70,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns the shards that a query reads.
-    fn shards_of(self, query: &Query) -> Result<Shards<'t>> {
+    pub(super) fn shards_of(self, query: &Query) -> Result<Shards<'t>> {
         let shards = self.shards_within(query.source, &query.bounds)?;
         if query.available {
             return Ok(self.only_available(&shards));
@@ -207,7 +207,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Knows the available shards, if a query leaves out entries of rows in other shards.
-    fn leaving_out(self, query: &Query) -> Option<Self> {
+    pub(super) fn leaving_out(self, query: &Query) -> Option<Self> {
         let Source::Index(index) = query.source else { return None };
         (query.available && self.tables.routing.global(index).is_some()).then_some(self)
     }
@@ -300,43 +300,6 @@ impl<'t> Reader<'t> {
             first = found.filter(is_before).or(first);
         }
         Ok(first)
-    }
-
-    pub(crate) fn count(self, query: &Query) -> Result<Count> {
-        if self.leaving_out(query).is_some() {
-            return self.count_available(query);
-        }
-        let shards = self.shards_of(query)?;
-        if let [shard] = *shards {
-            return self.of_shard(shard)?.count(query);
-        }
-        let mut total = Count::default();
-        for shard in shards.iter().copied() {
-            let limit = query.limit.map(|limit| limit.saturating_sub(total.found));
-            if limit == Some(0) {
-                break;
-            }
-            let Count { found, seeks, steps } =
-                self.of_shard(shard)?.count(&Query { limit, ..query.clone() })?;
-            total.found += found;
-            total.seeks += seeks;
-            total.steps += steps;
-        }
-        Ok(total)
-    }
-
-    /// Counts entries of a global index whose rows are in available shards.
-    #[cold]
-    fn count_available(self, query: &Query) -> Result<Count> {
-        let mut count = Count::default();
-        let mut entries = self.cursor(query.clone())?;
-        while query.limit.is_none_or(|limit| count.found < limit)
-            && engine::Cursor::advance(&mut entries)?
-        {
-            count.found += 1;
-            count.steps += 1;
-        }
-        Ok(Count { seeks: 1, ..count })
     }
 
     pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {

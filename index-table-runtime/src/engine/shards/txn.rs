@@ -53,6 +53,11 @@ pub(super) trait Reads {
     /// Returns the only shard of a transaction of one shard.
     fn alone(&self) -> Option<ShardNumber>;
 
+    /// Whether other threads may use its snapshots while the owner waits: it has no write transaction.
+    fn may_be_lent(&self) -> bool {
+        false
+    }
+
     /// Whether this shard can be read.
     ///
     /// # Errors
@@ -312,6 +317,10 @@ impl Reads for Txn<'_> {
             State::Read(_, only) => *only,
             State::Write(_) => None,
         }
+    }
+
+    fn may_be_lent(&self) -> bool {
+        matches!(self.state, State::Read(..))
     }
 
     fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {

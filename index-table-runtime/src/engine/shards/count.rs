@@ -1,0 +1,150 @@
+//! Counts over several shards. A long count runs in several shards at the same time.
+//!
+//! The shards are counted one after the other until the count of one shard takes [`LONG`] steps. Then the threads of
+//! [`Threads`] count this shard and all following ones. So a short count starts no thread, and a long count loses the steps
+//! that it had made in the first long shard.
+//!
+//! The result, its error and its cost are those of counting one shard after the other. A count with a limit, and a count
+//! in a write transaction, always count one shard after the other: the first may end in the first shard, and the second
+//! can't leave its thread.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::{Engine, Reader, Tables, threads::Threads};
+use crate::{
+    engine::{self, Count, Cursor as _, Query, Read as _},
+    model::{error::Result, shard::ShardNumber},
+};
+
+/// The number of steps in one shard after which it pays to start threads (`--bin shard_reads` of the benchmarks).
+static LONG: AtomicU64 = AtomicU64::new(4096);
+
+/// Lets counts over several shards start threads after this number of steps in one shard, for tests and benchmarks, and
+/// returns the former number. With the greatest number, no count starts a thread.
+pub fn count_in_parallel_from(steps: u64) -> u64 {
+    LONG.swap(steps.max(1), Relaxed)
+}
+
+/// A reader of one shard that another thread uses while the caller waits.
+struct Lent<'t>(engine::Reader<'t>);
+
+#[expect(unsafe_code, reason = "a transaction of LMDB is `Send`, but a reference to it is not")]
+// SAFETY: a reader consists of references to its engine and its tables, which are `Sync` (see below), and to the
+// transaction of its shard. `Reader::count_by_threads` is the only place that makes this type, for read transactions
+// (`Reads::may_be_lent`). LMDB allows any thread to use a read transaction without thread-local storage, if no other
+// thread uses it at the same time. Each reader is of another shard and so of another transaction, one thread takes it, and
+// the thread that has borrowed the transaction, which can't be shared, waits until this thread has ended.
+unsafe impl Send for Lent<'_> {}
+
+const _: () = {
+    const fn is_sync<T: Sync>() {}
+    is_sync::<(Engine, Tables, engine::Engine, engine::Tables)>();
+};
+
+impl<'t> Lent<'t> {
+    fn count(self, query: &Query) -> Result<Count> {
+        self.0.count(query)
+    }
+}
+
+impl<'t> Reader<'t> {
+    pub(crate) fn count(self, query: &Query) -> Result<Count> {
+        if self.leaving_out(query).is_some() {
+            return self.count_available(query);
+        }
+        let shards = self.shards_of(query)?;
+        match (&*shards, query.limit) {
+            ([shard], _) => self.of_shard(*shard)?.count(query),
+            (shards, None) => self.count_in(shards, query),
+            (shards, Some(limit)) => self.count_up_to(limit, shards, query),
+        }
+    }
+
+    /// Counts in one shard after the other, up to a limit.
+    fn count_up_to(self, limit: u64, shards: &[ShardNumber], query: &Query) -> Result<Count> {
+        let (mut total, mut query) = (Count::default(), query.clone());
+        for shard in shards {
+            let left = limit.saturating_sub(total.found);
+            if left == 0 {
+                break;
+            }
+            query.limit = Some(left);
+            total += self.of_shard(*shard)?.count(&query)?;
+        }
+        Ok(total)
+    }
+
+    /// Counts in these shards, without a limit.
+    fn count_in(self, shards: &[ShardNumber], query: &Query) -> Result<Count> {
+        let threads = Threads::of_process();
+        let is_alone = threads.are_none() || !self.txn.may_be_lent();
+        let long = if is_alone { u64::MAX } else { LONG.load(Relaxed) };
+        let (mut total, mut part, mut left) = (Count::default(), query.clone(), shards);
+        while let [shard, others @ ..] = left {
+            let reader = self.of_shard(*shard)?;
+            let long = if others.is_empty() { u64::MAX } else { long };
+            let Some(count) = count_if_short(reader, &mut part, long)? else {
+                total += self.count_by_threads(threads, left, query)?;
+                break;
+            };
+            total += count;
+            left = others;
+        }
+        Ok(total)
+    }
+
+    #[cold]
+    fn count_by_threads(
+        self,
+        threads: &Threads,
+        shards: &[ShardNumber],
+        query: &Query,
+    ) -> Result<Count> {
+        let readers = shards.iter().map(|shard| self.of_shard(*shard).map(Lent)).collect();
+        let count = |reader: Result<Lent<'t>>| reader.and_then(|reader| reader.count(query));
+        let counts = threads.each(readers, count);
+        counts.into_iter().try_fold(Count::default(), |mut total, count| {
+            total += count?;
+            Ok(total)
+        })
+    }
+
+    /// Counts entries of a global index whose rows are in available shards.
+    #[cold]
+    fn count_available(self, query: &Query) -> Result<Count> {
+        let mut count = Count::default();
+        let mut entries = self.cursor(query.clone())?;
+        while query.limit.is_none_or(|limit| count.found < limit) && entries.advance()? {
+            count.found += 1;
+            count.steps += 1;
+        }
+        Ok(Count { seeks: 1, ..count })
+    }
+}
+
+/// Counts the entries that a query selects in one shard; `None` if that takes `long` steps or more. Sets the limit of the
+/// query.
+fn count_if_short(
+    reader: engine::Reader<'_>,
+    query: &mut Query,
+    long: u64,
+) -> Result<Option<Count>> {
+    let mut limit = long;
+    loop {
+        query.limit = Some(limit);
+        let count = reader.count(query)?;
+        if count.found < limit {
+            return Ok(Some(count));
+        }
+        if count.seeks == 0 {
+            // The engine has stored the count.
+            query.limit = None;
+            return reader.count(query).map(Some);
+        }
+        if count.steps >= long {
+            return Ok(None);
+        }
+        // A step over a block counts many entries.
+        limit = limit.saturating_mul(8);
+    }
+}
