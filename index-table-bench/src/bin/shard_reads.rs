@@ -125,6 +125,12 @@ fn counts(dir: &Path, rounds: u32) -> Outcome<()> {
     Ok(())
 }
 
+/// An entry that does not borrow from its transaction.
+type Entry = (u32, u32, u64, String);
+
+/// A contender of the scans, which returns a checksum.
+type Side<'a> = (&'static str, Box<dyn Fn() -> Result<usize> + 'a>);
+
 /// The batches of a thread that reads a shard ahead, merged by the caller.
 struct Ahead<T> {
     received: Receiver<Vec<T>>,
@@ -221,7 +227,6 @@ fn scans(dir: &Path, rounds: u32) -> Outcome<()> {
         let own = fill(&store, (0..TENANTS).filter(|tenant| tenant % 4 == shard))?;
         stores.push((store, own));
     }
-    type Side<'a> = (&'static str, Box<dyn Fn() -> Result<usize> + 'a>);
     let (sharded, customers, stores) = (&sharded, &customers, &stores);
     let halves = [0..TOWNS / 2, TOWNS / 2..TOWNS];
     let of_rows: Vec<Side<'_>> = vec![
@@ -313,6 +318,3 @@ fn scans(dir: &Path, rounds: u32) -> Outcome<()> {
     }
     Ok(())
 }
-
-/// An entry that does not borrow from its transaction.
-type Entry = (u32, u32, u64, String);

@@ -41,7 +41,7 @@ const _: () = {
     is_sync::<(Engine, Tables, engine::Engine, engine::Tables)>();
 };
 
-impl<'t> Lent<'t> {
+impl Lent<'_> {
     fn count(self, query: &Query) -> Result<Count> {
         self.0.count(query)
     }
