@@ -41,8 +41,8 @@ const OF_A_RECORD: u64 = 50;
 /// The maximum time until the next acknowledgement of a child.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The maximum time to check an image.
-const JUDGEMENT: Duration = Duration::from_secs(20);
+/// The maximum time to check an image. A check takes milliseconds, and longer beside other programs.
+const JUDGEMENT: Duration = Duration::from_mins(2);
 
 /// The results of a scenario.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicUsize},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -88,6 +88,11 @@ impl Engine {
     /// Returns the number of read transactions of this process, and the age of the oldest.
     pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
         self.gate.readers()
+    }
+
+    /// Returns the size of the map in bytes.
+    pub(crate) fn map_size(&self) -> usize {
+        self.map_size.load(Ordering::Relaxed)
     }
 
     /// Returns the number of bytes up to the end of the last page in use. The caller must be inside the gate.

@@ -4,8 +4,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::Ordering;
-
 use super::{
     commit::Logged,
     env::Engine,
@@ -24,12 +22,24 @@ use crate::{
     model::error::Error,
 };
 
+/// The key of a value that is never committed.
+const ROOM: &str = ".room";
+
 /// Why shards are not written any more after a commit that is visible in some of them.
 const SPLIT: &str = "a commit of several shards has failed in some of them; the journal has it, and is applied when the store \
                      is opened again";
 
 const OF_SEVERAL_JOURNALS: &str = "it was restored while the store was open, and a transaction that changes other shards too \
                                    can change it when the store has been opened again";
+
+/// The pages that a commit of LMDB may need beyond those of its transaction: it writes the list of freed pages, and copies
+/// pages of this list. Each change adds up to some ten pages to the list, and a page of the list has 500 of them.
+const COMMIT_PAGES: usize = 32;
+const CHANGES_OF_A_PAGE: usize = 32;
+
+/// With more room in the map, nothing is measured. A change needs some ten pages at most, and the room of its bytes.
+const PLENTY: usize = 1 << 24;
+const PLENTY_FOR_A_CHANGE: usize = 1 << 16;
 
 /// The transaction of one data file. Fields are dropped in order: the transaction before its turn.
 struct Part<'s> {
@@ -50,9 +60,31 @@ impl Part<'_> {
         probe.map_err(failed).map_err(CommitFailure::Failed)
     }
 
+    /// Checks that the map has room for LMDB's commit, which can't be taken back if another file has the commit already.
+    ///
+    /// A value of as many pages is written in an empty transaction inside of this one, which is then aborted.
+    fn make_room(&mut self) -> Result<(), CommitFailure> {
+        let changes = self.turn.writing.scratch.recorder.changes() as usize;
+        if self.room() / PLENTY_FOR_A_CHANGE > changes.max(PLENTY / PLENTY_FOR_A_CHANGE) {
+            return Ok(());
+        }
+        let Self { engine, txn, turn, .. } = self;
+        let Some(catalog) = engine.catalog.get() else { return Ok(()) };
+        let page_size = engine.env.unnamed_database_stat().page_size as usize;
+        let value = vec![0; (COMMIT_PAGES + changes / CHANGES_OF_A_PAGE) * page_size];
+        let put = |mut inner: heed::RwTxn<'_>| {
+            let put = catalog.put(&mut inner, ROOM.as_bytes(), &value);
+            inner.abort();
+            put
+        };
+        let failed = |error| engine.write_error(&mut turn.writing.retry, error);
+        let put = engine.env.nested_write_txn(txn).and_then(put);
+        put.map_err(failed).map_err(CommitFailure::Failed)
+    }
+
     /// Returns the number of bytes of the map that no page uses.
     fn room(&self) -> usize {
-        self.engine.map_size.load(Ordering::Relaxed).saturating_sub(self.engine.used())
+        self.engine.map_size().saturating_sub(self.engine.used())
     }
 }
 
@@ -71,6 +103,11 @@ impl<'s> Txn<'s> {
             txn.engine().refuse_forked().map_err(CommitFailure::Failed)?;
             if let Some((engine, txn, turn)) = txn.into_writing() {
                 parts.push(Part { engine, txn, logged: None, turn });
+            }
+        }
+        if parts.len() > 1 {
+            for part in &mut parts {
+                part.make_room()?;
             }
         }
         let is_changed = |part: &&mut Part<'_>| part.turn.writing.scratch.recorder.has_changes();
@@ -109,7 +146,7 @@ impl<'s> Txn<'s> {
         for (part, logged) in changed.into_iter().zip(recorded.into_iter().zip(held)) {
             part.logged = Some(logged);
         }
-        // A commit that fails because the map is full is probably the first one then, and can be taken back.
+        // If a commit fails nevertheless because its map is full, it is probably the first one, and can be taken back.
         parts.sort_by_key(Part::room);
         Ok(Prepared { parts, record })
     }

@@ -386,9 +386,19 @@ impl Engine {
             Retry::Shards => return Ok(true),
             Retry::Map { .. } | Retry::Pages | Retry::Conflict => {}
         }
-        let mut prepared = false;
-        for open in self.shards.iter().filter_map(|shard| shard.open.get()) {
-            prepared |= open.engine().prepare(retry)?;
+        // The commit does not say which shard's map was full. It is one that was not larger.
+        let was_full = |engine: &&engine::Engine| match retry {
+            Retry::Map { map_size } => {
+                engine.lmdb().is_none_or(|engine| engine.map_size() <= map_size)
+            }
+            _ => true,
+        };
+        let engines = self.shards.iter().filter_map(|shard| Some(shard.open.get()?.engine()));
+        let full: Vec<_> = engines.filter(was_full).collect();
+        // Another thread has enlarged it meanwhile.
+        let mut prepared = full.is_empty();
+        for engine in full {
+            prepared |= engine.prepare(retry)?;
         }
         Ok(prepared)
     }

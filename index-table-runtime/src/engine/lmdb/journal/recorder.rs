@@ -164,8 +164,12 @@ impl Recorder {
     }
 
     pub(in crate::engine::lmdb) fn has_changes(&self) -> bool {
-        let recording = self.journal.as_ref();
-        recording.is_some_and(|recording| recording.changes.operations() > 0)
+        self.changes() > 0
+    }
+
+    /// Returns the number of recorded changes.
+    pub(in crate::engine::lmdb) fn changes(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |recording| recording.changes.operations())
     }
 
     /// Whether the recorder shares the journal of all shards.
