@@ -401,7 +401,7 @@ fn a_full_map_of_any_shard_leaves_nothing_of_a_commit() -> Result<()> {
             let store = options.map("tenants", map(Kind::Ranges, 2)).open(dir.path())?;
             let orders = OrderRepository::open(&store)?;
             let outcome = (0..u16::MAX).try_for_each(|number| {
-                let put = |txn: &mut _, tenant, number| {
+                let put = |txn: &mut WriteTxn<'_>, tenant, number| {
                     let note = "x".repeat(length + usize::from(number % 7) * length / 7);
                     orders.put(txn, &Order { note, ..order(tenant, number) })
                 };
@@ -415,7 +415,8 @@ fn a_full_map_of_any_shard_leaves_nothing_of_a_commit() -> Result<()> {
             });
             assert!(matches!(outcome, Err(Error::MapFull { .. })), "{full}, {length}: {outcome:?}");
             let txn = store.read()?;
-            let (in_first, in_second) = (orders.find_by_tenant(&txn, 0), orders.find_by_tenant(&txn, 16));
+            let (in_first, in_second) =
+                (orders.find_by_tenant(&txn, 0), orders.find_by_tenant(&txn, 16));
             assert_eq!(in_first.count()?, in_second.count()?);
             assert!(orders.verify(&txn).run()?.is_clean());
         }

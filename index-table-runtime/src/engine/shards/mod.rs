@@ -387,7 +387,7 @@ impl Engine {
             Retry::Map { .. } | Retry::Pages | Retry::Conflict => {}
         }
         // The commit does not say which shard's map was full. It is one that was not larger.
-        let was_full = |engine: &&engine::Engine| match retry {
+        let was_full = |engine: &&crate::engine::Engine| match retry {
             Retry::Map { map_size } => {
                 engine.lmdb().is_none_or(|engine| engine.map_size() <= map_size)
             }

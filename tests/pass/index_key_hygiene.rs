@@ -13,7 +13,12 @@ struct Result;
 
 /// Fields that are called like what is generated.
 #[derive(
-    ::core::fmt::Debug, ::core::clone::Clone, ::core::cmp::PartialEq, Serialize, Deserialize, IndexKey,
+    ::core::fmt::Debug,
+    ::core::clone::Clone,
+    ::core::cmp::PartialEq,
+    Serialize,
+    Deserialize,
+    IndexKey,
 )]
 pub struct Names {
     value: ::std::string::String,
@@ -24,8 +29,13 @@ pub struct Names {
 
 /// A type that a field is called like.
 #[derive(
-    ::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy, ::core::cmp::PartialEq, Serialize,
-    Deserialize, IndexKey,
+    ::core::fmt::Debug,
+    ::core::clone::Clone,
+    ::core::marker::Copy,
+    ::core::cmp::PartialEq,
+    Serialize,
+    Deserialize,
+    IndexKey,
 )]
 #[allow(non_camel_case_types)]
 pub enum r#type {
@@ -37,7 +47,12 @@ pub enum r#type {
 
 /// A newtype.
 #[derive(
-    ::core::fmt::Debug, ::core::clone::Clone, ::core::cmp::PartialEq, Serialize, Deserialize, IndexKey,
+    ::core::fmt::Debug,
+    ::core::clone::Clone,
+    ::core::cmp::PartialEq,
+    Serialize,
+    Deserialize,
+    IndexKey,
 )]
 #[key(crate = ::index_table)]
 pub struct Number(u64);
