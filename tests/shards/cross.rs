@@ -12,7 +12,7 @@ use index_table::{Durability, Error, Options, Result, ShardedStore, WriteTxn};
 use crate::tables::{
     Kind,
     by_value::{Order, OrderRepository},
-    map, options,
+    options,
 };
 
 fn order(tenant: u8, number: u16) -> Order {
@@ -380,47 +380,6 @@ fn the_maps_of_all_shards_grow() -> Result<()> {
     let txn = store.read()?;
     assert_eq!(orders.all(&txn).count()?, 600);
     assert!(orders.verify(&txn).run()?.is_clean());
-    Ok(())
-}
-
-#[test]
-fn a_full_map_of_any_shard_leaves_nothing_of_a_commit() -> Result<()> {
-    // The map of one shard becomes full, at different moments. The other map is larger from the start.
-    for (full, kib) in [(0, 256), (1, 256), (0, 512), (1, 512)] {
-        for length in [30, 170, 900, 2300] {
-            let dir = tempfile::tempdir().expect("a directory");
-            let small = Options::default().map_size(kib << 10).max_map_size(kib << 10);
-            let names = ["s0", "s1"];
-            let mut options = ShardedStore::options().durability(Durability::Journal);
-            for (at, name) in names.into_iter().enumerate() {
-                options = options.shard(name, name);
-                if at == full {
-                    options = options.options(small.clone());
-                }
-            }
-            let store = options.map("tenants", map(Kind::Ranges, 2)).open(dir.path())?;
-            let orders = OrderRepository::open(&store)?;
-            let outcome = (0..u16::MAX).try_for_each(|number| {
-                let put = |txn: &mut WriteTxn<'_>, tenant, number| {
-                    let note = "x".repeat(length + usize::from(number % 7) * length / 7);
-                    orders.put(txn, &Order { note, ..order(tenant, number) })
-                };
-                store.transaction(|txn| {
-                    put(txn, 0, number)?;
-                    // A row that has been written before, so that pages become free.
-                    put(txn, 16, number)?;
-                    put(txn, 16, number / 3)?;
-                    put(txn, 0, number / 2)
-                })
-            });
-            assert!(matches!(outcome, Err(Error::MapFull { .. })), "{full}, {length}: {outcome:?}");
-            let txn = store.read()?;
-            let (in_first, in_second) =
-                (orders.find_by_tenant(&txn, 0), orders.find_by_tenant(&txn, 16));
-            assert_eq!(in_first.count()?, in_second.count()?);
-            assert!(orders.verify(&txn).run()?.is_clean());
-        }
-    }
     Ok(())
 }
 

@@ -80,11 +80,11 @@ struct Opened {
 }
 
 fn open(directory: &Path) -> Result<Opened> {
-    open_with(directory, &Options::default())
+    open_with(directory, &Options::default().map_size(1 << 24))
 }
 
 fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
-    let options = options.clone().durability(Durability::Journal).map_size(1 << 24);
+    let options = options.clone().durability(Durability::Journal);
     let journal = SharedJournal::open(directory, [7; 16])?;
     let mut engines = Vec::new();
     for shard in 0..3 {
@@ -116,10 +116,19 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
 impl Opened {
     /// Writes a row in each of these shards.
     fn write(&self, shards: &[usize], id: u8) -> Result<(), (Error, Option<Retry>)> {
+        self.write_row(shards, id, &[id])
+    }
+
+    fn write_row(
+        &self,
+        shards: &[usize],
+        id: u8,
+        row: &[u8],
+    ) -> Result<(), (Error, Option<Retry>)> {
         let mut txn = self.engine.write().map_err(|error| (error, None))?;
         for shard in shards {
             let mut writer = txn.writer(&self.tables[*shard]).expect("a write transaction");
-            let written = writer.change(Change::PutFact { primary_key: &[id], row: &[id] });
+            let written = writer.change(Change::PutFact { primary_key: &[id], row });
             written.map_err(|error| (error, None))?;
         }
         txn.commit(|| ()).map_err(|failure| {
@@ -182,13 +191,40 @@ fn a_commit_that_is_refused_later_is_there_when_the_store_is_opened_again() {
 }
 
 #[test]
+fn a_commit_of_several_shards_needs_room_in_all_of_them() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let size = 1 << 20;
+    let options = Options::default().map_size(size).max_map_size(size);
+    let opened = open_with(directory.path(), &options).expect("a store");
+    let mut ids = 1..u8::MAX;
+    let full = loop {
+        let id = ids.next().expect("fewer rows than the map has room for");
+        opened.write_row(&[2], id, &[id; 4000]).expect("room for a row");
+        if let Err(full) = opened.write(&[0, 2], 0) {
+            break full;
+        }
+    };
+    assert!(
+        matches!(full, (Error::MapFull { .. }, Some(Retry::Map { map_size })) if map_size == size)
+    );
+    assert!(!opened.engine.prepare(full.1.expect("a reason")).expect("the same size"));
+    // The reserve is for commits that can't be taken back.
+    opened.write_row(&[2], ids.next().expect("an id"), &[0; 4000]).expect("room for a row");
+    opened.write(&[0, 1], 0).expect("room in these shards");
+}
+
+#[test]
 fn a_refused_commit_and_a_due_checkpoint_do_not_wait_for_each_other() {
     let (sender, receiver) = mpsc::channel();
     // A deadlock would otherwise block the test.
     let writer = thread::spawn(move || {
         let directory = tempfile::tempdir().expect("a directory");
         // The thread of the journal looks for changes once a second.
-        let options = Options::default().checkpoint(u64::MAX, u64::MAX, Duration::from_millis(1));
+        let options = Options::default().map_size(1 << 24).checkpoint(
+            u64::MAX,
+            u64::MAX,
+            Duration::from_millis(1),
+        );
         let opened = open_with(directory.path(), &options).expect("a store");
         opened.write(&[0, 1, 2], 1).expect("a commit");
         DELAY.set(Duration::from_millis(2500));
