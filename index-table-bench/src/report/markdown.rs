@@ -324,3 +324,13 @@ fn build(out: &mut String, measured: &Measured) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Writing the report again would otherwise change text that was edited in one of the two files only.
+    #[test]
+    fn the_published_report_ends_with_the_notes() {
+        let published = include_str!("../../../docs/BENCHMARKS.md");
+        assert!(published.ends_with(super::NOTES));
+    }
+}
