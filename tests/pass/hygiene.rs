@@ -1,4 +1,5 @@
 //! Fields whose names are those of the generated code's own variables.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![deny(warnings)]
 
 use index_table::IndexTable;

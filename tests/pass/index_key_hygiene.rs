@@ -1,4 +1,5 @@
 //! Keys under hostile names, without a prelude, and documented.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![no_implicit_prelude]
 #![deny(missing_docs, unused_qualifications)]
 

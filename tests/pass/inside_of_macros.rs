@@ -1,5 +1,6 @@
 //! The struct comes from a macro, with its types and names in invisible groups, and from inside of
 //! a function.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![deny(warnings)]
 
 use index_table::IndexTable;

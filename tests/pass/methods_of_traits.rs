@@ -1,4 +1,5 @@
 //! What `filter` and `computed` call can be a method of a trait, for the struct or for any type.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 
 use std::fmt::Debug;
 

@@ -1,4 +1,5 @@
 //! Neither the prelude nor anything in scope is needed, and everything public is documented.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![no_implicit_prelude]
 #![deny(warnings, missing_docs, unreachable_pub, single_use_lifetimes, unused_qualifications)]
 #![deny(missing_copy_implementations, unused_results, unused_lifetimes, let_underscore_drop)]

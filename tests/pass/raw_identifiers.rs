@@ -1,4 +1,5 @@
 //! Names lose their `r#`, fields keep it.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![deny(warnings)]
 
 use index_table::{IndexTable, ReadTxn, Result};

@@ -1,4 +1,5 @@
 //! The crate is found where `crate = …` says.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![deny(warnings)]
 
 use serde::{Deserialize, Serialize};
