@@ -1,5 +1,5 @@
 //! What is said against an index is a warning: the program compiles, wherever it is written.
-#![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
+#![allow(deprecated, missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![no_implicit_prelude]
 #![forbid(unsafe_code, missing_docs)]
 #![deny(unused, nonstandard_style, future_incompatible, let_underscore_drop, unreachable_pub)]
