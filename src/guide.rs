@@ -64,6 +64,16 @@
 /// [dead letters]: eventual#dead-letters
 /// [options, and lost shards]: sharding#options-and-lost-shards
 /// [systems other than linux]: not_for#systems-other-than-linux
+/// [numbers within a shard key]: sharding#numbers
+/// [global indexes]: sharding#global-indexes
+/// [reference tables]: sharding#reference-tables
+/// [until the deletion]: expiry#until-the-deletion
+/// [archiving]: expiry#archiving
+/// [transactions over shards]: sharding#transactions
+/// [another shard key]: sharding#another-shard-key
+/// [backups of shards]: sharding#backups
+/// [a lost shard map manager]: sharding#a-lost-shard-map-manager
+/// [verification of shards]: sharding#verification-repair-and-upgrades
 ///
 /// The chapters in reading order, and the section for each task.
 #[doc = include_str!("guide/tasks.md")]
@@ -73,6 +83,8 @@ pub mod tasks {}
 #[doc = include_str!("guide/modelling.md")]
 pub mod modelling {}
 
+/// [shards]: sharding
+/// [reference tables]: sharding#reference-tables
 /// [values of any length]: keys#values-of-any-length
 /// [strategies and their costs]: strategies
 /// [row versions]: versions
@@ -89,6 +101,7 @@ pub mod modelling {}
 #[doc = include_str!("guide/attributes.md")]
 pub mod attributes {}
 
+/// [shards]: sharding
 /// [what not to index]: what_not_to_index
 /// [composite and multi-valued keys]: keys
 /// [when indexes change]: changing_indexes
@@ -206,6 +219,7 @@ pub mod eventual {}
 #[doc = include_str!("guide/sharding.md")]
 pub mod sharding {}
 
+/// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 /// [durability]: durability
 /// [shards]: sharding
 /// [row versions]: versions
@@ -217,6 +231,7 @@ pub mod sharding {}
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}
 
+/// [shards]: sharding
 /// [opening without creating, and read-only]: transactions#opening-without-creating-and-read-only
 /// [long-lived readers]: transactions#long-lived-readers
 /// [several processes]: transactions#several-processes

@@ -354,7 +354,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// What is not as it should be.
+    /// The differences from the expected state.
     pub(crate) fn prove(&self, model: &Model) -> Result<(), String> {
         self.compare(model)?.map_err(|error| error.to_string())?;
         let report = self.store.read().and_then(|txn| self.items.verify(&txn).run());

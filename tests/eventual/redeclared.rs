@@ -85,7 +85,7 @@ fn messages_of_another_declaration_are_dropped() -> TestResult {
     })
 }
 
-/// A strong index that becomes eventual is not rebuilt; an eventual one that becomes strong is.
+/// A strong index that becomes eventual is not rebuilt. An eventual index that becomes strong is rebuilt.
 #[test]
 fn an_index_changes_its_consistency() -> TestResult {
     on_both(|store| {

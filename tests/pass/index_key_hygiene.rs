@@ -12,7 +12,7 @@ struct Option;
 #[allow(dead_code)]
 struct Result;
 
-/// Fields that are called like what is generated.
+/// Fields with the names of generated items.
 #[derive(
     ::core::fmt::Debug,
     ::core::clone::Clone,

@@ -9,16 +9,7 @@ use std::{
 
 use index_table::{Durability, Error, Result, ShardedStore, Store};
 
-use crate::tables::{
-    Kind,
-    by_value::{Order, OrderRepository},
-    options,
-};
-
-fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
-}
+use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
 fn keys(store: &ShardedStore) -> Result<Vec<(u8, u16)>> {
     let orders = OrderRepository::open(store)?;

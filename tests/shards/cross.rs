@@ -1,34 +1,38 @@
-//! Transactions of several shards: how they lock, roll back and nest.
+//! Transactions of several shards: locks, rollback and savepoints.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
-    thread,
+    thread::{self, Scope, ScopedJoinHandle},
     time::Duration,
 };
 
 use index_table::{Durability, Error, Options, Result, ShardedStore, WriteTxn};
 
 use crate::tables::{
-    Kind,
+    self, Kind, Stores,
     by_value::{Order, OrderRepository},
-    options,
+    options, order,
 };
 
-fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
+/// Returns stores with four shards of eight tenants each.
+fn stores() -> Result<Stores> {
+    let durabilities = [Durability::None, Durability::Journal, Durability::Relaxed];
+    tables::stores(durabilities.map(|durability| options(Kind::Ranges, 4).durability(durability)))
 }
 
-/// Returns stores with four shards of eight tenants each.
-fn stores() -> Result<Vec<(Option<tempfile::TempDir>, ShardedStore)>> {
-    let mut stores = vec![(None, options(Kind::Ranges, 4).in_memory()?)];
-    for durability in [Durability::None, Durability::Journal, Durability::Relaxed] {
-        let dir = tempfile::tempdir().expect("a directory");
-        let store = options(Kind::Ranges, 4).durability(durability).open(dir.path())?;
-        stores.push((Some(dir), store));
-    }
-    Ok(stores)
+/// Starts a thread that inserts an order, and checks that its transaction ends after `is_over` is set.
+fn insert_in_thread<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    (store, orders): (&'scope ShardedStore, &'scope OrderRepository),
+    row: Order,
+    is_over: &'scope AtomicBool,
+) -> ScopedJoinHandle<'scope, Result<()>> {
+    scope.spawn(move || {
+        store.transaction(|txn| orders.insert(txn, &row))?;
+        assert!(is_over.load(Ordering::SeqCst));
+        Ok(())
+    })
 }
 
 fn keys(store: &ShardedStore, orders: &OrderRepository) -> Result<Vec<(u8, u16)>> {
@@ -36,7 +40,7 @@ fn keys(store: &ShardedStore, orders: &OrderRepository) -> Result<Vec<(u8, u16)>
 }
 
 #[test]
-fn a_closure_runs_again_when_it_comes_to_an_earlier_shard() -> Result<()> {
+fn a_closure_that_needs_an_earlier_shard_runs_again() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         for (number, tenants, expected) in [
@@ -69,7 +73,7 @@ fn a_closure_runs_again_when_it_comes_to_an_earlier_shard() -> Result<()> {
 }
 
 #[test]
-fn a_closure_can_not_hide_that_it_has_to_run_again() -> Result<()> {
+fn a_closure_that_ignores_the_error_still_runs_again() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let mut runs = 0;
@@ -138,7 +142,7 @@ impl From<String> for Failure {
 }
 
 #[test]
-fn a_write_transaction_by_hand_locks_all_shards() -> Result<()> {
+fn write_locks_all_shards() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let mut txn = store.write()?;
@@ -148,11 +152,7 @@ fn a_write_transaction_by_hand_locks_all_shards() -> Result<()> {
         assert_eq!(orders.find_by_town(&txn, "Oslo").count()?, 4);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let other = scope.spawn(|| {
-                store.transaction(|txn| orders.insert(txn, &order(30, 1)))?;
-                assert!(is_over.load(Ordering::SeqCst));
-                Ok::<_, Error>(())
-            });
+            let other = insert_in_thread(scope, (&store, &orders), order(30, 1), &is_over);
             thread::sleep(Duration::from_millis(20));
             is_over.store(true, Ordering::SeqCst);
             txn.commit()?;
@@ -163,7 +163,7 @@ fn a_write_transaction_by_hand_locks_all_shards() -> Result<()> {
     Ok(())
 }
 
-/// Another transaction can't change what this one has read.
+/// Another transaction can't change rows that this one has read.
 #[test]
 fn a_shard_that_was_read_is_locked() -> Result<()> {
     for (_dir, store) in stores()? {
@@ -174,11 +174,7 @@ fn a_shard_that_was_read_is_locked() -> Result<()> {
             store.transaction(|txn| {
                 assert_eq!(orders.find_by_tenant(txn, 0).count()?, 0);
                 orders.insert(txn, &order(24, 1))?;
-                other = Some(scope.spawn(|| {
-                    store.transaction(|txn| orders.insert(txn, &order(0, 1)))?;
-                    assert!(is_over.load(Ordering::SeqCst));
-                    Ok::<_, Error>(())
-                }));
+                other = Some(insert_in_thread(scope, (&store, &orders), order(0, 1), &is_over));
                 thread::sleep(Duration::from_millis(20));
                 assert_eq!(orders.find_by_tenant(txn, 0).count()?, 0);
                 is_over.store(true, Ordering::SeqCst);
@@ -228,7 +224,7 @@ fn savepoints_are_undone_in_all_shards() -> Result<()> {
         let insert = |txn: &mut WriteTxn<'_>, tenants: &[u8], number| {
             tenants.iter().try_for_each(|tenant| orders.insert(txn, &order(*tenant, number)))
         };
-        // Shards are first used by the transaction, by a savepoint that is kept, and by one that is undone.
+        // Some shards are first used by the transaction, some by a committed savepoint, some by a failed one.
         let body = |txn: &mut WriteTxn<'_>| -> Result<()> {
             txn.nested(|txn| insert(txn, &[16], 1))?;
             insert(txn, &[0], 1)?;
@@ -307,7 +303,7 @@ fn shards_read_by_a_failed_savepoint_stay_locked() -> Result<()> {
 }
 
 #[test]
-fn transactions_that_use_shards_in_any_order_do_not_wait_for_each_other_forever() -> Result<()> {
+fn transactions_that_use_shards_in_any_order_do_not_deadlock() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         thread::scope(|scope| {

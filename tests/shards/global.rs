@@ -6,7 +6,7 @@ use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::tables::{
-    Kind,
+    self, Kind, Stores,
     global::{Order, OrderRepository},
     options, with_maps_of_indexes,
 };
@@ -18,14 +18,8 @@ fn order(tenant: u8, number: u16) -> Order {
 }
 
 /// Stores in memory and on disk, with four shards of eight tenants each.
-fn stores() -> Result<Vec<(Option<tempfile::TempDir>, ShardedStore)>> {
-    let mut stores = vec![(None, options(Kind::Ranges, 4).in_memory()?)];
-    for options in [options(Kind::Ranges, 4), with_maps_of_indexes(Kind::Ranges, 4)] {
-        let dir = tempfile::tempdir().expect("a directory");
-        let store = options.open(dir.path())?;
-        stores.push((Some(dir), store));
-    }
-    Ok(stores)
+fn stores() -> Result<Stores> {
+    tables::stores([options(Kind::Ranges, 4), with_maps_of_indexes(Kind::Ranges, 4)])
 }
 
 #[test]
@@ -335,7 +329,7 @@ fn the_map_of_an_index_stays() -> Result<()> {
         .open(dir.path())
         .map(drop);
     assert!(matches!(other, Err(Error::ShardRefused { .. })), "{other:?}");
-    // Each shard knows its part, so that a lost manager is rebuilt.
+    // Each shard has recorded its ranges, so a lost manager can be rebuilt.
     fs::remove_file(dir.path().join("data.mdb")).expect("removed");
     let shards = ["s0", "s1", "s2"];
     let rebuild = shards.iter().fold(ShardedStore::options(), |all, name| all.shard(*name, *name));

@@ -2,28 +2,17 @@
 
 use std::{sync::mpsc, thread};
 
-use index_table::{Error, Result, ShardedStore};
+use index_table::{Error, Result};
 
-use crate::tables::{
-    Kind,
-    by_value::{Order, OrderRepository},
-    options,
-};
+use crate::tables::{self, Kind, Stores, by_value::OrderRepository, options, order};
 
-fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
-}
-
-fn on_disk_and_in_memory() -> Result<Vec<(Option<tempfile::TempDir>, ShardedStore)>> {
-    let dir = tempfile::tempdir().expect("a directory");
-    let on_disk = options(Kind::Ranges, 4).open(dir.path())?;
-    Ok(vec![(Some(dir), on_disk), (None, options(Kind::Ranges, 4).in_memory()?)])
+fn stores() -> Result<Stores> {
+    tables::stores([options(Kind::Ranges, 4)])
 }
 
 #[test]
 fn closures_of_many_threads_are_committed_in_their_shards() -> Result<()> {
-    for (_dir, store) in on_disk_and_in_memory()? {
+    for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let writer = store.writer()?;
         thread::scope(|scope| {
@@ -61,7 +50,7 @@ fn closures_of_many_threads_are_committed_in_their_shards() -> Result<()> {
 
 #[test]
 fn a_closure_that_takes_long_delays_its_own_shard_only() -> Result<()> {
-    for (_dir, store) in on_disk_and_in_memory()? {
+    for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let writer = store.writer()?;
         let (go_on, wait) = mpsc::channel();
@@ -81,7 +70,7 @@ fn a_closure_that_takes_long_delays_its_own_shard_only() -> Result<()> {
 
 #[test]
 fn a_closure_writes_its_own_shard_only() -> Result<()> {
-    for (_dir, store) in on_disk_and_in_memory()? {
+    for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let writer = store.writer()?.most(8);
         let shard = store.shard("s0")?;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::tables::{
     Kind, by_hash,
     by_value::{Order, OrderRepository},
-    options,
+    options, order,
 };
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -20,11 +20,6 @@ pub(crate) struct Invoice {
     #[primary_key]
     pub(crate) number: u32,
     pub(crate) amount: u32,
-}
-
-pub(crate) fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
 }
 
 fn two() -> ShardedOptions {

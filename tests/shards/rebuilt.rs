@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 use index_table::{Error, Result, ShardMap, ShardedOptions, ShardedStore, Store};
 
 use crate::{
-    opening::{Invoice, InvoiceRepository, SpreadInvoiceRepository, copy, order, reason},
-    tables::{Kind, TENANTS, by_hash, by_value::OrderRepository, names, options},
+    opening::{Invoice, InvoiceRepository, SpreadInvoiceRepository, copy, reason},
+    tables::{Kind, TENANTS, by_hash, by_value::OrderRepository, names, options, order},
 };
 
 /// Returns options with the shards only.

@@ -5,11 +5,7 @@ use std::fs;
 use index_table::{Error, IndexTable, Result, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::tables::{
-    Kind,
-    by_value::{Order, OrderRepository},
-    options,
-};
+use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "towns", reference)]
@@ -22,11 +18,6 @@ pub(crate) struct Town {
 
 fn town(code: u8, name: &str) -> Town {
     Town { code, name: name.to_owned() }
-}
-
-fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
 }
 
 /// Returns the codes of all towns in each shard, from the rows and from the index.

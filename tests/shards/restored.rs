@@ -4,16 +4,7 @@ use std::{fs, path::Path};
 
 use index_table::{Error, Result, ShardedStore, Store};
 
-use crate::tables::{
-    Kind,
-    by_value::{Order, OrderRepository},
-    options,
-};
-
-fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
-}
+use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
 /// Creates a store of two shards with a row in each, and backups of both. Then shard `s1` is lost.
 fn with_a_lost_shard(path: &Path) -> Result<()> {

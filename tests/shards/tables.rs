@@ -1,7 +1,8 @@
-//! The same table three times: whole in one store, and by the two kinds of shard key.
+//! A table with its two kinds of shard key and with global indexes, and sharded stores for it.
 
-use index_table::{IndexTable, ShardMap, ShardedOptions, ShardedStore};
+use index_table::{IndexTable, Result, ShardMap, ShardedOptions, ShardedStore};
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 /// Tenants are below this number.
 pub(crate) const TENANTS: u8 = 32;
@@ -40,7 +41,13 @@ macro_rules! order {
 order!(by_value, shard_by = tenant);
 order!(by_hash, shard_by = hash(tenant));
 
-/// The same with global indexes.
+/// Returns an order. All orders have the same town, no note and no tags.
+pub(crate) fn order(tenant: u8, number: u16) -> by_value::Order {
+    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
+    by_value::Order { tenant, number, town, size: 0, code: number, note, tags }
+}
+
+/// The same table with global indexes.
 pub(crate) mod global {
     use super::*;
 
@@ -126,10 +133,25 @@ pub(crate) fn with_maps_of_indexes(kind: Kind, shards: u8) -> ShardedOptions {
         .map("orders.spot", ShardMap::ranges().to(second, ..103_u16).to("s0", 103_u16..))
 }
 
-/// Options with so many shards and a map. Counts of few entries run in several threads, in all tests of the process.
+/// Returns options with this number of shards and one shard map. Makes all tests of the process count in several
+/// threads, even few entries.
 pub(crate) fn options(kind: Kind, shards: u8) -> ShardedOptions {
     index_table::__private::count_in_parallel_from(2);
     let all = names(shards).into_iter();
     let options = all.fold(ShardedStore::options(), |options, name| options.shard(&name, &name));
     options.map("tenants", map(kind, shards))
+}
+
+/// Stores, each with its directory unless it is in memory.
+pub(crate) type Stores = Vec<(Option<TempDir>, ShardedStore)>;
+
+/// Returns a store in memory with four shards of eight tenants each, and a store on disk with each of these options.
+pub(crate) fn stores(on_disk: impl IntoIterator<Item = ShardedOptions>) -> Result<Stores> {
+    let mut stores = vec![(None, options(Kind::Ranges, 4).in_memory()?)];
+    for options in on_disk {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = options.open(dir.path())?;
+        stores.push((Some(dir), store));
+    }
+    Ok(stores)
 }

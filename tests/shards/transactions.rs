@@ -1,4 +1,4 @@
-//! Transactions of one shard, side by side, and snapshots of one instant.
+//! Transactions of one shard that run concurrently, and snapshots of one instant.
 
 use std::{
     sync::{
@@ -8,24 +8,12 @@ use std::{
     thread,
 };
 
-use index_table::{Error, Result, ShardedStore};
+use index_table::{Durability, Error, Result};
 
-use crate::tables::{
-    Kind,
-    by_value::{Order, OrderRepository},
-    options,
-};
+use crate::tables::{self, Kind, Stores, by_value::OrderRepository, options, order};
 
-fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
-}
-
-fn stores() -> Result<Vec<(Option<tempfile::TempDir>, ShardedStore)>> {
-    let dir = tempfile::tempdir().expect("a directory");
-    let on_disk =
-        options(Kind::Ranges, 4).durability(index_table::Durability::None).open(dir.path())?;
-    Ok(vec![(Some(dir), on_disk), (None, options(Kind::Ranges, 4).in_memory()?)])
+fn stores() -> Result<Stores> {
+    tables::stores([options(Kind::Ranges, 4).durability(Durability::None)])
 }
 
 #[test]
@@ -46,7 +34,7 @@ fn a_transaction_refuses_rows_of_other_shards() -> Result<()> {
                 orders.find_by_town(txn, "Oslo").count(),
                 Err(Error::OtherShard { key: None, .. })
             ));
-            // A row that would move to another shard stays where it is.
+            // An update that would move the row to another shard changes nothing.
             let moved = orders.update(txn, 7, 1, |order| order.tenant = 8);
             assert!(matches!(moved, Err(Error::OtherShard { .. })));
             assert_eq!(orders.find_by_tenant(txn, 7).count()?, 1);
@@ -65,7 +53,7 @@ fn a_transaction_refuses_rows_of_other_shards() -> Result<()> {
 }
 
 #[test]
-fn a_savepoint_before_the_first_shard_leaves_the_transaction_free() -> Result<()> {
+fn a_failed_savepoint_does_not_limit_the_transaction_to_its_shard() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         store.transaction(|txn| {
@@ -110,7 +98,7 @@ fn one_thread_has_one_write_transaction() -> Result<()> {
 }
 
 #[test]
-fn transactions_of_different_shards_run_side_by_side() -> Result<()> {
+fn transactions_of_different_shards_run_concurrently() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         let together = Barrier::new(4);
@@ -132,7 +120,7 @@ fn transactions_of_different_shards_run_side_by_side() -> Result<()> {
     Ok(())
 }
 
-/// A writer writes row n in one shard and then in the other. A snapshot never has the second row without the first.
+/// A writer inserts row n in one shard after another. A snapshot never has a later row without the earlier ones.
 #[test]
 fn a_snapshot_has_no_commit_without_the_commits_before_it() -> Result<()> {
     for (_dir, store) in stores()? {
@@ -141,7 +129,7 @@ fn a_snapshot_has_no_commit_without_the_commits_before_it() -> Result<()> {
         thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..300 {
-                    // The last shard first, so that a snapshot that is taken shard by shard would be wrong.
+                    // The last shard is written first. So snapshots taken in the order of the shards would be wrong.
                     for tenant in [24, 16, 8, 0] {
                         store
                             .transaction(|txn| orders.insert(txn, &order(tenant, number)))
@@ -154,7 +142,7 @@ fn a_snapshot_has_no_commit_without_the_commits_before_it() -> Result<()> {
                 let txn = store.read().expect("a snapshot");
                 let counts = [24, 16, 8, 0]
                     .map(|tenant| orders.find_by_tenant(&txn, tenant).count().expect("a count"));
-                assert!(counts.is_sorted_by(|before, behind| before >= behind), "{counts:?}");
+                assert!(counts.is_sorted_by(|first, second| first >= second), "{counts:?}");
             }
         });
     }

@@ -2,27 +2,20 @@
 
 use std::{collections::BTreeMap, thread};
 
-use index_table::{ChangeKind, CommitNumber, Event, Result, ShardedStore, Watcher};
+use index_table::{ChangeKind, CommitNumber, Event, Result, Watcher};
 
 use crate::{
     reference::{Town, TownRepository},
     tables::{
-        Kind,
+        self, Kind, Stores,
         by_value::{Order, OrderRepository},
-        options,
+        options, order,
     },
 };
 
-fn order(tenant: u8, number: u16) -> Order {
-    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
-    Order { tenant, number, town, size: 0, code: number, note, tags }
-}
-
-/// Four shards of eight tenants each.
-fn stores() -> Result<Vec<(Option<tempfile::TempDir>, ShardedStore)>> {
-    let dir = tempfile::tempdir().expect("a directory");
-    let on_disk = options(Kind::Ranges, 4).open(dir.path())?;
-    Ok(vec![(None, options(Kind::Ranges, 4).in_memory()?), (Some(dir), on_disk)])
+/// Returns stores with four shards of eight tenants each.
+fn stores() -> Result<Stores> {
+    tables::stores([options(Kind::Ranges, 4)])
 }
 
 /// The kind, the shard and the primary key of the next change.

@@ -17,7 +17,7 @@ use crate::random::Random;
 
 type Failure = String;
 
-/// The unit of which a disk writes all bytes or none.
+/// The unit that a disk writes completely or not at all.
 const SECTOR: u64 = 512;
 
 pub(super) struct Disk {

@@ -1,16 +1,16 @@
-//! Scans without the shards that are not available.
+//! Scans of the available shards.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{Scan, list::Ranges, request::ScanRequest};
 use crate::model::{entity::IndexEntry, error::Error};
 
-/// A scan without the shards that are not available; from [`Scan::available`].
+/// A scan of the available shards only; from [`Scan::available`].
 #[must_use = "a scan does nothing until its rows, views, entries, keys or count are read"]
 pub struct Available<'txn, E> {
-    /// The same scan, which leaves these shards out.
+    /// The scan, without the missing shards.
     pub scan: Scan<'txn, E>,
-    /// The shards that it would need and that are not available. Empty: the results are complete.
+    /// The shards that the query needs but that are not available. If this is empty, the result is complete.
     pub missing: Vec<MissingShard>,
 }
 
@@ -20,24 +20,24 @@ pub struct Available<'txn, E> {
 pub struct MissingShard {
     /// The name of the shard.
     pub name: String,
-    /// Why it is not available.
+    /// The reason why it is not available.
     pub reason: String,
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// Returns the scan without the shards of a [`ShardedStore`](crate::ShardedStore) that are not available,
-    /// because they could not be opened or were left out by [`only`](crate::ShardedOptions::only). It finds
-    /// the rows of the other shards, where the scan itself fails with [`Error::ShardUnavailable`]. In every
-    /// other store, it is the same scan.
+    /// Limits the scan to the available shards of a [`ShardedStore`](crate::ShardedStore), and returns it with the
+    /// missing shards. A shard is not available if it could not be opened, or was left out by
+    /// [`only`](crate::ShardedOptions::only). Without this method, a scan that needs such a shard fails with
+    /// [`Error::ShardUnavailable`]. In a plain store, the scan does not change.
     ///
-    /// A global index leads to rows in any shard of the table. Its entries whose rows are in missing shards are
-    /// left out, and all missing shards of the table are listed.
+    /// Only shards that the query needs can be missing, so a query of one available shard is complete. An entry of a
+    /// global index can refer to a row in any shard of the table. Entries whose rows are in missing shards are left
+    /// out, and all missing shards of the table are listed.
     ///
-    /// The shards are those that the query needs: a query of one shard is complete if that shard is
-    /// available. A cursor of a page stays valid when a missing shard is back; the rows before the cursor are
-    /// not read again then.
+    /// The cursor of a page stays valid when a missing shard becomes available. The next page does not include rows of
+    /// that shard before the cursor.
     ///
-    /// Cost: a look at the list of shards, in memory.
+    /// Cost: reads the list of shards in memory.
     ///
     /// # Examples
     ///
@@ -91,7 +91,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl ScanRequest<'_> {
-    /// Leaves out the shards that are not available; returns them.
+    /// Limits the scan to the available shards. Returns the missing ones.
     fn leave_out_missing(&mut self) -> BTreeMap<u32, Error> {
         self.query.available = true;
         let mut missing = BTreeMap::new();

@@ -107,9 +107,9 @@ impl Open {
                     .to_owned(),
             );
         }
-        self.options.difference(options).map(|(option, open, asked)| {
+        self.options.difference(options).map(|(option, open, requested)| {
             format!(
-                "with `{option}` {open} and not {asked}; open it with the same options, or clone \
+                "with `{option}` {open} and not {requested}; open it with the same options, or clone \
                  the `Store`"
             )
         })

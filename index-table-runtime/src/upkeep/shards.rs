@@ -1,5 +1,5 @@
-//! Opening a table of a sharded store: in each shard that can have rows or entries of it, as in a plain store. Then the
-//! [global indexes](build_global) are built over all shards.
+//! Opening a table of a sharded store. The table is opened in each shard that can have its rows or entries, as in a plain
+//! store. Then the [global indexes](build_global) are built over all shards.
 
 use std::{path::Path, sync::Arc};
 
@@ -25,7 +25,7 @@ use crate::{
     usage::Progress,
 };
 
-/// Opens a table in all available shards that can have rows of it, with all indexes built.
+/// Opens a table in all available shards that can have its rows or entries, and builds its indexes.
 pub(super) fn open(
     store: &Store,
     shards: &Engine,
@@ -42,7 +42,7 @@ pub(super) fn open(
                 tables.push(opened);
             }
         } else {
-            // Indexes of large tables are built here.
+            // Opening builds local indexes, which takes long for a large table. So the shards are opened in parallel.
             let all = (0..).zip(shards.shards()).collect();
             let open = |(number, shard), _: &dyn Fn(Progress)| {
                 open_in(shards, number, shard, (&routing, &mut Copies::default()), rows)
@@ -74,12 +74,12 @@ pub(super) fn open(
     })
 }
 
-/// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns those that can't be built,
-/// because a shard is not available, or has another journal. They stay empty until the store is opened again with all
-/// shards of the table.
+/// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns the indexes that can't be
+/// built, because a shard is not available or was restored while the store is open. They stay empty until the store is
+/// opened again with all shards of the table.
 ///
-/// One transaction of all shards writes all entries, so a build that is interrupted leaves nothing. No transaction
-/// writes meanwhile.
+/// One transaction of all shards writes all entries, so an interrupted build changes nothing. Other write transactions
+/// wait for it.
 fn build_global(
     engine: &engine::Engine,
     tables: &Tables,
@@ -105,7 +105,7 @@ fn build_global(
         txn.commit(|| ()).map_err(failed)
     };
     match rerun::run(attempt, |retry| shards.prepare(retry)) {
-        // A shard was restored while the store is open.
+        // A shard was restored while the store is open, and has its own journal.
         Err(Error::ReopenNeeded { .. }) => {
             empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt)
         }
@@ -113,7 +113,7 @@ fn build_global(
     }
 }
 
-/// Empties global indexes in all available shards, so that each of them has their state.
+/// Empties global indexes in all available shards, so that each shard records their state.
 fn empty_global(
     shards: &Engine,
     tables: &shards::Tables,
@@ -162,7 +162,7 @@ fn unbuilt(shards: &Engine, tables: &shards::Tables, schema: &TableSchema) -> Re
     Ok(unbuilt)
 }
 
-/// Opens a table in a shard; `None`: the shard has neither rows nor entries of it, or is not available.
+/// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.
 fn open_in(
     shards: &Engine,
     number: ShardNumber,
@@ -213,7 +213,7 @@ fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<boo
     Ok(engine.catalog()?.iter().any(|(name, _)| name == schema.name))
 }
 
-/// Refuses an adopted or rebuilt shard with a row of another one, which queries would not find.
+/// Checks that all rows in an adopted or rebuilt shard belong to it. Queries would not find other rows.
 fn check_rows(
     shards: &Engine,
     number: ShardNumber,
@@ -253,27 +253,28 @@ pub(super) fn mismatch(schema: &TableSchema, difference: String) -> Error {
 }
 
 impl ShardedStore {
-    /// Restores a shard that is not available from its backup, while the store is open. Transactions that begin
-    /// later have the shard, and so have all repositories.
+    /// Restores a shard that is not available from its backup, while the store is open. Existing repositories and new
+    /// transactions can then use the shard.
     ///
-    /// `backup` is a copy of the shard, as [`Store::backup_to`] makes it. The rows are those of the backup: later
-    /// commits to this shard are lost. The directory of the shard must not exist; move a damaged one away before. Until
-    /// the store is opened again, the commits to this shard are durable by a journal of its own.
+    /// `backup` is a copy of the shard made by [`Store::backup_to`]. Commits to this shard after the backup are lost.
+    /// The directory of the shard must not exist, so move a damaged directory away first. Until the store is opened
+    /// again, the shard has its own journal.
     ///
-    /// The shard gets the current copies of the reference tables. So their repositories have to be open.
+    /// The reference tables are copied from another shard, so their repositories must be open.
     ///
-    /// Global indexes have entries of rows that the shard has lost, or lack entries. So they are emptied, and built
-    /// when their repositories are opened after the store was opened again with all of its shards. Until then, they are
-    /// not readable, and not maintained.
+    /// The entries of global indexes no longer match the restored rows, so these indexes are emptied. They are not
+    /// readable until the store has been opened again with all of its shards, and their repositories have been opened,
+    /// which builds them.
     ///
-    /// Cost: that of [`Store::restore`], of opening each table that is in use, with a scan of its rows in the shard, and
-    /// of writing each reference table.
+    /// Cost: the cost of [`Store::restore`]. In addition, each table in use is opened in the shard and its rows are
+    /// scanned, and each reference table is written.
     ///
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: the shard is available, `backup` is not a backup of this shard, or the repository of a
     /// reference table is not open.
-    /// [`Error::NotOffered`], and those of [`Store::restore`], [`Store::open`] and of opening the repositories.
+    /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
+    /// [`Store::open`] and of opening the repositories.
     ///
     /// # Examples
     ///
@@ -346,14 +347,14 @@ impl ShardedStore {
         Store::restore(backup, place_of(&manager, &record.place))?;
         let restored: Arc<dyn HasEngine> = open_restored(&records, number, record, &manager)?;
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
-        // The tables first: a transaction that has the shard has its tables.
+        // The tables are added before the shard, so that a transaction with the shard also has its tables.
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             let copies = &mut Copies::default();
             let routing = (tables.routing(), copies);
             if let Some(own) = open_in(shards, number, &shard, routing, table.rows)? {
                 if tables.routing().is_reference() {
-                    // Nothing writes the other copies while this one is missing.
+                    // The other copies can't change while this copy is missing.
                     Copies::of(shards, tables)?.replace(&store_of(&shard)?, &own)?;
                 }
                 for index in table.rows.distribution.global() {
@@ -374,7 +375,7 @@ impl ShardedStore {
     }
 }
 
-/// Whether a directory has a copy of the shard with this number.
+/// Whether a directory contains a copy of the shard with this number.
 fn is_backup(path: &Path, records: &ManagerRecords, number: ShardNumber) -> Result<bool> {
     let options = Store::options().create(false);
     let store = match options.clone().open(path) {

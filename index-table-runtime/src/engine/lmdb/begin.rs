@@ -1,4 +1,4 @@
-//! Beginning transactions, and creating the databases of a table in a write transaction.
+//! Starting transactions, and creating the databases of a table in a write transaction.
 
 use std::sync::{PoisonError, atomic::Ordering};
 

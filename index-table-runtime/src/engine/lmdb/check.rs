@@ -106,7 +106,7 @@ impl<'t> Iterator for Pieces<'t> {
 }
 
 const UNREADABLE: Fault =
-    Fault { reason: "the entry ends too early, or its keys can't be told apart", key: None };
+    Fault { reason: "the entry ends too early, or its keys can't be separated", key: None };
 
 /// The rules of entries that are stored under their key, or after another entry of their key.
 struct UniqueRules<'t> {

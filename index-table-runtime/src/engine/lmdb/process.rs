@@ -69,7 +69,7 @@ mod os {
             FORKS.fetch_add(1, Relaxed);
         }
         static WATCH: Once = Once::new();
-        // SAFETY: the function lives as long as the program, and does only what is allowed in the child of a
+        // SAFETY: the function lives as long as the program, and does only operations that are allowed in the child of a
         // process with threads. If the call fails for lack of memory, forks are not detected.
         WATCH.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
     }

@@ -88,7 +88,7 @@ impl Part<'_> {
     }
 }
 
-/// A commit in several data files, of which those with a journal have a durable record.
+/// A commit in several data files. The files with a journal have a durable record of it.
 pub(crate) struct Prepared<'s> {
     parts: Vec<Part<'s>>,
     record: Option<Record>,

@@ -4,14 +4,14 @@
 //!
 //! 1. It becomes durable in all of its shards at once: with a journal, by one record and one sync
 //!    ([`engine::Txn::prepare`]). Until then, nothing is visible, and an error leaves everything as it was.
-//! 2. It becomes visible, in one shard after the other. [`Visibility`](super::instant::Visibility) keeps
-//!    snapshots of all shards from seeing a part of it. Each shard stays locked until all have it, so no
-//!    other transaction sees a part either.
+//! 2. It becomes visible in one shard after another. [`Visibility`](super::instant::Visibility) prevents
+//!    snapshots of all shards from seeing a part of it. All shards stay locked until it is visible in each, so
+//!    write transactions don't see a part either.
 //!
-//! If the second step fails in the first shard, the record is taken back. If it fails later, the commit is in
-//! some of the shards. With a journal, nothing is written any more and no snapshot of all shards is taken
-//! until the store is opened again, which applies the record to each shard that lacks it. Shards without a
-//! journal have no record: the commit stays in some of them.
+//! If the second step fails in the first shard, the record is taken back. If it fails in a later shard, the
+//! commit is visible in some of the shards. With a journal, writes and snapshots of all shards then fail until
+//! the store is opened again. Opening applies the record to each shard that lacks it. Without a journal, there is
+//! no record, and the commit stays in some of the shards only.
 
 use std::sync::{PoisonError, atomic::Ordering::SeqCst};
 
@@ -36,14 +36,14 @@ impl Engine {
         outcome
     }
 
-    /// Counts a commit that returns.
+    /// Counts a commit, before it returns.
     fn count(&self, shard: ShardNumber) {
         if let Ok(shard) = self.shard(shard) {
             shard.commits.fetch_add(1, SeqCst);
         }
     }
 
-    /// Commits in several shards: in all or in none.
+    /// Commits in all of several shards or in none.
     pub(super) fn commit_several(
         &self,
         mut written: Vec<(ShardNumber, engine::Txn<'_>)>,

@@ -1,12 +1,11 @@
 //! Counts over several shards. A long count runs in several shards at the same time.
 //!
-//! The shards are counted one after the other until the count of one shard takes [`LONG`] steps. Then the threads of
-//! [`Threads`] count this shard and all following ones. So a short count starts no thread, and a long count loses the steps
-//! that it had made in the first long shard.
+//! The shards are counted one after another until the count of one shard takes [`LONG`] steps. Then the threads of
+//! [`Threads`] count this shard and the following ones. So a short count starts no thread, and a long count repeats its
+//! steps in the first long shard.
 //!
-//! The result, its error and its cost are those of counting one shard after the other. A count with a limit, and a count
-//! in a write transaction, always count one shard after the other: the first may end in the first shard, and the second
-//! can't leave its thread.
+//! The result, the error and the reported cost don't depend on the threads. Two kinds of counts never use threads: a count
+//! with a limit, which may end in the first shard, and a count in a write transaction, which can't leave its thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,8 +18,8 @@ use crate::{
 /// The number of steps in one shard after which it pays to start threads (`--bin shard_reads` of the benchmarks).
 static LONG: AtomicU64 = AtomicU64::new(4096);
 
-/// Lets counts over several shards start threads after this number of steps in one shard, for tests and benchmarks, and
-/// returns the former number. With the greatest number, no count starts a thread.
+/// Sets the number of steps in one shard after which counts start threads, for tests and benchmarks. Returns the previous
+/// number. With `u64::MAX`, no count starts a thread.
 pub fn count_in_parallel_from(steps: u64) -> u64 {
     LONG.swap(steps.max(1), Relaxed)
 }
@@ -60,7 +59,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Counts in one shard after the other, up to a limit.
+    /// Counts in one shard after another, up to a limit.
     fn count_up_to(self, limit: u64, shards: &[ShardNumber], query: &Query) -> Result<Count> {
         let (mut total, mut query) = (Count::default(), query.clone());
         for shard in shards {
@@ -109,7 +108,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Counts entries of a global index whose rows are in available shards.
+    /// Counts the entries of a global index whose rows are in available shards.
     #[cold]
     fn count_available(self, query: &Query) -> Result<Count> {
         let mut count = Count::default();

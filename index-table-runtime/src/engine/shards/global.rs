@@ -1,8 +1,9 @@
 //! Global indexes: their shard maps, and the shards that a write of a row needs for their entries.
 //!
-//! An entry of a global index is in the shard of its index key, which is rarely the shard of its row. So a write that
-//! changes such an entry locks that shard too, and the commit is one of several shards. [`Writer::reserve`] finds these
-//! shards before anything is written: an operation that can't have them leaves the transaction as it was.
+//! An entry of a global index is in the shard of its index key, usually another shard than that of its row. So a write
+//! that changes such an entry also locks the shard of the entry, and is committed in several shards.
+//! [`Writer::reserve`] locks these shards before anything is written, so an operation that can't lock them leaves the
+//! transaction as it was.
 
 use std::{
     collections::BTreeSet,
@@ -18,8 +19,8 @@ use crate::model::{
 };
 
 impl Engine {
-    /// Adds the shard map of each global index that has none: a hash map of all shards. The map is recorded, so that
-    /// it stays the same when the store gets further shards.
+    /// Adds a hash map of all shards for each global index without a shard map. The map is recorded, so that it stays
+    /// the same when the store gets further shards.
     pub(crate) fn add_global_maps(
         &self,
         schema: &'static TableSchema,
@@ -43,8 +44,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds what each available shard has of a new shard map to its record about itself. The other shards are
-    /// completed when they are opened.
+    /// Adds the ranges of a new shard map to the identity of each available shard. The identities of the other shards
+    /// are completed when they are opened.
     fn record_ranges(&self, name: &str, map: &Declared) -> Result<()> {
         for (number, shard) in (0..).zip(&self.shards) {
             let Some(open) = shard.open.get() else { continue };
@@ -60,7 +61,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`]: a map is of another type of key.
+    /// [`Error::SchemaMismatch`]: a global index has no shard map, or its map has keys of another type.
     pub(super) fn global_indexes(
         &self,
         schema: &'static TableSchema,
@@ -143,8 +144,8 @@ impl Writer<'_> {
         !self.tables.routing.global_indexes().is_empty()
     }
 
-    /// Locks the shards of the rows and of the global entries that change from `old` to `new`, in their order.
-    /// `is_immediate` is false for indexes whose entries this transaction does not change.
+    /// Locks, in the order of their numbers, the shards of the rows `old` and `new`, and of the global entries that
+    /// differ between these rows. `is_immediate` is false for indexes whose entries this transaction does not change.
     ///
     /// # Errors
     ///
@@ -169,7 +170,7 @@ impl Writer<'_> {
         }
         let primary_key = new.or(old).map(Image::primary_key);
         if let Some(own) = self.txn.alone() {
-            // Whether the entry happens to be in this shard makes no difference.
+            // Fails even if the entry happens to be in this shard, so that the result does not depend on the key.
             let others = tables.routing.global_indexes().iter().flat_map(GlobalIndex::shards);
             let Some(other) = shards.iter().chain(others).find(|shard| **shard != own) else {
                 return Ok(());

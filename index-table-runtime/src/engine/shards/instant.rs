@@ -1,16 +1,17 @@
-//! One instant of all shards: snapshots that have a commit in each of its shards or in none.
+//! Snapshots of all shards at one instant.
 //!
 //! A read transaction has a snapshot of each shard, and two properties:
 //!
-//! - *No commit is missing that had returned before a commit that is present.* Each shard counts the commits
-//!   that have returned. The counters are read before the snapshots are taken, and again afterwards. Where a
-//!   counter has changed, the snapshot of that shard is taken again. If all counters are equal, then no
-//!   commit returned between the first snapshot and the last one. So a commit that is missing returned after
-//!   every commit that is in a snapshot had become visible.
-//! - *A commit of several shards is in all of its shards or in none.* It becomes visible in one shard after
-//!   the other. [`Visibility`] counts when it begins and when it ends. If as many have begun after the last
-//!   snapshot as had ended before the first one, then none became visible meanwhile. Otherwise, all snapshots
-//!   are taken again, and no such commit becomes visible until they are.
+//! - *If it includes a commit, it includes all commits that returned earlier.* Each shard counts the commits
+//!   that have returned. The counters are read before the snapshots are taken, and again afterwards. If the
+//!   counter of a shard has changed, the snapshot of this shard is taken again. If no counter has changed, then
+//!   no commit returned between the first snapshot and the last one. So a missing commit returned after every
+//!   included commit had become visible.
+//! - *It includes a commit of several shards in all of its shards or in none.* Such a commit becomes visible in
+//!   one shard after another. [`Visibility`] counts the commits that have begun to become visible, and those that
+//!   have finished. If the first counter after the last snapshot equals the second counter before the first
+//!   snapshot, then no commit became visible between these snapshots. Otherwise, all snapshots are taken again,
+//!   and commits of several shards wait until this is done.
 //!
 //! After [`TRIES`] rounds, all commits wait until the snapshots are taken.
 
@@ -25,17 +26,18 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// How often snapshots are taken while shards are written, before commits have to wait.
+/// The number of rounds before commits have to wait.
 const TRIES: usize = 32;
 
-/// How many commits of several shards have begun and ended to become visible.
+/// The numbers of commits of several shards that have begun to become visible, and that have finished.
 #[derive(Default)]
 pub(super) struct Visibility {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// A commit is visible in some of its shards and can't become visible in the others.
+    /// Whether a commit is visible in some of its shards, and can't become visible in the others.
     is_split: AtomicBool,
-    /// Commits of several shards hold it shared while they become visible.
+    /// Locked shared by each commit of several shards while it becomes visible, and exclusively to make these commits
+    /// wait.
     turn: RwLock<()>,
 }
 
@@ -45,14 +47,14 @@ pub(super) struct BecomesVisible<'e> {
     _turn: RwLockReadGuard<'e, ()>,
 }
 
-/// While it exists, no commit becomes visible.
+/// A guard: no commit becomes visible until it is dropped.
 pub(super) struct Paused<'e> {
     _turn: RwLockWriteGuard<'e, ()>,
     _gate: RwLockWriteGuard<'e, ()>,
 }
 
 impl Visibility {
-    /// Notes that a commit of several shards is about to become visible in its first shard.
+    /// Counts a commit of several shards that is about to become visible in its first shard.
     pub(super) fn begin(&self) -> BecomesVisible<'_> {
         let turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
         self.begun.fetch_add(1, SeqCst);
@@ -65,8 +67,8 @@ impl Visibility {
 }
 
 impl BecomesVisible<'_> {
-    /// Notes that the commit is visible in only some of its shards until the store is opened again. Until
-    /// then, no snapshot of all shards is taken.
+    /// Records that the commit is visible in only some of its shards. Until the store is opened again, snapshots of
+    /// all shards fail.
     pub(super) fn split(&self) {
         self.visibility.is_split.store(true, SeqCst);
     }
@@ -98,7 +100,7 @@ impl Engine {
                 let Some(open) = shard.open.get() else { continue };
                 let commits = shard.commits.load(SeqCst);
                 if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
-                    // The slot of the reader is free before another one is taken.
+                    // Frees the reader slot before another one is taken.
                     *snapshot = None;
                     *snapshot = Some((commits, open.engine().read()?));
                 }
@@ -126,11 +128,11 @@ impl Engine {
         Ok(Txn::reading(self, snapshots))
     }
 
-    /// Lets no commit become visible in any shard, until the result is dropped.
+    /// Prevents commits from becoming visible in any shard until the result is dropped.
     ///
     /// # Errors
     ///
-    /// A commit is visible in some of its shards.
+    /// [`Error::ReopenNeeded`]: a commit is visible in some of its shards only.
     pub(super) fn pause(&self) -> Result<Paused<'_>> {
         let turn = self.visibility.wait();
         let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);

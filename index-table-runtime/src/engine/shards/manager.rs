@@ -1,8 +1,10 @@
-//! The shard map manager: an environment with the shards, the shard maps and the places of tables. And what
-//! each shard keeps about itself, so that a foreign shard is recognized and a lost manager can be made again.
+//! The shard map manager, and the identities of shards.
 //!
-//! Both are small tables of records, which are read and written through the seam; `docs/FORMAT.md` fixes
-//! their bytes. A record is a byte with its version, and the postcard encoding of its struct.
+//! The manager is an environment with the records of the shards, the shard maps and the places of tables. Each shard
+//! has a record of its identity. With it, a foreign shard is recognized, and a lost manager can be rebuilt.
+//!
+//! Both are small tables of records, which are read and written through the seam. `docs/FORMAT.md` specifies their
+//! bytes: a byte with the version, and the postcard encoding of the struct.
 
 use std::{
     collections::{BTreeMap, hash_map::RandomState},
@@ -30,70 +32,59 @@ use crate::{
 /// The version of all records.
 const VERSION: u8 = 1;
 
-/// The table of the manager. Names of other tables have no dot.
-static MANAGER: TableSchema = table(".shards");
+/// The table of the manager. The dot distinguishes its name from the names of declared tables.
+static MANAGER: TableSchema = TableSchema::of_records(".shards", KEY);
 
 /// The table of a shard.
-static SHARD: TableSchema = table(".shard");
+static SHARD: TableSchema = TableSchema::of_records(".shard", KEY);
 
-const fn table(name: &'static str) -> TableSchema {
-    const KEY: &[KeyField] = &[KeyField::new::<String>("record")];
-    TableSchema {
-        name,
-        version: 1,
-        fields: &[],
-        previous: None,
-        changed: &[],
-        primary_key: KEY,
-        indexes: &[],
-    }
-}
+const KEY: &[KeyField] = &[KeyField::new::<String>("record")];
 
-/// The record of the manager itself, and of a shard about itself.
+/// The key of the manager's own record, and of a shard's identity.
 const OWN: &[u8] = b"own";
 const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
 const TABLES: &[u8] = b"table.";
 
-/// The number of a manager, which its shards keep.
+/// The unique number of a manager. Its shards record it.
 pub(crate) type ManagerId = [u8; 16];
 
-/// The environment of the manager, which is open for as long as the store is.
+/// The environment of the manager. It stays open as long as the store.
 pub(crate) struct Manager {
     engine: Engine,
-    /// Held by the process that writes the store.
+    /// The lock of the process that writes the store; `None` in a reader.
     _lock: Option<File>,
 }
 
-/// What a manager has.
+/// All records of a manager.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ManagerRecords {
     pub(crate) own: ManagerRecord,
-    /// By their numbers.
+    /// The shards, in the order of their numbers.
     pub(crate) shards: Vec<ShardRecord>,
     pub(crate) maps: BTreeMap<String, Declared>,
     pub(crate) places: BTreeMap<String, ShardNumber>,
-    /// Where the rows of the tables are that were opened.
+    /// The locations of the rows of all tables that have ever been opened.
     pub(crate) tables: BTreeMap<String, TableRecord>,
 }
 
-/// Where the rows of a table are.
+/// The location of the rows of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TableRecord {
-    /// In this shard.
+    /// All rows are in this shard.
     Whole(ShardNumber),
-    /// By a shard key of so many fields, hashed or not, and this shard map.
+    /// A shard key of this number of fields determines the shard of a row.
     ByKey { fields: u32, hashed: bool, map: String },
-    /// In every shard.
+    /// Every shard has a copy of all rows.
     Reference,
 }
 
-/// The manager itself.
+/// The manager's own record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ManagerRecord {
     pub(crate) id: ManagerId,
-    /// How often it has been changed.
+    /// The number of times that opening the store has changed the records.
     pub(crate) version: u64,
 }
 
@@ -101,23 +92,23 @@ pub(crate) struct ManagerRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShardRecord {
     pub(crate) name: String,
-    /// Its directory; a relative one is in the directory of the manager.
+    /// The directory of the shard. A relative path starts in the directory of the manager.
     pub(crate) place: String,
     pub(crate) state: ShardState,
-    /// Those options of its store that are not the default, by their names.
+    /// The names and values of the options that differ from the defaults.
     pub(crate) options: Vec<(String, u64)>,
 }
 
-/// How far a shard is.
+/// The state of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ShardState {
-    /// Its directory may not be there yet.
+    /// The shard has no identity yet, and its directory may not exist.
     New,
-    /// The same of a store that was there before.
+    /// The shard is a plain store that has no identity yet.
     Adopted,
-    /// It has a record about itself.
+    /// The shard has an identity.
     Open,
-    /// The same, and its manager was made again from it.
+    /// The shard has an identity, and the manager was rebuilt from it.
     Rebuilt,
 }
 
@@ -129,23 +120,24 @@ struct MapRecord {
     boundaries: Boundaries,
 }
 
-/// What a shard keeps about itself.
+/// The record of a shard about itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) manager: ManagerId,
     pub(crate) number: ShardNumber,
     pub(crate) name: String,
-    /// The directory of the manager, and its own, when they were last opened together.
+    /// The directory of the manager when both were last opened.
     pub(crate) manager_directory: String,
+    /// The directory of the shard when both were last opened.
     pub(crate) directory: String,
-    /// What it has of each shard map.
+    /// The shard's ranges in each shard map.
     pub(crate) maps: Vec<OwnRanges>,
-    /// The tables without a shard key that are placed in it.
+    /// The tables that are placed in the shard.
     pub(crate) places: Vec<String>,
-    /// It was a plain store, or its manager was rebuilt. Its tables of which all rows were found to belong to
-    /// it; `None`: it was neither.
+    /// For a shard that was a plain store, or whose manager was rebuilt: the tables whose rows were all checked to
+    /// belong to the shard. `None` for other shards.
     pub(crate) adopted: Option<Vec<String>>,
-    /// How many shards the store has.
+    /// The number of shards of the store.
     pub(crate) shards: u32,
 }
 
@@ -200,7 +192,7 @@ impl Manager {
         Ok(Some(found))
     }
 
-    /// Writes what is to be there, all at once.
+    /// Replaces all records, in one transaction.
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
         replace(&self.engine, &MANAGER, &encoded(records)?)
     }
@@ -248,7 +240,7 @@ pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)
     Ok(all)
 }
 
-/// Returns the record of a shard about itself.
+/// Returns the encoding of a shard's identity.
 pub(super) fn encode_identity(identity: &Identity) -> Result<Vec<u8>> {
     encode(&SHARD, identity)
 }
@@ -267,7 +259,7 @@ impl ManagerRecords {
         ShardNumber::try_from(at).ok()
     }
 
-    /// Returns the record that a shard has about itself.
+    /// Returns the identity of a shard.
     pub(crate) fn identity(
         &self,
         number: ShardNumber,
@@ -306,7 +298,7 @@ impl OwnRanges {
 }
 
 impl Identity {
-    /// Reads the record that a shard has about itself. Returns `None` if it is no shard yet.
+    /// Reads the identity of a shard. Returns `None` if the store is not a shard yet.
     pub(crate) fn read(engine: &Engine) -> Result<Option<Self>> {
         let records = read(engine, &SHARD)?;
         let own = records.iter().find(|(key, _)| key == OWN);
@@ -318,10 +310,10 @@ impl Identity {
     }
 }
 
-/// Returns the number of a new manager. No two managers have the same one.
+/// Returns a random number for a new manager.
 fn new_id() -> ManagerId {
     let mut hasher = blake3::Hasher::new();
-    // Its keys are random.
+    // The hasher has random keys.
     let random = RandomState::new();
     for salt in 0..4_u8 {
         hasher.update(&random.hash_one(salt).to_be_bytes());
@@ -364,7 +356,7 @@ fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Vec<(Vec<u8>, V
     records.collect()
 }
 
-/// Writes the records of a table, and removes all others.
+/// Writes the records of a table, and removes all other records.
 fn replace(
     engine: &Engine,
     schema: &'static TableSchema,
@@ -390,7 +382,7 @@ pub(crate) fn place_of(manager: &Path, place: &str) -> PathBuf {
     manager.join(place)
 }
 
-/// Returns the options of a shard as its record has them.
+/// Returns the options that differ from the defaults, for the record of a shard.
 pub(crate) fn recorded(options: &Options) -> Vec<(String, u64)> {
     let default = Options::default().numbers();
     let own = options.numbers().into_iter().zip(default);
@@ -398,7 +390,7 @@ pub(crate) fn recorded(options: &Options) -> Vec<(String, u64)> {
     other.map(|((name, number), _)| (name.to_owned(), number)).collect()
 }
 
-/// Returns the options of the record of a shard. Unknown options have no effect.
+/// Returns the options in the record of a shard. Unknown options are ignored.
 pub(crate) fn options_of(recorded: &[(String, u64)]) -> Options {
     recorded
         .iter()

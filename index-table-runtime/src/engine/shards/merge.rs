@@ -1,7 +1,7 @@
 //! Streams of entries from several shards, merged in the order of (index key, primary key).
 //!
-//! The merge is a tree of losers over the streams. The first bytes of the entry of each stream are kept beside it, so most
-//! comparisons read neither the stream nor the entry.
+//! The merge is a tree of losers over the streams. The first bytes of each stream's current entry are kept in an array,
+//! so most comparisons read neither the stream nor the entry.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ use crate::{
 
 /// A stream of entries.
 trait Stream {
-    /// Goes to the next entry. Returns false at the end.
+    /// Advances to the next entry. Returns false at the end.
     fn advance(&mut self) -> Result<bool, Boxed>;
 
     /// Returns the current entry.
@@ -51,13 +51,13 @@ impl Stream for Kept<'_> {
     }
 }
 
-/// The first bytes of the entry that a stream is at. They decide most comparisons without the entry itself.
+/// The first bytes of a stream's current entry. They decide most comparisons without the entry itself.
 #[derive(Clone, Copy)]
 struct Head {
-    /// The first 15 bytes of the key, filled up with zeros, and the length of the key, as a number. [`LONG`] is the
-    /// length of longer keys. The number is inverted if the streams are read in reverse.
+    /// The first 15 bytes of the key, padded with zeros, and the length of the key, as a number. [`LONG`] represents
+    /// the length of longer keys. The number is inverted if the streams are read in reverse.
     key: u128,
-    /// The first eight bytes of the primary key, in the same way, without the length.
+    /// The first eight bytes of the primary key, in the same form, without the length.
     primary_key: u64,
     state: State,
 }
@@ -91,7 +91,7 @@ fn number(bytes: &[u8]) -> u128 {
 }
 
 impl Head {
-    /// The head of a stream at its end, which is after all others.
+    /// The head of a stream at its end. It sorts after all others.
     const END: Self = Self { key: u128::MAX, primary_key: u64::MAX, state: State::Ended };
 
     #[inline]
@@ -117,7 +117,7 @@ impl Head {
         }
     }
 
-    /// Returns true if this entry is before the other one; `None` if the first bytes do not decide it.
+    /// Returns whether this entry precedes the other one, or `None` if the first bytes don't decide it.
     #[inline]
     fn is_before(&self, other: &Self) -> Option<bool> {
         if self.key != other.key {
@@ -133,15 +133,15 @@ impl Head {
 /// Several streams as one.
 struct Merged<S> {
     streams: Vec<S>,
-    /// From the last key to the first.
+    /// Whether the order is from the last key to the first.
     reverse: bool,
     /// The heads of the streams that have been advanced at least once.
     heads: Vec<Head>,
-    /// A tree of losers. The node `n` has the children `2 * n` and `2 * n + 1`; the children from the number of streams on
-    /// are the streams. Each node has the stream that was not first in the comparison of its children, and the node 0 has
-    /// the stream with the next entry. So a step compares the entry of this stream once in each level.
+    /// A tree of losers. Node `n` has the children `2 * n` and `2 * n + 1`. For `k` streams, nodes `k` to `2 * k - 1` are
+    /// the streams themselves. Each inner node has the stream that lost the comparison of its children, and node 0 has
+    /// the stream with the next entry. So a step compares this stream's entry once in each level.
     losers: Vec<usize>,
-    /// The entry of the first stream was returned.
+    /// Whether the current entry has been returned.
     is_returned: bool,
 }
 
@@ -151,8 +151,8 @@ impl<S: Stream> Merged<S> {
         Self { streams, reverse, heads, losers: Vec::new(), is_returned: false }
     }
 
-    /// Goes to the next entry. Returns false at the end. After an error, the next call continues with the stream that
-    /// has failed.
+    /// Advances to the next entry. Returns false at the end. After an error, the next call continues with the failed
+    /// stream.
     #[inline]
     fn advance(&mut self) -> Result<bool, Boxed> {
         if self.is_returned {
@@ -179,11 +179,11 @@ impl<S: Stream> Merged<S> {
         }
         let count = self.streams.len();
         self.losers = vec![0; count];
-        // The first streams of the nodes, and the streams themselves.
+        // The winners of the inner nodes, followed by the streams themselves.
         let mut winners = vec![0; count];
         winners.extend(0..count);
         for node in (0..count).rev() {
-            // The node 0 has one child.
+            // Node 0 has one child.
             let child = |at: usize| winners.get(at.max(1)).copied().unwrap_or_default();
             let (left, right) = (child(2 * node), child(2 * node + 1));
             let (winner, loser) =
@@ -208,7 +208,7 @@ impl<S: Stream> Merged<S> {
         self.losers.first().copied().unwrap_or_default()
     }
 
-    /// Compares the head of the first stream with the losers on its way to the root.
+    /// Compares the new head of the last winner with the losers on its path to the root.
     #[inline]
     fn replay(&mut self, first: usize) {
         let leaf = self.losers.len() + first;
@@ -234,7 +234,7 @@ impl<S: Stream> Merged<S> {
         self.streams.get(self.winner())
     }
 
-    /// Returns true if the entry of one stream is before that of another one.
+    /// Whether the entry of one stream precedes the entry of another stream.
     #[inline]
     fn is_before(&self, one: usize, other: usize) -> bool {
         let (Some(head), Some(of_other)) = (self.heads.get(one), self.heads.get(other)) else {
@@ -257,15 +257,15 @@ impl<S: Stream> Merged<S> {
     }
 }
 
-/// Merges streams without the entries whose rows are in shards that are not available.
+/// A merge that skips entries whose rows are in unavailable shards.
 struct Available<'t, S> {
     merged: Merged<S>,
-    /// Knows the available shards; `None`: all entries are returned.
+    /// The reader that checks whether the shard of a row is available; `None` to return all entries.
     rows: Option<Reader<'t>>,
 }
 
 impl<S: Stream> Available<'_, S> {
-    /// Goes to the next entry. Returns false at the end.
+    /// Advances to the next entry. Returns false at the end.
     #[inline]
     fn advance(&mut self) -> Result<bool, Boxed> {
         if self.rows.is_none() { self.merged.advance() } else { self.advance_to_available() }
@@ -283,7 +283,7 @@ impl<S: Stream> Available<'_, S> {
     }
 }
 
-/// The entries of several shards. Each entry is borrowed until the next step.
+/// The merged entries of several shards. Each entry is borrowed until the next step.
 pub(crate) struct LentEntries<'t>(Box<Available<'t, engine::LentEntries<'t>>>);
 
 impl<'t> LentEntries<'t> {
@@ -311,7 +311,7 @@ impl engine::Cursor for LentEntries<'_> {
     }
 }
 
-/// The entries of several shards, which live as long as the transaction.
+/// The merged entries of several shards. They live as long as the transaction.
 pub(crate) struct Entries<'t>(Box<Available<'t, Kept<'t>>>);
 
 impl<'t> Entries<'t> {

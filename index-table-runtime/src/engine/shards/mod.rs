@@ -1,17 +1,18 @@
-//! Shards: an engine over engines. Each shard is an engine of its own, and the tables of a sharded store are
-//! the tables of its shards, with the [`Routing`] that says which shard has a row.
+//! Shards: an engine over engines. Each shard is an engine of its own. The tables of a sharded store are the
+//! tables of its shards, with the [`Routing`], which determines the shard of each row.
 //!
-//! The code above the seam is the same as for one engine. A [`Reader`] runs a query in the shards that can
-//! have entries for it, and merges their cursors by index key and primary key, which is the order that one
-//! engine has. A query that one shard can answer gets the cursor of that shard, so that each of its entries
-//! costs what it costs in a plain store. Facts are looked up in the shard of their primary key, which is the
-//! shard of the entry that refers to them. A [`Writer`] sends each change to the shard of its primary key,
+//! The code above the seam is the same as for a single engine. A [`Reader`] runs a query in the shards that can
+//! have matching entries, and merges their cursors by index key and primary key, the order of a single engine. A
+//! query of one shard gets the cursor of that shard, so an entry costs the same as in a plain store. Rows are
+//! looked up in the shard of their primary key. A [`Writer`] sends each change to the shard of its primary key,
 //! and the entries of [`global`] indexes to the shards of their index keys.
 //!
-//! Long counts run in several shards at the same time ([`count`]). Nothing else uses the threads of [`threads`].
-//!
-//! [`instant`] has the argument why a read transaction sees one instant of all shards, [`writing`] the order in which
-//! write transactions lock shards, and [`commit`] the steps of a commit of several shards.
+//! | module | contents |
+//! |---|---|
+//! | [`instant`] | why a read transaction sees one instant of all shards |
+//! | [`writing`] | the order in which write transactions lock shards |
+//! | [`count`] | counts over several shards, in several threads if they are long |
+//! | [`commit`] | the steps of a commit of several shards |
 
 mod commit;
 mod count;
@@ -54,13 +55,13 @@ use crate::model::{
 };
 use instant::Visibility;
 
-/// What keeps the engine of a shard open.
+/// A handle that keeps the engine of a shard open.
 pub(crate) trait HasEngine: Any + Send + Sync {
     /// Returns the engine of the shard.
     fn engine(&self) -> &super::Engine;
 }
 
-/// What keeps a table of a shard open.
+/// A handle that keeps a table of a shard open.
 pub(crate) trait HasTables: Any + Send + Sync {
     /// Returns the databases in the shard.
     fn tables(&self) -> &super::Tables;
@@ -74,9 +75,9 @@ pub(crate) struct Shard {
     name: Arc<str>,
     /// Empty while the shard is not available.
     open: OnceLock<Arc<dyn HasEngine>>,
-    /// Why it is not.
+    /// The reason why the shard was not available when the store was opened.
     reason: String,
-    /// How many commits have returned.
+    /// The number of commits that have returned.
     commits: AtomicU64,
 }
 
@@ -97,7 +98,7 @@ impl Shard {
         let _ = self.open.set(engine);
     }
 
-    /// Its name.
+    /// Returns the name of the shard.
     pub(crate) const fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -121,20 +122,20 @@ impl Shard {
 
 /// An open sharded store.
 pub(crate) struct Engine {
-    /// By their numbers.
+    /// All shards, in the order of their numbers.
     shards: Box<[Shard]>,
     maps: RwLock<BTreeMap<String, Map>>,
-    /// The shards of tables without a shard key. Other such tables are in the first shard.
+    /// The shards of placed tables. Other tables without a shard key are in the first shard.
     places: BTreeMap<String, ShardNumber>,
-    /// Where the rows of the tables are that were opened, now or before.
+    /// The locations of the rows of all tables that have ever been opened.
     tables: Mutex<BTreeMap<String, TableRecord>>,
     directory: Option<PathBuf>,
-    /// The shard map manager, which is open for as long as the store is. `None`: the store is in memory.
+    /// The shard map manager; `None` for a store in memory.
     manager: Option<Manager>,
     read_only: bool,
-    /// A table without a shard map is distributed by a hash of its shard key.
+    /// Whether tables without a shard map are distributed by a hash of their shard keys.
     any_map: bool,
-    /// Commits of one shard hold it shared.
+    /// Locked shared by each commit of one shard, and exclusively to make these commits wait.
     gate: RwLock<()>,
     visibility: Visibility,
 }
@@ -178,13 +179,16 @@ impl Engine {
         Self { any_map: true, ..self }
     }
 
-    /// Adds the tables that were opened before.
+    /// Sets the locations of the tables that were opened in earlier runs.
     pub(crate) fn with_tables(self, tables: BTreeMap<String, TableRecord>) -> Self {
         Self { tables: Mutex::new(tables), ..self }
     }
 
-    /// Refuses a table whose rows are elsewhere, since it was opened with another shard key, shard map or
-    /// place. The result is its record, if it is new.
+    /// Compares the location of a table's rows with the recorded one. Returns the record of a new table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`]: the table was first opened with another shard key, shard map or place.
     pub(crate) fn compare(
         &self,
         routing: &Routing,
@@ -230,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the record of a new table.
+    /// Stores the record of a new table.
     pub(crate) fn keep(&self, table: &str, record: TableRecord) -> Result<()> {
         let mut known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.read_only) {
@@ -240,19 +244,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the reference tables that were opened, now or before.
+    /// Returns all reference tables that have ever been opened.
     pub(crate) fn reference_tables(&self) -> Vec<String> {
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let reference = known.iter().filter(|(_, record)| **record == TableRecord::Reference);
         reference.map(|(table, _)| table.clone()).collect()
     }
 
-    /// Returns the shard map manager; `None`: the store is in memory.
+    /// Returns the shard map manager, or `None` for a store in memory.
     pub(crate) const fn manager(&self) -> Option<&Manager> {
         self.manager.as_ref()
     }
 
-    /// Returns all shards, by their numbers.
+    /// Returns all shards in the order of their numbers.
     pub(crate) fn shards(&self) -> &[Shard] {
         &self.shards
     }
@@ -273,16 +277,17 @@ impl Engine {
         found.ok_or_else(|| Error::internal(format!("there is no shard of number {shard}")))
     }
 
-    /// Returns the name of a shard, for errors.
+    /// Returns the name of a shard for an error message.
     fn name(&self, shard: ShardNumber) -> String {
         self.shard(shard).map_or_else(|_| shard.to_string(), |shard| shard.name.to_string())
     }
 
-    /// Returns the routing of the rows of a table.
+    /// Returns the routing of a table.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`]: it has no shard map, or a map of another type of key. [`Error::NotOffered`]
+    /// [`Error::SchemaMismatch`]: the table has no shard map, or its map has keys of another type, or the table
+    /// is placed although its rows are distributed. [`Error::NotOffered`]: it has an eventual index.
     pub(crate) fn routing(
         &self,
         schema: &'static TableSchema,
@@ -428,8 +433,8 @@ impl Engine {
         true
     }
 
-    /// Returns the records of all available shards. A record that several shards have is that of the first
-    /// one.
+    /// Returns the records of all available shards. For a table in several shards, returns the record of the
+    /// first of them.
     pub(crate) fn catalog(&self) -> Result<Records> {
         let mut records = BTreeMap::new();
         for engine in self.engines() {
@@ -458,25 +463,25 @@ impl Engine {
 /// The databases of one table in all shards that have it.
 pub(crate) struct Tables {
     routing: Routing,
-    /// By the numbers of shards.
+    /// The databases in each shard, in the order of shard numbers.
     shards: Box<[OnceLock<Arc<dyn HasTables>>]>,
     /// The names of the shards.
     names: Box<[Arc<str>]>,
 }
 
 impl Tables {
-    /// Returns the databases in each shard, with `None` for a shard that is not open.
+    /// Creates the tables from the databases in each shard, with `None` for a shard that is not open.
     pub(crate) fn new(routing: Routing, shards: Vec<Option<Arc<dyn HasTables>>>) -> Self {
         let once = |tables: Option<_>| tables.map_or_else(OnceLock::new, OnceLock::from);
         Self { routing, shards: shards.into_iter().map(once).collect(), names: Box::default() }
     }
 
-    /// With the names of the shards.
+    /// Sets the names of the shards.
     pub(crate) fn named(self, engine: &Engine) -> Self {
         Self { names: engine.shards.iter().map(|shard| Arc::clone(&shard.name)).collect(), ..self }
     }
 
-    /// The number and the name of the shard of a row.
+    /// Returns the number and the name of the shard of a row.
     pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<(ShardNumber, Arc<str>)> {
         let shard = self.routing.shard_of(primary_key)?;
         Some((shard, Arc::clone(self.names.get(shard as usize)?)))
@@ -533,7 +538,7 @@ impl Tables {
     }
 }
 
-/// Returns the stamps of some shards.
+/// Returns the sum of the stamps of several shards.
 fn sum(stamps: impl Iterator<Item = Stamp>) -> Stamp {
     Stamp::new(stamps.fold(0, |sum, stamp| sum.wrapping_add(stamp.number())))
 }

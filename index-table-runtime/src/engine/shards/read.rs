@@ -25,7 +25,8 @@ pub(crate) struct Part<'t> {
     pub(crate) first_copy: Option<engine::Reader<'t>>,
 }
 
-/// Reads one table in one transaction. It is as large as LMDB's, so that the engines' common type is no larger.
+/// A reader of one table in one transaction. It is as large as LMDB's reader, so that it doesn't enlarge the common
+/// type of the engines.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'t> {
     pub(super) txn: &'t dyn Reads,
@@ -37,7 +38,7 @@ impl<'t> Reader<'t> {
         Self { txn, tables }
     }
 
-    /// Reads the shard of a row.
+    /// Returns a reader of the shard of a row.
     #[inline]
     fn of_row(self, primary_key: &[u8]) -> Result<engine::Reader<'t>> {
         let shard = match self.tables.routing.shard_of(primary_key) {
@@ -47,7 +48,7 @@ impl<'t> Reader<'t> {
         self.txn.reader(self.tables, shard, Some(primary_key))
     }
 
-    /// Returns the shard of a row that has no shard by its key.
+    /// Returns the shard of a row whose primary key determines none: a shard with a copy of a reference table.
     #[cold]
     fn without_a_shard(self, primary_key: &[u8]) -> Result<ShardNumber> {
         if self.tables.routing.is_reference() {
@@ -84,8 +85,8 @@ impl<'t> Reader<'t> {
         Shards::Some(shards.iter().copied().filter(is_available).collect())
     }
 
-    /// Returns the reader of the only shard with entries of a query and their rows, and adds that shard. Otherwise,
-    /// returns the reader of all shards.
+    /// Returns a reader of the shard with all entries and rows of a query, and adds this shard to `shards`. If there
+    /// may be several, returns the reader of all shards.
     #[cold]
     pub(crate) fn of_query(
         self,
@@ -96,7 +97,7 @@ impl<'t> Reader<'t> {
             Source::Facts => false,
             Source::Index(index) => self.tables.routing.global(index).is_some(),
         };
-        // The rows of a global index are in other shards, and each value of a list may be in another shard.
+        // The rows of a global index may be in other shards, and each value of a list may be in a different shard.
         if !is_global
             && query.list.is_none()
             && let [shard] = *self.shards_of(query)?
@@ -130,7 +131,7 @@ impl<'t> Reader<'t> {
         !self.tables.routing.global_indexes().is_empty()
     }
 
-    /// Adds the shards that a query needs and that are not available, with the reasons.
+    /// Adds the shards that a query needs but that are not available, with the reasons.
     pub(crate) fn missing(self, query: &Query, missing: &mut BTreeMap<ShardNumber, Error>) {
         let Ok(shards) = self.shards_within(query.source, &query.bounds) else { return };
         let rows = self.leaving_out(query).map(|_| self.tables.routing.shards());
@@ -161,7 +162,7 @@ impl<'t> Reader<'t> {
         Ok(parts)
     }
 
-    /// Whether entries of global indexes may be in other shards than their rows, and this transaction has all of them.
+    /// Whether the table has global indexes, and this transaction is not limited to one shard.
     pub(crate) fn spans_global(self) -> bool {
         self.has_global() && self.txn.alone().is_none()
     }
@@ -171,7 +172,7 @@ impl<'t> Reader<'t> {
         &self.tables.routing
     }
 
-    /// Returns the shards that together have each row once.
+    /// Returns shards that together have each row exactly once.
     fn shards(self) -> Shards<'t> {
         if self.tables.routing.is_reference() {
             return Shards::One([self.txn.nearest(self.tables)]);
@@ -179,7 +180,7 @@ impl<'t> Reader<'t> {
         Shards::All(self.tables.routing.shards())
     }
 
-    /// Returns the shards with the entries of `source`, each once.
+    /// Returns shards that together have each entry of `source` exactly once.
     fn shards_with(self, source: Source) -> Shards<'t> {
         match self.shards() {
             Shards::All(_) => Shards::All(self.tables.routing.shards_with(source)),
@@ -187,8 +188,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Prepares a query for the shards of a global index: without rows, which may be in other shards. Returns what knows
-    /// the available shards, if entries of rows in other shards are left out.
+    /// Prepares a query of a global index for single shards: without rows, which may be in other shards. Returns the
+    /// filter of [`leaving_out`](Self::leaving_out).
     #[inline]
     fn of_global(self, query: &mut Query) -> Option<Self> {
         if self.has_global() { self.of_any_index(query) } else { None }
@@ -200,13 +201,14 @@ impl<'t> Reader<'t> {
         self.tables.routing.global(index)?;
         query.rows = false;
         if query.available {
-            // Entries that are left out don't count.
+            // Filtered entries don't count.
             query.limit = None;
         }
         self.leaving_out(query)
     }
 
-    /// Knows the available shards, if a query leaves out entries of rows in other shards.
+    /// Returns a filter by [`has_shard_of`](Self::has_shard_of), if a query leaves out entries whose rows are in
+    /// unavailable shards.
     pub(super) fn leaving_out(self, query: &Query) -> Option<Self> {
         let Source::Index(index) = query.source else { return None };
         (query.available && self.tables.routing.global(index).is_some()).then_some(self)
@@ -289,7 +291,7 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
-        // A unique index has the shard key, or is global, so that this is one shard.
+        // A unique index contains the shard key or is global, so this is a single shard.
         let shards = self.shards_within(Source::Index(index), &KeyRange::beginning_with(key))?;
         let mut first: Option<RawEntry<'t>> = None;
         for shard in shards.iter().copied() {
@@ -327,19 +329,19 @@ impl<'t> Reader<'t> {
             nearest => nearest,
         };
         for shard in shards.iter() {
-            // What is not available has nothing to say.
+            // Shards that are not available are skipped.
             let Ok(declared) = self.tables.opened(self.txn.engine(), *shard).map(HasTables::record)
             else {
                 continue;
             };
             let reader = match self.of_shard(*shard) {
-                // In a transaction of one shard, its own records are those of all shards.
+                // A transaction of one shard reads the catalog of that shard only.
                 Err(Error::OtherShard { .. }) if space == Space::Catalog => continue,
                 reader => reader?,
             };
             let found = reader.get(space, key)?;
             if space == Space::Catalog && key.is_empty() && found != Some(declared) {
-                // Another process has declared the table otherwise.
+                // Another process has changed the declaration of the table.
                 return Ok(found);
             }
             first = first.or(found);

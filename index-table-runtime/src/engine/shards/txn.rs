@@ -21,24 +21,24 @@ pub(crate) struct Txn<'s> {
 }
 
 enum State<'s> {
-    /// By the numbers of shards.
+    /// The snapshots of all shards, in the order of their numbers, and the shard of a transaction of one shard.
     Read(Box<[Snapshot<'s>]>, Option<ShardNumber>),
     Write(Box<dyn Writes + 's>),
 }
 
 /// The snapshot of a shard.
 struct Snapshot<'s> {
-    /// `None`: the shard was not available, or the transaction is of another one.
+    /// `None` if the shard was not available, or if the transaction is limited to another shard.
     txn: Option<engine::Txn<'s>>,
-    /// Whether a query has read it.
+    /// Whether a query has read the snapshot.
     is_read: Cell<bool>,
 }
 
-/// What reads the tables of single shards.
+/// Read access to the tables of single shards.
 pub(super) trait Reads {
     fn engine(&self) -> &Engine;
 
-    /// Reads the table in this shard. The primary key is for errors.
+    /// Returns a reader of the table in this shard. The primary key is for error messages.
     fn reader<'t>(
         &'t self,
         tables: &'t Tables,
@@ -46,19 +46,19 @@ pub(super) trait Reads {
         primary_key: Option<&[u8]>,
     ) -> Result<engine::Reader<'t>>;
 
-    /// Returns the shard whose copy of a reference table is read, preferably a shard that the transaction
-    /// uses already.
+    /// Returns the shard whose copy of a reference table is read. A shard that the transaction already uses is
+    /// preferred.
     fn nearest(&self, tables: &Tables) -> ShardNumber;
 
-    /// Returns the only shard of a transaction of one shard.
+    /// Returns the shard of a transaction that is limited to one shard, or `None`.
     fn alone(&self) -> Option<ShardNumber>;
 
-    /// Whether other threads may use its snapshots while the owner waits: it has no write transaction.
+    /// Whether other threads may use the snapshots while the owner waits. They may not in a write transaction.
     fn may_be_lent(&self) -> bool {
         false
     }
 
-    /// Whether this shard can be read.
+    /// Checks that this shard can be read.
     ///
     /// # Errors
     ///
@@ -69,9 +69,9 @@ pub(super) trait Reads {
     }
 }
 
-/// A write transaction. The lifetime of its engine is hidden, because it is invariant.
+/// A write transaction. The trait hides the lifetime of the engine, which is invariant.
 pub(super) trait Writes: Reads {
-    /// Lets `write` write the table in this shard.
+    /// Calls `write` with a writer of the table in this shard. The primary key is for error messages.
     fn write(
         &mut self,
         tables: &Tables,
@@ -80,19 +80,19 @@ pub(super) trait Writes: Reads {
         write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Locks a shard. The primary key is for errors.
+    /// Locks a shard. The primary key is for error messages.
     fn lock(&self, tables: &Tables, shard: ShardNumber, primary_key: Option<&[u8]>) -> Result<()>;
 
-    /// Whether it has locked no shard yet.
+    /// Whether the transaction has not locked a shard yet, and can lock any.
     fn is_unbound(&self) -> bool;
 
     /// Returns the number of shards that the transaction has read and written.
     fn used(&self) -> u64;
 
-    /// Begins a transaction inside of this one.
+    /// Begins a nested transaction.
     fn nested(&mut self) -> Result<Box<dyn Writes + '_>>;
 
-    /// Lets every operation fail from now on, so that the closure runs again with the same shards locked.
+    /// Makes all further operations fail, so that the closure runs again with the same shards locked.
     fn run_again(&mut self);
 
     /// Returns the shards that the closure has used, if it has to run again with more shards locked.
@@ -148,12 +148,12 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Whether it writes, and has locked no shard yet.
+    /// Whether this is a write transaction that has not locked a shard yet, and can lock any.
     pub(crate) fn is_unbound(&self) -> bool {
         matches!(&self.state, State::Write(writing) if writing.is_unbound())
     }
 
-    /// Lets every operation fail from now on, so that the closure runs again with the same shards locked.
+    /// Makes all further operations fail, so that the closure runs again with the same shards locked.
     pub(crate) fn run_again(&mut self) {
         if let State::Write(writing) = &mut self.state {
             writing.run_again();
@@ -168,8 +168,8 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// As snapshots of other processes are compared: the sum of the stamps, each of which ascends. A store
-    /// that this process writes is written by no other one.
+    /// Returns the sum of the stamps of all snapshots, which grows with each commit of another process. Returns 0
+    /// unless the store is read-only, because a store that this process writes has no other writer.
     pub(crate) fn found(&self) -> Stamp {
         match &self.state {
             State::Read(snapshots, _) if self.engine.read_only => {
@@ -209,7 +209,7 @@ impl<'s> Txn<'s> {
         Reader::new(reads, tables)
     }
 
-    /// `None`: it is a read transaction.
+    /// Returns a writer of the table, or `None` for a read transaction.
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
         match &mut self.state {
             State::Read(..) => None,
@@ -217,7 +217,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Begins a transaction inside of this one; `None`: this one does not write.
+    /// Begins a nested transaction. Returns `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         let engine = self.engine;
         match &mut self.state {
@@ -249,7 +249,7 @@ impl<'s> Txn<'s> {
 }
 
 impl Engine {
-    /// Returns the error of a transaction that needs a shard, and has another one. The primary key is that of the row.
+    /// Returns the error of a transaction of shard `own` that needs `shard`, for the row with this primary key.
     #[cold]
     pub(super) fn other_shard(
         &self,

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Writes one table in one transaction.
+/// A writer of one table in one transaction.
 pub(crate) struct Writer<'t> {
     pub(super) txn: &'t mut (dyn Writes + 't),
     pub(super) engine: &'t Engine,
@@ -76,7 +76,7 @@ impl<'t> Writer<'t> {
         outcome.ok_or_else(|| Error::internal("a shard was not written"))
     }
 
-    /// Writes a row that has no shard by its key.
+    /// Writes a row whose primary key determines no shard.
     #[cold]
     fn without_a_shard<T>(
         &mut self,
@@ -130,8 +130,7 @@ impl<'t> Writer<'t> {
         shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
     }
 
-    /// Whether entries of global indexes may be in other shards than their rows, and this transaction has all
-    /// of them.
+    /// Whether the table has global indexes, and this transaction is not limited to one shard.
     pub(crate) fn spans_global(&self) -> bool {
         self.has_global() && self.txn.alone().is_none()
     }
@@ -151,7 +150,7 @@ impl<'t> Writer<'t> {
         Ok(self.engine.shard(shard)?.name())
     }
 
-    /// Writes in one shard, whatever the routing.
+    /// Writes in one shard, regardless of the routing.
     pub(crate) fn part(
         &mut self,
         shard: ShardNumber,
@@ -160,7 +159,7 @@ impl<'t> Writer<'t> {
         self.txn.write(self.tables, shard, None, write)
     }
 
-    /// Whether this is the record with the state of a global index. Each shard of the table has it.
+    /// Whether this record is the state of a global index, which is in each shard of the table.
     fn is_state_of_global(&self, space: Space, key: &[u8]) -> bool {
         let routing = &self.tables.routing;
         let name = |global: &GlobalIndex| routing.schema().indexes.get(global.index())?.name.into();
@@ -292,6 +291,6 @@ impl<'t> Writer<'t> {
     }
 }
 
-/// What small records of a table are for.
+/// The uses of small records of a table.
 const SMALL: &str =
     "numbering rows, and building indexes step by step, of a table with a shard key";

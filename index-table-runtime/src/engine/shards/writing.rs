@@ -1,26 +1,26 @@
-//! Write transactions: which shards they lock, and when.
+//! Write transactions: the shards that they lock, and the order.
 //!
-//! | begun by | locks |
+//! | method | locked shards |
 //! |---|---|
-//! | `write_on`, `transaction_on` | the given shard; others are refused with [`Error::OtherShard`] |
-//! | `write` | all shards that are available, in their order, before it returns |
-//! | `transaction` | a shard when the closure first reads or writes it |
+//! | `write_on`, `transaction_on` | the given shard; using another shard fails with [`Error::OtherShard`] |
+//! | `write` | all available shards, in the order of their numbers, before the method returns |
+//! | `transaction` | each shard when the closure first reads or writes it |
 //!
-//! A locked shard has LMDB's write transaction, for as long as the whole transaction. So the transaction
-//! reads nothing that another one changes before it ends: transactions are serializable.
+//! A lock is a write transaction of the shard's engine, which lasts until the whole transaction ends. So other
+//! transactions can't change data that this transaction has read: transactions are serializable.
 //!
 //! **Shards are locked in the order of their numbers**, so that two transactions never wait for each other. A
-//! closure that needs a shard before the last one that is locked has to run again: the transaction is
-//! [doomed](Doom::Again), every operation fails from then on, and the next transaction locks the shards that
-//! the closure has used before it runs ([`Locks`]). The third transaction locks all shards, so there is no
-//! fourth one.
+//! closure that needs a shard with a smaller number than a locked shard has to run again. The transaction is
+//! [doomed](Doom::Again), and all further operations fail. The second transaction first locks the shards that
+//! the closure has used ([`Locks`]), and then runs the closure. If the closure has to run a third time, all
+//! shards are locked first. So there is no fourth run.
 //!
-//! A write of a reference table locks all shards, from the first one on. A read of a reference table uses a
-//! shard that is locked, or else locks the first one.
+//! A write to a reference table locks all shards in order. A read of a reference table uses a locked shard, or
+//! locks the first shard.
 //!
-//! A nested transaction has one inside of the write transaction of each shard that it uses. A shard that is
-//! not locked could not be unlocked again when the nested transaction is rolled back, since the closure may
-//! have read it. So it is locked in another run.
+//! A nested transaction has a nested transaction in each shard that it uses. It can't lock further shards: when
+//! it is rolled back, such a shard could not be unlocked, because the closure may depend on the data that it has
+//! read there. So the closure runs again, with this shard locked first.
 
 use std::{
     cell::{Cell, OnceCell},
@@ -43,32 +43,32 @@ use crate::{
 /// The shards that a transaction locks before its closure runs.
 #[derive(Debug, Default)]
 pub(crate) enum Locks {
-    /// None: each shard is locked when it is used.
+    /// No shard: each shard is locked when it is used.
     #[default]
     None,
-    /// Those that an earlier run has used; others when they are used.
+    /// The shards that an earlier run has used. Other shards are locked when they are used.
     These(BTreeSet<ShardNumber>),
     All,
 }
 
-/// No shard has this number.
+/// A number that no shard has.
 const NOWHERE: ShardNumber = ShardNumber::MAX;
 
-/// Why a transaction can't continue.
+/// The reason why a transaction can't continue.
 enum Doom {
-    /// The closure has to run again, with these shards locked before.
+    /// The closure has to run again, after these shards have been locked.
     Again(BTreeSet<ShardNumber>),
     /// A nested transaction was committed in some shards only.
     Failed,
 }
 
-/// Which shards a transaction may use.
+/// The shards that a transaction may use.
 enum Scope<'s> {
-    /// Those that it has.
+    /// The shards that were locked when the transaction began.
     Fixed(OnceCell<Doom>),
-    /// Those that it has, and later ones, which it locks.
+    /// The locked shards, and shards with greater numbers, which the transaction locks when it uses them.
     Growing(OnceCell<Doom>),
-    /// Those that the outer transaction has.
+    /// The shards of the outer transaction.
     Nested {
         doom: &'s OnceCell<Doom>,
         /// Whether the closure can run again with other shards.
@@ -91,10 +91,11 @@ impl Scope<'_> {
 
 /// A shard with its write transaction.
 struct Locked<'s> {
-    /// [`NOWHERE`] in a transaction that can't continue, so that the comparison with a shard finds that too.
+    /// The number of the shard. [`NOWHERE`] if the transaction can't continue, so that one comparison also detects
+    /// that.
     shard: Cell<ShardNumber>,
     is_used: Cell<bool>,
-    /// Whether there may be changes.
+    /// Whether the shard may have changes.
     is_written: bool,
     txn: engine::Txn<'s>,
 }
@@ -106,10 +107,10 @@ impl<'s> Locked<'s> {
     }
 }
 
-/// Begins a nested transaction in a shard when it is used.
+/// The function that begins a nested transaction in a shard when the shard is used.
 type Begin<'s> = Box<dyn FnOnce() -> Result<engine::Txn<'s>> + 's>;
 
-/// A shard that is not the first one.
+/// A shard other than [`Writing::first`].
 #[derive(Default)]
 struct Other<'s> {
     locked: OnceCell<Locked<'s>>,
@@ -120,10 +121,9 @@ struct Other<'s> {
 pub(super) struct Writing<'s> {
     engine: &'s Engine,
     scope: Scope<'s>,
-    /// The only shard of most transactions: the first one that was locked when it was used. It precedes the
-    /// others.
+    /// The first shard that was locked on use: the only shard of most transactions. It precedes the others.
     first: OnceCell<Locked<'s>>,
-    /// By the numbers of shards.
+    /// The other shards, at the positions of their numbers.
     others: OnceCell<Box<[Other<'s>]>>,
 }
 
@@ -140,7 +140,7 @@ impl<'s> Writing<'s> {
         Ok(writing)
     }
 
-    /// Starts a transaction that locks the available ones of these shards now.
+    /// Starts a transaction that immediately locks those of the given shards that are available.
     pub(super) fn with(engine: &'s Engine, locks: &Locks) -> Result<Self> {
         let scope = match locks {
             Locks::None => return Ok(Self::new(engine, Scope::Growing(OnceCell::new()))),
@@ -165,14 +165,13 @@ impl<'s> Writing<'s> {
         self.others.get_or_init(empty)
     }
 
-    /// Returns all shards of the transaction in their order, except shards that a nested transaction has not
-    /// used.
+    /// Returns all locked shards in their order. In a nested transaction, returns the shards that it has used.
     fn all(&self) -> impl Iterator<Item = &Locked<'s>> {
         let others = self.others.get().map(|others| &**others).unwrap_or_default();
         self.first.get().into_iter().chain(others.iter().filter_map(|other| other.locked.get()))
     }
 
-    /// Returns the transaction of a shard, which is started if necessary, or the reason why there is none.
+    /// Returns the transaction of a shard. Locks the shard if necessary.
     #[inline]
     fn begin(
         &self,
@@ -207,7 +206,7 @@ impl<'s> Writing<'s> {
         if !self.scope.grows() {
             return match self.first.get() {
                 Some(_) => refused(),
-                // All shards were locked that were available.
+                // All available shards have been locked, so this one is not available.
                 None => Err(self.engine.without(shard)),
             };
         }
@@ -230,7 +229,7 @@ impl<'s> Writing<'s> {
         self.all().map(|locked| locked.shard.get()).last()
     }
 
-    /// Notes that the closure has to run again, with locks of this shard and of the shards that it has used.
+    /// Dooms the transaction. The next run locks this shard and the used shards first.
     fn again(&self, shard: Option<ShardNumber>) {
         let used = self.all().filter(|locked| locked.is_used.get());
         let used = used.map(|locked| locked.shard.get()).chain(shard).collect();
@@ -238,7 +237,7 @@ impl<'s> Writing<'s> {
         self.leave_first();
     }
 
-    /// Operations find from now on that the transaction can't continue.
+    /// Excludes the first shard from the fast path of [`begin`](Self::begin), so that all operations fail.
     fn leave_first(&self) {
         if let Some(first) = self.first.get() {
             first.shard.set(NOWHERE);
@@ -257,7 +256,7 @@ impl<'s> Writing<'s> {
         self.engine.other_shard(tables, shard, own, primary_key)
     }
 
-    /// Makes the changes those of the outer transaction.
+    /// Commits a nested transaction to the outer transaction, in each shard.
     fn commit_nested(
         doom: &OnceCell<Doom>,
         all: impl Iterator<Item = Locked<'s>>,
@@ -310,7 +309,7 @@ impl Reads for Writing<'_> {
     }
 
     fn alone(&self) -> Option<ShardNumber> {
-        // If all shards were locked, there is no first one.
+        // If all shards were locked at once, `first` is empty.
         let first = self.first.get().filter(|_| !self.scope.grows())?;
         Some(first.shard.get())
     }
@@ -367,7 +366,7 @@ impl Writes for Writing<'_> {
             Scope::Nested { doom, .. } => *doom,
         };
         let mut inside = Writing::new(engine, Scope::Nested { doom, grows });
-        // It is in the shard already in most cases, and the same shard is used again.
+        // Most nested transactions use the first shard of the outer one, so they begin in it at once.
         if let Some(locked) = first.get_mut().filter(|_| doom.get().is_none()) {
             let shard = locked.shard.get();
             inside.first = OnceCell::from(nested(shard, locked)?);
@@ -446,8 +445,8 @@ impl Writes for Writing<'_> {
 }
 
 impl<'s> Other<'s> {
-    /// Returns the transaction of the shard, which is begun if it is a nested one; `None`: the shard is not
-    /// locked.
+    /// Returns the transaction of the shard, or `None` if the shard is not locked. Begins a nested transaction if
+    /// necessary.
     fn begin(&self, shard: ShardNumber) -> Result<Option<&Locked<'s>>> {
         if let Some(begin) = self.begin.take() {
             let _ = self.locked.set(Locked::new(shard, true, begin()?));
@@ -469,7 +468,7 @@ impl<'s> Other<'s> {
     }
 }
 
-/// Returns a reason to run a closure again that names the shard.
+/// Adds the shard to a reason to run a closure again.
 const fn of_shard(retry: Retry, shard: ShardNumber) -> Retry {
     match retry {
         Retry::Map { map_size } => Retry::ShardMap { shard, map_size },

@@ -115,7 +115,7 @@ impl HasTables for Alone<Tables> {
     }
 }
 
-/// Returns an engine of two shards, the second of which has all tables.
+/// Returns an engine of two shards. All tables are in the second shard.
 #[cfg(feature = "memory")]
 fn sharded() -> Engine {
     let shard = |name: &str| Shard::open(Arc::from(name), Arc::new(Alone(Engine::in_memory())));

@@ -212,6 +212,19 @@ pub enum Source {
 }
 
 impl TableSchema {
+    /// Creates the schema of a table without indexes, whose rows this crate encodes itself.
+    pub(crate) const fn of_records(name: &'static str, primary_key: &'static [KeyField]) -> Self {
+        Self {
+            name,
+            version: 1,
+            fields: &[],
+            previous: None,
+            changed: &[],
+            primary_key,
+            indexes: &[],
+        }
+    }
+
     pub(crate) fn index(&self, source: Source) -> Option<&'static IndexSchema> {
         match source {
             Source::Facts => None,

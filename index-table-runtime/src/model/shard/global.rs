@@ -1,12 +1,13 @@
 //! Global indexes: the shard of an entry depends on its index key, and not on its row.
 //!
-//! All entries with the same index key are in one shard, so that one shard decides whether a key of a unique index is
-//! free. The bytes of an index key determine the shard in one of two ways:
+//! All entries with the same index key are in one shard. So the uniqueness of a key can be checked in a single shard.
+//! The bytes of an index key determine the shard in one of two ways:
 //!
-//! - *A hash map*, which is the default: the slot of a key is that of its whole encoding. A query that gives all fields
-//!   of the index reads one shard; every other query reads all shards.
+//! - *A hash map*, the default: the hash of the whole index key determines the slot. A query with all fields of the
+//!   index reads one shard. Every other query reads all shards.
 //! - *A map of ranges or a list* over the leading fields of the index. The encodings of fields are self-delimiting, so
-//!   a key is compared with the boundaries as it is. Queries read the shards whose segments they meet.
+//!   an index key can be compared with the boundaries directly. A query reads the shards whose segments overlap its
+//!   bounds.
 
 use std::sync::Arc;
 

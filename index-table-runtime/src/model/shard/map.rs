@@ -85,7 +85,7 @@ fn encoded(value: &impl ShardKeyValue) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
 
-/// Returns the least bytes after all keys that begin with this one; `None` if there are none.
+/// Returns the smallest bytes after all keys that begin with this one; `None` if there are none.
 fn after_prefix(mut key: Vec<u8>) -> Option<Vec<u8>> {
     successor(&mut key).then_some(key)
 }
@@ -95,8 +95,8 @@ impl ShardMap {
         Self { kind, key: None, parts: Vec::new(), otherwise: None, fault: None }
     }
 
-    /// Creates a map of ranges, each of which belongs to one shard. Keys outside of all ranges belong to no
-    /// shard, and writing a row with such a key fails with [`Error::NoShard`](crate::Error::NoShard).
+    /// Creates a map that assigns ranges of keys to shards. Keys outside of all ranges belong to no shard. Writing a
+    /// row with such a key fails with [`Error::NoShard`](crate::Error::NoShard).
     pub const fn ranges() -> RangeMap {
         RangeMap(Self::new(MapKind::Ranges))
     }

@@ -9,8 +9,8 @@
 //! | [`routing`] | the shard of a row by its primary key, and the shards that a query needs |
 //!
 //! The shard key is the first field or fields of the primary key. The encoding of a primary key begins with
-//! the encodings of these fields, each of which is self-delimiting. So the shard of a row is a pure function
-//! of the bytes of its primary key, and every [`Change`](crate::model::maintain::Change) has these bytes.
+//! the encodings of these fields, and each encoding is self-delimiting. So the shard of a row is a pure function
+//! of the bytes of its primary key, which every [`Change`](crate::model::maintain::Change) contains.
 //!
 //! A hash map has 4,096 slots. The slot of a row is the first twelve bits of the BLAKE3 hash of its shard
 //! key. The number of the slot, in two bytes, replaces the shard key in the boundaries, so that look-ups are

@@ -18,7 +18,7 @@ pub(crate) struct Routing {
     target: Target,
     /// The shards that can have rows, sorted and without duplicates.
     shards: Vec<ShardNumber>,
-    /// The global indexes, of which most tables have none.
+    /// The global indexes. Most tables have none.
     global: Box<[GlobalIndex]>,
     /// The shards that can have rows or entries, sorted and without duplicates.
     all: Vec<ShardNumber>,
@@ -160,7 +160,7 @@ impl Routing {
         }
     }
 
-    /// Returns the shard of the row with this primary key; `None` if no shard has it, or all shards.
+    /// Returns the shard of the row with this primary key; `None` if no shard or every shard has it.
     #[inline]
     pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<ShardNumber> {
         match &self.target {
@@ -243,7 +243,7 @@ impl Routing {
     }
 }
 
-/// Returns the shard key, if all keys of the span begin with it: what [`common_shard_key`] finds, without a copy.
+/// Returns the shard key if all keys of the span begin with it. Unlike [`common_shard_key`], doesn't copy the key.
 fn leading<'q>(
     fields: &[KeyField],
     shard_fields: &[KeyField],

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use super::ShardNumber;
 
-/// Different shards. No allocation for one shard.
+/// A set of shards. A set of one shard needs no allocation.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum ShardSet {
     #[default]

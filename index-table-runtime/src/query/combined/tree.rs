@@ -12,7 +12,7 @@
 //!
 //! The cost is linear in the number of entries read, with at most one heap operation for each. If `All` is
 //! searched, the results of its operands are before the position, because none is greater than the result of
-//! `All`. So `All` searches each of its operands, of which there are at least two. `Any` searches at least
+//! `All`. So `All` searches each of its operands, at least two. `Any` searches at least
 //! one operand. The operands of a node are scans and nodes of the other kind ([`plan`](super::plan)). So for
 //! every shape of the tree, the number of searches of nodes is proportional to the number of searches of
 //! scans, each of which reads an entry.

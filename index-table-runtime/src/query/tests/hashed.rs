@@ -235,7 +235,7 @@ fn compare(
     compare_scan(|| table.scan::<At<2>>(txn, Bounds::new()), model, |_| true)
 }
 
-/// The urls, of which the first three share a hash.
+/// The URLs. The first three have the same hash.
 const URLS: [&str; 4] = ["~", "~a", "~b", "c"];
 
 fn run(store: &Store, rows: &[(Link, bool)]) -> Result<(), TestCaseError> {

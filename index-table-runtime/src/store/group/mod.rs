@@ -288,7 +288,7 @@ impl GroupWriter {
     ///     let (notes, note) = (notes.clone(), Note { id, text: "new".into() });
     ///     match writer.try_submit(move |txn| notes.insert(txn, &note)) {
     ///         Ok(submitted) => accepted.push(submitted),
-    ///         Err(full) => drop(full.0), // try again later, or tell whoever asked to
+    ///         Err(full) => drop(full.0), // try again later, or report that the queue is full
     ///     }
     /// }
     /// assert!(accepted.len() < 100);

@@ -1,8 +1,8 @@
 //! Copies of sharded stores.
 //!
-//! A copy is a directory with the shard map manager, and with a directory for each shard. The places of the shards are
-//! changed in the copied manager. Everything else is as in the original, including the identities of the manager and of
-//! the shards, so that a shard can be restored from a copy.
+//! A copy is a directory with the shard map manager, and with a subdirectory for each shard. The copied manager has the
+//! new directories of the shards. Everything else is as in the original. The identities of the manager and the shards
+//! don't change, so a single shard can be restored from a copy.
 
 use std::{fs::File, path::Path, time::Instant};
 
@@ -95,8 +95,8 @@ impl<'p> Copying<'p> {
         Ok(file)
     }
 
-    /// Copies a shard to a directory, without its free pages. LMDB compacts only the last snapshot of a store, so a copy
-    /// with free pages is made first.
+    /// Copies a shard to a directory, without its free pages. First makes a copy with free pages, because LMDB can only
+    /// compact the latest snapshot of a store, which may be newer than the pinned one.
     fn compact(&mut self, shard: &Pinned<'_>, directory: &Path, partial: &Path) -> Result<File> {
         let whole = partial.join("whole");
         files::create_directory(&whole).map_err(|source| Error::io(&whole, source))?;
@@ -115,9 +115,9 @@ impl ShardedStore {
     /// Copies the sharded store in the directory `backup` to the directory `path`, which must not exist. `backup` is
     /// usually the result of [`backup_to`](crate::Store::backup_to).
     ///
-    /// `backup` does not change, except that LMDB creates its lock files there, and that a store whose process was killed
-    /// is recovered. All shards of the restored store are in `path`, in directories `shard.{number}`. To restore a single shard of a
-    /// store, use [`restore_shard`](ShardedStore::restore_shard) with the directory of the shard in the backup.
+    /// `backup` changes in two cases only: LMDB creates its lock files there, and a store whose process was killed is
+    /// recovered. All shards of the restored store are in subdirectories `shard.{number}` of `path`. To restore a
+    /// single shard, use [`restore_shard`](ShardedStore::restore_shard) with the directory of the shard in the backup.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Sharded stores: what applications hold of several engines that are one logical store.
+//! Sharded stores: the application's handle to several engines that form one logical store.
 
 mod copy;
 mod open;
@@ -29,19 +29,20 @@ use crate::{
 
 /// Several stores, the shards, as one logical store.
 ///
-/// A table that is declared with `shard_by` has its rows in several shards: its shard map says which shard has a
-/// shard key. The same repositories, transactions and queries work on a `ShardedStore` as on a
-/// [`Store`], to which it dereferences. Queries that give the whole shard key read one shard; others read all
-/// shards and merge the results in the order that one store would give.
+/// A table that is declared with `shard_by` is distributed over several shards. Its shard map assigns each shard key
+/// to a shard. Repositories, transactions and queries work on a `ShardedStore` as on a [`Store`], to which it
+/// dereferences. A query with the whole shard key reads one shard. Other queries read all shards, and merge the
+/// results in the same order as in a plain store.
 ///
-/// A [transaction](Store::transaction) may read and write any shards, and is committed in all of them or in none. It locks
-/// the shards that it uses; transactions that use other shards run at the same time. [`read`](Store::read) has each
-/// commit in all of its shards or in none, and waits for no transaction.
+/// A [transaction](Store::transaction) can read and write in any shards, and is committed in all of them or in none.
+/// It locks the shards that it uses. Transactions in other shards run at the same time. A [`read`](Store::read)
+/// transaction sees each commit in all of its shards or in none, and does not wait for writers.
 ///
-/// One process at a time writes a sharded store. Others may open it with
-/// [`read_only`](ShardedOptions::read_only); they find each shard consistent by itself.
+/// One process at a time can write to a sharded store. Other processes can open it with
+/// [`read_only`](ShardedOptions::read_only). They see a consistent snapshot of each shard, but not of all shards
+/// together.
 ///
-/// Cloning is cheap and gives the same store, which is closed when the last clone is dropped.
+/// Cloning is cheap, and returns a handle to the same store. The store is closed when the last clone is dropped.
 ///
 /// # Examples
 ///
@@ -75,7 +76,7 @@ use crate::{
 ///
 /// let txn = store.read()?;
 /// assert_eq!(customers.find_by_town(&txn, "Redmond").count()?, 3); // both shards
-/// assert_eq!(customers.find_by_tenant(&txn, 107).count()?, 2); // one of them
+/// assert_eq!(customers.find_by_tenant(&txn, 107).count()?, 2); // shard `south` only
 /// assert_eq!(customers.shard_of(&store, 107)?.name(), "south");
 /// # Ok(())
 /// # }
@@ -85,7 +86,7 @@ pub struct ShardedStore {
     store: Store,
 }
 
-/// A shard of a [`ShardedStore`]. From the `shard_of` of a repository, and from [`ShardedStore::shard`].
+/// A shard of a [`ShardedStore`], returned by the `shard_of` of a repository and by [`ShardedStore::shard`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShardId {
     number: ShardNumber,
@@ -142,24 +143,24 @@ impl fmt::Debug for ShardedStore {
 impl ShardedStore {
     /// Opens the sharded store in the directory `path`, with the shards and shard maps that it was created with.
     ///
-    /// A shard that can't be opened is no error; see [`unavailable_shards`](ShardedStore::unavailable_shards).
+    /// A shard that can't be opened is not an error; see [`unavailable_shards`](ShardedStore::unavailable_shards).
     ///
     /// # Errors
     ///
     /// [`Error::StoreNotFound`]: there is no sharded store. [`Error::AlreadyOpen`]: another process writes it.
-    /// [`Error::ShardRefused`]: a shard belongs to another store. And what [`Store::open`] does for the directory
+    /// [`Error::ShardRefused`]: a shard belongs to another store. Also the errors of [`Store::open`] for the directory
     /// of the shard map manager.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }
 
-    /// Options to create or open a sharded store with.
+    /// Returns the options to create or open a sharded store.
     pub fn options() -> ShardedOptions {
         ShardedOptions::default()
     }
 
-    /// Returns a sharded store in memory, for tests: three shards, and a hash of the shard key as the shard map of every
-    /// table. [`ShardedOptions::in_memory`] has other shards and maps.
+    /// Returns a sharded store in memory, for tests. It has three shards, and distributes every table by a hash of its
+    /// shard key. For other shards and shard maps, use [`ShardedOptions::in_memory`].
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
@@ -174,7 +175,7 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: there is none.
+    /// [`Error::ShardRefused`]: no shard has this name.
     pub fn shard(&self, name: &str) -> Result<ShardId> {
         let number = self.engine()?.number(name).ok_or_else(|| Error::ShardRefused {
             what: format!("shard `{name}`"),
@@ -191,8 +192,8 @@ impl ShardedStore {
         numbers.filter_map(|number| shard_id(&self.store, number).ok()).collect()
     }
 
-    /// Returns the shards that are not available, each with the reason: those that were left out by
-    /// [`only`](ShardedOptions::only), and those that could not be opened.
+    /// Returns the shards that are not available, each with the reason. A shard is not available if it was left out by
+    /// [`only`](ShardedOptions::only), or if it could not be opened.
     #[must_use]
     pub fn unavailable_shards(&self) -> Vec<(ShardId, String)> {
         let Ok(engine) = self.engine() else { return Vec::new() };
@@ -208,7 +209,7 @@ impl ShardedStore {
     ///
     /// A query that needs another shard fails with [`Error::OtherShard`].
     ///
-    /// Cost: that of [`Store::read`] of a plain store.
+    /// Cost: the same as [`Store::read`] on a plain store.
     ///
     /// # Errors
     ///
@@ -220,7 +221,7 @@ impl ShardedStore {
         Ok(ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, opened))
     }
 
-    /// Begins the write transaction of one shard. Others write at the same time, one in each shard.
+    /// Begins a write transaction of one shard. Other shards can be written to at the same time.
     ///
     /// # Errors
     ///
@@ -229,8 +230,8 @@ impl ShardedStore {
         self.store.write_on(shard)
     }
 
-    /// Runs `body` in a write transaction of one shard, as [`Store::transaction`] does. Others write at the same
-    /// time, one in each shard.
+    /// Runs `body` in a write transaction of one shard, as [`Store::transaction`] does. Other shards can be written to
+    /// at the same time.
     ///
     /// # Errors
     ///
@@ -244,11 +245,11 @@ impl ShardedStore {
         self.try_transaction_on(shard, body)
     }
 
-    /// As [`transaction_on`](ShardedStore::transaction_on), with an error of your own.
+    /// Does the same as [`transaction_on`](ShardedStore::transaction_on), with an error type of the caller.
     ///
     /// # Errors
     ///
-    /// As [`transaction_on`](ShardedStore::transaction_on).
+    /// The errors of [`transaction_on`](ShardedStore::transaction_on), and those of `body`.
     pub fn try_transaction_on<T, E: From<Error>>(
         &self,
         shard: &ShardId,
@@ -273,7 +274,7 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
     }
 
-    /// Begins a write transaction that locks these shards of a sharded store, and others when it uses them.
+    /// Begins a write transaction. In a sharded store, it locks these shards at once, and others when it uses them.
     pub(super) fn write_with(&self, locks: &Locks) -> Result<WriteTxn<'_>> {
         let Some(engine) = self.inner.engine.sharded() else { return self.write() };
         let inner = &self.inner;
@@ -283,8 +284,8 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
     }
 
-    /// Runs `body` in transactions that `begin` begins, until one is committed or there is no reason for
-    /// another attempt.
+    /// Runs `body` in a transaction that `begin` starts. Repeats this until a transaction is committed, or fails with
+    /// an error that another attempt can't avoid.
     pub(crate) fn run_transaction<'s, T, E: From<Error>>(
         &self,
         begin: impl Fn(&Locks) -> Result<WriteTxn<'s>>,
@@ -316,7 +317,7 @@ pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
     store.inner.engine.sharded().ok_or(not_sharded)
 }
 
-/// Returns the shard of this number.
+/// Returns the shard with this number.
 pub(crate) fn shard_id(store: &Store, number: ShardNumber) -> Result<ShardId> {
     let name = Arc::clone(engine_of(store)?.shard(number)?.name());
     Ok(ShardId { number, name, store: store.inner.id })
@@ -329,13 +330,13 @@ pub(crate) fn store_of(shard: &crate::engine::shards::Shard) -> Result<Store> {
     Ok(Store { inner })
 }
 
-/// Returns a table of a sharded store in one of its shards; `None`: it is not open there.
+/// Returns a table of a sharded store in one of its shards, or `None` if the table is not open there.
 pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Arc<OpenTable>> {
     let open: Arc<dyn Any + Send + Sync> = Arc::clone(tables.in_shard(shard)?) as _;
     open.downcast().ok()
 }
 
-/// Returns the shards of a table, or one of them, as stores of their own.
+/// Returns the shards of a table, or only one of them, each as a store of its own.
 ///
 /// # Errors
 ///

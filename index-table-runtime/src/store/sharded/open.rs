@@ -1,4 +1,4 @@
-//! Opening a sharded store: the shard map manager, then each shard, with a look at what it says about itself.
+//! Opening a sharded store: the shard map manager, then each shard, whose identity is checked.
 
 use std::{
     collections::BTreeMap,
@@ -24,13 +24,13 @@ use crate::{
     store::{Inner, shared},
 };
 
-/// Held by the process that writes the store.
+/// The lock file of the process that writes the store.
 const LOCK: &str = "writer.lock";
 
-/// How much of the manager is mapped. It has some hundred bytes for each shard and each boundary of a map.
+/// The map size of the manager. It has some hundred bytes for each shard and each boundary of a shard map.
 const MANAGER_MAP: usize = 1 << 26;
 
-/// By the directory's path without links.
+/// The open stores of this process, by the canonical paths of their directories.
 pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTreeMap::new());
 
 pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
@@ -73,7 +73,7 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
 
 fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<Engine> {
     let read_only = options.options.read_only;
-    // A directory without a manager is left as it is.
+    // Opening must not create a manager.
     if !creates && !path.join("data.mdb").exists() {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
@@ -128,7 +128,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
                 changed.extend(identity.map(|identity| (Arc::clone(&inner), identity)));
                 shards.push(Shard::open(name, inner));
             }
-            // A foreign shard is no lost one, and a new one has nothing to lose.
+            // A foreign shard is a mistake of the caller. A new shard has no rows yet, so its error is returned, too.
             Err(error) if matches!(error, Error::ShardRefused { .. }) => return Err(error),
             Err(error) if record.state != ShardState::Open => return Err(error),
             Err(error) => shards.push(Shard::unavailable(name, error.to_string())),
@@ -173,7 +173,11 @@ pub(super) fn manager_options() -> Options {
     Options::default().map_size(MANAGER_MAP).max_databases(8)
 }
 
-/// Refuses a second process that writes the store.
+/// Takes the lock of the process that writes the store.
+///
+/// # Errors
+///
+/// [`Error::AlreadyOpen`]: another process writes the store.
 pub(super) fn lock(path: &Path, mode: u32) -> Result<File> {
     let file = path.join(LOCK);
     let io = |source| Error::Io { path: file.clone(), source };
@@ -190,7 +194,7 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<File> {
     }
 }
 
-/// Brings the records in line with what is declared, as far as it is new.
+/// Adds new shards, shard maps and places to the records, and compares the others with the records.
 fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool) -> Result<()> {
     for declared in &options.shards {
         declare_shard(declared, &options.options, records, is_new)?;
@@ -266,13 +270,13 @@ fn declare_shard(
     }
 }
 
-/// Returns a shard of `only` that is not there.
+/// Returns a name in `only` that no shard has.
 fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<&'o String> {
     options.only.iter().flatten().find(|name| records.number(name).is_none())
 }
 
-/// Opens a shard, which belongs to the store; with what it has to keep about itself if that is to change. It is not
-/// written yet.
+/// Opens a shard, and checks that it belongs to the store. Returns its new identity if that has changed; the caller
+/// writes it.
 fn open_shard(
     options: &ShardedOptions,
     records: &ManagerRecords,
@@ -321,7 +325,7 @@ fn open_shard(
     let expected = expected(unchecked());
     let is_moved = identity.manager_directory != expected.manager_directory;
     if is_moved && identity.directory == expected.directory {
-        // Either the manager was moved, or it is a copy of one that is still there.
+        // The manager was moved, or it is a copy. The original of a copy still exists.
         let other = Path::new(&identity.manager_directory);
         if other.join("data.mdb").exists() {
             let reason = format!(
@@ -335,8 +339,8 @@ fn open_shard(
     Ok((inner, changed))
 }
 
-/// Opens a shard of an open store, whose files were restored. It has a journal of its own until the store is opened
-/// again, because the journal of all shards was started without it.
+/// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
+/// opened again, because the common journal was started without it.
 pub(crate) fn open_restored(
     records: &ManagerRecords,
     number: ShardNumber,
@@ -347,14 +351,14 @@ pub(crate) fn open_restored(
     let (inner, identity) = open_shard(&options, records, number, record, manager, None)?;
     let identity = identity.map_or_else(|| Identity::read(&inner.engine), |own| Ok(Some(own)))?;
     let missing = || Error::internal("a restored shard without a record");
-    // Its tables are from another time than those of other shards, until they are opened.
+    // The rows are those of the backup, so each table is checked when it is opened.
     let own = Identity { adopted: Some(Vec::new()), ..identity.ok_or_else(missing)? };
     own.write(&inner.engine)?;
     Ok(inner)
 }
 
-/// Returns the options of a shard as it is opened. `Full` is what options have that don't say anything about durability; the
-/// journal of all shards is as durable.
+/// Replaces `Durability::Full` by the common journal, which is as durable. `Full` is the default of [`Options`], so
+/// it does not show whether the user has chosen it.
 fn durable(options: Options) -> Options {
     match options.durability {
         Durability::Full => options.durability(Durability::Journal),

@@ -1,4 +1,4 @@
-//! Making a lost shard map manager again from what its shards keep about themselves.
+//! Rebuilding a lost shard map manager from the identities of its shards.
 
 use std::{
     collections::BTreeMap,
@@ -28,26 +28,30 @@ use crate::{
 };
 
 impl ShardedOptions {
-    /// Rebuilds the shard map manager in the directory `path` from the shards, and opens the store. For a
-    /// store whose shard map manager is lost or damaged, while its shards are not.
+    /// Rebuilds the shard map manager in the directory `path` from its shards, and opens the store. Use this if the
+    /// shard map manager is lost or damaged, and its shards are intact.
     ///
-    /// All shards of the store are given with [`shard`](ShardedOptions::shard), in any order: their names,
-    /// their directories, and their [`options`](ShardedOptions::options), which only the manager had. The
-    /// shard maps and the places of tables are those that the shards keep. The first time that a repository
-    /// is opened, every row is compared with the rebuilt shard map.
+    /// Before this call, give the name and the directory of every shard with [`shard`](ShardedOptions::shard), in any
+    /// order. Also give their [`options`](ShardedOptions::options), which only the manager had recorded. The shards
+    /// have recorded the shard maps and the places of tables. When a repository is first opened, every row is
+    /// compared with the rebuilt shard map.
     ///
-    /// Shards that were closed properly need nothing else. After a crash, they need their journal: the files
-    /// `shards.journal.*` in `path`. So leave these where they are, and move away only the `data.mdb` of a
-    /// damaged manager.
+    /// Shards that were closed properly need no other files. After a crash, they need their journal, the files
+    /// `shards.journal.*` in `path`. So leave the journal in place, and move away only the `data.mdb` of a damaged
+    /// manager.
     ///
     /// Cost: opening each shard, and a scan of each table when its repository is opened.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`](crate::Error::ShardRefused): there is a shard map manager in `path`, or where the shards
-    /// know it to be; a shard is missing, is given twice or with another name, or is not from the same store;
-    /// the shards contradict each other; or other options than shards are given. Nothing is written then. And
-    /// the errors of [`ShardedStore::open`].
+    /// [`Error::ShardRefused`](crate::Error::ShardRefused), before anything is written:
+    ///
+    /// - There is a shard map manager in `path`, or in the directory that the shards have recorded.
+    /// - A shard is missing, is given twice or with another name, or belongs to another store.
+    /// - The shards contradict each other.
+    /// - Options other than shards and their options are given.
+    ///
+    /// Also the errors of [`ShardedStore::open`].
     ///
     /// # Examples
     ///
@@ -119,15 +123,15 @@ fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
     Manager::new(engine::Engine::open(&manager, path)?, Some(lock)).write(&records)
 }
 
-/// A shard that is given.
+/// One of the given shards.
 struct Found {
     identity: Identity,
-    /// Its directory without links.
+    /// The canonical path of its directory.
     directory: PathBuf,
     record: ShardRecord,
 }
 
-/// Reads what a shard keeps about itself, after its recovery if it was not closed properly.
+/// Reads the identity of a shard. A shard that was not closed properly is recovered first.
 fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<Found> {
     let what = format!("shard `{}`", shard.name);
     let place = place_of(path, &shard.place.to_string_lossy());
@@ -164,7 +168,7 @@ fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<
     Ok(Found { identity, directory, record })
 }
 
-/// Returns the manager's records, as far as the shards have them.
+/// Returns the manager's records, except the records of tables, which the shards don't have.
 fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     found.sort_by_key(|found| found.identity.number);
     let Some(first) = found.first() else { return Err(Error::internal("no shards")) };
@@ -218,7 +222,7 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     Ok(ManagerRecords { own, shards, maps, places, tables: BTreeMap::new() })
 }
 
-/// Adds what a shard has of a shard map.
+/// Adds a shard's ranges to the shard maps.
 fn add_ranges(
     maps: &mut BTreeMap<String, Declared>,
     own: &OwnRanges,

@@ -44,7 +44,7 @@ use crate::{
 /// let store = Store::open(dir.path())?;
 /// let people = PersonRepository::open(&store)?;
 ///
-/// // All changes, and those that concern one key of an index.
+/// // All changes, and the changes of one key of an index.
 /// let all = people.watch(&store).start()?;
 /// let in_redmond = {
 ///     let txn = store.read()?;

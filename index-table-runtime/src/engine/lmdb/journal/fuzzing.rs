@@ -74,7 +74,7 @@ pub(crate) fn journal(bytes: &[u8]) {
     match written.tail() {
         Ok(tail) => {
             let read: Vec<u64> = tail.records.iter().map(|record| record.number).collect();
-            // The notice that a record is taken back may be what is damaged.
+            // The damage may be in the notice that takes the record back.
             let is_prefix = kept.starts_with(&read)
                 || read.split_last().is_some_and(|(_, read)| kept.starts_with(read));
             assert!(is_prefix, "{read:?} of {kept:?}");

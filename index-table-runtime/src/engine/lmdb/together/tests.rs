@@ -1,4 +1,4 @@
-//! Commits that LMDB refuses in one of several data files.
+//! Commits that fail in one of several data files.
 
 use std::{
     cell::Cell,
@@ -24,9 +24,9 @@ use crate::{
 };
 
 thread_local! {
-    /// The next commit that LMDB refuses, counted from 0 in each transaction.
+    /// The position in its transaction of the next commit that fails.
     static REFUSED: Cell<Option<usize>> = const { Cell::new(None) };
-    /// The time until it is refused.
+    /// The time until it fails.
     static DELAY: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -39,21 +39,14 @@ pub(super) fn refuse(at: usize) -> heed::Result<()> {
     Ok(())
 }
 
-const fn table(name: &'static str) -> TableSchema {
-    const KEY: &[KeyField] = &[KeyField::new::<u8>("id")];
-    TableSchema {
-        name,
-        version: 1,
-        fields: &[],
-        previous: None,
-        changed: &[],
-        primary_key: KEY,
-        indexes: &[],
-    }
-}
+const KEY: &[KeyField] = &[KeyField::new::<u8>("id")];
 
 /// The table of each shard.
-static TABLES: [TableSchema; 3] = [table("a"), table("b"), table("c")];
+static TABLES: [TableSchema; 3] = [
+    TableSchema::of_records("a", KEY),
+    TableSchema::of_records("b", KEY),
+    TableSchema::of_records("c", KEY),
+];
 
 struct Alone<T>(T);
 
@@ -73,7 +66,7 @@ impl HasTables for Alone<engine::Tables> {
     }
 }
 
-/// A store with three shards, and the table of each.
+/// A store with three shards, and one table in each.
 struct Opened {
     tables: Vec<shards::Tables>,
     engine: shards::Engine,
@@ -149,7 +142,7 @@ impl Opened {
 }
 
 #[test]
-fn a_record_is_taken_back_if_the_first_commit_is_refused() {
+fn a_record_is_taken_back_if_the_commit_fails_in_the_first_shard() {
     let directory = tempfile::tempdir().expect("a directory");
     let opened = open(directory.path()).expect("a store");
     opened.write(&[0, 1, 2], 1).expect("a commit");
@@ -168,7 +161,7 @@ fn a_record_is_taken_back_if_the_first_commit_is_refused() {
 }
 
 #[test]
-fn a_commit_that_is_refused_later_is_there_when_the_store_is_opened_again() {
+fn a_commit_that_fails_in_a_later_shard_is_completed_when_the_store_is_opened_again() {
     for refused in 1..3 {
         let directory = tempfile::tempdir().expect("a directory");
         let opened = open(directory.path()).expect("a store");
@@ -176,7 +169,7 @@ fn a_commit_that_is_refused_later_is_there_when_the_store_is_opened_again() {
         REFUSED.set(Some(refused));
         let outcome = opened.write(&[0, 1, 2], 2);
         assert!(matches!(outcome, Err((Error::CommitUnknown { .. }, None))), "{outcome:?}");
-        // Nothing sees a part of it.
+        // Readers don't see a part of the commit.
         assert!(matches!(opened.rows(), Err(Error::ReopenNeeded { .. })));
         let outcome = opened.write(&[0], 3);
         assert!(matches!(outcome, Err((Error::ReopenNeeded { .. }, None))), "{outcome:?}");
@@ -214,7 +207,7 @@ fn a_commit_of_several_shards_needs_room_in_all_of_them() {
 }
 
 #[test]
-fn a_refused_commit_and_a_due_checkpoint_do_not_wait_for_each_other() {
+fn a_failed_commit_and_a_due_checkpoint_do_not_deadlock() {
     let (sender, receiver) = mpsc::channel();
     // A deadlock would otherwise block the test.
     let writer = thread::spawn(move || {

@@ -119,7 +119,7 @@ impl<'t> TableCheck<'t> {
     }
 
     fn fact(&mut self, fact: RawEntry<'_>) -> Result<()> {
-        // The walks of the parts have counted the rows, and reported those that can't be read.
+        // The walks of the parts have counted the rows, and reported the unreadable ones.
         let only_global = self.only_global.is_some();
         self.rows += u64::from(!only_global);
         if let Some((routing, own)) = self.place

@@ -5,7 +5,7 @@
 //!    meta pages.
 //! 3. It syncs the data files of these shards, looks for the pins of all shards in LMDB's tables of readers,
 //!    writes the block into the segment and syncs that.
-//! 4. From then on, frames name the new checkpoint. For each shard, with the lock of its commits, the
+//! 4. Later frames name the new checkpoint. For each shard, with the lock of its commits, the
 //!    previous pin is released. Each commit that may use the released pages has a later frame.
 
 use std::{

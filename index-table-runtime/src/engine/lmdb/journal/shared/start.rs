@@ -334,7 +334,7 @@ fn copy_lacking(
     found: Option<&Found>,
     log: &mut Log,
 ) -> Result<(), NotStarted> {
-    // The first record of which each shard lacks its sections.
+    // For each shard, the first record whose sections it lacks.
     let mut lacking = Vec::new();
     for joined in joined {
         let lacks = joined.lacks()?;
