@@ -3,6 +3,7 @@
 mod errors;
 mod expansion;
 mod lints;
+mod spans;
 
 use quote::quote;
 
