@@ -76,7 +76,7 @@ fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error
     Ok(rows)
 }
 
-/// All closures of the failed commit get its error, and the writer continues.
+/// Checks that all closures of a failed commit get its error, and that the writer continues.
 fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
     let writer = store.writer()?.queue(5000).most(5000);
     let txn = store.write()?;

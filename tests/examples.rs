@@ -185,23 +185,23 @@ fn customers_prints_the_tables() -> TestResult {
 #[test]
 fn customers_counts_the_look_ups() -> TestResult {
     let output = printed("customers", &NONE)?;
-    let (_, question) = output.split_once("Everyone in Redmond named Smith\n").ok_or("no query")?;
-    let rows: Vec<Vec<&str>> = question
+    let (_, table) = output.split_once("Everyone in Redmond named Smith\n").ok_or("no query")?;
+    let rows: Vec<Vec<&str>> = table
         .lines()
         .skip(3)
         .filter(|line| !line.is_empty())
         .map(|line| line.split('|').map(str::trim).collect())
         .collect();
-    let answer = "Alice Smith 555-0101; Henry Smith 555-0108";
+    let people = "Alice Smith 555-0101; Henry Smith 555-0108";
     assert_eq!(
         rows,
         [
-            ["town", "normalized", "6", "6", answer],
-            ["town", "partial", "6", "2", answer],
-            ["town", "full", "6", "0", answer],
-            ["town, last name", "normalized", "2", "2", answer],
-            ["town, last name", "partial", "2", "0", answer],
-            ["town, last name", "full", "2", "0", answer],
+            ["town", "normalized", "6", "6", people],
+            ["town", "partial", "6", "2", people],
+            ["town", "full", "6", "0", people],
+            ["town, last name", "normalized", "2", "2", people],
+            ["town, last name", "partial", "2", "0", people],
+            ["town, last name", "full", "2", "0", people],
         ]
     );
     Ok(())

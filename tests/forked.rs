@@ -79,7 +79,7 @@ fn open(path: &Path) -> Result<(Store, RowRepository), Error> {
     Ok((store, rows))
 }
 
-/// The child inherits a reader and drops it.
+/// Forks a child that inherits a reader and drops it.
 fn with_a_reader(path: &Path) -> TestResult {
     let (store, rows) = open(path)?;
     store.transaction(|txn| rows.insert(txn, &row(1)))?;

@@ -28,7 +28,7 @@ fn modes(path: &Path) -> io::Result<Vec<u32>> {
     Ok(modes)
 }
 
-/// The strictest mask, which the given modes don't depend on.
+/// Sets the strictest umask. The tested modes must not depend on it.
 fn restrict_new_files() {
     #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
     // SAFETY: all tests of this process set the same mask, and no memory is passed.

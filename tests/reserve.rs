@@ -130,7 +130,7 @@ fn reserved_space_ends_with_the_map() -> TestResult {
 /// The store uses all space that a limit on the file size leaves. The process survives, although it does not
 /// ignore the signal for exceeding the limit.
 #[test]
-fn a_limit_on_the_file_size_is_no_error() -> TestResult {
+fn a_limit_on_the_file_size_is_not_an_error() -> TestResult {
     const NAME: &str = "a_limit_on_the_file_size_is_no_error";
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         let path = Path::new(&path);

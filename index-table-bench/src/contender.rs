@@ -7,7 +7,7 @@ use crate::workload::{Customer, NameRange, Operation, Position};
 /// The reason why there is no figure.
 #[derive(Debug)]
 pub enum Failure {
-    /// The contender has nothing for this operation: `N/A`, rather than an imitation of it.
+    /// The contender's library lacks this operation. The report has `N/A`, because operations are not emulated.
     Lacks,
     /// An error, which ends the run.
     Failed(Box<dyn Error>),
@@ -37,7 +37,7 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 ///
 /// # Errors
 ///
-/// Of all methods: [`Failure::Lacks`] without an effect, or the error of the library.
+/// All methods return [`Failure::Lacks`] and do nothing, or return the error of the library.
 #[allow(
     clippy::missing_errors_doc,
     reason = "the docs of the trait list the errors of all methods"
@@ -76,9 +76,9 @@ pub trait Contender {
     fn page(&mut self, positions: &[Position], digest: &mut Digest) -> Outcome;
     /// Counts the rows of each town.
     fn count(&mut self, towns: &[String], digest: &mut Digest) -> Outcome;
-    /// Gives rows another first name.
+    /// Changes the first names of rows.
     fn set_first_name(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome;
-    /// Gives rows another town.
+    /// Changes the towns of rows.
     fn set_town(&mut self, changes: &[(u64, String)], digest: &mut Digest) -> Outcome;
     /// Deletes rows.
     fn delete(&mut self, ids: &[u64], digest: &mut Digest) -> Outcome;

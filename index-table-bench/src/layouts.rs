@@ -9,7 +9,7 @@ pub type Row = (Key, [u8; 8]);
 
 /// Rows for an index, the same in every run.
 pub struct Workload {
-    /// How many index keys, and the order of the primary keys.
+    /// The number of index keys, and the order of the primary keys.
     pub name: String,
     /// The index keys, in random order.
     pub keys: Vec<Key>,
@@ -24,7 +24,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Rows with distinct primary keys, each under one of the index keys; under its own one if
+    /// Returns rows with distinct primary keys, each under one of the index keys; under its own one if
     /// there are as many.
     #[must_use]
     pub fn new(rows: usize, keys: usize, sequential: bool) -> Self {

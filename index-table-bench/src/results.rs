@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 pub enum Measure {
     /// The load of all rows in one transaction, for a row.
     Load,
-    /// The same on a disk.
+    /// The same load on a disk.
     LoadToDisk,
     /// The library's bulk load of all rows, for a row.
     BulkLoad,
-    /// The same on a disk.
+    /// The same bulk load on a disk.
     BulkLoadToDisk,
     /// Inserts in a transaction each, on a disk.
     InsertOneByOne,
-    /// The same in memory.
+    /// The same inserts in memory.
     InsertOneByOneInMemory,
     /// Inserts in one transaction, into a table with rows.
     Insert,
@@ -45,7 +45,7 @@ pub enum Measure {
     Reopen,
     /// The bytes of the files after the load, for a row.
     Space,
-    /// The same after [`Measure::BulkLoad`].
+    /// The bytes of the files after [`Measure::BulkLoad`], for a row.
     BulkSpace,
     /// Allocations for an entry of [`Measure::EntriesOfTown`], without the allocations of the query.
     Allocations,

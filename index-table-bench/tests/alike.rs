@@ -238,9 +238,9 @@ fn checksums_differ_if_results_do() {
     model.0[3].phone.push('0');
     let operations = Workload::new(SEED, 20).check();
     let differ = operations.iter().filter(|operation| {
-        let answers = [&mut *right as &mut dyn Contender, &mut model]
+        let digests = [&mut *right as &mut dyn Contender, &mut model]
             .map(|contender| apply(contender, operation).unwrap_or_else(|error| fail(&error)));
-        answers[0] != answers[1]
+        digests[0] != digests[1]
     });
     // The counts don't depend on the byte.
     assert_eq!(differ.count(), 4);

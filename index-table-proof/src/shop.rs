@@ -255,7 +255,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// As [`step`](Self::step).
+    /// The errors of [`step`](Self::step).
     pub(crate) fn compare(&self, model: &Model) -> Result<Result<()>, String> {
         let seen = match self.steps() {
             Ok(steps) if steps != model.steps => {

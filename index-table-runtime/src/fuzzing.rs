@@ -12,7 +12,7 @@ use crate::model::{
 /// The value at the start of some bytes, with its encodings.
 pub struct Encoded<'b, T> {
     pub value: T,
-    /// Its bytes.
+    /// The bytes that were decoded.
     pub bytes: &'b [u8],
     /// The bytes from the encoder.
     pub again: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Encoded<'b, T> {
 }
 
 impl<'b, T: Key> Encoded<'b, T> {
-    /// `None` if the bytes are not the encoding of a value.
+    /// Decodes a value. Returns `None` if the bytes are not the encoding of a value.
     #[must_use]
     pub fn read(from: &'b [u8]) -> Option<Self> {
         let unescaped = Unescaped::default();
@@ -97,7 +97,7 @@ pub fn records<R: Entity>(bytes: &[u8]) {
 /// # Panics
 ///
 /// If a record is read that was not written, or in another order, or if one is missing in front of what was
-/// durable and that is no error.
+/// durable and that is not an error.
 pub fn journal(bytes: &[u8]) {
     crate::engine::lmdb::journal::fuzzing::journal(bytes);
 }

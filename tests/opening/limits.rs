@@ -56,7 +56,7 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
         }
     }
     assert_eq!(people.find_by_town(&txn, &"x".repeat(506)).count()?, 1);
-    // A query for a key beyond the limit is no error.
+    // A query for a key beyond the limit is not an error.
     assert_eq!(people.find_by_town(&txn, &"x".repeat(5000)).rows().count(), 0);
     assert_eq!(people.find_by_town_range(&txn, "x".repeat(5000).as_str()..).rev().count()?, 0);
     assert_eq!(people.find_by_town_range(&txn, ..="x".repeat(5000).as_str()).rows().count(), 1);

@@ -6,7 +6,7 @@
 use ::index_table::IndexKey;
 use ::serde::{Deserialize, Serialize};
 
-/// Not the standard library's.
+/// A struct with the name of the standard library's `Option`.
 #[allow(dead_code)]
 struct Option;
 #[allow(dead_code)]

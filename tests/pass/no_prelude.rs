@@ -38,20 +38,20 @@ pub struct Kept {
     skipped: ::std::vec::Vec<u8>,
 }
 
-/// As it was.
+/// The first version.
 #[derive(::serde::Deserialize, ::index_table::RowVersion)]
 pub struct Oldest {
     id: ::std::string::String,
 }
 
-/// As it was then.
+/// The second version.
 #[derive(::serde::Deserialize, ::index_table::RowVersion)]
 #[table(version = 2, previous = self::Oldest)]
 pub struct Older {
     id: ::std::string::String,
 }
 
-/// As it is.
+/// The current version.
 #[derive(::serde::Serialize, ::serde::Deserialize, ::index_table::IndexTable)]
 #[table(version = 3, previous = Older, view)]
 pub struct Newest {

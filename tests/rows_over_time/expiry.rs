@@ -21,12 +21,12 @@ struct Session {
     ends: Option<SystemTime>,
 }
 
-/// A time in seconds.
+/// Returns the time of this number of seconds.
 fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Session 0 never ends, and the others end at the second of their number.
+/// Returns a session. Session 0 never ends, and session `n` ends at second `n`.
 fn session(id: u32) -> Session {
     Session { id, user: (id % 3) as u8, ends: (id > 0).then(|| at(id.into())) }
 }
@@ -50,7 +50,7 @@ fn only_rows_whose_time_has_come_are_deleted() -> Result<()> {
         assert_eq!(sessions.expire(&tried, at(5), 100)?, 3);
         assert_eq!(sessions.expire(&tried, at(5), 100)?, 0);
         assert_eq!(ids(&tried, &sessions)?, [0, 6, 7, 8, 9]);
-        // A row that is renewed lives longer; one without a time lives forever.
+        // A row with a new time expires later. A row without a time never expires.
         tried.transaction(|txn| {
             sessions.update(txn, 6, |session| session.ends = Some(at(20)))?;
             sessions.update(txn, 7, |session| session.ends = None)
@@ -155,7 +155,7 @@ fn a_row_that_changes_after_its_archiving_stays() -> Result<()> {
         });
         assert_eq!(sessions.expire(&tried, at(3), 1000)?, 1);
         assert_eq!(ids(&tried, &sessions)?, [0, 1, 2, 4, 5]);
-        // The second one is archived again, as it is now.
+        // The second row is archived again, with its current values.
         assert_eq!(sessions.expire(&tried, at(3), 1000)?, 1);
         assert_eq!(ids(&tried, &sessions)?, [0, 1, 4, 5]);
     }

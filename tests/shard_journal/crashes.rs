@@ -28,7 +28,7 @@ fn commits_of_all_shards_are_recovered_after_a_kill() -> TestResult {
         }
     }
     drop((store, notes));
-    // A closed store needs nothing of the journal.
+    // A closed store doesn't need the journal.
     for at in 0..3 {
         fs::remove_file(path.join(format!("shards.journal.{at}")))?;
     }

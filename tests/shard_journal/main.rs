@@ -98,7 +98,7 @@ pub(crate) fn write(store: &Store, notes: &NoteRepository, tenant: u8, step: u32
     })
 }
 
-/// Checks that the store has the rows of these steps of each tenant, and that its indexes match.
+/// Checks that the store has the rows of the given steps of each tenant, and that its indexes match the rows.
 pub(crate) fn expect(store: &ShardedStore, steps: &[u32]) -> TestResult {
     let notes = NoteRepository::open(store)?;
     let txn = store.read()?;

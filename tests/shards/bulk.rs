@@ -44,7 +44,7 @@ fn options() -> ShardedOptions {
         .map("people", map)
 }
 
-/// So many people of a tenant in each shard, in turn.
+/// Returns this number of people for a tenant of each shard, in turn.
 fn people(each: u64) -> impl Iterator<Item = Person> {
     (0..each).flat_map(|id| [1, 100, 200].map(|tenant| person(tenant, id)))
 }
@@ -94,7 +94,7 @@ fn a_shard_that_fails_leaves_the_others_loaded() -> Result<()> {
         assert!(matches!(*source, Error::DuplicateKey { .. }), "{source:?}");
         assert_eq!(repository.all(&store.read()?).count()?, 21);
 
-        // The same load again completes it.
+        // The same load completes the rows when it is repeated.
         let load = repository.bulk_load(&store, people(10)).on_duplicate(OnDuplicate::Skip);
         let report = load.run()?;
         assert_eq!((report.written, report.skipped), (9, 21));
@@ -155,7 +155,7 @@ fn indexes_of_large_tables_are_built_when_the_table_is_opened() -> Result<()> {
     Ok(())
 }
 
-/// More rows in each shard than are built in the transaction that declares an index.
+/// The number of rows of each shard: too many to build an index in the transaction that declares it.
 pub(crate) fn fill_before(store: &Store) -> Result<()> {
     let repository = before::PersonRepository::open(store)?;
     let rows = (0..5000).flat_map(|id| {

@@ -26,7 +26,7 @@ fn files(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_backup_is_a_sharded_store_of_its_own() -> Result<()> {
+fn a_backup_can_be_opened_as_a_sharded_store() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (shop, backup, restored) =
         (dir.path().join("shop"), dir.path().join("backup"), dir.path().join("restored"));
@@ -98,8 +98,8 @@ fn a_compact_backup_has_the_same_rows_in_less_space() -> Result<()> {
     Ok(())
 }
 
-/// Each writer inserts into one shard and then into the other. A backup may have the first row without the second, but
-/// never the second without the first.
+/// Each writer inserts a row into one shard and then a row into the other. A backup may have the first row without the
+/// second row, but not the second row without the first.
 #[test]
 fn a_backup_is_of_one_instant() -> Result<()> {
     for durability in [Durability::Journal, Durability::Relaxed] {
@@ -194,7 +194,7 @@ fn a_backup_that_fails_leaves_no_files() -> Result<()> {
     assert_eq!(files(dir.path()), ["backup", "shop"]);
     assert!(files(&backup).is_empty());
 
-    // A plain store is no backup of a sharded one.
+    // A plain store is not a backup of a sharded store.
     let plain = dir.path().join("plain");
     drop(Store::open(&plain)?);
     let refused = ShardedStore::restore(&plain, dir.path().join("other"));

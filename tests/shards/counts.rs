@@ -1,5 +1,4 @@
-//! Counts over several shards, which run in several threads if they are long. `tables::options` lets short counts run in
-//! several threads too.
+//! Counts over several shards. Long counts run in several threads. With `tables::options`, short counts do so, too.
 
 use std::fs;
 
@@ -34,7 +33,7 @@ fn fill(store: &Store) -> Result<OrderRepository> {
     Ok(orders)
 }
 
-/// Four shards in a directory, with eight tenants each.
+/// Creates a store on disk with four shards of eight tenants each.
 fn on_disk() -> Result<(tempfile::TempDir, ShardedStore, OrderRepository)> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = options(Kind::Ranges, 4).durability(Durability::Relaxed).open(dir.path())?;
@@ -44,7 +43,7 @@ fn on_disk() -> Result<(tempfile::TempDir, ShardedStore, OrderRepository)> {
 
 type Count = (&'static str, fn(&OrderRepository, &ReadTxn<'_>) -> Result<u64>);
 
-/// Counts that are made in each shard.
+/// Counts that each shard does by itself.
 const COUNTS: [Count; 11] = [
     ("all", |orders, txn| orders.all(txn).count()),
     ("towns", |orders, txn| orders.by_town(txn).count()),
@@ -59,7 +58,7 @@ const COUNTS: [Count; 11] = [
     ("reversed", |orders, txn| orders.by_town(txn).rev().count()),
 ];
 
-/// Counts over the merged shards, with limits, and of parts of the result.
+/// Counts of merged entries, counts with limits, and counts of parts of a result.
 const OTHER_COUNTS: [Count; 6] = [
     ("limited", |orders, txn| orders.by_town(txn).limit(700).count()),
     ("hashed", |orders, txn| orders.find_by_note(txn, "note 1").count()),
@@ -93,7 +92,7 @@ fn counts_in_several_threads_have_the_results_of_one_store() -> Result<()> {
     let memory = options(Kind::List, 4).in_memory()?;
     for (store, orders) in [(&disk, &on_disk), (&memory, &fill(&memory)?)] {
         let txn = store.read()?;
-        // A scan that has begun continues after the counts.
+        // A started scan continues after the counts.
         let mut begun = orders.by_town(&txn).rows();
         assert!(begun.next().transpose()?.is_some());
         for (what, count) in COUNTS.iter().chain(&OTHER_COUNTS) {
@@ -106,7 +105,7 @@ fn counts_in_several_threads_have_the_results_of_one_store() -> Result<()> {
 }
 
 #[test]
-fn a_count_in_several_threads_costs_what_the_counts_of_the_shards_cost() -> Result<()> {
+fn a_count_in_several_threads_reports_the_sum_of_the_costs_of_all_shards() -> Result<()> {
     let (_dir, store, orders) = on_disk()?;
     let mut in_threads = Vec::new();
     for count in &COUNTS {
@@ -114,7 +113,7 @@ fn a_count_in_several_threads_costs_what_the_counts_of_the_shards_cost() -> Resu
         in_threads.push((count.0, cost(count, &orders, &txn)?));
         assert_eq!(txn.stats().shards, 4, "{}", count.0);
     }
-    // A write transaction counts in one shard after the other.
+    // A write transaction counts in one shard after another.
     let txn = store.write()?;
     for (count, in_threads) in COUNTS.iter().zip(in_threads) {
         assert_eq!((count.0, cost(count, &orders, &txn)?), in_threads);
@@ -144,10 +143,10 @@ fn a_count_over_a_lost_shard_fails() -> Result<()> {
 }
 
 #[test]
-fn the_error_of_a_count_is_that_of_the_first_damaged_shard() -> Result<()> {
+fn a_count_fails_with_the_error_of_the_first_damaged_shard() -> Result<()> {
     let (dir, store, orders) = on_disk()?;
     drop((store, orders));
-    // The length of a block is no multiple of the length of a primary key.
+    // The length of a block is not a multiple of the length of a primary key.
     for (shard, block) in [("s1", 3), ("s3", 0)] {
         raw(dir.path(), shard, "orders.town", |index, txn| {
             let keys = index.iter(txn)?.map(|block| Ok(block?.0.to_vec()));
@@ -164,7 +163,7 @@ fn the_error_of_a_count_is_that_of_the_first_damaged_shard() -> Result<()> {
     assert_eq!(orders.by_size_town(&txn).count()?, u64::from(TENANTS) * u64::from(ROWS));
     drop(txn);
 
-    // A write transaction counts in one shard after the other.
+    // A write transaction counts in one shard after another.
     let txn = store.write()?;
     let expected = orders.by_town(&txn).count().expect_err("damaged");
     assert_eq!(error.to_string(), expected.to_string());

@@ -17,13 +17,13 @@ fn order(tenant: u8, number: u16) -> Order {
     Order { tenant, number, town, size: 0, code, note, tags }
 }
 
-/// Stores in memory and on disk, with four shards of eight tenants each.
+/// Returns stores in memory and on disk, with four shards of eight tenants each.
 fn stores() -> Result<Stores> {
     tables::stores([options(Kind::Ranges, 4), with_maps_of_indexes(Kind::Ranges, 4)])
 }
 
 #[test]
-fn a_look_up_reads_the_shard_of_the_entry_and_that_of_the_row() -> Result<()> {
+fn a_look_up_reads_the_shards_of_the_entry_and_of_the_row() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         store.transaction(|txn| {
@@ -40,7 +40,7 @@ fn a_look_up_reads_the_shard_of_the_entry_and_that_of_the_row() -> Result<()> {
             assert_eq!(txn.stats().shards, 1);
         }
         assert!(of_one < 32);
-        // The entries of one key are in one shard, and their rows in all.
+        // The entries of one key are in one shard. Their rows are in all shards.
         let txn = store.read()?;
         assert_eq!(orders.find_by_town(&txn, "town 1").count()?, 32);
         assert_eq!(txn.stats().shards, 1);
@@ -79,7 +79,7 @@ fn a_key_is_unique_over_all_shards() -> Result<()> {
             Ok::<_, Error>(())
         })?;
         assert_eq!(orders.all(&store.read()?).count()?, 2);
-        // The key is free after its row has gone.
+        // The key is free when its row has been deleted.
         store.transaction(|txn| orders.delete(txn, 0, 1))?;
         store.transaction(|txn| orders.insert(txn, &Order { code: 1, ..order(31, 1) }))?;
         assert!(orders.verify(&store.read()?).run()?.is_clean());
@@ -88,7 +88,7 @@ fn a_key_is_unique_over_all_shards() -> Result<()> {
 }
 
 #[test]
-fn a_transaction_of_one_shard_changes_rows_whose_global_entries_stay() -> Result<()> {
+fn a_transaction_of_one_shard_can_change_rows_but_not_global_entries() -> Result<()> {
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
     #[table(name = "users", shard_by = tenant, shard_map = "tenants")]
     #[index(email, unique, scope = "global", include = [name])]
@@ -143,7 +143,7 @@ fn a_transaction_of_one_shard_changes_rows_whose_global_entries_stay() -> Result
     Ok(())
 }
 
-/// An insert locks the shards of the row and of its entries in their order.
+/// An insert locks the shards of the row and of its entries in the order of their numbers.
 #[test]
 fn an_insert_runs_its_closure_once() -> Result<()> {
     for (_dir, store) in stores()? {
@@ -202,9 +202,9 @@ fn towns(store: &ShardedStore) -> Result<(u64, u64)> {
     Ok((found, txn.stats().shards))
 }
 
-/// The index is built when its scope changes, and when it is new.
+/// The index is built when it is new, and when its scope changes in either direction.
 #[test]
-fn an_index_becomes_global_and_local_when_it_is_declared_so() -> Result<()> {
+fn an_index_is_rebuilt_when_its_scope_changes() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     {
         use scopes::none::{Person, PersonRepository};
@@ -225,7 +225,7 @@ fn an_index_becomes_global_and_local_when_it_is_declared_so() -> Result<()> {
         assert_eq!(txn.stats().shards, 4);
         assert!(people.verify(&txn).run()?.is_clean());
     }
-    // Two rows in different shards, or in the same one, with one key: the index is not built.
+    // If two rows in different shards or in the same shard have the same key, the index is not built.
     let store = ShardedStore::open(dir.path())?;
     for _ in 0..2 {
         let refused = scopes::unique::PersonRepository::open(&store).map(drop);
@@ -245,7 +245,7 @@ fn an_index_becomes_global_and_local_when_it_is_declared_so() -> Result<()> {
 }
 
 #[test]
-fn the_shards_of_a_store_that_was_plain_get_the_entries() -> Result<()> {
+fn a_global_index_is_built_over_all_shards_after_an_adoption() -> Result<()> {
     use scopes::global::{Person, PersonRepository};
     let dir = tempfile::tempdir().expect("a directory");
     let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
@@ -272,7 +272,7 @@ fn the_shards_of_a_store_that_was_plain_get_the_entries() -> Result<()> {
         store.transaction(|txn| people.insert(txn, &person(20)))?;
         assert_eq!(towns(&store)?, (11, 1));
     }
-    // The shard alone is a plain store again, with its own rows, and afterwards a shard.
+    // The shard can be opened as a plain store with its own rows, and then as a shard again.
     {
         let store = Store::open(&old)?;
         let people = PersonRepository::open(&store)?;
@@ -283,7 +283,7 @@ fn the_shards_of_a_store_that_was_plain_get_the_entries() -> Result<()> {
 }
 
 #[test]
-fn a_map_has_the_leading_fields_of_its_index() -> Result<()> {
+fn the_keys_of_a_map_are_the_leading_fields_of_its_index() -> Result<()> {
     use scopes::global::PersonRepository;
     for map in [ShardMap::ranges().to("s0", ..7_u16), ShardMap::ranges().to("s0", ..(7_u8, 7_u8))] {
         let store = options(Kind::Ranges, 2).map("people.town", map).in_memory()?;
@@ -291,7 +291,7 @@ fn a_map_has_the_leading_fields_of_its_index() -> Result<()> {
         let Err(Error::SchemaMismatch { difference, .. }) = refused else { panic!("{refused:?}") };
         assert!(difference.contains("`people.town`"), "{difference}");
     }
-    // A key without a shard is refused before anything is written, and found nowhere.
+    // A row with a key without a shard is refused before anything is written. A query for this key finds nothing.
     let map = ShardMap::ranges().to("s0", .."M");
     let store = options(Kind::Ranges, 2).map("people.town", map).in_memory()?;
     let people = PersonRepository::open(&store)?;
@@ -314,7 +314,7 @@ fn a_map_has_the_leading_fields_of_its_index() -> Result<()> {
 }
 
 #[test]
-fn the_map_of_an_index_stays() -> Result<()> {
+fn the_map_of_a_global_index_is_permanent() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let insert = |store: &ShardedStore, number| {
         let orders = OrderRepository::open(store)?;
@@ -362,7 +362,7 @@ fn a_restored_shard_gets_the_entries_of_all_rows() -> Result<()> {
         let orders = is_in_use.then(|| OrderRepository::open(&store)).transpose()?;
         store.restore_shard(&store.shard("s1")?, &backup)?;
         let orders = orders.map_or_else(|| OrderRepository::open(&store), Ok)?;
-        // The entries are of another time than the rows.
+        // The entries of global indexes don't match the restored rows.
         let refused = orders.find_by_town(&store.read()?, "town 1").count();
         assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
         assert_eq!(orders.all(&store.read()?).count()?, 48);
@@ -413,7 +413,7 @@ fn a_bulk_load_writes_the_entries_of_all_shards() -> Result<()> {
 }
 
 #[test]
-fn a_scan_of_the_available_shards_leaves_out_rows_of_missing_shards() -> Result<()> {
+fn a_scan_of_available_shards_omits_rows_of_missing_shards() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     {
         let store = with_maps_of_indexes(Kind::Ranges, 4).open(dir.path())?;

@@ -85,7 +85,7 @@ fn a_closure_writes_its_own_shard_only() -> Result<()> {
             "{outcomes:?}"
         );
         assert_eq!(orders.all(&store.read()?).count()?, 2);
-        // For a shard of another store.
+        // The shard belongs to another store.
         let other = options(Kind::Ranges, 4).in_memory()?;
         let outcome = writer.submit_on(&other.shard("s0")?, insert(2)).wait();
         assert!(matches!(outcome, Err(Error::ShardRefused { .. })), "{outcome:?}");

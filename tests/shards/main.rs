@@ -1,6 +1,5 @@
-//! Sharded stores: the same answers as one store, routing, transactions, lost and foreign shards.
+//! Sharded stores: the same results as in one store, routing, transactions, lost and foreign shards.
 
-mod answers;
 mod bulk;
 mod catalog;
 mod copies;
@@ -18,6 +17,7 @@ mod random_local;
 mod rebuilt;
 mod reference;
 mod restored;
+mod results;
 mod routing;
 mod tables;
 mod transactions;

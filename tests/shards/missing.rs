@@ -1,4 +1,4 @@
-//! Queries without the shards that are not available.
+//! Queries of the available shards.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn with_a_lost_shard() -> Result<(tempfile::TempDir, ShardedStore, OrderReposito
 }
 
 #[test]
-fn a_scan_of_the_available_shards_says_which_ones_are_missing() -> Result<()> {
+fn a_scan_of_available_shards_lists_the_missing_shards() -> Result<()> {
     let (_dir, store, orders) = with_a_lost_shard()?;
     let txn = store.read()?;
     let towns = || orders.find_by_town(&txn, "Oslo");
@@ -72,7 +72,7 @@ fn a_scan_of_the_available_shards_says_which_ones_are_missing() -> Result<()> {
 }
 
 #[test]
-fn a_query_of_other_shards_misses_nothing() -> Result<()> {
+fn a_query_of_available_shards_has_no_missing_shards() -> Result<()> {
     let (_dir, store, orders) = with_a_lost_shard()?;
     let txn = store.read()?;
     let missing = |scan: index_table::Scan<'_, Order>| -> Result<(Vec<String>, u64)> {

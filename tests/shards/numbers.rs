@@ -1,4 +1,4 @@
-//! `insert_with`: rows of a table with a shard key are numbered within it.
+//! `insert_with`: rows are numbered within their shard key.
 
 use index_table::{Error, IndexKey, IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ fn rows_are_numbered_within_their_shard_key() -> Result<()> {
             assert_eq!(insert("west", 7)?, Number(expected));
         }
         assert_eq!(insert("east", 8)?, Number(1));
-        // A number is given out once, also if its row was deleted.
+        // A number is assigned only once, even if its row is deleted.
         store.transaction(|txn| invoices.delete(txn, "east", 7, &Number(3)))?;
         assert_eq!(insert("east", 7)?, Number(4));
         let explicit = Invoice { region: "west".into(), tenant: 7, number: Number(40), total: 1 };

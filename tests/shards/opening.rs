@@ -37,7 +37,7 @@ fn count(store: &ShardedStore) -> Result<u64> {
     OrderRepository::open(store)?.all(&store.read()?).count()
 }
 
-/// Copies a store but for LMDB's lock files, as it is now: the state that a killed process leaves.
+/// Copies the current files of a store, except LMDB's lock files. A killed process leaves the same files.
 pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
     for entry in fs::read_dir(from).expect("entries") {
@@ -58,7 +58,7 @@ pub(crate) fn reason(outcome: Result<ShardedStore>) -> String {
 }
 
 #[test]
-fn a_store_knows_its_shards_and_maps() -> Result<()> {
+fn a_store_records_its_shards_and_maps() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     assert!(matches!(ShardedStore::open(dir.path()), Err(Error::StoreNotFound { .. })));
     fill(&two().open(dir.path())?)?;
@@ -123,11 +123,11 @@ fn a_copied_manager_does_not_get_the_shards_of_the_original() -> Result<()> {
     let copied = dir.path().join("copied");
     copy(&shop, &copied);
     assert!(reason(ShardedStore::open(&copied)).contains("this shard map manager is a copy"));
-    // A manager that was moved has its shards.
+    // A moved manager keeps its shards.
     let moved = dir.path().join("moved");
     fs::rename(&shop, &moved).expect("another name");
     assert_eq!(count(&ShardedStore::open(&moved)?)?, 2);
-    // A store that was copied with all its shards is a store.
+    // A store can be copied together with all of its shards.
     let whole = dir.path().join("whole");
     fill(&two().open(&whole)?)?;
     copy(&whole, &dir.path().join("second"));
@@ -163,7 +163,7 @@ fn a_store_opens_without_a_lost_shard() -> Result<()> {
 }
 
 #[test]
-fn some_shards_can_be_opened_alone() -> Result<()> {
+fn a_store_can_be_opened_with_some_of_its_shards() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     fill(&two().open(dir.path())?)?;
     let store = ShardedStore::options().only(["s1"]).open(dir.path())?;
@@ -186,7 +186,7 @@ fn reason_of_only(path: &Path) -> String {
 }
 
 #[test]
-fn a_table_without_a_shard_key_is_whole_in_one_shard() -> Result<()> {
+fn a_table_without_a_shard_key_is_in_one_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let placed = two().place("invoices", "s1");
     for options in [placed, ShardedStore::options()] {
@@ -234,14 +234,14 @@ fn an_existing_store_becomes_the_first_shard() -> Result<()> {
         .map("tenants", ShardMap::ranges().to("north", ..9_u8));
     assert!(reason(plain.open(dir.path().join("not"))).contains("`adopt` it"));
     {
-        // The map would give the rows to the other shard.
+        // The map would assign the rows to the other shard.
         let store = adopting(2_u8).open(dir.path().join("wrong"))?;
         let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
             panic!("rows that would not be found")
         };
         assert!(difference.contains("(3, 0)") && difference.contains("`south`"), "{difference}");
     }
-    // That one has become a shard of the first.
+    // The adopted store has become a shard of the first store.
     assert!(reason(adopting(10_u8).open(&shop)).contains("another store"));
     Ok(())
 }
@@ -311,7 +311,7 @@ fn the_map_of_a_shard_grows() -> Result<()> {
 }
 
 #[test]
-fn another_handle_reads_only() -> Result<()> {
+fn a_read_only_store_refuses_writes() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     fill(&two().open(dir.path())?)?;
     let store = ShardedStore::options().read_only(true).open(dir.path())?;
@@ -341,7 +341,7 @@ pub(crate) struct SpreadInvoice {
 }
 
 #[test]
-fn rows_stay_where_they_are_when_the_declaration_changes() -> Result<()> {
+fn a_changed_shard_key_or_place_is_refused() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     {
         let store = two().open(dir.path())?;
@@ -370,7 +370,7 @@ fn rows_stay_where_they_are_when_the_declaration_changes() -> Result<()> {
 fn one_process_writes_a_store() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     drop(two().open(dir.path())?);
-    // As another process has it.
+    // Takes the lock as another process would.
     let lock = fs::File::open(dir.path().join("writer.lock")).expect("a lock file");
     lock.try_lock().expect("a lock");
     assert!(matches!(ShardedStore::open(dir.path()), Err(Error::AlreadyOpen { .. })));

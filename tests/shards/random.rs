@@ -1,14 +1,14 @@
-//! Random operations on sharded stores beside one store: every answer is the same.
+//! Random operations on sharded stores and on one store: all results are equal.
 
 use index_table::{Error, Result, ShardedStore, Store};
 use proptest::prelude::*;
 
 use crate::{
-    answers::{self, Asked, assert_same},
+    results::{self, QueryValues, assert_same},
     tables::{Kind, TENANTS, options},
 };
 
-/// What is done in a transaction of one tenant.
+/// An operation in a transaction of one tenant.
 #[derive(Debug, Clone)]
 enum Operation {
     Insert(u16, Fields),
@@ -17,13 +17,13 @@ enum Operation {
     /// Gives a row another number.
     Move(u16, u16),
     Delete(u16),
-    /// In a savepoint, which fails.
+    /// Operations in a savepoint, which fails.
     Nested(u16, Fields),
 }
 
 type Fields = (String, i8, u16, String, Vec<String>);
 
-/// The tenant, whether it is committed, and what is done.
+/// The tenant, whether the transaction is committed, and its operations.
 type Transaction = (u8, bool, Vec<Operation>);
 
 fn text() -> impl Strategy<Value = String> {
@@ -51,9 +51,9 @@ fn transaction() -> impl Strategy<Value = Transaction> {
     (0..TENANTS, commits, prop::collection::vec(operation(), 1..6))
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn values() -> impl Strategy<Value = QueryValues> {
     (0..TENANTS, 0..TENANTS, text(), -2..3_i8, 0..6_u16, text(), 0..5_usize).prop_map(
-        |(tenant, other, town, size, code, tag, limit)| Asked {
+        |(tenant, other, town, size, code, tag, limit)| QueryValues {
             tenant,
             other,
             town,
@@ -73,8 +73,8 @@ fn outcome<T: std::fmt::Debug>(outcome: Result<T>) -> String {
 }
 
 macro_rules! model {
-    ($run:ident, $module:ident, $answers:ident) => {
-        /// Runs a transaction, and returns what each operation did.
+    ($run:ident, $module:ident, $results:ident) => {
+        /// Runs a transaction, and returns the results of its operations.
         fn $run(
             store: &Store,
             orders: &crate::tables::$module::OrderRepository,
@@ -125,12 +125,12 @@ macro_rules! model {
 model!(run_by_value, by_value, of_values);
 model!(run_by_hash, by_hash, of_hashes);
 
-/// Runs the same on one store and on a sharded one.
+/// Runs the same transactions on one store and on a sharded store, and compares the results.
 fn compare(
     kind: Kind,
     sharded: &ShardedStore,
     transactions: &[Transaction],
-    asked: &Asked,
+    values: &QueryValues,
 ) -> Result<()> {
     let what = format!("{kind:?} over {} shards", sharded.shard_ids().len());
     let store = Store::in_memory();
@@ -146,8 +146,8 @@ fn compare(
             );
         }
         let (one_txn, many_txn) = (store.read()?, sharded.read()?);
-        let expected = answers::of_hashes(&one, &one_txn, asked);
-        assert_same(&expected, &answers::of_hashes(&many, &many_txn, asked), &what);
+        let expected = results::of_hashes(&one, &one_txn, values);
+        assert_same(&expected, &results::of_hashes(&many, &many_txn, values), &what);
         assert!(many.verify(&many_txn).run()?.is_clean());
     } else {
         use crate::tables::by_value::OrderRepository;
@@ -161,8 +161,8 @@ fn compare(
             );
         }
         let (one_txn, many_txn) = (store.read()?, sharded.read()?);
-        let expected = answers::of_values(&one, &one_txn, asked);
-        assert_same(&expected, &answers::of_values(&many, &many_txn, asked), &what);
+        let expected = results::of_values(&one, &one_txn, values);
+        assert_same(&expected, &results::of_values(&many, &many_txn, values), &what);
         assert!(many.verify(&many_txn).run()?.is_clean());
     }
     Ok(())
@@ -176,12 +176,12 @@ proptest! {
     #[test]
     fn a_sharded_store_in_memory_has_the_results_of_one_store(
         transactions in prop::collection::vec(transaction(), 0..60),
-        asked in asked(),
+        values in values(),
         kind in prop::sample::select(KINDS.to_vec()),
         shards in prop::sample::select(vec![1_u8, 2, 5, 16]),
     ) {
         let sharded = options(kind, shards).in_memory().expect("a store");
-        compare(kind, &sharded, &transactions, &asked).expect("no error");
+        compare(kind, &sharded, &transactions, &values).expect("no error");
     }
 }
 
@@ -191,13 +191,13 @@ proptest! {
     #[test]
     fn a_sharded_store_on_disk_has_the_results_of_one_store(
         transactions in prop::collection::vec(transaction(), 0..30),
-        asked in asked(),
+        values in values(),
         kind in prop::sample::select(KINDS.to_vec()),
         shards in prop::sample::select(vec![1_u8, 2, 5]),
     ) {
         let dir = tempfile::tempdir().expect("a directory");
         let options = options(kind, shards).durability(index_table::Durability::None);
         let sharded = options.open(dir.path()).expect("a store");
-        compare(kind, &sharded, &transactions, &asked).expect("no error");
+        compare(kind, &sharded, &transactions, &values).expect("no error");
     }
 }

@@ -1,7 +1,7 @@
-//! Random transactions of tables with global indexes with hash maps.
+//! Random transactions of tables with global indexes, whose shard maps are hash maps.
 
 use crate::{
-    answers::of_global as answers_of,
+    results::of_global as results_of,
     tables::{
         global::{Order, OrderRepository},
         options as options_of,

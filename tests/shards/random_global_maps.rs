@@ -1,7 +1,7 @@
-//! Random transactions of tables with global indexes with maps of ranges and lists.
+//! Random transactions of tables with global indexes, whose shard maps are ranges and lists.
 
 use crate::{
-    answers::of_global as answers_of,
+    results::of_global as results_of,
     tables::{
         global::{Order, OrderRepository},
         with_maps_of_indexes as options_of,

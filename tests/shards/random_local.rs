@@ -1,7 +1,7 @@
 //! Random transactions of tables with local indexes.
 
 use crate::{
-    answers::of_values as answers_of,
+    results::of_values as results_of,
     tables::{
         by_value::{Order, OrderRepository},
         options as options_of,

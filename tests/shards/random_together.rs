@@ -1,15 +1,15 @@
-//! Random transactions of any shards beside one store, with reopening and kills: every answer is the same.
-//! The module around this one has the table, its answers and its options.
+//! Random transactions of any shards of a sharded store and in one store, with reopening and kills: all results are
+//! equal. The parent module defines the table, its queries and its options.
 
 use std::{fs, path::Path};
 
 use index_table::{Durability, Error, Result, ShardedStore, Store, WriteTxn};
 use proptest::prelude::*;
 
-use super::{Order, OrderRepository, answers_of, options_of};
+use super::{Order, OrderRepository, options_of, results_of};
 use crate::{
-    answers::{Asked, assert_same},
     reference::{Town, TownRepository},
+    results::{QueryValues, assert_same},
     tables::{Kind, TENANTS},
 };
 
@@ -18,7 +18,7 @@ enum Operation {
     Insert(Key, Fields),
     Put(Key, Fields),
     Update(Key, Fields),
-    /// Gives a row another key, which may be in another shard.
+    /// Changes the key of a row. The new key may be in another shard.
     Move(Key, Key),
     Delete(Key),
     Get(Key),
@@ -29,7 +29,7 @@ enum Operation {
     DeleteTown(u8),
     Town(u8),
     Towns(String),
-    /// In a savepoint, which is kept or not.
+    /// Operations in a savepoint, and whether it is committed.
     Nested(Vec<Operation>, bool),
 }
 
@@ -38,12 +38,12 @@ type Fields = (String, i8, u16);
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// By a closure, and whether it is committed.
+    /// Operations in a closure, and whether it is committed.
     Transaction(Vec<Operation>, bool),
-    /// By `write`.
+    /// Operations in a transaction begun by `write`.
     ByHand(Vec<Operation>, bool),
     Reopen,
-    /// The store continues with the files that a killed process leaves.
+    /// Continues with the files that a killed process would leave.
     Kill,
 }
 
@@ -111,7 +111,7 @@ fn row((tenant, number): Key, (town, size, code): &Fields) -> Order {
     Order { tenant, number, town, size: *size, code: *code * 100 + number, note, tags }
 }
 
-/// Runs operations, and adds what each of them did.
+/// Runs operations, and adds their results.
 fn run(
     tables: &Tables,
     txn: &mut WriteTxn<'_>,
@@ -155,7 +155,7 @@ fn shown<T: std::fmt::Debug>(outcome: Result<T>) -> String {
     }
 }
 
-/// Runs a step, and returns what its operations did.
+/// Runs a step, and returns the results of its operations.
 fn take(store: &Store, tables: &Tables, step: &Step) -> Vec<String> {
     let mut outcomes = Vec::new();
     match step {
@@ -195,7 +195,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 fn look(one: (&Store, &Tables), many: (&ShardedStore, &Tables), what: &str) -> Result<()> {
-    let asked = Asked {
+    let values = QueryValues {
         tenant: 3,
         other: 17,
         town: "a".to_owned(),
@@ -205,8 +205,8 @@ fn look(one: (&Store, &Tables), many: (&ShardedStore, &Tables), what: &str) -> R
         limit: 3,
     };
     let (one_txn, many_txn) = (one.0.read()?, many.0.read()?);
-    let expected = answers_of(&one.1.orders, &one_txn, &asked);
-    assert_same(&expected, &answers_of(&many.1.orders, &many_txn, &asked), what);
+    let expected = results_of(&one.1.orders, &one_txn, &values);
+    assert_same(&expected, &results_of(&many.1.orders, &many_txn, &values), what);
     assert!(many.1.orders.verify(&many_txn).run()?.is_clean());
     let towns = one.1.towns.all(&one_txn).rows().collect::<Result<Vec<_>>>()?;
     for shard in many.0.shard_ids() {

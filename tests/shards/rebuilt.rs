@@ -56,7 +56,7 @@ fn a_lost_manager_is_rebuilt_from_its_shards() -> Result<()> {
         let placed = placed()?;
         lose_manager(dir.path());
         assert!(matches!(ShardedStore::open(dir.path()), Err(Error::StoreNotFound { .. })));
-        // In any order.
+        // The order of the shards does not matter.
         let rebuild = ShardedStore::options().shard("s1", "s1").shard("s2", "s2").shard("s0", "s0");
         {
             let store = rebuild.rebuild(dir.path())?;
@@ -97,7 +97,7 @@ fn shards_of_a_killed_process_are_recovered_first() -> Result<()> {
     fill(&store)?;
     copy(&shop, &left);
     lose_manager(&left);
-    // The shards have each other's directories: each is found to be another one, and none is changed.
+    // The directories of two shards are exchanged. Both are refused, and neither changes.
     let swapped = dir.path().join("swapped");
     copy(&left, &swapped);
     fs::rename(swapped.join("s0"), swapped.join("x")).expect("another name");
@@ -106,7 +106,7 @@ fn shards_of_a_killed_process_are_recovered_first() -> Result<()> {
     assert_eq!(reason(shards(3).rebuild(&swapped)), "shard `s0`: the directory has shard `s1`");
     let right = ShardedStore::options().shard("s0", "s1").shard("s1", "s0").shard("s2", "s2");
     assert_whole(&right.rebuild(&swapped)?)?;
-    // Without the journal.
+    // The journal is missing.
     let torn = dir.path().join("torn");
     copy(&left, &torn);
     for file in 0..3 {
@@ -120,7 +120,7 @@ fn shards_of_a_killed_process_are_recovered_first() -> Result<()> {
     assert_whole(&store)
 }
 
-/// The data file of a shard has its number, so that no journal of another shard is applied to it.
+/// The data file of a shard contains its number, which prevents recovery with the records of another shard.
 #[test]
 fn the_journal_is_not_applied_to_another_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -128,7 +128,7 @@ fn the_journal_is_not_applied_to_another_shard() -> Result<()> {
     let store = options(Kind::Ranges, 2).open(&shop)?;
     copy(&shop, &left);
     drop(store);
-    // Both data files have the same root pages, but for the marker.
+    // Both data files have the same root pages, except for the marker.
     for name in names(2) {
         fs::rename(left.join(&name), left.join(format!("{name}.x"))).expect("another name");
     }
@@ -153,7 +153,7 @@ fn shards_that_do_not_fit_are_refused() -> Result<()> {
     fill(&options(Kind::Ranges, 3).open(path("shop"))?)?;
     let all = || shards(3);
     assert!(reason(all().rebuild(path("shop"))).contains("there is a `data.mdb`"));
-    // Another directory, while the manager is where the shards know it to be.
+    // The manager still exists in the directory that the shards have recorded.
     let absolute = names(3).iter().fold(ShardedStore::options(), |all, name| {
         all.shard(name, dir.path().join("shop").join(name))
     });
@@ -171,11 +171,11 @@ fn shards_that_do_not_fit_are_refused() -> Result<()> {
     let renamed = shards(2).shard("vault", "s2");
     assert_eq!(rebuilt(renamed), "shard `vault`: the directory has shard `s2`");
     assert!(matches!(shards(4).rebuild(path("shop")), Err(Error::StoreNotFound { .. })));
-    // A copy of a shard.
+    // One of the shards is a copy of another shard.
     copy(&path("shop/s1"), &path("copy"));
     let twice = shards(3).shard("s1", path("copy"));
     assert!(rebuilt(twice).contains("are copies of the same shard"));
-    // A shard of another store, and a store that is no shard.
+    // A shard of another store, and a plain store.
     drop(options(Kind::Ranges, 3).open(path("second"))?);
     let foreign = shards(2).shard("s2", path("second/s2"));
     assert!(rebuilt(foreign).contains("its shard map manager is in"));
@@ -191,7 +191,7 @@ fn shards_that_do_not_fit_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// Only the manager had the distribution of tables, so the rows are compared with the declaration once.
+/// The shards don't record how each table is distributed, so the rows are compared with the declaration once.
 #[test]
 fn rows_are_compared_with_the_declaration() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");

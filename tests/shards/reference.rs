@@ -1,4 +1,4 @@
-//! Reference tables: a copy in every shard, written together, and read where the transaction already reads.
+//! Reference tables: a copy in every shard. All copies are written in one transaction, and any copy can be read.
 
 use std::fs;
 
@@ -84,7 +84,7 @@ fn a_transaction_reads_the_copy_of_a_shard_that_it_already_reads() -> Result<()>
     assert_eq!(towns.find_by_name(&txn, "Oslo").rows().count(), 1);
     assert_eq!(txn.stats().shards, 1);
 
-    // A transaction of one shard has its copy.
+    // A transaction of one shard reads the copy in this shard.
     let shard = orders.shard_of(&store, 20)?;
     assert_eq!(towns.all(&store.read_on(&shard)?).count()?, 1);
     let mut runs = 0;
@@ -125,7 +125,7 @@ fn a_write_after_a_later_shard_runs_the_closure_again() -> Result<()> {
 }
 
 #[test]
-fn a_transaction_of_one_shard_does_not_write_it() -> Result<()> {
+fn a_transaction_of_one_shard_can_not_write_a_reference_table() -> Result<()> {
     let store = options(Kind::Ranges, 2).in_memory()?;
     let towns = TownRepository::open(&store)?;
     for shard in store.shard_ids() {
@@ -137,7 +137,7 @@ fn a_transaction_of_one_shard_does_not_write_it() -> Result<()> {
 }
 
 #[test]
-fn it_is_read_but_not_written_without_a_shard() -> Result<()> {
+fn a_reference_table_can_be_read_but_not_written_while_a_shard_is_missing() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
     {
@@ -155,7 +155,7 @@ fn it_is_read_but_not_written_without_a_shard() -> Result<()> {
     {
         let store = ShardedStore::open(&shop)?;
         let lost = store.shard("s0")?;
-        // Its copy would stay as old as the backup.
+        // The copy in the shard would stay as old as the backup.
         let refused = store.restore_shard(&lost, backup.join("shard.0"));
         assert!(matches!(refused, Err(Error::ShardRefused { .. })), "{refused:?}");
         let towns = TownRepository::open(&store)?;
@@ -215,7 +215,7 @@ fn new_shards_get_the_reference_rows_of_an_adopted_shard() -> Result<()> {
 }
 
 #[test]
-fn it_is_not_placed_in_a_shard() -> Result<()> {
+fn a_reference_table_can_not_be_placed_in_a_shard() -> Result<()> {
     let store = options(Kind::Ranges, 2).place("towns", "s1").in_memory()?;
     let refused = TownRepository::open(&store);
     assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");

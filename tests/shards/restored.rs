@@ -48,7 +48,7 @@ fn a_lost_shard_is_restored_while_the_store_is_open() -> Result<()> {
             [(0, 1), (0, 2), (16, 1)]
         );
         assert!(orders.find_by_town(&after, "Oslo").available().missing.is_empty());
-        // A transaction that began before has no snapshot of the shard.
+        // A transaction that began before the restoration has no snapshot of the shard.
         assert!(matches!(orders.all(&before).count(), Err(Error::ShardUnavailable { .. })));
         drop((before, after));
         store.transaction(|txn| orders.insert(txn, &order(17, 1)))?;

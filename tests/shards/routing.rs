@@ -1,4 +1,4 @@
-//! How many shards a query reads.
+//! The shards that a query reads.
 
 use index_table::{Error, Result, ShardMap, ShardedStore};
 
@@ -60,7 +60,7 @@ fn a_query_with_the_shard_key_reads_one_shard() -> Result<()> {
 fn each_query_counts_the_different_shards_that_it_reads() -> Result<()> {
     let (store, orders) = filled()?;
     let txn = store.read()?;
-    /// Reads everything, and returns the shards.
+    /// Runs a query to its end, and returns the number of shards that it has read.
     macro_rules! shards {
         ($iterator:expr) => {{
             let mut iterator = $iterator;
@@ -133,7 +133,7 @@ fn a_key_without_a_shard_is_an_error() -> Result<()> {
 }
 
 #[test]
-fn any_table_has_a_map_in_a_store_in_memory() -> Result<()> {
+fn every_table_has_a_shard_map_in_a_store_in_memory() -> Result<()> {
     let store = ShardedStore::in_memory();
     let orders = OrderRepository::open(&store)?;
     for tenant in 0..32 {

@@ -44,7 +44,7 @@ fn options() -> ShardedOptions {
         .map("notes", map)
 }
 
-/// Rows of the older version: so many for each of three tenants.
+/// Inserts rows of the older version, with this number of rows for each of three tenants.
 fn fill(store: &Store, rows: u64) -> Result<()> {
     let notes = before::NoteRepository::open(store)?;
     store.transaction(|txn| {
@@ -94,7 +94,7 @@ fn all_shards_are_verified_in_the_background() -> Result<()> {
             ("notes", 150, 150, &None)
         );
 
-        // A slow one is stopped when its handle is dropped.
+        // A slow verification is stopped when its handle is dropped.
         let scrub = store.scrub(1)?;
         assert!(!scrub.is_done());
         drop(scrub);
@@ -105,7 +105,7 @@ fn all_shards_are_verified_in_the_background() -> Result<()> {
 }
 
 #[test]
-fn rows_change_while_they_are_verified() -> Result<()> {
+fn rows_can_change_during_a_verification() -> Result<()> {
     let store = Store::in_memory();
     fill(&store, 50)?;
     let notes = NoteRepository::open(&store)?;

@@ -95,13 +95,13 @@ fn global_entries_are_compared_with_the_rows_of_all_shards() -> Result<()> {
         assert_eq!(counts(&report, "code"), wrong, "{report}");
         assert_eq!(counts(&report, "name"), []);
 
-        // The parts in single shards can't be compared with rows in others.
+        // The entries of a single shard can't be compared with rows in other shards.
         let shard = store.shard("b")?;
         assert!(people.verify(&store.read_on(&shard)?).run()?.is_clean());
         let repaired = store.transaction_on(&shard, |txn| people.repair(txn).run())?;
         assert_eq!(repaired.findings.len(), 0);
 
-        // In parts, and continued by cursors.
+        // The verification is done in parts, which cursors continue.
         let (mut findings, mut next) = (0, None);
         loop {
             let txn = store.read()?;
@@ -143,7 +143,7 @@ pub(crate) fn raw(
 ) -> heed::Result<()> {
     let path = path.join(shard);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: nothing else has the files of this test open.
+    // SAFETY: no other code has the files of this test open.
     let env = unsafe { heed::EnvOpenOptions::new().max_dbs(40).map_size(1 << 28).open(path)? };
     let txn = env.write_txn()?;
     env.create_databases_and_commit(txn, |opener, txn| {

@@ -18,7 +18,7 @@ fn stores() -> Result<Stores> {
     tables::stores([options(Kind::Ranges, 4)])
 }
 
-/// The kind, the shard and the primary key of the next change.
+/// Returns the kind, the shard and the primary key of the next change.
 fn next(watcher: &Watcher<Order>) -> (ChangeKind, String, (u8, u16)) {
     let Some(Event::Change(change)) = watcher.recv() else { panic!("no change") };
     let row = change.after().or_else(|| change.before()).expect("a row");
@@ -133,7 +133,7 @@ fn the_commits_of_each_shard_are_in_order() -> Result<()> {
                         store
                             .transaction(|txn| {
                                 orders.insert(txn, &order(tenant, number))?;
-                                // Some commits are of two shards.
+                                // Some commits change two shards.
                                 match number % 8 {
                                     0 => orders
                                         .insert(txn, &order(24, u16::from(tenant) * 1000 + number)),

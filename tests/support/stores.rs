@@ -9,7 +9,7 @@ use index_table::{Durability, Error, ReadTxn, Result, ShardMap, ShardedStore, St
 pub(crate) struct Tried {
     store: Store,
     pub(crate) is_sharded: bool,
-    /// `None`: the store is in memory.
+    /// The directory of the store, or `None` if it is in memory.
     directory: Option<tempfile::TempDir>,
 }
 
@@ -114,18 +114,18 @@ fn sharded_on_disk(shard_map: &str) -> Result<Tried> {
     Ok(Tried { store: Store::clone(&sharded), is_sharded: true, directory: Some(directory) })
 }
 
-/// A plain store of each engine.
+/// Returns a plain store of each engine.
 pub(crate) fn plain_stores() -> Result<[Tried; 2]> {
     Ok([plain_on_disk()?, plain_in_memory()])
 }
 
-/// A plain and a sharded store in memory.
+/// Returns a plain and a sharded store in memory.
 pub(crate) fn stores_in_memory() -> [Tried; 2] {
     let sharded = Store::clone(&ShardedStore::in_memory());
     [plain_in_memory(), Tried { store: sharded, is_sharded: true, directory: None }]
 }
 
-/// A plain and a sharded store of each engine, for tables that are sharded by a hash and have this shard map.
+/// Returns a plain and a sharded store of each engine, for tables that are sharded by a hash and have this shard map.
 pub(crate) fn stores(shard_map: &str) -> Result<Vec<Tried>> {
     let mut stores = vec![plain_on_disk()?, sharded_on_disk(shard_map)?];
     stores.extend(stores_in_memory());

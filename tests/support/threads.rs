@@ -71,7 +71,7 @@ fn are_blocked(threads: &[PathBuf]) -> bool {
     before.is_some() && before == sleeping()
 }
 
-/// How often a thread that sleeps has been switched to and from; `None`: it runs, or has ended.
+/// Returns the number of context switches of a sleeping thread, or `None` if the thread runs or has ended.
 fn sleeping(thread: &Path) -> Option<String> {
     let status = fs::read_to_string(thread.join("status")).ok()?;
     let state = status.lines().find_map(|line| line.strip_prefix("State:"))?;

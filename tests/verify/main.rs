@@ -63,7 +63,7 @@ impl Item {
     }
 }
 
-/// The same with a primary key of variable length, so that no index is packed.
+/// A place with a primary key of variable length, so that no index is packed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "places")]
 #[index(town)]

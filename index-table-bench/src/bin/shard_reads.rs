@@ -39,9 +39,9 @@ const AHEAD: (usize, usize) = (256, 4);
 struct Reading {
     #[primary_key]
     id: u64,
-    /// In an index that packs the entries of a class.
+    /// The field of an index that packs the entries of each value.
     class: u32,
-    /// The same, in an index that does not pack them.
+    /// The field of an index with the same number of values that does not pack entries.
     kind: u32,
     value: u32,
 }

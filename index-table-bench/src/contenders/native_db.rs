@@ -171,7 +171,7 @@ impl Contender for NativeDb {
         Ok(())
     }
 
-    fn page(&mut self, _positions: &[Position], _answer: &mut Digest) -> Outcome {
+    fn page(&mut self, _positions: &[Position], _digest: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 

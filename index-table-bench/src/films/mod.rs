@@ -164,7 +164,7 @@ pub fn run(films: &[Film], rounds: usize, directory: &Path) -> Result<Results, S
     let mut samples: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for round in 0..rounds {
         eprintln!("films, round {} of {rounds}", round + 1);
-        let mut answers: BTreeMap<usize, (&str, Digest)> = BTreeMap::new();
+        let mut results: BTreeMap<usize, (&str, Digest)> = BTreeMap::new();
         for turn in 0..ALL.len() {
             let index = (turn + round) % ALL.len();
             let (name, open) = ALL[index];
@@ -192,7 +192,7 @@ pub fn run(films: &[Film], rounds: usize, directory: &Path) -> Result<Results, S
                 }
                 let units = if measure == 0 { films.len() as f64 } else { digest.found as f64 };
                 samples.entry((index, measure)).or_default().push(time / units);
-                let (other, expected) = *answers.entry(measure).or_insert((name, digest));
+                let (other, expected) = *results.entry(measure).or_insert((name, digest));
                 if digest != expected {
                     return Err(format!("{name} and {other} have different results: {title}"));
                 }

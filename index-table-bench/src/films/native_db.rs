@@ -64,15 +64,15 @@ impl Contender for NativeDb {
         Ok(())
     }
 
-    fn rows_of_actor(&mut self, _actors: &[String], _answer: &mut Digest) -> Outcome {
+    fn rows_of_actor(&mut self, _actors: &[String], _digest: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 
-    fn titles_of_actor(&mut self, _actors: &[String], _answer: &mut Digest) -> Outcome {
+    fn titles_of_actor(&mut self, _actors: &[String], _digest: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 
-    fn count_of_actor(&mut self, _actors: &[String], _answer: &mut Digest) -> Outcome {
+    fn count_of_actor(&mut self, _actors: &[String], _digest: &mut Digest) -> Outcome {
         Err(Failure::Lacks)
     }
 }

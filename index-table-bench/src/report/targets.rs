@@ -147,7 +147,7 @@ const LOAD: &str = "13,200 instructions for a row, 12,100 by hand: 1.09. Keys ar
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) required: String,
-    /// `None`: not measured.
+    /// The measured value, or `None` if it was not measured.
     pub(super) measured: Option<String>,
     pub(super) met: bool,
 }

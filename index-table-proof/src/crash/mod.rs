@@ -1,7 +1,7 @@
 //! Processes that are killed at any moment.
 //!
-//! A child writes, with full durability, and acknowledges each commit. It is killed. Every acknowledged
-//! commit must be there, and the next transaction completely or not at all; the tables and the file must be
+//! A child writes with full durability, acknowledges each commit, and is killed. Every acknowledged commit must
+//! be present. The next transaction must be present completely or not at all. The tables and the file must be
 //! intact. The next child continues with the same files.
 
 mod evolution;

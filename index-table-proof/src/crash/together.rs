@@ -219,8 +219,8 @@ pub(super) fn write(path: &Path) -> Result<()> {
     })
 }
 
-/// Checks that the acknowledged transactions of each thread are present, in all of their shards. Each killed process, of
-/// which there may be two, may have committed one more for each thread.
+/// Checks that the acknowledged transactions of each thread are present in all of their shards. Each killed process (there
+/// may be two) may have committed one more transaction for each thread.
 pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let tables = open(path).map_err(|error| error.to_string())?;
     let count = tables.check().map_err(|error| error.to_string())??;

@@ -433,7 +433,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The routing of a table with global indexes, if this transaction has all shards.
+    /// Returns the routing of a table with global indexes, if this transaction has all shards.
     pub(crate) fn global_routing(self) -> Option<&'t Routing> {
         match self {
             Self::Sharded(reader) if reader.spans_global() => Some(reader.routing()),
@@ -587,7 +587,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// The writer of a sharded table with global indexes.
+    /// Returns the writer of a sharded table with global indexes.
     #[inline]
     pub(crate) const fn with_global(&mut self) -> Option<&mut shards::Writer<'t>> {
         match self {

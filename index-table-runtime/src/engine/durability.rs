@@ -45,7 +45,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Its number in the record of a shard, which is part of the format.
+    /// Returns the number of the durability in the record of a shard. It is part of the format.
     pub(super) const fn number(self) -> u64 {
         match self {
             Self::Full => 0,

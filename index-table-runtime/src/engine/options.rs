@@ -241,7 +241,7 @@ impl Options {
         self
     }
 
-    /// The mode of the files of a new store, on Unix: of the data file, the lock file and the journal. Default: `0o600`,
+    /// Sets the mode of the files of a new store, on Unix: of the data file, the lock file and the journal. Default: `0o600`,
     /// access for the owner alone. The mode applies as it is, whatever the umask of the process. Existing files keep their
     /// modes, and the lock file and the journal always have the mode of the data file. A mode without `0o600`, or above
     /// `0o777`, is an error of [`open`](Options::open). Temporary files, which have no names, are always private.
@@ -275,7 +275,7 @@ impl Options {
         self
     }
 
-    /// The mode of the directory of a new store, and of missing parent directories, on Unix. Default: `0o700`. Like
+    /// Sets the mode of the directory of a new store, and of missing parent directories, on Unix. Default: `0o700`. Like
     /// [`file_mode`](Options::file_mode), with at least `0o700`. The bits for set-group-ID (`0o2000`) and the sticky bit
     /// (`0o1000`) are valid too.
     pub fn directory_mode(mut self, mode: u32) -> Self {

@@ -41,7 +41,7 @@ pub(crate) enum CommitFailure {
     Conflict(Error),
     /// It is unknown whether the commit was applied.
     Unknown(Error),
-    /// Returns a failure after which nothing has changed.
+    /// The commit failed, and nothing has changed.
     Failed(Error),
 }
 
@@ -59,7 +59,7 @@ impl CommitFailure {
 /// The failure of a commit of several shards that was durable.
 pub(crate) struct NotVisible {
     pub(crate) failure: CommitFailure,
-    /// It is visible in some of the shards, and will be in all when the store is opened again.
+    /// Whether the commit is visible in some of its shards only, until the store is opened again.
     pub(crate) is_split: bool,
 }
 

@@ -62,25 +62,25 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
         Self { scan }
     }
 
-    /// Reverses the order, as [`Scan::rev`].
+    /// Reverses the order, like [`Scan::rev`].
     pub fn rev(mut self) -> Self {
         self.scan = self.scan.rev();
         self
     }
 
-    /// Limits the number of rows, as [`Scan::limit`].
+    /// Limits the number of rows, like [`Scan::limit`].
     pub fn limit(mut self, limit: usize) -> Self {
         self.scan = self.scan.limit(limit);
         self
     }
 
-    /// Starts after a cursor, as [`Scan::after`].
+    /// Starts after a cursor, like [`Scan::after`].
     pub fn after(mut self, cursor: &Cursor) -> Self {
         self.scan = self.scan.after(cursor);
         self
     }
 
-    /// Ends before a cursor, as [`Scan::before`].
+    /// Ends before a cursor, like [`Scan::before`].
     pub fn before(mut self, cursor: &Cursor) -> Self {
         self.scan = self.scan.before(cursor);
         self
@@ -93,7 +93,7 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
     /// [`rows`](Scan::rows) returns the rows that the entries carry. For other indexes, it returns the
     /// current rows, whether or not they still have the entry, and leaves out deleted rows.
     ///
-    /// Cost: the same as of an index that is not eventual.
+    /// Cost: the same as for a strong index.
     pub fn stale(self) -> Scan<'txn, E> {
         self.scan
     }

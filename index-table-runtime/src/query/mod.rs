@@ -256,7 +256,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// # Errors
     ///
-    /// As [`count`](Scan::count).
+    /// The errors of [`count`](Scan::count).
     pub fn exists(self) -> Result<bool> {
         self.limit(1).count().map(|count| count > 0)
     }

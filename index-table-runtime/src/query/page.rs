@@ -96,7 +96,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// # Errors
     ///
-    /// As [`page`](Scan::page).
+    /// The errors of [`page`](Scan::page).
     pub fn page_views(mut self, size: usize) -> Result<Page<<E::Row as Viewed>::View<'txn>>>
     where
         E::Row: Viewed,
@@ -120,7 +120,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// # Errors
     ///
-    /// As [`page`](Scan::page).
+    /// The errors of [`page`](Scan::page).
     ///
     /// # Examples
     ///

@@ -99,7 +99,7 @@ impl Sorters {
     ///
     /// # Errors
     ///
-    /// As [`finish`](Sorters::finish).
+    /// The errors of [`finish`](Sorters::finish).
     pub(crate) fn finish_together(self) -> Result<Vec<Sorted>> {
         let merging = self.merging / self.each.len().max(1);
         self.each.into_iter().map(|sorter| sorter.finish(merging)).collect()

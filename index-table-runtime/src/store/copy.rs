@@ -23,7 +23,7 @@ use crate::usage::Progress;
 /// The name of the thread that writes a copy.
 const NAME: &str = "store-copy";
 
-/// How often progress is reported.
+/// The time between two reports of the progress.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Copies a store to a directory, with options. From [`Store::backup`]; it does nothing until [`run`](Backup::run).
@@ -53,7 +53,7 @@ impl<'a> Backup<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Store::backup_to`].
+    /// The errors of [`Store::backup_to`].
     pub fn run(self) -> Result<()> {
         let Self { store, path, kind, mut progress } = self;
         store.copy(&path, kind, &mut |at| {
@@ -159,7 +159,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`backup_to`](Store::backup_to).
+    /// The errors of [`backup_to`](Store::backup_to).
     pub fn compact_to(&self, path: impl AsRef<Path>) -> Result<()> {
         self.copy(path.as_ref(), CopyKind::Compact, &mut |_| ())
     }

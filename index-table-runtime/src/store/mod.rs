@@ -199,7 +199,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`transaction`](Store::transaction).
+    /// The errors of [`transaction`](Store::transaction).
     pub fn try_transaction<T, E: From<Error>>(
         &self,
         body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
@@ -219,7 +219,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// As [`Store::open`].
+    /// The errors of [`Store::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         self.check().map_err(|source| Error::Io { path: path.to_owned(), source })?;

@@ -95,7 +95,7 @@ impl OpenTable {
         (0..self.readable.from.len()).all(|index| self.is_readable(index, opened))
     }
 
-    /// The contents of an index have become obsolete. Transactions that begin later find its state in the catalog.
+    /// Records that the contents of an index have become obsolete. Transactions that begin later find its state in the catalog.
     pub(crate) fn became_unreadable(&self, index: usize) {
         if let Some(from) = self.readable.from.get(index) {
             from.store(u64::MAX, Ordering::Relaxed);

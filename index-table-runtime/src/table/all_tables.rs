@@ -15,7 +15,7 @@ use crate::{
     usage::Usage,
 };
 
-/// How large a table is. From [`Store::sizes`].
+/// The size of a table. From [`Store::sizes`].
 ///
 /// `Display` prints a line for the table and a line for each index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -152,7 +152,7 @@ impl Store {
     /// indexes are not counted. The rows of a reference table are counted once, and the bytes of all of its
     /// copies.
     ///
-    /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
+    /// Cost: the same as [`Scan::count`](crate::Scan::count) for each index.
     ///
     /// # Errors
     ///
@@ -246,7 +246,7 @@ impl ShardedStore {
     /// Returns the sizes of the parts of all tables in one shard, like [`sizes`](Store::sizes) for all
     /// shards.
     ///
-    /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
+    /// Cost: the same as [`Scan::count`](crate::Scan::count) for each index.
     ///
     /// # Errors
     ///

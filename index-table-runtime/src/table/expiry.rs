@@ -20,15 +20,16 @@ impl<R: Entity> Table<R> {
     /// Deletes up to `limit` rows that have expired at the time `now`, oldest first, and returns their number. A row
     /// has expired if its time is not later than `now`. [`Store::start_expiry_worker`] does this in the background.
     ///
-    /// The rows are deleted in batches. Each batch is a transaction of at most 256 rows and, apart from the last
-    /// row, 10 ms, so that other writers don't wait long. A row that another writer renews meanwhile stays.
+    /// The rows are deleted in batches. Each batch is a transaction of at most 256 rows. It starts no further deletion
+    /// after 10 ms, so that other writers don't wait long. If another writer gives a row a later time during this call,
+    /// the row stays.
     ///
     /// Cost: one step for each row in the index, then a `delete`.
     ///
     /// # Errors
     ///
     /// [`Error::Archive`](crate::Error::Archive); [`Error::IndexNotReadable`](crate::Error::IndexNotReadable);
-    /// those of [`Store::transaction`]. After an error, earlier batches are deleted.
+    /// the errors of [`Store::transaction`]. After an error, the rows of earlier batches stay deleted.
     ///
     /// # Examples
     ///
@@ -150,7 +151,7 @@ impl<R: Entity> Table<R> {
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Keeps only the rows that have not expired now, as a [`filter`](Scan::filter).
     ///
-    /// Cost: that of a filter.
+    /// Cost: the same as a filter.
     pub fn live(self) -> Self
     where
         E::Row: Expires,

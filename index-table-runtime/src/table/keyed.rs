@@ -97,7 +97,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// As [`insert_with`](Table::insert_with); [`Error::KeyTooLong`] if the leading fields have more than 400 bytes.
+    /// The errors of [`insert_with`](Table::insert_with); [`Error::KeyTooLong`] if the leading fields have more than 400 bytes.
     #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
     pub fn insert_within<N: Sequence>(
         &self,
@@ -145,7 +145,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if `change` sets the primary key to the key of another
+    /// The errors of [`put`](Table::put), and [`Error::DuplicateKey`] if `change` sets the primary key to the key of another
     /// row. After an error, nothing has changed.
     pub fn update(
         &self,
@@ -195,7 +195,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// As [`delete`](KeyedTable::delete).
+    /// The errors of [`delete`](KeyedTable::delete).
     pub fn remove(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -215,7 +215,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), [`Error::DuplicateKey`] if a third row has the primary key, and
+    /// The errors of [`put`](Table::put), [`Error::DuplicateKey`] if a third row has the primary key, and
     /// [`Error::IndexNotReadable`]. After an error, nothing has changed.
     pub fn put_by<'e, E: IndexEntry<'e, Row = R>>(
         &self,
@@ -235,7 +235,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// As [`delete`](KeyedTable::delete); [`Error::IndexNotReadable`].
+    /// The errors of [`delete`](KeyedTable::delete); [`Error::IndexNotReadable`].
     pub fn delete_by<'e, E: IndexEntry<'e, Row = R>>(
         &self,
         txn: &mut WriteTxn<'_>,

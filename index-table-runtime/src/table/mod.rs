@@ -113,11 +113,11 @@ impl<R: Entity> Table<R> {
     /// number is 1. In a table whose primary key is the fields of `shard_by` and then one number, the repository has its
     /// own `insert_with`, which also takes these fields, and numbers the rows within them.
     ///
-    /// Cost: as [`insert`](Table::insert), and one seek to the last row, one look-up and one write.
+    /// Cost: the same as [`insert`](Table::insert), and one seek to the last row, one look-up and one write.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`], and [`Error::NotOffered`] for a table
+    /// The errors of [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`], and [`Error::NotOffered`] for a table
     /// in several shards. After an error, nothing has changed, and the number is not assigned.
     pub fn insert_with(
         &self,
@@ -182,11 +182,11 @@ impl<R: Entity> Table<R> {
 
     /// Writes a row like [`put`](Table::put), and returns the replaced row.
     ///
-    /// Cost: as [`put`](Table::put), and one more look-up; the old row is decoded.
+    /// Cost: the same as [`put`](Table::put), and one more look-up; the old row is decoded.
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put).
+    /// The errors of [`put`](Table::put).
     pub fn replace(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<Option<R>> {
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
@@ -254,7 +254,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to the key of
+    /// The errors of [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to the key of
     /// another row. After an error, nothing has changed.
     pub fn update_key(
         &self,
@@ -399,7 +399,7 @@ impl<R: Entity> Table<R> {
 
     /// Corrects the entries of the indexes from the rows.
     ///
-    /// Cost: as [`verify`](Table::verify), and one write for each difference.
+    /// Cost: the same as [`verify`](Table::verify), and one write for each difference.
     pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's> {
         Repair::new(txn, &self.open)
     }

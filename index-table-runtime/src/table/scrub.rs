@@ -126,8 +126,8 @@ impl Scrub {
         self.shared.state().is_done
     }
 
-    /// Waits until all tables are verified, and returns the report. If the store is closed before, or a table
-    /// is no longer in use, the report has the part that is verified.
+    /// Waits until all tables are verified, and returns the report. If the store is closed earlier, or a table
+    /// is no longer in use, the report covers only the verified part.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, unless the verification has to end. Returns whether it has to.
+    /// Waits, unless the verification has to end. Returns true if it has to end.
     fn rest(&self, pause: Duration) -> bool {
         let waited =
             self.stopped.wait_timeout_while(self.state(), pause, |state| !state.is_stopped);

@@ -56,7 +56,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Refuses a copy with rows, unless it equals the previous copies.
+    /// Checks that a copy with rows equals the previous copies.
     pub(super) fn check(&self, store: &Store, table: &OpenTable, shard: &str) -> Result<()> {
         let Some((source, original)) = &self.source else { return Ok(()) };
         let (source, copy) = (source.read()?, store.read()?);
@@ -129,7 +129,7 @@ fn copy(source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes everything but the records in the catalog.
+/// Removes everything except the records in the catalog.
 fn clear(writer: &mut Writer<'_, '_>) -> Result<()> {
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::new();

@@ -1,9 +1,9 @@
 //! Deleting rows that have expired, in batches, and the thread that does it.
 //!
-//! A batch is read in a read transaction, handed to the archive if there is one, and deleted in a write transaction.
-//! The write transaction reads each row again, and deletes it only if it still has expired, and is still the archived
-//! row. So a row that another writer renews in between stays, and a crash between the two steps archives the rows of
-//! a batch a second time.
+//! A batch is read in a read transaction, passed to the archive if there is one, and deleted in a write transaction.
+//! The write transaction reads each row again, and deletes it only if it is still expired and equals the archived row.
+//! So a row that another writer changes between these transactions stays. After a crash between them, the rows of the
+//! batch are archived a second time.
 
 use std::{
     error, fmt, process,
@@ -107,8 +107,8 @@ fn batch(
     Ok(keys.into_iter().zip(bytes.into_iter().map(Some)).collect())
 }
 
-/// Deletes the rows of a batch that still have expired, in one transaction. Stops after some time. Returns the numbers
-/// of rows that were read and deleted.
+/// Deletes the rows of a batch that are still expired, in one transaction of limited time. Returns the numbers of rows
+/// that were read and deleted.
 fn delete(
     store: &Store,
     table: &Arc<OpenTable>,
@@ -147,7 +147,7 @@ pub(crate) fn failed(
     Error::Archive { table, source: Arc::from(source.into()) }
 }
 
-/// A thread that deletes expired rows of all tables that expire and have a repository in this process. From
+/// A thread that deletes expired rows of all tables with a repository in this process. From
 /// [`Store::start_expiry_worker`].
 ///
 /// When this handle is dropped, the thread stops after its current batch. The thread doesn't keep the store open,
@@ -251,8 +251,7 @@ impl Drop for ExpiryWorker {
         }
         self.shared.state().is_stopped = true;
         self.shared.stopped.notify_all();
-        // If this thread has a write transaction, the worker may wait for it. Joining the worker would be a
-        // deadlock.
+        // If this thread has a write transaction, the worker may wait for it, and joining the worker would deadlock.
         let waits = self.store.upgrade().is_some_and(|store| store.refuse_nested_write().is_err());
         if let Some(thread) = self.thread.take()
             && !waits

@@ -34,13 +34,13 @@ pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
     open_with(store, rows, InShard::default())
 }
 
-/// How a table is opened in a shard. A plain store has the defaults.
+/// The options for opening a table in a shard. A plain store uses the defaults.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InShard {
-    /// The positions of the global indexes. They are not built here, because their entries are those of rows in all
-    /// shards: new ones are emptied.
+    /// The positions of the global indexes. They are only emptied here, and not built, because their entries refer to
+    /// rows in all shards.
     pub(super) global: &'static [usize],
-    /// Empties all global indexes, because the contents of the shard and of others are not of the same time.
+    /// Whether all global indexes are emptied, because the shard was adopted, rebuilt or restored.
     pub(super) is_from_elsewhere: bool,
 }
 

@@ -12,10 +12,10 @@ use crate::usage::Progress;
 /// The name of the threads.
 const NAME: &str = "shards";
 
-/// Does `work` for each item, in at most as many threads as the machine has cores, and returns the results in the order of
-/// the items. Meanwhile, the calling thread passes the progress of each item to `progress`, with its position.
+/// Calls `work` for each item, in at most one thread for each core, and returns the results in the order of the items.
+/// During the work, the calling thread passes the progress of each item to `progress`, with the position of the item.
 ///
-/// The calling thread must not have a write transaction, for which the threads would wait.
+/// The calling thread must not have a write transaction, because the other threads would wait for it.
 pub(super) fn each<T: Send, R: Send>(
     items: Vec<T>,
     work: impl Fn(T, &dyn Fn(Progress)) -> R + Sync,
@@ -79,8 +79,8 @@ pub(super) fn each<T: Send, R: Send>(
 pub(super) struct Sum(Vec<Option<Progress>>);
 
 impl Sum {
-    /// Notes the progress of an item, and returns the sum of the units that are done, and of the totals of the items that
-    /// have begun.
+    /// Records the progress of an item. Returns the sum of the finished units, and the sum of the totals of all started
+    /// items.
     pub(super) fn add(&mut self, position: usize, at: Progress) -> (u64, u64) {
         if self.0.len() <= position {
             self.0.resize(position + 1, None);

@@ -36,11 +36,11 @@ pub(crate) struct MaintenancePlan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maintenance {
-    /// As declared, in the transaction.
+    /// The transaction changes the entries as declared.
     Immediate,
-    /// In the transaction; several rows may have entries with the same key.
+    /// The transaction changes the entries, and several rows may have entries with the same key.
     Shared,
-    /// After the transaction, by the worker.
+    /// The worker changes the entries after the transaction.
     Eventual,
     None,
 }

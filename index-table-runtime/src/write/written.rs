@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct SharedTable {
     /// The usage of the table.
     pub(crate) usage: Arc<TableCounters>,
-    /// Its subscribers.
+    /// The subscribers to the table.
     pub(crate) watchers: Watchers,
     /// The last commit whose catalog is known to have the table's declaration.
     pub(crate) as_declared: AtomicU64,

@@ -246,6 +246,6 @@ fn phone_book(client: &Client, town: &str, name: &str) -> Result<Vec<(u64, Strin
         client.get(&format!("/phone-book?town={town}&last_name={name}&limit=100"))?;
     assert_eq!(status, 200, "{entries}");
     let entry = |entry: &Value| Some((entry["id"].as_u64()?, entry["phone"].as_str()?.to_owned()));
-    let entries = entries.as_array().ok_or("the phone book is no list")?.iter().map(entry);
+    let entries = entries.as_array().ok_or("the phone book is not a list")?.iter().map(entry);
     Ok(entries.collect::<Option<_>>().ok_or("an entry has no id or no phone number")?)
 }

@@ -22,7 +22,7 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// How often a snapshot is pinned again if another process commits meanwhile.
+/// The maximum number of attempts to pin a snapshot while other processes commit.
 const TRIES: usize = 1000;
 
 /// The number of bytes that are copied at once.

@@ -24,7 +24,7 @@ pub(super) struct Gate {
     /// For each slot, the start of the transaction in nanoseconds since `created`; 0 if the slot is free.
     readers: Box<[AtomicU64]>,
     state: AtomicU8,
-    /// Held to change `state`, and to wait for a change.
+    /// The lock for changing `state`, and for waiting until it changes.
     lock: Mutex<()>,
     changed: Condvar,
 }

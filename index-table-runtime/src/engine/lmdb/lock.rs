@@ -19,7 +19,7 @@ pub(super) const SLOT: u64 = 64;
 const LONGEST: u64 = SLOT * (MOST as u64 + 64);
 
 /// Creates the lock file if it is missing, with the mode of the data file, and reserves space for it.
-/// Its length and its contents don't change, since another process may be using it.
+/// The length and the contents of an existing file don't change, because another process may be using it.
 ///
 /// This process must not have the file open, because it would lose its locks.
 pub(super) fn reserve(directory: &Path, readers: u32) -> io::Result<()> {
@@ -68,7 +68,7 @@ pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
     Ok(i32::from(lock.l_type) != i32::from(libc::F_UNLCK as i16))
 }
 
-/// Where there is no journal.
+/// Returns false, because there are no journals on this system.
 #[cfg(not(unix))]
 pub(super) fn is_held(_: &Path) -> io::Result<bool> {
     Ok(true)

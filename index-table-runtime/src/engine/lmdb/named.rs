@@ -53,7 +53,7 @@ impl<'d> Named<'d> {
         recorder.put(&self.name, key, value)
     }
 
-    /// `false`: the key was not there.
+    /// Deletes a key. Returns false if the key does not exist.
     #[inline]
     pub(super) fn delete(
         &self,
@@ -73,7 +73,7 @@ impl<'d> Named<'d> {
         recorder.add(&self.name, Operation::Clear)
     }
 
-    /// `false`: the key is there, and nothing has changed.
+    /// Inserts a key and its value. Returns false and changes nothing if the key exists.
     #[inline]
     pub(super) fn insert(
         &self,
@@ -113,7 +113,7 @@ impl<'d> Named<'d> {
         }
     }
 
-    /// `false`: the key is there, and nothing has changed.
+    /// Inserts a key and its value. Returns false and changes nothing if the key exists.
     #[inline]
     pub(super) fn put_if_missing(
         &self,

@@ -25,7 +25,7 @@ use crate::{
 /// The key of a value that is never committed.
 const ROOM: &str = ".room";
 
-/// Why shards are not written any more after a commit that is visible in some of them.
+/// The reason why writes fail after a commit that is visible in some of its shards only.
 const SPLIT: &str = "a commit of several shards has failed in some of them; the journal has it, and is applied when the store \
                      is opened again";
 
@@ -37,7 +37,7 @@ const OF_SEVERAL_JOURNALS: &str = "it was restored while the store was open, and
 const COMMIT_PAGES: usize = 32;
 const CHANGES_OF_A_PAGE: usize = 32;
 
-/// With more room in the map, nothing is measured. A change needs some ten pages at most, and the room of its bytes.
+/// With more room in the map, the check is skipped. A change needs some ten pages at most, and the room of its bytes.
 const PLENTY: usize = 1 << 24;
 const PLENTY_FOR_A_CHANGE: usize = 1 << 16;
 
@@ -45,14 +45,14 @@ const PLENTY_FOR_A_CHANGE: usize = 1 << 16;
 struct Part<'s> {
     engine: &'s Engine,
     txn: heed::RwTxn<'s>,
-    /// What the record has of this file.
+    /// The part of the record for this file.
     logged: Option<(Recorded, Option<Held<'s>>)>,
     turn: Turn<'s>,
 }
 
 impl Part<'_> {
-    /// A failed transaction would fail when it is committed, which may be too late to take the record back.
-    /// An empty one inside of it fails now.
+    /// Checks that the transaction can be committed, by an empty nested transaction. Otherwise, the commit would fail,
+    /// possibly too late to take the record back.
     fn probe(&mut self) -> Result<(), CommitFailure> {
         let Self { engine, txn, turn, .. } = self;
         let probe = engine.env.nested_write_txn(txn).and_then(heed::RwTxn::commit);
@@ -95,8 +95,8 @@ pub(crate) struct Prepared<'s> {
 }
 
 impl<'s> Txn<'s> {
-    /// Makes the changes of write transactions of several data files durable, all at once. Files without a
-    /// journal make theirs durable when they are committed.
+    /// Makes the changes of write transactions of several data files durable, with one record. Changes of files without
+    /// a journal become durable when they are committed.
     pub(crate) fn prepare(txns: Vec<Self>) -> Result<Prepared<'s>, CommitFailure> {
         let mut parts = Vec::with_capacity(txns.len());
         for txn in txns {
@@ -122,7 +122,7 @@ impl<'s> Txn<'s> {
         for part in &mut changed {
             part.probe()?;
         }
-        // In the order of the shards: no checkpoint is between the record and LMDB's commits.
+        // Locks the shards in their order, so that no checkpoint is made between the record and LMDB's commits.
         let held: Vec<_> =
             changed.iter().map(|part| part.engine.journal.get().and_then(Active::hold)).collect();
         let recorders = changed.iter_mut().map(|part| &mut part.turn.writing.scratch.recorder);
@@ -146,20 +146,20 @@ impl<'s> Txn<'s> {
         for (part, logged) in changed.into_iter().zip(recorded.into_iter().zip(held)) {
             part.logged = Some(logged);
         }
-        // If a commit fails nevertheless because its map is full, it is probably the first one, and can be taken back.
+        // If a map is full despite this check, the first commit probably fails, and can be taken back.
         parts.sort_by_key(Part::room);
         Ok(Prepared { parts, record })
     }
 }
 
 impl Prepared<'_> {
-    /// Makes the changes visible, in one data file after the other, and calls `committed` before another
-    /// transaction can begin to write in any of them.
+    /// Makes the changes visible in one data file after another. Calls `committed` before another write transaction can
+    /// begin in any of the files.
     pub(crate) fn commit(self, committed: &mut dyn FnMut()) -> Result<(), NotVisible> {
         let Self { parts, record } = self;
         let engines: Vec<_> = parts.iter().map(|part| part.engine).collect();
         let mut visible = Vec::with_capacity(parts.len());
-        // The turns and the locks of parts that are not committed are held until it is over.
+        // The turns and locks of the parts that are not committed yet are held until the end.
         for Part { engine, txn, logged, turn } in parts {
             let number = txn.id();
             #[cfg(test)]
@@ -175,13 +175,13 @@ impl Prepared<'_> {
             };
             return Err(match record {
                 None if visible.is_empty() => NotVisible::failed(error),
-                // Without a journal, nothing can bring it to the other files.
+                // Without a journal, the commit can't be completed in the other files.
                 None => NotVisible { failure: CommitFailure::Unknown(error), is_split: false },
                 Some(record) if visible.is_empty() && record.take_back().is_ok() => {
                     NotVisible::failed(error)
                 }
                 Some(_) => {
-                    // While checkpoints are kept away: one of them would have a part of the commit.
+                    // Checkpoints are still excluded here. A checkpoint would include a part of the commit.
                     for engine in engines {
                         engine.refuse_journal(SPLIT);
                     }

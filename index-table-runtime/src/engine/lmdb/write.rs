@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Writes one table in one transaction.
+/// A writer of one table in one transaction.
 pub(crate) struct Writer<'t, 's> {
     engine: &'t Engine,
     txn: &'t mut RwTxn<'s>,

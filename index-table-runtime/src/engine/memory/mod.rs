@@ -251,7 +251,7 @@ impl Txn<'_> {
     }
 }
 
-/// Writes one table in one transaction.
+/// A writer of one table in one transaction.
 #[derive(Debug)]
 pub(crate) struct Writer<'t> {
     databases: &'t mut Databases,

@@ -17,7 +17,7 @@ use crate::{
 /// with a number greater than 1.
 const FACTS_AT_ONCE: usize = 3;
 
-/// Reads one table in one transaction.
+/// A reader of one table in one transaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'t> {
     pub(super) databases: &'t Databases,

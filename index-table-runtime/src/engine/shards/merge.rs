@@ -389,7 +389,7 @@ mod tests {
         all
     }
 
-    /// Keys with equal first bytes, with zeros at the end, and of up to 20 bytes.
+    /// Returns a key of up to 20 bytes. Many keys have equal first bytes or end with zeros.
     fn bytes(random: &mut u64) -> Vec<u8> {
         let mut below = |below: u64| {
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

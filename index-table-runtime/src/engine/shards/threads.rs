@@ -13,7 +13,7 @@ use std::{
 /// The name of the threads.
 const NAME: &str = "shard counts";
 
-/// A number of threads that all callers share, in addition to their own threads.
+/// A limit on the threads that all callers use in addition to their own threads.
 pub(super) struct Threads {
     most: usize,
     running: AtomicUsize,
@@ -33,11 +33,11 @@ impl Threads {
         Self { most, running: AtomicUsize::new(0) }
     }
 
-    /// Returns the threads of the process, which are as many as the machine has cores, less the thread of a caller.
+    /// Returns the limit of the process: the number of cores, minus one for the thread of the caller.
     pub(super) fn of_process() -> &'static Self {
         static THREADS: OnceLock<Threads> = OnceLock::new();
         THREADS.get_or_init(|| {
-            // Reading the number takes longer than a short count.
+            // Reading the number of cores takes longer than a short count, so it is read once.
             Self::new(thread::available_parallelism().map_or(1, NonZero::get) - 1)
         })
     }
@@ -51,8 +51,8 @@ impl Threads {
         self.running.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Place(self))
     }
 
-    /// Does `work` for each item, in the calling thread and in as many other threads as are free, and returns the results
-    /// in the order of the items.
+    /// Calls `work` for each item, in the calling thread and in all threads that are free. Returns the results in the
+    /// order of the items.
     pub(super) fn each<T: Send, R: Send>(
         &self,
         items: Vec<T>,
@@ -75,7 +75,7 @@ impl Threads {
                     let _place = place;
                     run()
                 };
-                // Without the thread, the others do its work.
+                // If the thread can't be started, the other threads do its work.
                 thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, run).ok()
             };
             let started: Vec<_> = (0..others).map_while(start).collect();

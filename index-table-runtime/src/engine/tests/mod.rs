@@ -36,9 +36,9 @@ struct Harness {
     engine: Option<Engine>,
     /// Whether it joins the rows of entries.
     joins: bool,
-    /// Whether it has several shards: their catalogs and their stamps are not one.
+    /// Whether the engine has several shards, with their own catalogs and stamps.
     is_sharded: bool,
-    /// Where it keeps its files.
+    /// The directory of its files, and the temporary directory that contains it.
     directory: Option<(tempfile::TempDir, PathBuf)>,
 }
 

@@ -1,6 +1,7 @@
-//! The errors of this crate, and their conversions ([`convert`]).
+//! The errors of this crate, their conversions ([`convert`]), and parts of their messages ([`message`]).
 
 mod convert;
+mod message;
 
 pub(crate) use convert::{Boxed, Sealed, is_full};
 pub use convert::{EncodeError, StoreError};
@@ -8,6 +9,7 @@ pub use convert::{EncodeError, StoreError};
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::model::{key::MAX_KEY_LEN, schema::IndexState};
+use message::{index_or, read_only, shown_number};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -78,9 +80,56 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    // Rows and their keys.
     /// An `insert`, or an `update` that changes the primary key, has the primary key of an existing row.
     #[error("table `{table}` already has a row with primary key {key}; `put` would replace it")]
     DuplicateKey {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+    },
+
+    /// Another row has the same key in a unique index.
+    #[error(
+        "unique index `{index}` of table `{table}` already has the key {key}, for the row with \
+         primary key {holder}; change or delete that row first"
+    )]
+    UniqueViolation {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+        /// The key in the index, with the values of hashed fields.
+        key: String,
+        /// The primary key of the row that has this key.
+        holder: String,
+    },
+
+    /// The revision of a written row is not the revision of the stored row: another write came between
+    /// reading and writing the row.
+    #[error(
+        "the row with primary key {key} of table `{table}` was written with revision {expected}, and {}; read it \
+         again, and repeat the change",
+        found.map_or_else(|| "it does not exist".to_owned(), |found| format!("it has revision {found}"))
+    )]
+    Conflict {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+        /// The revision of the written row.
+        expected: u64,
+        /// The revision of the stored row; `None` if there is no row.
+        found: Option<u64>,
+    },
+
+    /// The type of the field with `#[revision]` has no greater number.
+    #[error(
+        "the row with primary key {key} of table `{table}` has the greatest revision of its type; delete it and \
+         insert it again, or declare the field as `u64` in a new version of the table"
+    )]
+    RevisionExhausted {
         /// The table.
         table: &'static str,
         /// The primary key.
@@ -114,64 +163,6 @@ pub enum Error {
         key: String,
     },
 
-    /// The revision of a written row is not the revision of the stored row: another write came between
-    /// reading and writing the row.
-    #[error(
-        "the row with primary key {key} of table `{table}` was written with revision {expected}, and {}; read it \
-         again, and repeat the change",
-        found.map_or_else(|| "it does not exist".to_owned(), |found| format!("it has revision {found}"))
-    )]
-    Conflict {
-        /// The table.
-        table: &'static str,
-        /// The primary key.
-        key: String,
-        /// The revision of the written row.
-        expected: u64,
-        /// The revision of the stored row; `None` if there is no row.
-        found: Option<u64>,
-    },
-
-    /// The function that archives expired rows failed. The rows of its batch were not deleted.
-    #[error(
-        "the expired rows of table `{table}` could not be archived, and were not deleted: {source}; the next \
-         expiry archives them again"
-    )]
-    Archive {
-        /// The table.
-        table: &'static str,
-        /// The error of the function.
-        source: Arc<dyn error::Error + Send + Sync>,
-    },
-
-    /// The type of the field with `#[revision]` has no greater number.
-    #[error(
-        "the row with primary key {key} of table `{table}` has the greatest revision of its type; delete it and \
-         insert it again, or declare the field as `u64` in a new version of the table"
-    )]
-    RevisionExhausted {
-        /// The table.
-        table: &'static str,
-        /// The primary key.
-        key: String,
-    },
-
-    /// Another row has the same key in a unique index.
-    #[error(
-        "unique index `{index}` of table `{table}` already has the key {key}, for the row with \
-         primary key {holder}; change or delete that row first"
-    )]
-    UniqueViolation {
-        /// The table.
-        table: &'static str,
-        /// The index.
-        index: &'static str,
-        /// The key in the index, with the values of hashed fields.
-        key: String,
-        /// The primary key of the row that has this key.
-        holder: String,
-    },
-
     /// A key is longer than LMDB's limit.
     #[error(
         "the key {key} of {} in table `{table}` has {len} bytes, and LMDB's limit is \
@@ -195,6 +186,28 @@ pub enum Error {
         len: usize,
     },
 
+    /// A row can't be encoded.
+    #[error("a row of table `{table}` can't be encoded: {reason}")]
+    Codec {
+        /// The table.
+        table: &'static str,
+        /// The message of the codec.
+        reason: String,
+    },
+
+    /// The function that archives expired rows failed. The rows of its batch were not deleted.
+    #[error(
+        "the expired rows of table `{table}` could not be archived, and were not deleted: {source}; the next \
+         expiry archives them again"
+    )]
+    Archive {
+        /// The table.
+        table: &'static str,
+        /// The error of the function.
+        source: Arc<dyn error::Error + Send + Sync>,
+    },
+
+    // Stored rows, entries and declarations.
     /// The declaration of the struct does not match the file.
     #[error("table `{table}` doesn't match its declaration: {difference}; {way_out}")]
     SchemaMismatch {
@@ -261,14 +274,74 @@ pub enum Error {
         reason: String,
     },
 
-    /// A row can't be encoded.
-    #[error("a row of table `{table}` can't be encoded: {reason}")]
-    Codec {
+    /// The index is not readable: it is under construction, disabled or retired, or has duplicates.
+    #[error("index `{index}` of table `{table}` is not readable: {}", state.reason())]
+    IndexNotReadable {
         /// The table.
         table: &'static str,
-        /// The message of the codec.
+        /// The index.
+        index: &'static str,
+        /// The state of the index, with the progress of a build.
+        state: IndexState,
+    },
+
+    // Queries.
+    /// The cursor belongs to another index, direction or query, or the text is not a cursor.
+    #[error("the cursor can't be used here: {reason}")]
+    InvalidCursor {
+        /// The mismatch.
+        reason: &'static str,
+    },
+
+    /// A scan can't be part of a [`Combined`](crate::Combined), of a watch or of a deletion, or its parts are
+    /// incompatible.
+    #[error(
+        "{} of table `{table}` can't be combined: {reason}",
+        index.map_or("these scans".to_owned(), |index| format!("the scan of index `{index}`"))
+    )]
+    NotCombinable {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the fact table, and for several parts.
+        index: Option<&'static str>,
+        /// The reason.
+        reason: &'static str,
+    },
+
+    // Transactions.
+    /// The transaction and the repository belong to different stores.
+    #[error("the repository of table `{table}` was used with a transaction of another store")]
+    WrongStore {
+        /// The table of the repository.
+        table: &'static str,
+    },
+
+    /// The transaction began before the table or the index had its current declaration. Or it began before
+    /// this process first opened a table that another process has created since the store was opened.
+    #[error(
+        "the transaction began before table `{table}` was declared as it is now; begin another transaction"
+    )]
+    SnapshotTooOld {
+        /// The table.
+        table: &'static str,
+    },
+
+    /// This thread has a write transaction; a second one would wait for it forever.
+    #[error("this thread already has a write transaction of the store; commit or drop it first")]
+    WriteInProgress,
+
+    /// The transaction can only be dropped, because an earlier write in it has failed.
+    #[error("{reason}; the transaction can only be dropped")]
+    TransactionFailed {
+        /// The failure.
         reason: String,
     },
+
+    /// The transaction changes more than 131,071 pages, LMDB's limit. The transaction can only be dropped.
+    #[error(
+        "the transaction changes more pages than LMDB allows; split it into several transactions"
+    )]
+    TransactionTooLarge,
 
     /// The connection or the disk failed during a commit, so it is unknown whether the commit was applied.
     /// Read the rows before you write them again.
@@ -278,6 +351,34 @@ pub enum Error {
         source: Box<Error>,
     },
 
+    /// The queue of a table's eventual indexes is full, and stayed full for the time of
+    /// [`WhenFull::Wait`](crate::WhenFull::Wait).
+    #[error(
+        "the queue for the eventual indexes of table `{table}` is full, with {messages} \
+         messages; start a worker by `store.start_index_worker()`, `drain` it, or raise the \
+         limit by `Store::options().index_queue(…)`"
+    )]
+    IndexQueueFull {
+        /// The table.
+        table: &'static str,
+        /// The number of its messages.
+        messages: u64,
+    },
+
+    /// A closure of a [`GroupWriter`](crate::GroupWriter), or a method that computes keys, has panicked.
+    #[error("the closure has panicked: {message}; its writes are undone")]
+    Panicked {
+        /// The message.
+        message: String,
+    },
+
+    /// The [`GroupWriter`](crate::GroupWriter) is closed.
+    #[error(
+        "the group writer is closed, and the closure was not run; `store.writer()` starts another one"
+    )]
+    WriterClosed,
+
+    // Room.
     /// The store has reached its map size. The transaction can only be dropped. No committed row is lost.
     #[error(
         "the store has reached its map size of {map_size} bytes; drop this transaction, and write in `store.transaction(…)`, which enlarges the map up to `Store::options().max_map_size(…)`, or open \
@@ -303,61 +404,67 @@ pub enum Error {
         oldest: Duration,
     },
 
-    /// The cursor belongs to another index, direction or query, or the text is not a cursor.
-    #[error("the cursor can't be used here: {reason}")]
-    InvalidCursor {
-        /// The mismatch.
-        reason: &'static str,
-    },
-
-    /// A scan can't be part of a [`Combined`](crate::Combined), of a watch or of a deletion, or its parts are
-    /// incompatible.
+    /// The disk is full, or a quota or a limit on file sizes is reached. No committed row is lost, and the
+    /// store works again when there is space. After this error, the transaction can only be dropped.
     #[error(
-        "{} of table `{table}` can't be combined: {reason}",
-        index.map_or("these scans".to_owned(), |index| format!("the scan of index `{index}`"))
+        "{path}: no room on the disk ({source}); the store works again when there is room",
+        path = path.display()
     )]
-    NotCombinable {
-        /// The table.
-        table: &'static str,
-        /// The index; `None` for the fact table, and for several parts.
-        index: Option<&'static str>,
-        /// The reason.
-        reason: &'static str,
+    DiskFull {
+        /// The directory of the store, of the copy, or of temporary files.
+        path: PathBuf,
+        /// The operating system's error.
+        source: io::Error,
     },
 
-    /// The transaction and the repository belong to different stores.
-    #[error("the repository of table `{table}` was used with a transaction of another store")]
-    WrongStore {
-        /// The table of the repository.
-        table: &'static str,
-    },
-
-    /// The transaction began before the table or the index had its current declaration. Or it began before
-    /// this process first opened a table that another process has created since the store was opened.
+    /// Another process has made the store larger than the map of this process, and there is no address space
+    /// for a larger one.
     #[error(
-        "the transaction began before table `{table}` was declared as it is now; begin another transaction"
+        "another process has made the store larger than the map of this process ({map_size} \
+         bytes), and this process has no address space for more; raise its limit"
     )]
-    SnapshotTooOld {
-        /// The table.
-        table: &'static str,
+    MapTooSmall {
+        /// The map size in bytes.
+        map_size: usize,
     },
 
-    /// This thread has a write transaction; a second one would wait for it forever.
-    #[error("this thread already has a write transaction of the store; commit or drop it first")]
-    WriteInProgress,
-
-    /// A closure of a [`GroupWriter`](crate::GroupWriter), or a method that computes keys, has panicked.
-    #[error("the closure has panicked: {message}; its writes are undone")]
-    Panicked {
-        /// The message.
-        message: String,
-    },
-
-    /// The [`GroupWriter`](crate::GroupWriter) is closed.
+    /// The store has more tables and indexes than `max_databases` allows.
     #[error(
-        "the group writer is closed, and the closure was not run; `store.writer()` starts another one"
+        "the store has no room for another table or index (`max_databases` is {max_databases}); \
+         open it with a larger `Store::options().max_databases(…)`"
     )]
-    WriterClosed,
+    TooManyDatabases {
+        /// The limit.
+        max_databases: u32,
+    },
+
+    /// All reader slots are taken, by this process and others.
+    #[error(
+        "all {max_readers} reader slots are taken{}; drop read transactions sooner, or open the \
+         store with a larger `Store::options().max_readers(…)`",
+        oldest.map_or(String::new(), |oldest| {
+            format!(" (the oldest in this process is {oldest:.1?} old)")
+        })
+    )]
+    TooManyReaders {
+        /// The limit.
+        max_readers: u32,
+        /// The age of the oldest read transaction in this process.
+        oldest: Option<Duration>,
+    },
+
+    // Opening a store.
+    /// There is no store at the path. [`create(false)`](crate::Options::create) and
+    /// [`read_only(true)`](crate::Options::read_only) do not create a store.
+    #[error(
+        "there is no store at `{path}`; check the path, or open it with `Store::options().create(true)`, the \
+         default, to create a store",
+        path = path.display()
+    )]
+    StoreNotFound {
+        /// The path.
+        path: PathBuf,
+    },
 
     /// The directory is already open in this process with other options, or was opened without this crate.
     #[error("`{path}` is already open in this process, {reason}", path = path.display())]
@@ -378,18 +485,6 @@ pub enum Error {
         source: Option<io::Error>,
     },
 
-    /// There is no store at the path. [`create(false)`](crate::Options::create) and
-    /// [`read_only(true)`](crate::Options::read_only) do not create a store.
-    #[error(
-        "there is no store at `{path}`; check the path, or open it with `Store::options().create(true)`, the \
-         default, to create a store",
-        path = path.display()
-    )]
-    StoreNotFound {
-        /// The path.
-        path: PathBuf,
-    },
-
     /// The store was opened read-only, its lock file can't be written to, and other processes may write to
     /// the store; see [`read_only`](crate::Options::read_only).
     #[error(
@@ -406,25 +501,16 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The store was opened before the process was forked, so this process can't use it.
+    /// Another process has the store open, and may write to it. Only one process at a time may open a store
+    /// with a journal for writing; others can read it.
     #[error(
-        "`{path}` was opened before this process was forked; drop all inherited handles to the \
-         store, and open it again",
+        "another process writes `{path}`, and a store with a journal has one writer; open it again when that \
+         process has closed it",
         path = path.display()
     )]
-    Forked {
+    WriterElsewhere {
         /// The store's directory.
         path: PathBuf,
-    },
-
-    /// The file is not an LMDB file, or it is damaged. Opening the store,
-    /// [`Store::check`](crate::Store::check) and LMDB detect this.
-    #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
-    DamagedFile {
-        /// The store's directory.
-        path: PathBuf,
-        /// The problem.
-        reason: String,
     },
 
     /// The store was opened read-only, but has a journal with commits that its data file may lack. A process
@@ -435,18 +521,6 @@ pub enum Error {
         path = path.display()
     )]
     RecoveryNeeded {
-        /// The store's directory.
-        path: PathBuf,
-    },
-
-    /// Another process has the store open, and may write to it. Only one process at a time may open a store
-    /// with a journal for writing; others can read it.
-    #[error(
-        "another process writes `{path}`, and a store with a journal has one writer; open it again when that \
-         process has closed it",
-        path = path.display()
-    )]
-    WriterElsewhere {
         /// The store's directory.
         path: PathBuf,
     },
@@ -497,78 +571,39 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Another process has made the store larger than the map of this process, and there is no address space
-    /// for a larger one.
-    #[error(
-        "another process has made the store larger than the map of this process ({map_size} \
-         bytes), and this process has no address space for more; raise its limit"
-    )]
-    MapTooSmall {
-        /// The map size in bytes.
-        map_size: usize,
+    // The state of an open store, and the system.
+    /// The file is not an LMDB file, or it is damaged. Opening the store,
+    /// [`Store::check`](crate::Store::check) and LMDB detect this.
+    #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
+    DamagedFile {
+        /// The store's directory.
+        path: PathBuf,
+        /// The problem.
+        reason: String,
     },
 
-    /// The store has more tables and indexes than `max_databases` allows.
+    /// The store can't be used until all handles to it are dropped and it is opened again. No committed row
+    /// is lost.
     #[error(
-        "the store has no room for another table or index (`max_databases` is {max_databases}); \
-         open it with a larger `Store::options().max_databases(…)`"
-    )]
-    TooManyDatabases {
-        /// The limit.
-        max_databases: u32,
-    },
-
-    /// All reader slots are taken, by this process and others.
-    #[error(
-        "all {max_readers} reader slots are taken{}; drop read transactions sooner, or open the \
-         store with a larger `Store::options().max_readers(…)`",
-        oldest.map_or(String::new(), |oldest| {
-            format!(" (the oldest in this process is {oldest:.1?} old)")
-        })
-    )]
-    TooManyReaders {
-        /// The limit.
-        max_readers: u32,
-        /// The age of the oldest read transaction in this process.
-        oldest: Option<Duration>,
-    },
-
-    /// The index is not readable: it is under construction, disabled or retired, or has duplicates.
-    #[error("index `{index}` of table `{table}` is not readable: {}", state.reason())]
-    IndexNotReadable {
-        /// The table.
-        table: &'static str,
-        /// The index.
-        index: &'static str,
-        /// The state of the index, with the progress of a build.
-        state: IndexState,
-    },
-
-    /// The queue of a table's eventual indexes is full, and stayed full for the time of
-    /// [`WhenFull::Wait`](crate::WhenFull::Wait).
-    #[error(
-        "the queue for the eventual indexes of table `{table}` is full, with {messages} \
-         messages; start a worker by `store.start_index_worker()`, `drain` it, or raise the \
-         limit by `Store::options().index_queue(…)`"
-    )]
-    IndexQueueFull {
-        /// The table.
-        table: &'static str,
-        /// The number of its messages.
-        messages: u64,
-    },
-
-    /// The disk is full, or a quota or a limit on file sizes is reached. No committed row is lost, and the
-    /// store works again when there is space. After this error, the transaction can only be dropped.
-    #[error(
-        "{path}: no room on the disk ({source}); the store works again when there is room",
+        "`{path}`: {reason}; close the store, that is, drop all handles to it, and open it again",
         path = path.display()
     )]
-    DiskFull {
-        /// The directory of the store, of the copy, or of temporary files.
+    ReopenNeeded {
+        /// The store's directory.
         path: PathBuf,
-        /// The operating system's error.
-        source: io::Error,
+        /// The reason.
+        reason: &'static str,
+    },
+
+    /// The store was opened before the process was forked, so this process can't use it.
+    #[error(
+        "`{path}` was opened before this process was forked; drop all inherited handles to the \
+         store, and open it again",
+        path = path.display()
+    )]
+    Forked {
+        /// The store's directory.
+        path: PathBuf,
     },
 
     /// A system call failed.
@@ -589,32 +624,6 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The transaction changes more than 131,071 pages, LMDB's limit. The transaction can only be dropped.
-    #[error(
-        "the transaction changes more pages than LMDB allows; split it into several transactions"
-    )]
-    TransactionTooLarge,
-
-    /// The transaction can only be dropped, because an earlier write in it has failed.
-    #[error("{reason}; the transaction can only be dropped")]
-    TransactionFailed {
-        /// The failure.
-        reason: String,
-    },
-
-    /// The store can't be used until all handles to it are dropped and it is opened again. No committed row
-    /// is lost.
-    #[error(
-        "`{path}`: {reason}; close the store, that is, drop all handles to it, and open it again",
-        path = path.display()
-    )]
-    ReopenNeeded {
-        /// The store's directory.
-        path: PathBuf,
-        /// The reason.
-        reason: &'static str,
-    },
-
     /// LMDB failed with an error that no other variant describes.
     #[error("LMDB, on `{path}`: {source}", path = path.display())]
     Engine {
@@ -624,6 +633,7 @@ pub enum Error {
         source: Arc<dyn error::Error + Send + Sync>,
     },
 
+    // Shards.
     /// The shard map has no shard for a key.
     #[error("no shard has the key {key} of table `{table}`: shard map `{map}` has no shard for it")]
     NoShard {
@@ -689,6 +699,7 @@ pub enum Error {
         reason: String,
     },
 
+    // All engines.
     /// The engine of the store does not have this function: a store in memory has no file to copy, a store that is not
     /// sharded has no shards, and a sharded store does not offer all functions of a plain store yet.
     #[error("this store does not offer {what}")]
@@ -703,25 +714,4 @@ pub enum Error {
         /// The unexpected event.
         reason: String,
     },
-}
-
-/// Formats a number of a sequence. `u64::MAX` may represent a greater number.
-fn shown_number(number: u64) -> String {
-    if number == u64::MAX { "the last number".to_owned() } else { number.to_string() }
-}
-
-/// Returns the reason why a store can't be written to, and the remedy.
-fn read_only(source: Option<&io::Error>) -> String {
-    match source {
-        None => "was opened with `read_only(true)`; open it without, to write".to_owned(),
-        Some(source) => format!(
-            "can't be written to ({source}); allow it, or open it with \
-             `Store::options().read_only(true)` to read"
-        ),
-    }
-}
-
-/// Returns the name of the index in messages, or `other`.
-fn index_or(other: &str, index: Option<&str>) -> String {
-    index.map_or(other.to_owned(), |index| format!("index `{index}`"))
 }

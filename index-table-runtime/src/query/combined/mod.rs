@@ -204,7 +204,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     ///
     /// # Errors
     ///
-    /// As [`count`](Combined::count).
+    /// The errors of [`count`](Combined::count).
     pub fn exists(self) -> Result<bool> {
         self.limit(1).count().map(|count| count > 0)
     }
@@ -215,7 +215,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     ///
     /// # Errors
     ///
-    /// As [`count`](Combined::count).
+    /// The errors of [`count`](Combined::count).
     pub fn first(self) -> Result<Option<R>> {
         // Before a cursor, a limit selects the last rows.
         let first = if self.before.is_none() { self.limit(1) } else { self };

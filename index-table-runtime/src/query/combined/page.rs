@@ -95,7 +95,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     ///
     /// # Errors
     ///
-    /// As [`page`](Combined::page).
+    /// The errors of [`page`](Combined::page).
     pub fn page_views(self, size: usize) -> Result<Page<R::View<'txn>>>
     where
         R: Viewed,

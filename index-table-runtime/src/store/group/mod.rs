@@ -124,7 +124,7 @@ struct Handle {
     turn: Turn,
 }
 
-/// What a writer writes.
+/// The target of a group writer.
 enum Turn {
     /// A store without shards, or one shard.
     One(Option<ShardId>),

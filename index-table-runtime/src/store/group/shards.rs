@@ -1,4 +1,4 @@
-//! Group writers of a sharded store: one for each shard, and one for closures of any shards.
+//! Group writers of a sharded store: one for each shard, and one for closures that can use any shards.
 
 use std::{
     collections::BTreeMap,
@@ -11,16 +11,16 @@ use crate::{
     store::{ShardId, Store, WriteTxn},
 };
 
-/// The writers of shards that have been written, by the names of the shards.
+/// The group writers of single shards, by the names of the shards.
 #[derive(Default)]
 pub(super) struct Writers {
     started: Mutex<BTreeMap<String, GroupWriter>>,
-    /// Whether the thread for closures of any shards is started.
+    /// Whether the thread for closures that can use any shards is started.
     is_started: Mutex<bool>,
 }
 
 impl Writers {
-    /// Starts the thread for closures of any shards, unless it is started.
+    /// Starts the thread for closures that can use any shards, unless it is running.
     pub(super) fn start(&self, start: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut is_started = self.is_started.lock().unwrap_or_else(PoisonError::into_inner);
         if !*is_started {
@@ -30,7 +30,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Whether closures of any shards have a thread.
+    /// Whether the thread for closures that can use any shards has been started.
     pub(super) fn is_started(&self) -> bool {
         *self.is_started.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,14 +49,14 @@ impl Writers {
 
 impl GroupWriter {
     /// Submits a closure for one shard of a [`ShardedStore`](crate::ShardedStore), as
-    /// [`submit`](GroupWriter::submit) does. The closures of each shard are groups of their own: a thread for each
-    /// shard runs and commits them, concurrently with the closures of other shards.
+    /// [`submit`](GroupWriter::submit) does. The closures of a shard are committed in groups by a thread of this
+    /// shard, concurrently with the closures of other shards.
     ///
     /// # Errors
     ///
     /// Errors of the result: the errors of [`submit`](GroupWriter::submit) and of
     /// [`ShardedStore::transaction_on`](crate::ShardedStore::transaction_on), such as [`Error::OtherShard`] and
-    /// [`Error::ShardUnavailable`]; those of [`on`](GroupWriter::on).
+    /// [`Error::ShardUnavailable`]; the errors of [`on`](GroupWriter::on).
     ///
     /// # Examples
     ///
@@ -109,11 +109,11 @@ impl GroupWriter {
     /// a group writer. Its closures are in the same groups as the closures of
     /// [`submit_on`](GroupWriter::submit_on).
     ///
-    /// Cost: it starts the thread of the shard the first time.
+    /// Cost: the first call for a shard starts a thread.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`] for a shard of another store, or for another shard than the writer's own.
+    /// [`Error::ShardRefused`]: the shard belongs to another store, or this is the group writer of another shard.
     /// [`Error::WriterClosed`], [`Error::Forked`] and [`Error::Thread`].
     pub fn on(&self, shard: &ShardId) -> Result<Self> {
         let store = Store { inner: self.handle.store.clone() };

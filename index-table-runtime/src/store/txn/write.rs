@@ -270,7 +270,7 @@ impl<'s> WriteTxn<'s> {
     ///
     /// # Errors
     ///
-    /// As [`commit`](WriteTxn::commit).
+    /// The errors of [`commit`](WriteTxn::commit).
     pub fn commit_with_token(self) -> Result<IndexToken> {
         let token = self.token();
         self.commit().map(|()| token)

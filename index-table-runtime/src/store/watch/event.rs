@@ -160,7 +160,7 @@ impl<R: Entity> ChangedRow<'_, R> {
     ///
     /// # Errors
     ///
-    /// As [`key`](ChangedRow::key), and [`Error::Conversion`](crate::Error::Conversion) for a row of
+    /// The errors of [`key`](ChangedRow::key), and [`Error::Conversion`](crate::Error::Conversion) for a row of
     /// an older version that can't be converted.
     pub fn row(&self) -> Result<R> {
         let key = self.stored.key();

@@ -129,9 +129,9 @@ pub struct BuildReport {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BuiltIndex {
-    /// Its name.
+    /// The name of the index.
     pub name: &'static str,
-    /// Its state after the build.
+    /// The state of the index after the build.
     pub state: IndexState,
 }
 

@@ -33,16 +33,16 @@ pub(super) struct Gatherers<'a> {
 }
 
 impl<'a> Split<'a> {
-    /// `None`: the rows of the table are loaded in one transaction.
+    /// Returns the table if its shards can be loaded separately, or `None` if it is loaded in one transaction.
     pub(super) fn of(store: &Store, table: &'a OpenTable) -> Result<Option<Self>> {
         let Tables::Sharded(tables) = &table.tables else { return Ok(None) };
         let routing = tables.routing();
-        // The entries of a global index are in other shards than their rows.
+        // The entries of a global index may be in other shards than their rows.
         let is_split = !routing.is_reference() && routing.global_indexes().is_empty();
         if !is_split || routing.shards().len() < 2 {
             return Ok(None);
         }
-        // Another thread would wait for this one.
+        // The threads of the shards would wait for the transaction of this thread.
         store.inner.refuse_nested_write()?;
         Ok(Some(Self { table, tables }))
     }

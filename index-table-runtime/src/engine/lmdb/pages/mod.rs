@@ -25,7 +25,7 @@ use super::process;
 
 /// The reason why a file is not intact.
 pub(super) enum Fault {
-    /// It could not be read.
+    /// The error of reading the file.
     Io(io::Error),
     /// The damage.
     Damaged(String),

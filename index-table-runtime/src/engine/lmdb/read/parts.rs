@@ -7,7 +7,7 @@ use crate::model::{
     schema::{IndexSchema, Source, TableSchema},
 };
 
-/// How to split an entry that is stored separately, prepared once for all entries of a scan.
+/// The way to split an entry that is stored separately, prepared once for all entries of a scan.
 #[derive(Clone, Copy)]
 pub(in crate::engine::lmdb) struct Parts {
     schema: &'static TableSchema,
@@ -17,7 +17,7 @@ pub(in crate::engine::lmdb) struct Parts {
     unique: bool,
     /// The length of a primary key, if it is fixed.
     primary_key: Option<usize>,
-    /// The same, if it is at the end of each key: the most frequent entries.
+    /// The length of a primary key, if it is fixed and the primary key ends each key. This is the most frequent case.
     at_end: Option<usize>,
 }
 

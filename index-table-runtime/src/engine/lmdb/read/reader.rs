@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Reads one table in one transaction.
+/// A reader of one table in one transaction.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'t> {
     pub(super) engine: &'t Engine,

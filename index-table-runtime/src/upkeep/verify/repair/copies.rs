@@ -1,4 +1,4 @@
-//! Replacing the rows of a copy of a reference table by those of another copy. The repair of the copy's indexes follows.
+//! Replacing the rows of a copy of a reference table by the rows of another copy. Afterwards, its indexes are repaired.
 
 use super::{BATCH, Part};
 use crate::{

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// How many rows a step compares.
+/// The number of rows that a step compares.
 const ROWS: usize = 64;
 
 impl TableCheck<'_> {

@@ -3,8 +3,8 @@
 //! 1. The thread continues the log in the next segment. All earlier segments are durable.
 //! 2. For each shard that has changed: with the lock of its commits, it pins the last state and copies the
 //!    meta pages.
-//! 3. It syncs the data files of these shards, looks for the pins of all shards in LMDB's tables of readers,
-//!    writes the block into the segment and syncs that.
+//! 3. It syncs the data files of these shards, checks that LMDB's reader tables have the pins of all shards,
+//!    writes the block into the segment, and syncs the segment.
 //! 4. Later frames name the new checkpoint. For each shard, with the lock of its commits, the
 //!    previous pin is released. Each commit that may use the released pages has a later frame.
 
@@ -96,7 +96,7 @@ pub(super) struct Open {
     pub(super) number: u64,
     /// The bytes of pages changed since the start of the last checkpoint.
     pub(super) pages: u64,
-    /// `false`: the data file could not be mapped again, so LMDB must not be called.
+    /// Whether the data file is mapped. If it could not be mapped again, LMDB must not be called.
     pub(super) is_mapped: bool,
 }
 
@@ -325,9 +325,9 @@ impl Common {
 }
 
 impl Open {
-    /// Returns two descriptors of the data file: one of the journal, and that of LMDB, whose next sync
-    /// returns the error of any failed write. LMDB's own function to sync reads the map, which a writer may
-    /// be replacing.
+    /// Returns two descriptors of the data file: the journal's and LMDB's. The next sync of LMDB's descriptor
+    /// returns the error of any failed write. LMDB's own sync function is not used, because it reads the map, which
+    /// a writer may be replacing.
     fn files(&self) -> (std::io::Result<File>, heed::Result<File>) {
         (self.data.try_clone(), self.env.try_clone_inner_file())
     }

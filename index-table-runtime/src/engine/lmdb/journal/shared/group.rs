@@ -1,7 +1,6 @@
 //! The log of all shards, and its syncs, which threads share.
-//! A thread appends its record under the lock. Then it waits until a sync has covered the record. If no
-//! thread syncs the file, it makes the sync itself, for all records appended so far, and the other threads
-//! wait for it.
+//! A thread appends its record under the lock. Then it waits until a sync has covered the record. If no other
+//! thread is syncing the file, this thread syncs all records appended so far, and the other threads wait.
 
 use std::{
     fs::File,
@@ -30,7 +29,7 @@ pub(in super::super) struct Group {
 
 struct State {
     log: Log,
-    /// Whether a thread syncs the file.
+    /// Whether a thread is syncing the file.
     is_syncing: bool,
 }
 
@@ -69,7 +68,7 @@ impl Group {
         }
         let length = state.log.length();
         if weaken::is("unsynced-recovery") {
-            // So that kills leave records that are not synced.
+            // Lets kills leave records that are not synced.
             weaken::pause();
         }
         self.sync(state).map_err(AppendFailure::Unknown)?;
@@ -124,12 +123,12 @@ impl Group {
         if self.has_failed() {
             return Err(failed());
         }
-        // Records that were rolled back are not in the log, so that its end is the end of the last record.
+        // Records that were rolled back are not in the log, so its end is the end of the last record.
         state.log.sync().inspect_err(|_| self.fail())?;
         Ok(state.log.switch(longest))
     }
 
-    /// Notes that the last started segment has a durable checkpoint.
+    /// Records that the last started segment has a durable checkpoint.
     pub(super) fn set_checkpoint(&self, sequence: u64) {
         self.lock().log.set_checkpoint(sequence);
     }

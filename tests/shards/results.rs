@@ -1,15 +1,15 @@
-//! What a store answers to many questions, as text.
+//! The results of many queries of a store, as text.
 
 use std::fmt::Debug;
 
 use index_table::{Page, ReadTxn, Result, Scan};
 
-/// A list of answers, each with its question.
-pub(crate) type Answers = Vec<(String, String)>;
+/// The names and the results of queries.
+pub(crate) type Results = Vec<(String, String)>;
 
-/// Values that questions ask for.
+/// The values in the queries.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct QueryValues {
     pub(crate) tenant: u8,
     pub(crate) other: u8,
     pub(crate) town: String,
@@ -51,41 +51,40 @@ where
     pages + "no end"
 }
 
-/// Asks all questions of a repository of `Order`, whichever module it is from.
-macro_rules! answers {
+/// Runs all queries on the `OrderRepository` of one of the modules.
+macro_rules! results {
     ($name:ident, $module:ident) => {
         pub(crate) fn $name(
             orders: &crate::tables::$module::OrderRepository,
             txn: &ReadTxn<'_>,
-            asked: &Asked,
-        ) -> Answers {
-            let Asked { tenant, other, town, size, code, tag, limit } = asked;
+            values: &QueryValues,
+        ) -> Results {
+            let QueryValues { tenant, other, town, size, code, tag, limit } = values;
             let (tenant, other, size, code, limit) = (*tenant, *other, *size, *code, *limit);
-            let mut answers = Answers::new();
-            let mut add =
-                |question: &str, answer: String| answers.push((question.to_owned(), answer));
+            let mut results = Results::new();
+            let mut add = |query: &str, result: String| results.push((query.to_owned(), result));
             /// All ways to run a scan.
             macro_rules! scan {
-                ($question:literal, $scan:expr) => {
+                ($query:literal, $scan:expr) => {
                     let scan = || $scan;
-                    add(concat!($question, " rows"), text(scan().rows()));
-                    add(concat!($question, " reversed rows"), text(scan().rev().rows()));
-                    add(concat!($question, " limited rows"), text(scan().limit(limit).rows()));
-                    add(concat!($question, " last rows"), text(scan().rev().limit(limit).rows()));
-                    add(concat!($question, " keys"), text(scan().keys()));
-                    add(concat!($question, " entries"), text(scan().entries()));
-                    add(concat!($question, " reversed entries"), text(scan().rev().entries()));
-                    add(concat!($question, " views"), text(scan().views()));
-                    add(concat!($question, " count"), format!("{:?}", scan().count().ok()));
+                    add(concat!($query, " rows"), text(scan().rows()));
+                    add(concat!($query, " reversed rows"), text(scan().rev().rows()));
+                    add(concat!($query, " limited rows"), text(scan().limit(limit).rows()));
+                    add(concat!($query, " last rows"), text(scan().rev().limit(limit).rows()));
+                    add(concat!($query, " keys"), text(scan().keys()));
+                    add(concat!($query, " entries"), text(scan().entries()));
+                    add(concat!($query, " reversed entries"), text(scan().rev().entries()));
+                    add(concat!($query, " views"), text(scan().views()));
+                    add(concat!($query, " count"), format!("{:?}", scan().count().ok()));
                     add(
-                        concat!($question, " limited count"),
+                        concat!($query, " limited count"),
                         format!("{:?}", scan().limit(limit).count().ok()),
                     );
-                    add(concat!($question, " exists"), format!("{:?}", scan().exists().ok()));
-                    add(concat!($question, " first"), format!("{:?}", scan().first().ok()));
+                    add(concat!($query, " exists"), format!("{:?}", scan().exists().ok()));
+                    add(concat!($query, " first"), format!("{:?}", scan().first().ok()));
                     let size = limit.max(1);
                     add(
-                        concat!($question, " pages"),
+                        concat!($query, " pages"),
                         pages(
                             size,
                             &scan,
@@ -94,7 +93,7 @@ macro_rules! answers {
                         ),
                     );
                     add(
-                        concat!($question, " reversed pages"),
+                        concat!($query, " reversed pages"),
                         pages(
                             size,
                             || scan().rev(),
@@ -157,19 +156,19 @@ macro_rules! answers {
             add("and or", text(town_().and(tag_()).or(size_()).keys()));
             add("or and", text(town_().or(tag_()).and(tenant_()).views()));
             add("and tenant", text(town_().and(tenant_()).rows()));
-            answers
+            results
         }
     };
 }
 
-answers!(of_values, by_value);
-answers!(of_hashes, by_hash);
-answers!(of_global, global);
+results!(of_values, by_value);
+results!(of_hashes, by_hash);
+results!(of_global, global);
 
-/// Fails at the first answer that is different.
-pub(crate) fn assert_same(expected: &Answers, found: &Answers, what: &str) {
-    for ((question, expected), (_, found)) in expected.iter().zip(found) {
-        assert_eq!(expected, found, "{what}: {question}");
+/// Fails at the first different result.
+pub(crate) fn assert_same(expected: &Results, found: &Results, what: &str) {
+    for ((query, expected), (_, found)) in expected.iter().zip(found) {
+        assert_eq!(expected, found, "{what}: {query}");
     }
     assert_eq!(expected.len(), found.len());
 }

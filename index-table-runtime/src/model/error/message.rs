@@ -1,0 +1,24 @@
+//! Parts of error messages.
+
+use std::io;
+
+/// Formats a number of a sequence. `u64::MAX` may represent a greater number.
+pub(super) fn shown_number(number: u64) -> String {
+    if number == u64::MAX { "the last number".to_owned() } else { number.to_string() }
+}
+
+/// Returns the reason why a store can't be written to, and the remedy.
+pub(super) fn read_only(source: Option<&io::Error>) -> String {
+    match source {
+        None => "was opened with `read_only(true)`; open it without, to write".to_owned(),
+        Some(source) => format!(
+            "can't be written to ({source}); allow it, or open it with \
+             `Store::options().read_only(true)` to read"
+        ),
+    }
+}
+
+/// Returns the name of the index in messages, or `other`.
+pub(super) fn index_or(other: &str, index: Option<&str>) -> String {
+    index.map_or(other.to_owned(), |index| format!("index `{index}`"))
+}
