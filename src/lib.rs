@@ -59,6 +59,7 @@ pub mod iter {
 pub mod report {
     pub use index_table_runtime::{
         BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
-        IndexSize, LoadReport, LoadedShard, StoreReport, TableSize, Upgraded,
+        IndexSize, LoadReport, LoadedShard, RangeInfo, ShardInfo, ShardStatus, StoreReport,
+        TableSize, Upgraded,
     };
 }

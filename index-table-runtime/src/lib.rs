@@ -43,7 +43,9 @@ pub use store::{
     Backup, GroupWriter, QueueFull, ReadTxn, Readers, ShardId, ShardedOptions, ShardedStore, Store,
     Submission, Submitted, WriteTxn,
 };
-pub use table::{IndexSize, Scrub, StoreReport, Table, TableSize};
+pub use table::{
+    IndexSize, RangeInfo, Scrub, ShardInfo, ShardStatus, StoreReport, Table, TableSize,
+};
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadReport, LoadedShard, OnDuplicate},

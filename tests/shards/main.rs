@@ -7,6 +7,8 @@ mod counts;
 mod cross;
 mod global;
 mod groups;
+mod grown;
+mod load;
 mod missing;
 mod numbers;
 mod opening;

@@ -6,6 +6,7 @@ mod expiry;
 mod keyed;
 mod queries;
 mod scrub;
+mod shards;
 mod untyped;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
@@ -13,6 +14,7 @@ use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use keyed::KeyedTable;
 pub use scrub::Scrub;
+pub use shards::{RangeInfo, ShardInfo, ShardStatus};
 
 use crate::{
     engine::Read as _,

@@ -13,7 +13,10 @@
 //! the store is opened again. Opening applies the record to each shard that lacks it. Without a journal, there is
 //! no record, and the commit stays in some of the shards only.
 
-use std::sync::{PoisonError, atomic::Ordering::SeqCst};
+use std::sync::{
+    PoisonError,
+    atomic::Ordering::{Relaxed, SeqCst},
+};
 
 use super::Engine;
 use crate::{
@@ -40,6 +43,13 @@ impl Engine {
     fn count(&self, shard: ShardNumber) {
         if let Ok(shard) = self.shard(shard) {
             shard.commits.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Counts a transaction that has changed a shard.
+    pub(super) fn count_write(&self, shard: ShardNumber) {
+        if let Ok(shard) = self.shard(shard) {
+            shard.writes.fetch_add(1, Relaxed);
         }
     }
 

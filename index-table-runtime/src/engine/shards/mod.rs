@@ -44,7 +44,10 @@ use std::{
     any::Any,
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use super::{Records, Retry, Stamp};
@@ -79,18 +82,22 @@ pub(crate) struct Shard {
     reason: String,
     /// The number of commits that have returned.
     commits: AtomicU64,
+    /// How many read transactions have read it, and ended.
+    reads: AtomicU64,
+    /// How many transactions have changed it.
+    writes: AtomicU64,
 }
 
 impl Shard {
     /// Returns an open shard.
     pub(crate) fn open(name: Arc<str>, engine: Arc<dyn HasEngine>) -> Self {
-        let (open, reason, commits) = (OnceLock::from(engine), String::new(), AtomicU64::new(0));
-        Self { name, open, reason, commits }
+        Self { open: OnceLock::from(engine), ..Self::unavailable(name, String::new()) }
     }
 
     /// Returns a shard that is not available, with the reason.
     pub(crate) const fn unavailable(name: Arc<str>, reason: String) -> Self {
-        Self { name, open: OnceLock::new(), reason, commits: AtomicU64::new(0) }
+        let (commits, reads, writes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { name, open: OnceLock::new(), reason, commits, reads, writes }
     }
 
     /// Marks the shard as available.
@@ -101,6 +108,12 @@ impl Shard {
     /// Returns the name of the shard.
     pub(crate) const fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Returns the number of read transactions that have read the shard and ended, and the number of transactions that
+    /// have changed it.
+    pub(crate) fn requests(&self) -> (u64, u64) {
+        (self.reads.load(Relaxed), self.writes.load(Relaxed))
     }
 
     /// Returns the handle that keeps the shard open.
@@ -264,6 +277,12 @@ impl Engine {
     /// Returns the engines of the available shards.
     pub(crate) fn engines(&self) -> impl Iterator<Item = &super::Engine> {
         self.shards.iter().filter_map(|shard| Some(shard.open.get()?.engine()))
+    }
+
+    /// Returns the boundaries of a shard map; `None`: the store has no such map.
+    pub(crate) fn boundaries(&self, map: &str) -> Option<Arc<Boundaries>> {
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        maps.get(map).map(|map| Arc::clone(&map.boundaries))
     }
 
     /// Returns the number of the shard with this name.

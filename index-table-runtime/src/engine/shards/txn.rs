@@ -1,9 +1,13 @@
 //! Transactions of a sharded store.
 
-use std::{cell::Cell, collections::BTreeSet};
+use std::{
+    cell::Cell,
+    collections::BTreeSet,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use super::{
-    Engine, Locks, Reader, Tables, Writer, sum,
+    Engine, Locks, Reader, Shard, Tables, Writer, sum,
     writing::{Writing, foreign},
 };
 use crate::{
@@ -32,6 +36,16 @@ struct Snapshot<'s> {
     txn: Option<engine::Txn<'s>>,
     /// Whether a query has read the snapshot.
     is_read: Cell<bool>,
+    /// Counts the read transactions of the shard.
+    reads: &'s AtomicU64,
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        if self.is_read.get() {
+            self.reads.fetch_add(1, Relaxed);
+        }
+    }
 }
 
 /// Read access to the tables of single shards.
@@ -108,13 +122,24 @@ pub(super) trait Writes: Reads {
     fn commit(self: Box<Self>, committed: &mut dyn FnMut()) -> Result<(), CommitFailure>;
 }
 
+/// Returns the snapshots of the shards, by their numbers.
+fn of_shards<'s>(
+    engine: &'s Engine,
+    snapshots: impl Iterator<Item = Option<engine::Txn<'s>>>,
+) -> Box<[Snapshot<'s>]> {
+    let snapshot = |(shard, txn): (&'s Shard, _)| {
+        let (is_read, reads) = (Cell::new(false), &shard.reads);
+        Snapshot { txn, is_read, reads }
+    };
+    engine.shards.iter().zip(snapshots).map(snapshot).collect()
+}
+
 impl<'s> Txn<'s> {
     pub(super) fn reading(
         engine: &'s Engine,
         snapshots: impl Iterator<Item = Option<engine::Txn<'s>>>,
     ) -> Self {
-        let snapshots = snapshots.map(|txn| Snapshot { txn, is_read: Cell::new(false) }).collect();
-        Self { engine, state: State::Read(snapshots, None) }
+        Self { engine, state: State::Read(of_shards(engine, snapshots), None) }
     }
 
     pub(super) fn reading_one(
@@ -122,8 +147,7 @@ impl<'s> Txn<'s> {
         snapshots: impl Iterator<Item = Option<engine::Txn<'s>>>,
         shard: ShardNumber,
     ) -> Self {
-        let snapshots = snapshots.map(|txn| Snapshot { txn, is_read: Cell::new(false) }).collect();
-        Self { engine, state: State::Read(snapshots, Some(shard)) }
+        Self { engine, state: State::Read(of_shards(engine, snapshots), Some(shard)) }
     }
 
     pub(super) fn writing(engine: &'s Engine, locks: &Locks) -> Result<Self> {
@@ -293,7 +317,7 @@ impl Reads for Txn<'_> {
             return Err(Error::internal("a write transaction reads by itself"));
         };
         let snapshot = snapshots.get(shard as usize);
-        if let Some(Snapshot { txn: Some(txn), is_read }) = snapshot {
+        if let Some(Snapshot { txn: Some(txn), is_read, .. }) = snapshot {
             is_read.set(true);
             let tables_of_shard = tables.of(self.engine, shard)?;
             return txn.reader(tables_of_shard).ok_or_else(|| foreign(tables));

@@ -435,12 +435,22 @@ impl Writes for Writing<'_> {
             return Ok(());
         };
         let Some(second) = all.next() else {
-            return engine.commit_one(first.shard.get(), first.txn, committed);
+            let (shard, is_written) = (first.shard.get(), first.is_written);
+            engine.commit_one(shard, first.txn, committed)?;
+            if is_written {
+                engine.count_write(shard);
+            }
+            return Ok(());
         };
         let all = [first, second].into_iter().chain(all);
         let (written, _read): (Vec<_>, Vec<_>) = all.partition(|locked| locked.is_written);
+        let shards: Vec<_> = written.iter().map(|locked| locked.shard.get()).collect();
         let written = written.into_iter().map(|Locked { shard, txn, .. }| (shard.get(), txn));
-        engine.commit_several(written.collect(), committed)
+        engine.commit_several(written.collect(), committed)?;
+        for shard in shards {
+            engine.count_write(shard);
+        }
+        Ok(())
     }
 }
 

@@ -73,6 +73,12 @@ impl Boundaries {
     /// Returns the shard that has this key.
     #[inline]
     pub(crate) fn shard_of(&self, key: &[u8]) -> Option<ShardNumber> {
+        self.list.get(self.segment_of(key)?)?.shard
+    }
+
+    /// Returns the position of the segment that has this key.
+    #[inline]
+    pub(crate) fn segment_of(&self, key: &[u8]) -> Option<usize> {
         let first = first_bytes(key);
         let mut next = self.firsts.partition_point(|start| *start < first);
         if self.firsts.get(next) == Some(&first) {
@@ -81,7 +87,7 @@ impl Boundaries {
             let same = self.list.get(next..next + same)?;
             next += same.partition_point(|boundary| boundary.start.as_slice() <= key);
         }
-        self.list.get(next.checked_sub(1)?)?.shard
+        next.checked_sub(1)
     }
 
     /// Returns all segments, in the order of their keys.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::model::{
     KeyRange,
+    key::show_key,
     schema::{KeyField, KeyForm, Source, TableSchema},
 };
 
@@ -167,17 +168,50 @@ impl Routing {
             Target::Whole(shard) => Some(*shard),
             Target::Reference => None,
             Target::ByKey { key, len, boundaries } => {
-                let len = len.or_else(|| {
-                    len_of(key.of(self.schema.primary_key).iter().map(|it| &it.shape), primary_key)
-                });
-                // Bytes that are not a primary key select some shard, in which no row has this primary key.
-                let shard_key = len.and_then(|len| primary_key.get(..len)).unwrap_or(primary_key);
+                let shard_key = self.shard_key(*key, *len, primary_key);
                 if key.hashed {
                     boundaries.shard_of(&slot(shard_key))
                 } else {
                     boundaries.shard_of(shard_key)
                 }
             }
+        }
+    }
+
+    /// Returns the bytes of the shard key in a primary key. Bytes that are not a primary key select some shard, in which
+    /// no row has this primary key.
+    #[inline]
+    fn shard_key<'k>(&self, key: ShardKey, len: Option<usize>, primary_key: &'k [u8]) -> &'k [u8] {
+        let len = len.or_else(|| {
+            len_of(key.of(self.schema.primary_key).iter().map(|it| &it.shape), primary_key)
+        });
+        len.and_then(|len| primary_key.get(..len)).unwrap_or(primary_key)
+    }
+
+    /// Returns the position of the shard map's segment with the row of this primary key; `None`: the table has no
+    /// shard key.
+    pub(crate) fn segment_of(&self, primary_key: &[u8]) -> Option<usize> {
+        let Target::ByKey { key, len, boundaries } = &self.target else { return None };
+        let shard_key = self.shard_key(*key, *len, primary_key);
+        if key.hashed {
+            boundaries.segment_of(&slot(shard_key))
+        } else {
+            boundaries.segment_of(shard_key)
+        }
+    }
+
+    /// Returns a boundary of the shard map as text: the values of the shard key, or the number of a slot.
+    pub(crate) fn show_boundary(&self, boundary: &[u8]) -> String {
+        match &self.target {
+            Target::ByKey { key, .. } if key.hashed => {
+                let slot = boundary.first_chunk().map_or(0, |slot| u16::from_be_bytes(*slot));
+                slot.to_string()
+            }
+            Target::ByKey { key, .. } => {
+                let fields = key.of(self.schema.primary_key);
+                show_key(fields.iter().map(|field| &field.shape), boundary)
+            }
+            Target::Whole(_) | Target::Reference => String::new(),
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
                     when it returns, after one sync for all shards";
         return Err(Error::NotOffered { what });
     }
-    let creates = options.options.creates() && !options.shards.is_empty();
+    let creates = options.options.creates() && options.shards.iter().any(|shard| !shard.added);
     if creates {
         files::create_directories(path, options.options.directory_mode)
             .map_err(|source| Error::opening(path, source))?;
@@ -54,8 +54,12 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
         inner.engine.refuse_forked()?;
-        let ShardedOptions { shards, maps, places, only, options: given, is_full: _ } = options;
-        let is_open = shards.is_empty() && maps.is_empty() && places.is_empty() && only.is_none();
+        let ShardedOptions { shards, relocated, maps, places, only, options: given, .. } = options;
+        let is_open = shards.is_empty()
+            && relocated.is_empty()
+            && maps.is_empty()
+            && places.is_empty()
+            && only.is_none();
         if !is_open || given.read_only != inner.engine.is_read_only() {
             let reason = "by this process; clone the `ShardedStore`, or open it without options";
             return Err(Error::AlreadyOpen { path, reason: reason.to_owned() });
@@ -113,6 +117,32 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         records.own.version += 1;
         manager.write(&records)?;
     }
+    let changes_shards = !is_new && records.shards != known.shards;
+    match open_shards(options, path, &manager, records) {
+        Ok((shards, records)) => {
+            let ManagerRecords { maps, places, tables, .. } = records;
+            let directory = Some(path.to_owned());
+            let engine = Engine::new(shards, maps, places, directory, Some(manager), read_only);
+            Ok(engine.with_tables(tables))
+        }
+        Err(error) => {
+            if changes_shards {
+                // A shard in a directory that can't be opened must not keep the store from being opened.
+                manager.write(&known)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Opens the shards and the journal of all shards, and brings the records of the shards about themselves up to date.
+fn open_shards(
+    options: &ShardedOptions,
+    path: &Path,
+    manager: &Manager,
+    mut records: ManagerRecords,
+) -> Result<(Vec<Shard>, ManagerRecords)> {
+    let read_only = options.options.read_only;
     let journal = (!read_only).then(|| SharedJournal::open(path, records.own.id)).transpose()?;
     let (mut shards, mut changed) = (Vec::new(), Vec::new());
     for (number, record) in (0..).zip(records.shards.clone()) {
@@ -131,6 +161,9 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             // A foreign shard is a mistake of the caller. A new shard has no rows yet, so its error is returned, too.
             Err(error) if matches!(error, Error::ShardRefused { .. }) => return Err(error),
             Err(error) if record.state != ShardState::Open => return Err(error),
+            Err(error) if options.relocated.iter().any(|(name, _)| *name == record.name) => {
+                return Err(error);
+            }
             Err(error) => shards.push(Shard::unavailable(name, error.to_string())),
         }
     }
@@ -152,10 +185,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         records.own.version += 1;
         manager.write(&records)?;
     }
-    let ManagerRecords { maps, places, tables, .. } = records;
-    let directory = Some(path.to_owned());
-    let engine = Engine::new(shards, maps, places, directory, Some(manager), read_only);
-    Ok(engine.with_tables(tables))
+    Ok((shards, records))
 }
 
 /// Starts the journal of all shards.
@@ -198,6 +228,20 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<File> {
 fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool) -> Result<()> {
     for declared in &options.shards {
         declare_shard(declared, &options.options, records, is_new)?;
+    }
+    for (name, place) in &options.relocated {
+        let what = format!("shard `{name}`");
+        let own = records.number(name);
+        let Some(own) = own.and_then(|number| records.shards.get_mut(number as usize)) else {
+            return Err(refused(&what, "the store has no such shard"));
+        };
+        let Some(place) = place.to_str() else {
+            return Err(refused(&what, "its directory is not UTF-8"));
+        };
+        if options.only.as_ref().is_some_and(|only| !only.contains(name)) {
+            return Err(refused(&what, "it is relocated, and left out by `only`"));
+        }
+        place.clone_into(&mut own.place);
     }
     for (name, map) in &options.maps {
         let what = || format!("shard map `{name}`");
@@ -259,7 +303,10 @@ fn declare_shard(
             Err(refused(&what, &reason))
         }
         Some(_) => Ok(()),
-        None if !is_new => Err(refused(&what, "the store was created without it")),
+        None if !is_new && !declared.added => {
+            let reason = "the store was created without it; add it with `add_shard`";
+            Err(refused(&what, reason))
+        }
         None => {
             let options = recorded(declared.options.as_ref().unwrap_or(common));
             let state = if declared.adopted { ShardState::Adopted } else { ShardState::New };

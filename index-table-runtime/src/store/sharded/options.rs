@@ -15,6 +15,8 @@ use crate::{
 #[must_use = "options do nothing until `open`"]
 pub struct ShardedOptions {
     pub(super) shards: Vec<Declared>,
+    /// The new places of shards.
+    pub(super) relocated: Vec<(String, PathBuf)>,
     pub(super) maps: Vec<(String, ShardMap)>,
     pub(super) places: Vec<(String, String)>,
     pub(super) only: Option<Vec<String>>,
@@ -31,6 +33,8 @@ pub(super) struct Declared {
     /// The options of this shard, or `None` for those of the store.
     pub(super) options: Option<Options>,
     pub(super) adopted: bool,
+    /// The store may have been created without it.
+    pub(super) added: bool,
 }
 
 impl ShardedOptions {
@@ -39,7 +43,61 @@ impl ShardedOptions {
     /// [placed](ShardedOptions::place) in another shard.
     pub fn shard(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
-        self.shards.push(Declared { name, place, options: None, adopted: false });
+        self.shards.push(Declared { name, place, options: None, adopted: false, added: false });
+        self
+    }
+
+    /// Adds a shard to a store that may have been created without it, as its last shard. If the store has the shard
+    /// already, this has no effect.
+    ///
+    /// No existing shard map has keys in the new shard. New shard maps and places can name it, and it gets a copy of each
+    /// reference table when the repository of the table is opened. If the store can't be opened with the new shard, it is
+    /// left without it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("shop");
+    /// let north = ShardedStore::options().shard("north", "north");
+    /// drop(north.open(&path)?);
+    ///
+    /// let store = ShardedStore::options()
+    ///     .add_shard("south", "south")
+    ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .open(&path)?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
+    /// assert_eq!(orders.shard_of(&store, 107)?.name(), "south");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_shard(self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
+        let mut own = self.shard(name, directory);
+        if let Some(shard) = own.shards.last_mut() {
+            shard.added = true;
+        }
+        own
+    }
+
+    /// Changes the directory of a shard, for example because its disk was replaced. Move the files while the store is
+    /// closed, and open the store with their new directory once: it is kept. If the directory does not have
+    /// this shard, the store is not opened, and keeps the old directory.
+    pub fn relocate(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
+        self.relocated.push((name.into(), directory.as_ref().to_owned()));
         self
     }
 
@@ -47,7 +105,7 @@ impl ShardedOptions {
     /// opened, it checks that every row belongs to this shard.
     pub fn adopt(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
-        self.shards.insert(0, Declared { name, place, options: None, adopted: true });
+        self.shards.insert(0, Declared { name, place, options: None, adopted: true, added: false });
         self
     }
 

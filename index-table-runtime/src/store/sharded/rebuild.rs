@@ -95,7 +95,10 @@ impl ShardedOptions {
                 "no shards are given to rebuild the shard map manager from",
             ));
         }
-        let has_others = !self.maps.is_empty() || !self.places.is_empty() || self.only.is_some();
+        let has_others = !self.maps.is_empty()
+            || !self.places.is_empty()
+            || !self.relocated.is_empty()
+            || self.only.is_some();
         if has_others || self.options.read_only || self.shards.iter().any(|shard| shard.adopted) {
             let reason = "a shard map manager is rebuilt from `shard`s and their `options` alone";
             return Err(refused(&what, reason));

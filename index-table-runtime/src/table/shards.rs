@@ -1,0 +1,256 @@
+//! The contents and the load of the shards, and of the ranges of a shard map.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{
+    engine::{Cursor as _, Query, Read as _, Tables},
+    model::{
+        KeyRange,
+        error::{Error, Result},
+        schema::Source,
+    },
+    store::{ShardId, ShardedStore, engine_of},
+};
+
+/// A shard of a store, with its contents and its load. From [`ShardedStore::shards`].
+///
+/// `Display` prints one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ShardInfo {
+    /// The name of the shard.
+    pub name: String,
+    /// Whether the shard is available.
+    pub state: ShardStatus,
+    /// The number of rows of all tables in use, with the shard's copies of reference tables.
+    pub rows: u64,
+    /// The bytes of the pages of these rows and of the shard's index entries; 0 for a store in memory.
+    pub bytes: u64,
+    /// How many read transactions have read the shard and ended, since this process opened the store.
+    pub reads: u64,
+    /// How many committed transactions have changed the shard, since this process opened the store.
+    pub writes: u64,
+}
+
+/// Whether a shard is available; see [`ShardInfo`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum ShardStatus {
+    /// The shard is open.
+    Available,
+    /// The shard is not open: queries that need it fail with
+    /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable).
+    Unavailable {
+        /// Why it is not open.
+        reason: String,
+    },
+}
+
+/// A range of a shard map: neighbouring shard keys that are in the same shard. From [`ShardedStore::ranges`].
+///
+/// `Display` prints one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RangeInfo {
+    /// The first shard key, as text; in a hash map, the first slot. `None`: the range has no lower end.
+    pub start: Option<String>,
+    /// The first shard key after the range, as text; in a hash map, the first slot. `None`: the range has no upper end.
+    pub end: Option<String>,
+    /// The name of the shard.
+    pub shard: String,
+    /// The number of rows of all tables in use with this map.
+    pub rows: u64,
+    /// The bytes of these rows with their primary keys, without their index entries.
+    pub bytes: u64,
+}
+
+impl ShardedStore {
+    /// Returns all shards, in the order in which they were declared, each with its rows, its bytes and its load.
+    ///
+    /// Only tables with a repository in use are counted. Each shard is read in a transaction of its own, which the next call
+    /// counts among its reads.
+    ///
+    /// Cost: that of [`sizes_on`](ShardedStore::sizes_on) for each shard.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`sizes_on`](ShardedStore::sizes_on). A shard that is not available is no error, and has no rows.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .shard("south", "south")
+    ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
+    ///
+    /// for shard in store.shards()? {
+    ///     println!("{shard}");
+    /// }
+    /// let rows: Vec<u64> = store.shards()?.iter().map(|shard| shard.rows).collect();
+    /// assert_eq!(rows, [0, 1]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shards(&self) -> Result<Vec<ShardInfo>> {
+        let engine = engine_of(self)?;
+        let info = |shard: &ShardId| {
+            let own = engine.shard(self.number_of(shard)?)?;
+            let (reads, writes) = own.requests();
+            let state = match own.opened() {
+                Err(Error::ShardUnavailable { reason, .. }) => ShardStatus::Unavailable { reason },
+                Err(error) => return Err(error),
+                Ok(_) => ShardStatus::Available,
+            };
+            let (mut rows, mut bytes) = (0, 0);
+            if state == ShardStatus::Available {
+                for table in self.sizes_on(shard)? {
+                    rows += table.rows;
+                    bytes += table.bytes;
+                    bytes += table.indexes.iter().map(|index| index.bytes).sum::<u64>();
+                }
+            }
+            Ok(ShardInfo { name: shard.name().to_owned(), state, rows, bytes, reads, writes })
+        };
+        self.shard_ids().iter().map(info).collect()
+    }
+
+    /// Returns the ranges of a shard map in the order of their keys, each with its shard, its rows and its bytes. In a list
+    /// map, each listed key is a range, unless its neighbour is in the same shard. In a hash map, the ranges are those of the
+    /// slots. Keys that belong to no shard are not listed.
+    ///
+    /// Only tables with a repository in use are counted. They are read in one snapshot of all shards.
+    ///
+    /// Cost: all rows of the tables with this map are read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`](crate::Error::ShardRefused): the store has no such map, it is the map of a global index, or no
+    /// table with the map is in use. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable), and the errors of
+    /// [`read`](crate::Store::read).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .shard("south", "south")
+    ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
+    ///
+    /// let ranges = store.ranges("orders")?;
+    /// assert_eq!(ranges[1].start.as_deref(), Some("100"));
+    /// assert_eq!((ranges[1].shard.as_str(), ranges[1].rows), ("south", 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ranges(&self, map: &str) -> Result<Vec<RangeInfo>> {
+        let engine = engine_of(self)?;
+        let refused = |reason: &str| Error::ShardRefused {
+            what: format!("shard map `{map}`"),
+            reason: reason.to_owned(),
+        };
+        let boundaries =
+            engine.boundaries(map).ok_or_else(|| refused("the store has no such map"))?;
+        let tables = self.inner.tables_in_use();
+        let own: Vec<_> = tables
+            .iter()
+            .filter_map(|table| match &table.tables {
+                Tables::Sharded(tables) if tables.routing().map() == map => {
+                    Some((table, tables.routing()))
+                }
+                _ => None,
+            })
+            .collect();
+        let Some((_, routing)) = own.first() else {
+            return Err(refused("no table with this map is in use; open a repository"));
+        };
+        let mut ranges = Vec::new();
+        for (start, end, shard) in boundaries.segments() {
+            let Some(shard) = shard else {
+                ranges.push(None);
+                continue;
+            };
+            let start = (!start.is_empty()).then(|| routing.show_boundary(start));
+            let end = end.map(|end| routing.show_boundary(end));
+            let shard = engine.shard(shard)?.name().to_string();
+            ranges.push(Some(RangeInfo { start, end, shard, rows: 0, bytes: 0 }));
+        }
+        let txn = self.read()?;
+        for (table, routing) in &own {
+            let all = Query::new(Source::Facts, KeyRange::ALL);
+            let mut rows = txn.reader(table)?.cursor(all)?;
+            while rows.advance()? {
+                let entry = rows.entry();
+                let segment = routing.segment_of(entry.primary_key);
+                if let Some(Some(range)) = segment.and_then(|segment| ranges.get_mut(segment)) {
+                    range.rows += 1;
+                    range.bytes += (entry.primary_key.len() + entry.data.len()) as u64;
+                }
+            }
+        }
+        Ok(ranges.into_iter().flatten().collect())
+    }
+}
+
+impl fmt::Display for ShardStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Available => f.write_str("available"),
+            Self::Unavailable { reason } => write!(f, "not available: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for ShardInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, state, rows, bytes, reads, writes } = self;
+        write!(
+            f,
+            "shard `{name}`, {state}: {rows} rows, {bytes} bytes, {reads} reads, {writes} writes"
+        )
+    }
+}
+
+impl fmt::Display for RangeInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { start, end, shard, rows, bytes } = self;
+        let (start, end) = (start.as_deref().unwrap_or(""), end.as_deref().unwrap_or(""));
+        write!(f, "{start}..{end} in `{shard}`: {rows} rows, {bytes} bytes")
+    }
+}
