@@ -42,7 +42,9 @@ fn fields_in_an_index_attribute_keep_their_spans() {
         tokens.clone().into_iter().next().expect("there is a token").span().byte_range().start;
     let mut offsets = Vec::new();
     mentioned(derive(tokens), &mut offsets);
-    offsets.iter_mut().for_each(|offset| *offset -= start);
+    for offset in &mut offsets {
+        *offset -= start;
+    }
     let words = ["town", "last_name", "phone", "tags", "text"];
     // The first occurrence of each word is in an attribute.
     let expected: Vec<_> =
