@@ -18,6 +18,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     ops::Range,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::mpsc,
@@ -201,6 +202,9 @@ impl Setup<'_> {
         let mut events = self.record(random)?;
         let mut recovery = 0..0;
         if self.scenario.name == TOGETHER && random.below(3) > 0 {
+            if let Some(Event::Write { inode, at, data, .. }) = events.last_mut() {
+                interrupt(&self.work(), *inode, *at, data).map_err(|error| error.to_string())?;
+            }
             let recovered = self.record(random)?;
             let is_open =
                 |event: &Event| matches!(event, Event::Output(text) if text.starts_with("open"));
@@ -338,6 +342,23 @@ impl Setup<'_> {
             text.split_whitespace().filter_map(|text| text.parse().ok()).collect();
         known_from(&numbers).ok_or_else(|| format!("the judge wrote {text}"))
     }
+}
+
+/// Replaces the bytes of the last write of a killed process by those in the file. A write is recorded before it is done, and
+/// the process that is started next finds nothing of a write that was not done.
+fn interrupt(path: &Path, inode: u64, at: u64, data: &mut Vec<u8>) -> std::io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let (entry, path) = entry.map(|entry| (entry.metadata(), entry.path()))?;
+        let found = entry?;
+        if found.is_dir() {
+            interrupt(&path, inode, at, data)?;
+        } else if found.ino() == inode {
+            let content = fs::read(path)?;
+            let there = content.get(at as usize..).unwrap_or_default();
+            *data = there[..there.len().min(data.len())].to_vec();
+        }
+    }
+    Ok(())
 }
 
 /// Runs the process that checks an image. In a damaged tree, LMDB may not return.
