@@ -131,7 +131,7 @@ fn reserved_space_ends_with_the_map() -> TestResult {
 /// ignore the signal for exceeding the limit.
 #[test]
 fn a_limit_on_the_file_size_is_not_an_error() -> TestResult {
-    const NAME: &str = "a_limit_on_the_file_size_is_no_error";
+    const NAME: &str = "a_limit_on_the_file_size_is_not_an_error";
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         let path = Path::new(&path);
         let store = Store::open(path)?;
