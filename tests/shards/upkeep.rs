@@ -1,6 +1,6 @@
 //! Work on whole tables: upgrades and verification in the background.
 
-use index_table::{IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 mod before {
@@ -120,5 +120,77 @@ fn rows_can_change_during_a_verification() -> Result<()> {
     let report = scrub.wait()?;
     assert!(report.is_clean(), "{report}");
     assert_eq!(report.tables[0].rows, 150);
+    Ok(())
+}
+
+mod letters {
+    use super::*;
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "letters", version = 1, shard_by = tenant, shard_map = "notes")]
+    #[index(text, strategy = "full", scope = "global")]
+    pub(super) struct OldLetter {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u64,
+        pub(super) text: String,
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "letters", version = 2, previous = letters::OldLetter, shard_by = tenant, shard_map = "notes")]
+#[index(text, strategy = "full", scope = "global")]
+struct Letter {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    text: String,
+    len: usize,
+}
+
+impl From<letters::OldLetter> for Letter {
+    fn from(letters::OldLetter { tenant, id, text }: letters::OldLetter) -> Self {
+        let len = text.len();
+        Self { tenant, id, text, len }
+    }
+}
+
+#[test]
+fn rows_with_global_entries_are_upgraded_with_them() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options().in_memory()?, options().open(dir.path())?] {
+        let old = letters::OldLetterRepository::open(&store)?;
+        store.transaction(|txn| {
+            (0..100).try_for_each(|id| {
+                let tenant = u32::try_from(id % 3).expect("a small number") * 100;
+                let letter = letters::OldLetter { tenant, id, text: format!("letter {id}") };
+                old.insert(txn, &letter)
+            })
+        })?;
+        drop(old);
+        let letters = LetterRepository::open(&store)?;
+        assert_eq!(store.catalog()?.tables[0].older_versions, [1]);
+        let refused = letters.upgrade(&store).on(&store.shard("a")?).run();
+        assert!(matches!(refused, Err(Error::NotOffered { .. })), "{refused:?}");
+        let mut last = 0;
+        let done = letters.upgrade(&store).batch_bytes(200).progress(|at| last = at.done).run()?;
+        assert_eq!((done.rows, done.upgraded, last), (100, 100, 100));
+        assert!(store.catalog()?.tables[0].older_versions.is_empty());
+        let txn = store.read()?;
+        assert_eq!(letters.by_text(&txn).rows().count(), 100);
+        for id in 0..100 {
+            let text = format!("letter {id}");
+            let tenant = u32::try_from(id % 3).expect("a small number") * 100;
+            let expected = Letter { tenant, id, len: text.len(), text: text.clone() };
+            let found: Vec<_> = letters.find_by_text(&txn, &text).rows().collect::<Result<_>>()?;
+            assert_eq!(found, [expected]);
+        }
+        drop(txn);
+        let report = store.verify()?;
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(letters.upgrade(&store).run()?.rows, 0);
+    }
     Ok(())
 }

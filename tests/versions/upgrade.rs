@@ -65,6 +65,32 @@ fn upgraded_rows_are_skipped() -> TestResult {
     })
 }
 
+/// Otherwise the upgrade would not end while another thread adds rows as fast as it reads them.
+#[test]
+fn rows_that_are_added_behind_the_last_row_are_not_read() -> TestResult {
+    on_both_engines(|store| {
+        let customers = fill(store, 60)?;
+        let (mut batches, mut next) = (0, 1000);
+        let upgrade = customers.upgrade(store).batch_bytes(100).progress(|_| {
+            batches += 1;
+            next += 100;
+            let mut added = next..next + 100;
+            if batches < 500 {
+                let add = store.transaction(|txn| {
+                    added.try_for_each(|id| customers.insert(txn, &customer(id, 3)))
+                });
+                add.expect("rows are inserted");
+            }
+        });
+        let done = upgrade.run()?;
+        assert_eq!((done.rows, done.upgraded), (60, 40));
+        assert!(batches < 100, "{batches}");
+        is_clean(&customers, store)?;
+        assert_eq!(customers.upgrade(store).run()?.rows, 0);
+        Ok(())
+    })
+}
+
 #[test]
 fn other_threads_write_between_two_batches() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -8,7 +8,13 @@ use std::{
 use crate::model::KeyRange;
 use crate::{
     engine::{Cursor as _, Query, Read, Reader, Tables},
-    model::{entry::Position, error::Result, row, row_vtable::RowVtable, schema::Source},
+    model::{
+        entry::Position,
+        error::{Error, Result},
+        row,
+        row_vtable::RowVtable,
+        schema::Source,
+    },
     store::{OpenTable, ShardId, Store, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
@@ -23,6 +29,9 @@ const READ: usize = 16;
 
 /// The pause between two batches. The lock isn't fair, so waiting threads would not get it without a pause.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// The entries of a global index may be in other shards than their rows.
+const ONE_SHARD: &str = "upgrading a single shard of a table with a global index";
 
 /// Rewrites the rows of older versions in the current version. From the `upgrade` of a repository; it does
 /// nothing until [`run`](Upgrade::run).
@@ -112,6 +121,9 @@ impl<'a> Upgrade<'a> {
 
     /// Rewrites the rows in one shard of a [`ShardedStore`](crate::ShardedStore). Otherwise, the shards are upgraded one
     /// after another.
+    ///
+    /// A table with a global index is upgraded as a whole, in transactions over all shards: with `on`,
+    /// [`run`](Upgrade::run) returns [`Error::NotOffered`](crate::Error::NotOffered).
     pub const fn on(mut self, shard: &'a ShardId) -> Self {
         self.shard = Some(shard);
         self
@@ -126,6 +138,8 @@ impl<'a> Upgrade<'a> {
     /// Rewrites the rows, in one transaction after another. Between them, other threads and processes can write.
     /// The last transaction records that there are no rows of older versions.
     ///
+    /// Rows that are inserted behind the last row meanwhile have the current version, and are not read.
+    ///
     /// The process may end at any point. The next run starts at the first row, and reads finished rows without
     /// rewriting them. If the catalog records no older versions, the table is not read.
     ///
@@ -138,7 +152,9 @@ impl<'a> Upgrade<'a> {
     /// for a row that can't be read or converted;
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has changed the declaration
-    /// meanwhile; [`Error::ShardUnavailable`](crate::Error::ShardUnavailable); the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
+    /// meanwhile; [`Error::ShardUnavailable`](crate::Error::ShardUnavailable);
+    /// [`Error::NotOffered`](crate::Error::NotOffered) for [one shard](Upgrade::on) of a table with a global index;
+    /// the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = self.table.schema.name);
         let Self { store, table, batch_bytes, shard, mut progress } = self;
@@ -149,6 +165,13 @@ impl<'a> Upgrade<'a> {
             return work.run(progress);
         };
         store.inner.refuse_nested_write()?;
+        if !tables.routing().global_indexes().is_empty() {
+            if shard.is_some() {
+                return Err(Error::NotOffered { what: ONE_SHARD });
+            }
+            let work = Work { store, table, rows: table.rows, batch_bytes };
+            return work.run(progress);
+        }
         let mut done = Upgraded::default();
         for (store, table) in parts_of(store, tables, shard)? {
             let mut of_shard = progress.as_mut().map(|progress| {
@@ -197,11 +220,16 @@ struct Batch {
 impl Work<'_> {
     fn run(self, mut progress: Option<Box<dyn FnMut(Progress) + '_>>) -> Result<Upgraded> {
         let (mut done, mut last, started) = (Upgraded::default(), None, Instant::now());
-        if versions::recorded(self.store.read()?.reader(self.table)?)?.is_empty() {
-            return Ok(done);
-        }
+        let end = {
+            let txn = self.store.read()?;
+            let reader = txn.reader(self.table)?;
+            if versions::recorded(reader)?.is_empty() {
+                return Ok(done);
+            }
+            last_key(reader)?
+        };
         loop {
-            let batch = self.next_batch(last.as_deref())?;
+            let batch = self.next_batch(last.as_deref(), &end)?;
             done.rows += batch.rows;
             done.upgraded += batch.older.len() as u64;
             if let Some(progress) = &mut progress {
@@ -215,10 +243,10 @@ impl Work<'_> {
         }
     }
 
-    fn next_batch(&self, last: Option<&[u8]>) -> Result<Batch> {
+    fn next_batch(&self, last: Option<&[u8]>, end: &[u8]) -> Result<Batch> {
         self.store.transaction(|txn| {
             let (mut writer, scratch, written) = txn.writer(self.table)?;
-            let batch = self.read(writer.reader(), last)?;
+            let batch = self.read(writer.reader(), last, end)?;
             for (primary_key, bytes) in &batch.older {
                 let renewed = self.rows.renew(bytes);
                 let renewed = renewed.map_err(|error| self.rows.corrupt(error, primary_key))?;
@@ -234,8 +262,9 @@ impl Work<'_> {
         })
     }
 
-    /// Reads the next rows. A write invalidates borrowed pages, so the rows to write are copied.
-    fn read(&self, reader: Reader<'_>, last: Option<&[u8]>) -> Result<Batch> {
+    /// Reads the next rows, up to the primary key `end`. A write invalidates borrowed pages, so the rows to write are
+    /// copied.
+    fn read(&self, reader: Reader<'_>, last: Option<&[u8]>, end: &[u8]) -> Result<Batch> {
         let total = reader.stored(Source::Facts)?.unwrap_or(0);
         let mut batch = Batch { older: Vec::new(), rows: 0, last: None, total };
         let (mut to_write, mut read) = (0, 0);
@@ -245,6 +274,9 @@ impl Work<'_> {
         let mut found = reader.cursor(query)?;
         while found.advance()? {
             let fact = found.entry();
+            if fact.primary_key > end {
+                break;
+            }
             batch.rows += 1;
             read += fact.data.len();
             if row::version(fact.data) != Ok(current) {
@@ -258,4 +290,14 @@ impl Work<'_> {
         }
         Ok(batch)
     }
+}
+
+/// Returns the last primary key of the table; without rows, the least byte string.
+///
+/// Rows that are inserted later have the current version. An upgrade doesn't read beyond the last key, since another thread
+/// may add rows to the end of the table as fast as the upgrade reads them.
+fn last_key(reader: Reader<'_>) -> Result<Vec<u8>> {
+    let query = Query { reverse: true, limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
+    let mut found = reader.cursor(query)?;
+    Ok(if found.advance()? { found.entry().primary_key.to_vec() } else { Vec::new() })
 }

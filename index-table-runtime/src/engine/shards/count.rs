@@ -79,10 +79,13 @@ impl<'t> Reader<'t> {
         let is_alone = threads.are_none() || !self.txn.may_be_lent();
         let long = if is_alone { u64::MAX } else { LONG.load(Relaxed) };
         let (mut total, mut part, mut left) = (Count::default(), query.clone(), shards);
+        let mut limit = long;
         while let [shard, others @ ..] = left {
             let reader = self.of_shard(*shard)?;
-            let long = if others.is_empty() { u64::MAX } else { long };
-            let Some(count) = count_if_short(reader, &mut part, long)? else {
+            if others.is_empty() {
+                limit = u64::MAX;
+            }
+            let Some(count) = count_if_short(reader, &mut part, long, &mut limit)? else {
                 total += self.count_by_threads(threads, left, query)?;
                 break;
             };
@@ -122,17 +125,21 @@ impl<'t> Reader<'t> {
 }
 
 /// Counts the entries that a query selects in one shard; `None` if that takes `long` steps or more. Sets the limit of the
-/// query.
+/// query. `limit` is the first limit, and the last one afterwards: the next shard probably has as many entries for each
+/// step.
 fn count_if_short(
     reader: engine::Reader<'_>,
     query: &mut Query,
     long: u64,
+    limit: &mut u64,
 ) -> Result<Option<Count>> {
-    let mut limit = long;
     loop {
-        query.limit = Some(limit);
+        query.limit = Some(*limit);
         let count = reader.count(query)?;
-        if count.found < limit {
+        if count.found < *limit {
+            if count.steps >= long {
+                *limit = long;
+            }
             return Ok(Some(count));
         }
         if count.seeks == 0 {
@@ -144,6 +151,6 @@ fn count_if_short(
             return Ok(None);
         }
         // A step over a block counts many entries.
-        limit = limit.saturating_mul(8);
+        *limit = limit.saturating_mul(8);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     model::{
         error::{Error, Result},
         maintain::{Change, Sink as _},
-        schema::{IndexSchema, Source},
+        schema::{IndexSchema, Source, version_of},
         shard::{GlobalIndex, Routing, ShardNumber},
     },
 };
@@ -159,16 +159,17 @@ impl<'t> Writer<'t> {
         self.txn.write(self.tables, shard, None, write)
     }
 
-    /// Whether this record is the state of a global index, which is in each shard of the table.
-    fn is_state_of_global(&self, space: Space, key: &[u8]) -> bool {
+    /// Whether this record is the same in each shard of a table with global indexes: the state of such an index, or an
+    /// older version of the rows.
+    fn is_common(&self, space: Space, key: &[u8]) -> bool {
         let routing = &self.tables.routing;
+        let global = routing.global_indexes();
         let name = |global: &GlobalIndex| routing.schema().indexes.get(global.index())?.name.into();
+        let is_version = || str::from_utf8(key).is_ok_and(|key| version_of(key).is_some());
         space == Space::Catalog
-            && routing
-                .global_indexes()
-                .iter()
-                .filter_map(name)
-                .any(|name: &str| name.as_bytes() == key)
+            && !global.is_empty()
+            && (is_version()
+                || global.iter().filter_map(name).any(|name: &str| name.as_bytes() == key))
     }
 
     /// Writes in each shard of the table.
@@ -263,7 +264,7 @@ impl<'t> Writer<'t> {
     }
 
     pub(crate) fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
-        if self.is_state_of_global(space, key) {
+        if self.is_common(space, key) {
             return self.everywhere(&mut |writer| writer.put(space, key, record));
         }
         if space == Space::Sequence
@@ -276,7 +277,7 @@ impl<'t> Writer<'t> {
     }
 
     pub(crate) fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
-        if self.is_state_of_global(space, key) {
+        if self.is_common(space, key) {
             return self.everywhere(&mut |writer| writer.remove(space, key));
         }
         self.only(SMALL, &mut |writer| writer.remove(space, key))
