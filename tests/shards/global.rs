@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Durability, Error, IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::tables::{
@@ -366,6 +366,11 @@ fn a_restored_shard_gets_the_entries_of_all_rows() -> Result<()> {
         let refused = orders.find_by_town(&store.read()?, "town 1").count();
         assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
         assert_eq!(orders.all(&store.read()?).count()?, 48);
+        // The restored shard has another journal, so no commit can include it and other shards.
+        let built = orders.build(&store).run();
+        assert!(matches!(built, Err(Error::ReopenNeeded { .. })), "{built:?}");
+        let refused = orders.find_by_town(&store.read()?, "town 1").count();
+        assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
         for tenant in [3, 20] {
             let shard = orders.shard_of(&store, tenant)?;
             store.transaction_on(&shard, |txn| orders.insert(txn, &order(tenant, 3)))?;
@@ -393,6 +398,49 @@ fn a_restored_shard_gets_the_entries_of_all_rows() -> Result<()> {
         };
         reopened()?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_build_after_a_restore_adds_the_entries_of_all_shards() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    let insert = |number| {
+        // Without a journal, later commits can include the restored shard.
+        let store = options(Kind::Ranges, 2).durability(Durability::Relaxed).open(&shop)?;
+        let orders = OrderRepository::open(&store)?;
+        (0..32).try_for_each(|tenant| {
+            store.transaction(|txn| orders.insert(txn, &order(tenant, number)))
+        })
+    };
+    insert(1)?;
+    Store::open(shop.join("s1"))?.backup_to(&backup)?;
+    insert(2)?;
+    fs::remove_dir_all(shop.join("s1")).expect("removed");
+    let store = ShardedStore::options().durability(Durability::Relaxed).open(&shop)?;
+    let orders = OrderRepository::open(&store)?;
+    store.restore_shard(&store.shard("s1")?, &backup)?;
+    let refused = orders.find_by_town(&store.read()?, "town 1").count();
+    assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
+    // In batches of one row.
+    let (mut last, mut calls) = (0, 0);
+    let build = orders.build(&store).batch_bytes(1);
+    let report = build
+        .progress(|at| {
+            assert_eq!((at.unit, at.total), ("rows", Some(48)));
+            assert!(at.done >= last);
+            (last, calls) = (at.done, calls + 1);
+        })
+        .run()?;
+    assert!(report.is_done() && report.is_readable(), "{report}");
+    assert_eq!((report.rows, last, calls), (48, 48, 48));
+    let txn = store.read()?;
+    for (town, rows) in [("town 1", 32), ("town 2", 16), ("town 3", 0)] {
+        assert_eq!(orders.find_by_town(&txn, town).rows().count(), rows);
+    }
+    assert!(orders.verify(&txn).run()?.is_clean());
+    drop(txn);
+    assert_eq!(orders.build(&store).run()?.indexes, []);
     Ok(())
 }
 

@@ -275,7 +275,7 @@ impl Store {
     }
 
     /// Begins a write transaction. In a sharded store, it locks these shards at once, and others when it uses them.
-    pub(super) fn write_with(&self, locks: &Locks) -> Result<WriteTxn<'_>> {
+    pub(crate) fn write_with(&self, locks: &Locks) -> Result<WriteTxn<'_>> {
         let Some(engine) = self.inner.engine.sharded() else { return self.write() };
         let inner = &self.inner;
         inner.refuse_nested_write()?;

@@ -25,8 +25,26 @@ pub(super) struct BuildOptions {
     pub(super) exclusive: bool,
     pub(super) bytes: usize,
     pub(super) memory: usize,
-    /// The positions of indexes that are left out.
-    pub(super) without: &'static [usize],
+    pub(super) chosen: Chosen,
+}
+
+/// The indexes that a build builds, by their positions.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Chosen {
+    All,
+    /// All indexes but these.
+    Without(&'static [usize]),
+    Only(&'static [usize]),
+}
+
+impl Chosen {
+    fn contains(self, index: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Without(others) => !others.contains(&index),
+            Self::Only(these) => these.contains(&index),
+        }
+    }
 }
 
 /// The result of a batch.
@@ -56,7 +74,7 @@ pub(super) fn build_batch(
     };
     let (mut building, mut restarted) = (Vec::new(), Vec::new());
     let indexes = 0..rows.schema.indexes.len();
-    for index in indexes.filter(|index| !options.without.contains(index)) {
+    for index in indexes.filter(|index| options.chosen.contains(*index)) {
         match table.state(writer.reader(), index)? {
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),

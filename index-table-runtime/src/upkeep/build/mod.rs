@@ -13,7 +13,7 @@ use std::{
 
 use serde::Serialize;
 
-use batch::{BuildBatch, BuildOptions, build_batch};
+use batch::{BuildBatch, BuildOptions, Chosen, build_batch};
 pub(crate) use batch::{at_once, declare, empty, restart};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{IndexState, TableSchema},
     },
-    store::{OpenTable, Store},
+    store::{OpenTable, Store, WriteTxn},
     usage::{Progress, trace::span},
 };
 
@@ -54,7 +54,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// readable.
 ///
 /// In a [`ShardedStore`](crate::ShardedStore), the shards are built at the same time, with one progress. The batch limit
-/// holds for each shard. An index is readable when it is readable in all shards.
+/// holds for each shard. An index is readable when it is readable in all shards. Then the global indexes are built from
+/// the rows of all shards. A batch of this build is a transaction of all shards, and the batch limit holds again.
 ///
 /// Cost: each row is read once, and its entries are written in sorted order. The entries of a batch are in
 /// memory. For a violated index, each entry is read.
@@ -166,14 +167,14 @@ impl<'t> Build<'t> {
             exclusive: false,
             bytes: BATCH_BYTES,
             memory: MEMORY,
-            without: &[],
+            chosen: Chosen::All,
         };
         Self { store, table, rows, options, limit: None, progress: None }
     }
 
     /// Leaves out the indexes at these positions.
     pub(super) const fn without(mut self, indexes: &'static [usize]) -> Self {
-        self.options.without = indexes;
+        self.options.chosen = Chosen::Without(indexes);
         self
     }
 
@@ -213,13 +214,27 @@ impl<'t> Build<'t> {
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for a row with a key that is too long for an index.
     /// Earlier batches remain, and another build continues after them.
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has opened the table with
-    /// another declaration. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable). The errors of
+    /// another declaration. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable). For a global index,
+    /// [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) after
+    /// [`restore_shard`](crate::ShardedStore::restore_shard): the store has to be opened again first. The errors of
     /// [`Store::transaction`].
-    pub fn run(mut self) -> Result<BuildReport> {
+    pub fn run(self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);
-        if let Tables::Sharded(tables) = &self.table.tables {
-            return shards::run(self, tables);
+        match &self.table.tables {
+            Tables::Sharded(tables) => shards::run(self, tables),
+            _ => self.run_batches(Store::write),
         }
+    }
+
+    /// Builds the indexes, each batch in a transaction that `begin` begins.
+    fn run_batches<'s>(
+        mut self,
+        begin: impl Fn(&'s Store) -> Result<WriteTxn<'s>>,
+    ) -> Result<BuildReport>
+    where
+        't: 's,
+    {
+        let store: &'s Store = self.store;
         let mut report = Collected::default();
         let mut pace: Option<Pace> = None;
         while self.limit.is_none_or(|limit| report.steps < limit) {
@@ -228,10 +243,13 @@ impl<'t> Build<'t> {
                 thread::sleep(PAUSE);
             }
             let options = BuildOptions { retry: report.steps == 0, ..self.options };
-            let batch = self.store.transaction(|txn| {
-                let (mut writer, ..) = txn.writer(self.table)?;
-                build_batch(self.rows, self.table, &mut writer, options)
-            })?;
+            let batch = store.run_transaction(
+                |_| begin(store),
+                |txn| {
+                    let (mut writer, ..) = txn.writer(self.table)?;
+                    build_batch(self.rows, self.table, &mut writer, options)
+                },
+            )?;
             for (index, state) in &batch.states {
                 if state.is_none() {
                     self.table.became_readable(*index);

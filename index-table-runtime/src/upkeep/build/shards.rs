@@ -1,10 +1,14 @@
-//! Building the indexes of a table in all shards, at the same time.
+//! Building the indexes of a table of a sharded store: local indexes in all shards at the same time, each through the
+//! store of its shard, and then the global indexes in transactions of all shards.
+//!
+//! The entries of a global index lead to rows in all shards. So a build that reads the rows of one shard must leave
+//! these indexes out.
 
 use std::time::Instant;
 
-use super::{Build, BuildReport, BuiltIndex};
+use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen};
 use crate::{
-    engine::shards,
+    engine::shards::{self, Locks},
     model::{error::Result, schema::IndexState},
     store::{OpenTable, Store, parts_of},
     upkeep::parallel::{self, Sum},
@@ -16,17 +20,32 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     table.check_store(store.inner.id)?;
     // The threads would wait for this one.
     store.inner.refuse_nested_write()?;
+    let global = rows.distribution.global();
+    let local = BuildOptions { chosen: Chosen::Without(global), ..options };
     let run = |(store, table): (Store, std::sync::Arc<OpenTable>), progress: &dyn Fn(Progress)| {
         let progress: Box<dyn FnMut(Progress)> = Box::new(progress);
-        Build { store: &store, table: &table, rows, options, limit, progress: Some(progress) }.run()
+        let (store, table, progress) = (&store, &table, Some(progress));
+        Build { store, table, rows, options: local, limit, progress }.run()
     };
     let (mut sum, started) = (Sum::default(), Instant::now());
-    let reports = parallel::each(parts_of(store, tables, None)?, run, |shard, at| {
-        let (done, total) = sum.add(shard, at);
+    let mut report = |part, at: Progress| {
+        let (done, total) = sum.add(part, at);
         if let Some(progress) = &mut progress {
             progress(Progress::new(at.unit, done, Some(total), started));
         }
-    });
+    };
+    let parts = parts_of(store, tables, None)?;
+    let whole = parts.len();
+    let mut reports = parallel::each(parts, run, &mut report);
+    let is_left_out =
+        |global: &[usize]| matches!(options.chosen, Chosen::Without(it) if it == global);
+    if !global.is_empty() && !is_left_out(global) {
+        let options = BuildOptions { chosen: Chosen::Only(global), ..options };
+        let progress: Box<dyn FnMut(Progress)> = Box::new(|at| report(whole, at));
+        let build = Build { store, table, rows, options, limit, progress: Some(progress) };
+        let locks = Locks::These(tables.routing().all_shards().iter().copied().collect());
+        reports.push(build.run_batches(|store| store.write_with(&locks)));
+    }
     let mut report =
         BuildReport { table: rows.schema.name, indexes: Vec::new(), rows: 0, steps: 0 };
     for of_shard in reports {
