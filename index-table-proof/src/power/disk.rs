@@ -20,6 +20,9 @@ type Failure = String;
 /// The unit that a disk writes completely or not at all.
 const SECTOR: u64 = 512;
 
+/// The name of LMDB's lock file.
+const LOCK: &str = "lock.mdb";
+
 pub(super) struct Disk {
     /// The path of the root directory in the record.
     path: String,
@@ -149,7 +152,11 @@ impl Disk {
             }
             Node::Directory { durable: names.clone(), now: names, pending: Vec::new() }
         } else {
-            Node::File { durable: fs::read(path)?, pending: Vec::new() }
+            // This process may have the store open, and would lose its locks if it closed LMDB's lock file. A process that
+            // opens an image alone initializes the lock file.
+            let is_lock = path.file_name().is_some_and(|name| name == LOCK);
+            let durable = if is_lock { Vec::new() } else { fs::read(path)? };
+            Node::File { durable, pending: Vec::new() }
         };
         self.nodes.insert(found.ino(), node);
         Ok(found.ino())

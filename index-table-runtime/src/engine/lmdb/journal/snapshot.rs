@@ -72,7 +72,8 @@ impl Snapshot {
         let page_size = state.page_size();
         let (second, other) = meta(data, page_size)?;
         let newest = if state.txn < other.txn { other } else { state };
-        if newest.txn != number {
+        // This also refuses a data file that was rewound while another process reads it.
+        if newest.txn != number && !weaken::is("rewind-beside") {
             return Err(Refused::Changed("the last state is not the one of the meta pages"));
         }
         let is_pinned = !weaken::is("without-pin") && !weaken::is("late-pin");
