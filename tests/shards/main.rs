@@ -11,6 +11,7 @@ mod grown;
 mod load;
 mod missing;
 mod numbers;
+mod online;
 mod opening;
 mod random;
 mod random_global;

@@ -325,7 +325,6 @@ fn a_read_only_store_refuses_writes() -> Result<()> {
 fn unsupported_operations_are_errors() -> Result<()> {
     let store = two().in_memory()?;
     OrderRepository::open(&store)?;
-    assert!(matches!(OrderRepository::open_online(&store), Err(Error::NotOffered { .. })));
     assert!(matches!(store.backup_to("nowhere"), Err(Error::NotOffered { .. })));
     Ok(())
 }

@@ -217,14 +217,6 @@ impl Inner {
         Ok(())
     }
 
-    /// Fails for a sharded store, which does not offer the operation `what`.
-    pub(crate) fn refuse_sharded(&self, what: &'static str) -> Result<()> {
-        match self.engine.sharded() {
-            Some(_) => Err(Error::NotOffered { what }),
-            None => Ok(()),
-        }
-    }
-
     fn writer(&self) -> MutexGuard<'_, WriterState> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -87,6 +87,9 @@ impl OpenTable {
         if self.is_all_readable(opened) {
             return Ok(None);
         }
+        if reader.is_split() {
+            return Ok(Some(MaintenancePlan::by_shard()));
+        }
         MaintenancePlan::of(self.schema, self.limit, reader, self.unreadable(reader, opened)?)
     }
 
@@ -130,13 +133,22 @@ impl OpenTable {
         Ok(states)
     }
 
-    /// Returns the state of the index in the snapshot; `None` if it is readable.
+    /// Returns the state of the index in the snapshot; `None` if it is readable. In a table in several shards, this is
+    /// the [merged](StateRecord::merged) state of a local index in the shards that the transaction reads.
     pub(crate) fn state(&self, reader: Reader<'_>, index: usize) -> Result<Option<StateRecord>> {
         let Some(declared) = self.schema.indexes.get(index) else { return Ok(None) };
-        let Some(state) = reader.record(declared.name)? else { return Ok(None) };
-        StateRecord::decode(state)
-            .map(Some)
-            .ok_or_else(|| StateRecord::unreadable(self.schema.name, declared.name))
+        let decode = |record| {
+            let damaged = || StateRecord::unreadable(self.schema.name, declared.name);
+            StateRecord::decode(record).ok_or_else(damaged)
+        };
+        if let Some(records) = reader.states(index, declared.name)? {
+            let mut merged = None;
+            for record in records {
+                merged = Some(decode(record)?.merged(merged));
+            }
+            return Ok(merged);
+        }
+        reader.record(declared.name)?.map(decode).transpose()
     }
 
     /// Whether the declaration in the snapshot is known to equal the declaration at the time of opening. Once a
@@ -166,7 +178,8 @@ impl OpenTable {
             return Ok(());
         }
         let Some(state) = self.state(reader, index)? else {
-            if is_as_declared && !is_older {
+            // A transaction of one shard does not read the states in the other shards.
+            if is_as_declared && !is_older && !reader.is_limited() {
                 // Another process has built the index; later snapshots have it too.
                 self.became_readable(index);
             }
@@ -194,11 +207,19 @@ impl OpenTable {
     ) -> Result<bool> {
         let declared = self.schema.indexes.get(index).filter(|declared| declared.unique);
         if let Some(declared) = declared
-            && reader.record(declared.name)?.is_some_and(StateRecord::is_violated)
+            && self.is_violated(reader, index, declared.name)?
         {
             return self.check_declared(reader, index, snapshot).map(|_| true);
         }
         self.check_readable(reader, index, snapshot, opened).map(|()| false)
+    }
+
+    /// Whether the index has the entries of all rows, and is violated somewhere.
+    fn is_violated(&self, reader: Reader<'_>, index: usize, name: &str) -> Result<bool> {
+        if reader.is_split() {
+            return Ok(matches!(self.state(reader, index)?, Some(StateRecord::Violated(_))));
+        }
+        Ok(reader.record(name)?.is_some_and(StateRecord::is_violated))
     }
 
     /// Returns true if the snapshot has the table's record, and false if another process has changed the

@@ -62,8 +62,8 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`], [`Error::NotOffered`] for a sharded store, and the
-    /// [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
+    /// [`Error::SchemaMismatch`], and the [errors of writing](crate::Error#common-errors). After an error, nothing has
+    /// changed; in a sharded store, the table may be declared in some shards.
     pub fn open_online(store: &Store) -> Result<Self> {
         opening::open_online(store, Table::<R>::ROWS).map(Self::of)
     }

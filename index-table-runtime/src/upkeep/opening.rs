@@ -29,7 +29,7 @@ const SMALL: u64 = 4_096;
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
     if let Some(shards) = store.inner.engine.sharded() {
-        return shards::open(store, shards, rows);
+        return shards::open(store, shards, rows, false);
     }
     open_with(store, rows, InShard::default())
 }
@@ -42,6 +42,8 @@ pub(super) struct InShard {
     pub(super) global: &'static [usize],
     /// Whether all global indexes are emptied, because the shard was adopted, rebuilt or restored.
     pub(super) is_from_elsewhere: bool,
+    /// Whether new indexes are only declared.
+    pub(super) online: bool,
 }
 
 /// Opens a table of one engine, with all its own indexes built.
@@ -50,11 +52,15 @@ pub(super) fn open_with(
     rows: &'static RowVtable,
     in_shard: InShard,
 ) -> Result<Arc<OpenTable>> {
-    let global = in_shard.global;
+    let InShard { global, online, .. } = in_shard;
     if store.inner.engine.is_read_only() {
-        return read_only::open(store, rows, global);
+        let open = if online { read_only::find } else { read_only::open };
+        return open(store, rows, global);
     }
-    let table = declare(store, rows, true, in_shard)?;
+    let table = declare(store, rows, in_shard)?;
+    if online {
+        return Ok(table);
+    }
     let counter = store.inner.opened();
     if !table.is_all_readable(counter) && has_unreadable(store, &table, global)? {
         let report = Build::new(store, &table, rows).without(global).run()?;
@@ -75,25 +81,19 @@ fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    store.inner.refuse_sharded("`open_online`; `open` builds the indexes of each shard")?;
-    if store.inner.engine.is_read_only() {
-        return read_only::find(store, rows, &[]);
+    if let Some(shards) = store.inner.engine.sharded() {
+        return shards::open(store, shards, rows, true);
     }
-    declare(store, rows, false, InShard::default())
+    open_with(store, rows, InShard { online: true, ..InShard::default() })
 }
 
-fn declare(
-    store: &Store,
-    rows: &'static RowVtable,
-    build_small: bool,
-    in_shard: InShard,
-) -> Result<Arc<OpenTable>> {
+fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |engine| {
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
         let attempt = || {
             engine.open_table(rows.schema, &mut |writer| {
-                declared = prepare(rows, writer, build_small, in_shard)?;
+                declared = prepare(rows, writer, in_shard)?;
                 Ok(())
             })
         };
@@ -107,8 +107,7 @@ fn declare(
 fn prepare(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
-    build_small: bool,
-    InShard { global, is_from_elsewhere }: InShard,
+    InShard { global, is_from_elsewhere, online }: InShard,
 ) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
@@ -173,13 +172,8 @@ fn prepare(
     new.retain(|index| !global.contains(index));
     unfinished.retain(|index| !global.contains(index));
 
-    let count = if let Some(count) = writer.reader().stored(Source::Facts)? {
-        count
-    } else {
-        let few = Query { limit: Some(SMALL + 1), ..Query::new(Source::Facts, KeyRange::ALL) };
-        writer.reader().count(&few)?.found
-    };
-    if count == 0 || (build_small && count <= SMALL) {
+    let count = count(writer)?;
+    if count == 0 || (!online && count <= SMALL) {
         build::at_once(rows, writer, &[new, unfinished].concat(), build::MEMORY)?;
     } else {
         build::declare(rows, writer, &new, count)?;
@@ -194,6 +188,15 @@ fn prepare(
         writer.put_record("", &record)?;
     }
     Ok(Declared { record, readable })
+}
+
+/// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.
+pub(super) fn count(writer: &Writer<'_, '_>) -> Result<u64> {
+    if let Some(count) = writer.reader().stored(Source::Facts)? {
+        return Ok(count);
+    }
+    let few = Query { limit: Some(SMALL + 1), ..Query::new(Source::Facts, KeyRange::ALL) };
+    Ok(writer.reader().count(&few)?.found)
 }
 
 /// Empties the queue if it is damaged. Returns the indexes that may lack entries because of lost messages.

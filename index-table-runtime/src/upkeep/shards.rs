@@ -1,17 +1,17 @@
 //! Opening a table of a sharded store. The table is opened in each shard that can have its rows or entries, as in a plain
-//! store. Then the [global indexes](build_global) are built over all shards.
+//! store. Then the [global indexes](all_shards::build_global) are built over all shards.
 
 use std::{path::Path, sync::Arc};
 
 use super::{
-    build,
+    all_shards,
     copies::Copies,
     opening::{self, InShard},
     parallel,
 };
 use crate::{
     engine::{
-        self, CommitFailure, Cursor as _, Query, Read as _, ReadRecords as _, Retry, Tables,
+        self, Cursor as _, Query, Read as _, Tables,
         shards::{self, Engine, HasEngine, HasTables, Identity, ManagerRecords, Shard, place_of},
     },
     model::{
@@ -19,147 +19,76 @@ use crate::{
         error::{Error, Result},
         row_vtable::RowVtable,
         schema::{Source, TableSchema},
-        shard::{GlobalIndex, Routing, ShardNumber},
+        shard::{Routing, ShardNumber},
     },
-    store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, rerun, store_of},
+    store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, store_of},
     usage::Progress,
 };
 
-/// Opens a table in all available shards that can have its rows or entries, and builds its indexes.
+/// Opens a table in all available shards that can have its rows or entries. Builds its indexes, unless `online`.
 pub(super) fn open(
     store: &Store,
     shards: &Engine,
     rows: &'static RowVtable,
+    online: bool,
 ) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows, |engine| {
-        shards.add_global_maps(rows.schema, rows.distribution.global())?;
-        let routing = shards.routing(rows.schema, rows.distribution)?;
-        let new = shards.compare(&routing, rows.distribution)?;
-        let (mut tables, mut copies) = (Vec::new(), Copies::default());
-        if routing.is_reference() {
-            for (number, shard) in (0..).zip(shards.shards()) {
-                let opened = open_in(shards, number, shard, (&routing, &mut copies), rows)?;
-                tables.push(opened);
-            }
-        } else {
-            // Opening builds local indexes, which takes long for a large table. So the shards are opened in parallel.
-            let all = (0..).zip(shards.shards()).collect();
-            let open = |(number, shard), _: &dyn Fn(Progress)| {
-                open_in(shards, number, shard, (&routing, &mut Copies::default()), rows)
-            };
-            for opened in parallel::each(all, open, |_, _| ()) {
-                tables.push(opened?);
-            }
-        }
-        if routing.is_reference() && !shards.is_read_only() {
-            copies.fill()?;
-        }
-        let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
-            let first = routing.all_shards().first().copied().unwrap_or(0);
-            shards.shard(first)?.opened()?;
-            return Err(Error::internal("a table was opened in no shard"));
-        };
-        if let Some(new) = new {
-            shards.keep(rows.schema.name, new)?;
-        }
-        let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
-        let tables = Tables::Sharded(shards::Tables::new(routing, opened.collect()).named(shards));
-        let mut readable = vec![true; rows.schema.indexes.len()];
-        for index in build_global(engine, &tables, rows)? {
-            if let Some(readable) = readable.get_mut(index) {
-                *readable = false;
-            }
-        }
-        Ok((tables, Declared { record, readable }))
-    })
+    let table = store.inner.open_once(rows, |engine| open_in_all(engine, shards, rows, online))?;
+    if !online && !table.is_all_readable(store.inner.opened()) {
+        // The table may be in use already, opened without its indexes.
+        all_shards::finish(store, rows, &table)?;
+    }
+    Ok(table)
 }
 
-/// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns the indexes that can't be
-/// built, because a shard is not available or was restored while the store is open. They stay empty until the store is
-/// opened again with all shards of the table.
-///
-/// One transaction of all shards writes all entries, so an interrupted build changes nothing. Other write transactions
-/// wait for it.
-fn build_global(
+fn open_in_all(
     engine: &engine::Engine,
-    tables: &Tables,
-    rows: &'static RowVtable,
-) -> Result<Vec<usize>> {
-    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
-        return Ok(Vec::new());
-    };
-    let unbuilt = unbuilt(shards, of_shards, rows.schema)?;
-    if unbuilt.is_empty() || shards.is_read_only() {
-        return Ok(unbuilt);
-    }
-    if !of_shards.are_complete() {
-        return empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt);
-    }
-    let attempt = || {
-        let mut txn = engine::Txn::Sharded(shards.write().map_err(|error| (error, None))?);
-        let built = match txn.writer(tables) {
-            Some(mut writer) => build::at_once(rows, &mut writer, &unbuilt, build::MEMORY),
-            None => Err(Error::internal("a table of another engine")),
-        };
-        built.map_err(|error| (error, txn.retry()))?;
-        txn.commit(|| ()).map_err(failed)
-    };
-    match rerun::run(attempt, |retry| shards.prepare(retry)) {
-        // A shard was restored while the store is open, and has its own journal.
-        Err(Error::ReopenNeeded { .. }) => {
-            empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt)
-        }
-        built => built.map(|()| Vec::new()),
-    }
-}
-
-/// Empties global indexes in all available shards, so that each shard records their state.
-fn empty_global(
     shards: &Engine,
-    tables: &shards::Tables,
     rows: &'static RowVtable,
-    indexes: &[usize],
-) -> Result<()> {
-    for number in tables.routing().all_shards() {
-        let (Ok(shard), Ok(of_shard)) =
-            (shards.shard(*number)?.opened(), tables.of(shards, *number))
-        else {
-            continue;
+    online: bool,
+) -> Result<(Tables, Declared)> {
+    shards.add_global_maps(rows.schema, rows.distribution.global())?;
+    let routing = shards.routing(rows.schema, rows.distribution)?;
+    let new = shards.compare(&routing, rows.distribution)?;
+    let (mut tables, mut copies) = (Vec::new(), Copies::default());
+    if routing.is_reference() {
+        for (number, shard) in (0..).zip(shards.shards()) {
+            let opened = open_in(shards, number, shard, (&routing, &mut copies), (rows, online))?;
+            tables.push(opened);
+        }
+    } else {
+        // Opening builds local indexes, which takes long for a large table. So the shards are opened in parallel.
+        let all = (0..).zip(shards.shards()).collect();
+        let open = |(number, shard), _: &dyn Fn(Progress)| {
+            let copies = &mut Copies::default();
+            open_in(shards, number, shard, (&routing, copies), (rows, online))
         };
-        let attempt = || {
-            let mut txn = shard.engine().write().map_err(|error| (error, None))?;
-            let emptied = match txn.writer(of_shard) {
-                Some(mut writer) => build::empty(rows, &mut writer, indexes),
-                None => Err(Error::internal("a table of another engine")),
-            };
-            emptied.map_err(|error| (error, txn.retry()))?;
-            txn.commit(|| ()).map_err(failed)
-        };
-        rerun::run(attempt, |retry| shard.engine().prepare(retry))?;
-    }
-    Ok(())
-}
-
-fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
-    let retry = failure.retry();
-    (Error::from(failure), retry)
-}
-
-/// Returns the global indexes that a shard has emptied.
-fn unbuilt(shards: &Engine, tables: &shards::Tables, schema: &TableSchema) -> Result<Vec<usize>> {
-    let global = tables.routing().global_indexes();
-    if global.is_empty() {
-        return Ok(Vec::new());
-    }
-    let (txn, mut unbuilt) = (shards.read()?, Vec::new());
-    let reader = engine::Reader::Sharded(txn.reader(tables));
-    for index in global.iter().map(GlobalIndex::index) {
-        let Some(declared) = schema.indexes.get(index) else { continue };
-        if reader.record(declared.name)?.is_some() {
-            unbuilt.push(index);
+        for opened in parallel::each(all, open, |_, _| ()) {
+            tables.push(opened?);
         }
     }
-    Ok(unbuilt)
+    if routing.is_reference() && !shards.is_read_only() {
+        copies.fill()?;
+    }
+    let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
+        let first = routing.all_shards().first().copied().unwrap_or(0);
+        shards.shard(first)?.opened()?;
+        return Err(Error::internal("a table was opened in no shard"));
+    };
+    if let Some(new) = new {
+        shards.keep(rows.schema.name, new)?;
+    }
+    let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
+    let tables = Tables::Sharded(shards::Tables::new(routing, opened.collect()).named(shards));
+    let unreadable = if online {
+        if !shards.is_read_only() {
+            all_shards::align(engine, &tables, rows)?;
+        }
+        all_shards::unreadable(engine, &tables, rows)?
+    } else {
+        all_shards::build_global(engine, &tables, rows)?
+    };
+    let readable = (0..rows.schema.indexes.len()).map(|index| !unreadable.contains(&index));
+    Ok((tables, Declared { record, readable: readable.collect() }))
 }
 
 /// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.
@@ -168,7 +97,7 @@ fn open_in(
     number: ShardNumber,
     shard: &Shard,
     (routing, copies): (&Routing, &mut Copies),
-    rows: &'static RowVtable,
+    (rows, online): (&'static RowVtable, bool),
 ) -> Result<Option<Arc<OpenTable>>> {
     let Ok(opened) = shard.opened() else { return Ok(None) };
     let identity =
@@ -188,7 +117,7 @@ fn open_in(
         return Ok(None);
     }
     let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
-    let in_shard = InShard { global, is_from_elsewhere };
+    let in_shard = InShard { global, is_from_elsewhere, online };
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {
@@ -353,7 +282,7 @@ impl ShardedStore {
             let Tables::Sharded(tables) = &table.tables else { continue };
             let copies = &mut Copies::default();
             let routing = (tables.routing(), copies);
-            if let Some(own) = open_in(shards, number, &shard, routing, table.rows)? {
+            if let Some(own) = open_in(shards, number, &shard, routing, (table.rows, false))? {
                 if tables.routing().is_reference() {
                     // The other copies can't change while this copy is missing.
                     Copies::of(shards, tables)?.replace(&store_of(&shard)?, &own)?;
@@ -367,9 +296,9 @@ impl ShardedStore {
         lost.restored(restored);
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
-            let unbuilt = unbuilt(shards, tables, table.schema)?;
-            if !unbuilt.is_empty() {
-                empty_global(shards, tables, table.rows, &unbuilt)?;
+            all_shards::empty_unbuilt(shards, tables, table.rows)?;
+            if tables.routing().is_reference() {
+                all_shards::align(&inner.engine, &table.tables, table.rows)?;
             }
         }
         Ok(())

@@ -9,14 +9,19 @@
 //!
 //! A violated index is maintained in the same way, but no key is refused. Changes of an eventual index become
 //! messages for the worker; see [`queue`](crate::write::queue).
+//!
+//! In a sharded store, each shard builds its local indexes by itself, so the state of an index differs between shards.
+//! A transaction reads the states in the shard of each row that it writes. The shard is locked, so its states don't change
+//! until the transaction ends. The state of a global index changes in transactions of all shards, so each shard has it.
 
 use crate::engine::Limit;
 use crate::{
-    engine::{Reader, Write as _, WriteRecords as _, Writer},
+    engine::{ReadRecords as _, Reader, Write as _, WriteRecords as _, Writer},
     model::{
         error::Result,
         maintain::{self, Change, Image, Sink},
         schema::{IndexSchema, StateRecord, TableSchema},
+        shard::ShardNumber,
     },
     usage::Counting,
     write::queue::Outbox,
@@ -25,9 +30,23 @@ use crate::{
 /// The maintenance of each index of a table in a transaction.
 #[derive(Debug)]
 pub(crate) struct MaintenancePlan {
-    by_index: Box<[Maintenance]>,
+    /// The maintenance where the rows are. A table in several shards has an element for each shard whose rows the
+    /// transaction has written, because an index may be readable in one shard and under construction in another.
+    places: Vec<Place>,
+    /// The position of the place of the current row.
+    current: usize,
+    /// Whether the rows are in several shards.
+    is_by_shard: bool,
     /// The messages of the transaction, if an index is eventual.
     later: Option<Outbox>,
+}
+
+/// The maintenance of each index for the rows of a plain store, or of a shard.
+#[derive(Debug)]
+struct Place {
+    /// `None` if all rows are in one place.
+    shard: Option<ShardNumber>,
+    by_index: Box<[Maintenance]>,
     /// For unique indexes under construction, the last row that the build has read.
     built: Vec<(usize, Vec<u8>)>,
     /// The unique indexes in which several rows may have a key.
@@ -45,14 +64,12 @@ enum Maintenance {
     None,
 }
 
-impl MaintenancePlan {
-    /// Returns the plan; `None` if all indexes are maintained as declared, in the transaction.
-    pub(crate) fn of(
+impl Place {
+    fn of(
         schema: &TableSchema,
-        limit: Limit,
-        reader: Reader<'_>,
-        states: Vec<(usize, StateRecord)>,
-    ) -> Result<Option<Self>> {
+        shard: Option<ShardNumber>,
+        states: impl IntoIterator<Item = (usize, StateRecord)>,
+    ) -> Self {
         let indexes = schema.indexes;
         let declared = |index: &IndexSchema| {
             if index.eventual { Maintenance::Eventual } else { Maintenance::Immediate }
@@ -80,48 +97,145 @@ impl MaintenancePlan {
                 }
             }
         }
-        let later = if by_index.contains(&Maintenance::Eventual) {
+        Self { shard, by_index, built, violated }
+    }
+
+    fn how(&self, index: usize) -> Maintenance {
+        self.by_index.get(index).copied().unwrap_or(Maintenance::Immediate)
+    }
+
+    fn enforces(&self, index: usize) -> bool {
+        self.how(index) != Maintenance::None && !self.violated.contains(&index)
+    }
+}
+
+impl MaintenancePlan {
+    /// Returns the plan; `None` if all indexes are maintained as declared, in the transaction.
+    pub(crate) fn of(
+        schema: &TableSchema,
+        limit: Limit,
+        reader: Reader<'_>,
+        states: Vec<(usize, StateRecord)>,
+    ) -> Result<Option<Self>> {
+        let place = Place::of(schema, None, states);
+        let later = if place.by_index.contains(&Maintenance::Eventual) {
             Some(Outbox::new(schema, reader, limit)?)
         } else {
             None
         };
-        let is_needed =
-            !violated.is_empty() || by_index.iter().any(|how| *how != Maintenance::Immediate);
-        Ok(is_needed.then_some(Self { by_index, later, built, violated }))
+        let is_needed = !place.violated.is_empty()
+            || place.by_index.iter().any(|how| *how != Maintenance::Immediate);
+        let plan = || Self { places: vec![place], current: 0, is_by_shard: false, later };
+        Ok(is_needed.then(plan))
+    }
+
+    /// Returns the plan of a table in several shards. Before each row, [`turn_to`](Self::turn_to) reads the states of
+    /// the indexes in the row's shard. So the plan locks no shard that the transaction does not write.
+    pub(crate) const fn by_shard() -> Self {
+        Self { places: Vec::new(), current: 0, is_by_shard: true, later: None }
+    }
+
+    /// Reads the states of the indexes in the shards of a row, before it is written. A global index has the same state in
+    /// all shards.
+    pub(crate) fn turn_to(
+        &mut self,
+        schema: &TableSchema,
+        reader: Reader<'_>,
+        old: Option<&Image>,
+        new: Option<&Image>,
+    ) -> Result<()> {
+        if !self.is_by_shard {
+            return Ok(());
+        }
+        for row in [old, new].into_iter().flatten() {
+            if let Some((shard, reader)) = reader.shard_of_row(row.primary_key())? {
+                self.turn_to_shard(schema, shard, reader)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the states of the indexes in all shards.
+    pub(crate) fn turn_to_all(&mut self, schema: &TableSchema, reader: Reader<'_>) -> Result<()> {
+        if self.is_by_shard {
+            for (shard, reader) in reader.shards_of_rows()? {
+                self.turn_to_shard(schema, shard, reader)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the states of the indexes in a shard with rows.
+    pub(crate) fn turn_to_shard(
+        &mut self,
+        schema: &TableSchema,
+        shard: ShardNumber,
+        reader: Reader<'_>,
+    ) -> Result<()> {
+        if let Some(known) = self.places.iter().position(|place| place.shard == Some(shard)) {
+            self.current = known;
+            return Ok(());
+        }
+        let mut states = Vec::new();
+        for (index, declared) in schema.indexes.iter().enumerate() {
+            if let Some(record) = reader.record(declared.name)? {
+                let state = StateRecord::decode(record);
+                let damaged = || StateRecord::unreadable(schema.name, declared.name);
+                states.push((index, state.ok_or_else(damaged)?));
+            }
+        }
+        self.current = self.places.len();
+        self.places.push(Place::of(schema, Some(shard), states));
+        Ok(())
+    }
+
+    fn place(&self) -> Option<&Place> {
+        self.places.get(self.current)
     }
 
     /// Whether an index is maintained, in the transaction or later.
     pub(crate) fn maintains(&self, index: usize) -> bool {
-        self.of_index(index) != Maintenance::None
+        self.place().is_none_or(|place| place.how(index) != Maintenance::None)
     }
 
     /// Whether the entries of an index change in the transaction.
     pub(crate) fn is_immediate(&self, index: usize) -> bool {
-        matches!(self.of_index(index), Maintenance::Immediate | Maintenance::Shared)
+        let is_immediate =
+            |how: Maintenance| matches!(how, Maintenance::Immediate | Maintenance::Shared);
+        self.place().is_none_or(|place| is_immediate(place.how(index)))
     }
 
-    /// Whether a unique index refuses a second row with the same key.
+    /// Whether a unique index refuses a second row with the key of the current row.
     pub(crate) fn enforces(&self, index: usize) -> bool {
-        self.maintains(index) && !self.violated.contains(&index)
+        self.place().is_none_or(|place| place.enforces(index))
     }
 
-    /// Returns the unique indexes in which several rows may have entries with the same key.
+    /// Whether a unique index refuses a second row with the same key in some place.
+    pub(crate) fn enforces_anywhere(&self, index: usize) -> bool {
+        self.places.is_empty() || self.places.iter().any(|place| place.enforces(index))
+    }
+
+    /// Returns the unique indexes in which several rows may have entries with the key of the current row.
     pub(crate) fn shared(&self) -> impl Iterator<Item = usize> {
-        let shared =
-            self.by_index.iter().enumerate().filter(|(_, how)| **how == Maintenance::Shared);
+        let by_index = self.place().map(|place| &*place.by_index).unwrap_or_default();
+        let shared = by_index.iter().enumerate().filter(|(_, how)| **how == Maintenance::Shared);
         shared.map(|(index, _)| index)
     }
 
     /// Whether a load may write all entries of an index as declared. This includes eventual indexes.
     pub(crate) fn is_up(&self, index: usize) -> bool {
-        matches!(self.of_index(index), Maintenance::Immediate | Maintenance::Eventual)
+        let is_up =
+            |how: Maintenance| matches!(how, Maintenance::Immediate | Maintenance::Eventual);
+        self.places.iter().all(|place| is_up(place.how(index)))
     }
 
     /// Returns the unique indexes whose builds would miss a row that moves from the primary key `old`, which they
-    /// have not reached, to `new`, which they have passed.
+    /// have not reached, to `new`, which they have passed. In a local index, a row that moves to another shard also gets
+    /// another key, so the check of the new key suffices.
     pub(crate) fn passed(&self, old: &[u8], new: &[u8]) -> impl Iterator<Item = usize> {
+        let built = self.place().map(|place| &*place.built).unwrap_or_default();
         let passed = move |at: &[u8]| new <= at && at < old;
-        self.built.iter().filter(move |(_, at)| passed(at)).map(|(index, _)| *index)
+        built.iter().filter(move |(_, at)| passed(at)).map(|(index, _)| *index)
     }
 
     /// Starts an operation on a row. With `in_line`, the transaction makes all changes, and leaves no message.
@@ -147,7 +261,8 @@ impl MaintenancePlan {
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
-        let Self { by_index, later: Some(later), .. } = self else { return Ok(()) };
+        let Self { places, later: Some(later), .. } = self else { return Ok(()) };
+        let by_index = places.first().map(|place| &*place.by_index).unwrap_or_default();
         maintain::entry_changes(schema, old, new, &mut Refuse { by_index, later, schema })
     }
 
@@ -158,8 +273,8 @@ impl MaintenancePlan {
         to: Counting<'a, Writer<'t, 's>>,
         old: Option<&'a [u8]>,
     ) -> Filter<'a, 't, 's> {
-        let Self { by_index, later, .. } = self;
-        Filter { by_index, later: later.as_mut().filter(|later| !later.in_line), to, old }
+        let Self { places, later, .. } = self;
+        Filter { places, later: later.as_mut().filter(|later| !later.in_line), to, old }
     }
 
     /// Returns a sink that passes on all changes, also those of eventual indexes.
@@ -167,7 +282,7 @@ impl MaintenancePlan {
         &'a self,
         to: Counting<'a, Writer<'t, 's>>,
     ) -> Filter<'a, 't, 's> {
-        Filter { by_index: &self.by_index, later: None, to, old: None }
+        Filter { places: &self.places, later: None, to, old: None }
     }
 
     /// Leaves messages about the noted changes. If the queue has no room, disables the indexes instead.
@@ -181,7 +296,8 @@ impl MaintenancePlan {
             return later.write(schema, writer);
         }
         let state = StateRecord::Disabled.encode(schema.name)?;
-        for (how, index) in self.by_index.iter_mut().zip(schema.indexes) {
+        let by_index = self.places.iter_mut().flat_map(|place| &mut place.by_index);
+        for (how, index) in by_index.zip(schema.indexes) {
             if *how == Maintenance::Eventual {
                 *how = Maintenance::None;
                 writer.put_record(index.name, &state)?;
@@ -201,10 +317,6 @@ impl MaintenancePlan {
             later.continues(outer);
         }
         *self = inner;
-    }
-
-    fn of_index(&self, index: usize) -> Maintenance {
-        self.by_index.get(index).copied().unwrap_or(Maintenance::Immediate)
     }
 }
 
@@ -229,7 +341,7 @@ impl Sink for Refuse<'_> {
 }
 
 pub(crate) struct Filter<'a, 't, 's> {
-    by_index: &'a [Maintenance],
+    places: &'a [Place],
     /// `None` if all changes are made at once.
     later: Option<&'a mut Outbox>,
     to: Counting<'a, Writer<'t, 's>>,
@@ -238,10 +350,19 @@ pub(crate) struct Filter<'a, 't, 's> {
 
 impl Sink for Filter<'_, '_, '_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
-        let (Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }) = change else {
+        let (Change::PutEntry { index, primary_key, .. }
+        | Change::DeleteEntry { index, primary_key, .. }) = change
+        else {
             return self.to.change(change);
         };
-        match self.by_index.get(index).copied().unwrap_or(Maintenance::Immediate) {
+        let place = match self.places {
+            [only] => Some(only),
+            places => {
+                let shard = self.to.sink().reader().number_of_shard(primary_key);
+                places.iter().find(|place| place.shard == shard)
+            }
+        };
+        match place.map_or(Maintenance::Immediate, |place| place.how(index)) {
             Maintenance::Immediate => self.to.change(change),
             Maintenance::Eventual => match &mut self.later {
                 Some(later) => {

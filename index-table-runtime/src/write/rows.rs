@@ -237,14 +237,17 @@ fn replace(
     send(rows, writer, Some(old), Some(new), written)
 }
 
-/// Locks the shards of the global entries that change, so that no later step fails because of a missing lock.
+/// Prepares the maintenance of the row. Locks the shards of the global entries that change, so that no later step fails because of a missing lock.
 #[inline]
 fn reserve(
     writer: &mut Writer<'_, '_>,
-    written: &Written,
+    written: &mut Written,
     old: Option<&Image>,
     new: Option<&Image>,
 ) -> Result<()> {
+    if let Some(plan) = &mut written.plan {
+        plan.turn_to(writer.reader().table(), writer.reader(), old, new)?;
+    }
     match writer.with_global() {
         None => Ok(()),
         Some(writer) => {

@@ -22,6 +22,7 @@ mod manager;
 mod merge;
 mod pin;
 mod read;
+mod states;
 #[cfg(test)]
 mod tests;
 mod threads;

@@ -38,6 +38,10 @@ impl<'t> Reader<'t> {
         Self { txn, tables }
     }
 
+    pub(super) const fn tables(self) -> &'t Tables {
+        self.tables
+    }
+
     /// Returns a reader of the shard of a row.
     #[inline]
     fn of_row(self, primary_key: &[u8]) -> Result<engine::Reader<'t>> {

@@ -81,6 +81,13 @@ impl Duplicates {
             self.first.push(duplicate());
         }
     }
+
+    /// Adds the duplicates in another shard.
+    fn join(&mut self, other: Self) {
+        self.count += other.count;
+        let room = LISTED.saturating_sub(self.first.len());
+        self.first.extend(other.first.into_iter().take(room));
+    }
 }
 
 /// Whether the record of a part of a table concerns an index. Names of indexes are identifiers, and versions
@@ -109,6 +116,33 @@ impl StateRecord {
         match postcard::take_from_bytes(bytes) {
             Ok((state, [])) => Some(state),
             _ => None,
+        }
+    }
+
+    /// Merges this state of an index in a shard with its state in other shards. The index is under construction if it is
+    /// in one of them, and violated if it has the entries of all rows.
+    pub(crate) fn merged(self, other: Option<Self>) -> Self {
+        let Some(other) = other else { return self };
+        match (self, other) {
+            (Self::Building(mut building), Self::Building(other)) => {
+                building.rows += other.rows;
+                building.total += other.total;
+                building.duplicates.join(other.duplicates);
+                // The shards have positions of their own.
+                building.last_read = None;
+                Self::Building(building)
+            }
+            (Self::Building(mut building), Self::Violated(duplicates))
+            | (Self::Violated(duplicates), Self::Building(mut building)) => {
+                building.duplicates.join(duplicates);
+                Self::Building(building)
+            }
+            (Self::Violated(mut duplicates), Self::Violated(others)) => {
+                duplicates.join(others);
+                Self::Violated(duplicates)
+            }
+            (Self::Violated(_), other) => other,
+            (own, _) => own,
         }
     }
 

@@ -55,7 +55,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 ///
 /// In a [`ShardedStore`](crate::ShardedStore), the shards are built at the same time, with one progress. The batch limit
 /// holds for each shard. An index is readable when it is readable in all shards. Then the global indexes are built from
-/// the rows of all shards. A batch of this build is a transaction of all shards, and the batch limit holds again.
+/// the rows of all shards. A batch of this build is a transaction of all shards, and the batch limit holds again. The
+/// progress counts a row once for local and once for global indexes. A reference table is built in all copies in the same
+/// transactions.
 ///
 /// Cost: each row is read once, and its entries are written in sorted order. The entries of a batch are in
 /// memory. For a violated index, each entry is read.

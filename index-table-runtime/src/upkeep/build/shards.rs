@@ -4,12 +4,18 @@
 //! The entries of a global index lead to rows in all shards. So a build that reads the rows of one shard must leave
 //! these indexes out.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen};
 use crate::{
-    engine::shards::{self, Locks},
-    model::{error::Result, schema::IndexState},
+    engine::{
+        Read as _,
+        shards::{self, Locks},
+    },
+    model::{
+        error::Result,
+        schema::{IndexState, Source},
+    },
     store::{OpenTable, Store, parts_of},
     upkeep::parallel::{self, Sum},
     usage::Progress,
@@ -20,21 +26,32 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     table.check_store(store.inner.id)?;
     // The threads would wait for this one.
     store.inner.refuse_nested_write()?;
+    let locks = Locks::These(tables.routing().all_shards().iter().copied().collect());
+    if tables.routing().is_reference() {
+        // All copies are built in the same transactions, so they stay equal.
+        let build = Build { store, table, rows, options, limit, progress };
+        return build.run_batches(|store| store.write_with(&locks));
+    }
     let global = rows.distribution.global();
     let local = BuildOptions { chosen: Chosen::Without(global), ..options };
-    let run = |(store, table): (Store, std::sync::Arc<OpenTable>), progress: &dyn Fn(Progress)| {
+    let run = |(store, table): (Store, Arc<OpenTable>), progress: &dyn Fn(Progress)| {
         let progress: Box<dyn FnMut(Progress)> = Box::new(progress);
         let (store, table, progress) = (&store, &table, Some(progress));
         Build { store, table, rows, options: local, limit, progress }.run()
     };
+    let parts = parts_of(store, tables, None)?;
     let (mut sum, started) = (Sum::default(), Instant::now());
+    if progress.is_some() {
+        for (item, rows) in expected(&parts, global)? {
+            sum.add(item, Progress::new("rows", 0, Some(rows), started));
+        }
+    }
     let mut report = |part, at: Progress| {
         let (done, total) = sum.add(part, at);
         if let Some(progress) = &mut progress {
             progress(Progress::new(at.unit, done, Some(total), started));
         }
     };
-    let parts = parts_of(store, tables, None)?;
     let whole = parts.len();
     let mut reports = parallel::each(parts, run, &mut report);
     let is_left_out =
@@ -43,7 +60,6 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         let options = BuildOptions { chosen: Chosen::Only(global), ..options };
         let progress: Box<dyn FnMut(Progress)> = Box::new(|at| report(whole, at));
         let build = Build { store, table, rows, options, limit, progress: Some(progress) };
-        let locks = Locks::These(tables.routing().all_shards().iter().copied().collect());
         reports.push(build.run_batches(|store| store.write_with(&locks)));
     }
     let mut report =
@@ -68,4 +84,31 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         }
     }
     Ok(report)
+}
+
+/// Returns the numbers of rows that the builds in the shards will read, by their positions, and then the number for the
+/// global indexes. They are the total of the progress before each build reports its own.
+fn expected(parts: &[(Store, Arc<OpenTable>)], global: &[usize]) -> Result<Vec<(usize, u64)>> {
+    let (mut expected, mut all, mut is_global_built) = (Vec::new(), 0, false);
+    for (part, (store, table)) in parts.iter().enumerate() {
+        let txn = store.read()?;
+        let reader = txn.reader(table)?;
+        let rows = reader.stored(Source::Facts)?.unwrap_or(0);
+        all += rows;
+        let mut is_built = false;
+        for index in 0..table.schema.indexes.len() {
+            if table.state(reader, index)?.is_some() {
+                let is_global = global.contains(&index);
+                is_built |= !is_global;
+                is_global_built |= is_global;
+            }
+        }
+        if is_built {
+            expected.push((part, rows));
+        }
+    }
+    if is_global_built {
+        expected.push((parts.len(), all));
+    }
+    Ok(expected)
 }

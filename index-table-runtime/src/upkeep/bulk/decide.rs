@@ -96,7 +96,7 @@ pub(super) fn decide(
     };
     deciding.facts(old)?;
     for (index, declared) in rows.schema.indexes.iter().enumerate() {
-        if declared.unique && plan.is_none_or(|plan| plan.enforces(index)) {
+        if declared.unique && plan.is_none_or(|plan| plan.enforces_anywhere(index)) {
             deciding.unique(index)?;
         }
     }

@@ -346,6 +346,9 @@ impl<R: Entity> Loading<'_, '_, R> {
         };
         let mut load = |txn: &mut WriteTxn<'_>| {
             let (mut writer, Scratch { old, new, .. }, written) = txn.writer(table)?;
+            if let Some(plan) = &mut written.plan {
+                plan.turn_to_all(table.schema, writer.reader())?;
+            }
             apply(table.rows, &mut writer, [old, new], &gathered, written, &mut reporter)
         };
         match target {

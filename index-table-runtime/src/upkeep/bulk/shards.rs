@@ -131,6 +131,9 @@ fn load(
             let sharded = writer.sharded().ok_or_else(not_sharded)?;
             let mut report = LoadReport::default();
             sharded.part(shard, &mut |writer| {
+                if let Some(plan) = &mut written.plan {
+                    plan.turn_to_shard(table.schema, shard, writer.reader())?;
+                }
                 report = apply(table.rows, writer, [old, new], &gathered, written, &mut reporter)?;
                 Ok(())
             })?;

@@ -1,0 +1,270 @@
+//! The indexes that have one state in all shards: global indexes, and the indexes of reference tables.
+//!
+//! One transaction of all shards changes such a state. It can still differ between shards: a shard was missing, comes
+//! from elsewhere, or the process ended while a table was opened in one shard after another.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    build::{self, Build},
+    opening,
+};
+use crate::{
+    engine::{
+        self, CommitFailure, ReadRecords as _, Retry, Tables, Writer,
+        shards::{self, Engine},
+    },
+    model::{
+        error::{Error, Result},
+        row_vtable::RowVtable,
+        schema::{IndexState, Source, StateRecord, TableSchema},
+        shard::GlobalIndex,
+    },
+    store::{OpenTable, Store, rerun},
+};
+
+/// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns the indexes that can't be
+/// built, because a shard is not available or was restored while the store is open. They stay empty until the store is
+/// opened again with all shards of the table.
+///
+/// One transaction of all shards writes all entries, so an interrupted build changes nothing. Other write transactions
+/// wait for it.
+pub(super) fn build_global(
+    engine: &engine::Engine,
+    tables: &Tables,
+    rows: &'static RowVtable,
+) -> Result<Vec<usize>> {
+    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
+        return Ok(Vec::new());
+    };
+    let unbuilt = unbuilt(shards, of_shards, rows.schema)?;
+    if unbuilt.is_empty() || shards.is_read_only() {
+        return Ok(unbuilt);
+    }
+    if !of_shards.are_complete() {
+        return empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt);
+    }
+    let built =
+        in_all(shards, tables, &|writer| build::at_once(rows, writer, &unbuilt, build::MEMORY));
+    match built {
+        // A shard was restored while the store is open, and has its own journal.
+        Err(Error::ReopenNeeded { .. }) => {
+            empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt)
+        }
+        built => built.map(|()| Vec::new()),
+    }
+}
+
+/// Empties the global indexes that a shard has emptied, in all available shards.
+pub(super) fn empty_unbuilt(
+    shards: &Engine,
+    tables: &shards::Tables,
+    rows: &'static RowVtable,
+) -> Result<()> {
+    let unbuilt = unbuilt(shards, tables, rows.schema)?;
+    if unbuilt.is_empty() { Ok(()) } else { empty_global(shards, tables, rows, &unbuilt) }
+}
+
+/// Empties global indexes in all available shards, so that each shard records their state.
+fn empty_global(
+    shards: &Engine,
+    tables: &shards::Tables,
+    rows: &'static RowVtable,
+    indexes: &[usize],
+) -> Result<()> {
+    in_each(shards, tables, &|writer| build::empty(rows, writer, indexes))
+}
+
+/// Writes a table in each available shard, in a transaction for each.
+fn in_each(
+    shards: &Engine,
+    tables: &shards::Tables,
+    write: &dyn Fn(&mut Writer<'_, '_>) -> Result<()>,
+) -> Result<()> {
+    for number in tables.routing().all_shards() {
+        let (Ok(shard), Ok(of_shard)) =
+            (shards.shard(*number)?.opened(), tables.of(shards, *number))
+        else {
+            continue;
+        };
+        let attempt = || {
+            let mut txn = shard.engine().write().map_err(|error| (error, None))?;
+            let written = match txn.writer(of_shard) {
+                Some(mut writer) => write(&mut writer),
+                None => Err(Error::internal("a table of another engine")),
+            };
+            written.map_err(|error| (error, txn.retry()))?;
+            txn.commit(|| ()).map_err(failed)
+        };
+        rerun::run(attempt, |retry| shard.engine().prepare(retry))?;
+    }
+    Ok(())
+}
+
+fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
+    let retry = failure.retry();
+    (Error::from(failure), retry)
+}
+
+/// Returns the global indexes that a shard has emptied.
+fn unbuilt(shards: &Engine, tables: &shards::Tables, schema: &TableSchema) -> Result<Vec<usize>> {
+    let global = tables.routing().global_indexes();
+    if global.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (txn, mut unbuilt) = (shards.read()?, Vec::new());
+    let reader = engine::Reader::Sharded(txn.reader(tables));
+    for index in global.iter().map(GlobalIndex::index) {
+        let Some(declared) = schema.indexes.get(index) else { continue };
+        if reader.record(declared.name)?.is_some() {
+            unbuilt.push(index);
+        }
+    }
+    Ok(unbuilt)
+}
+
+/// Writes a table in all shards, in one transaction.
+fn in_all(
+    shards: &Engine,
+    tables: &Tables,
+    write: &dyn Fn(&mut Writer<'_, '_>) -> Result<()>,
+) -> Result<()> {
+    let attempt = || {
+        let mut txn = engine::Txn::Sharded(shards.write().map_err(|error| (error, None))?);
+        let written = match txn.writer(tables) {
+            Some(mut writer) => write(&mut writer),
+            None => Err(Error::internal("a table of another engine")),
+        };
+        written.map_err(|error| (error, txn.retry()))?;
+        txn.commit(|| ()).map_err(failed)
+    };
+    rerun::run(attempt, |retry| shards.prepare(retry))
+}
+
+/// Gives each global index, and each index of a reference table, the same state in all shards. An unfinished build
+/// continues if all shards have its state. Otherwise, the index is emptied, and its build starts at the first row.
+///
+/// If a shard is missing, a global index stays emptied, and is not maintained.
+pub(super) fn align(
+    engine: &engine::Engine,
+    tables: &Tables,
+    rows: &'static RowVtable,
+) -> Result<()> {
+    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
+        return Ok(());
+    };
+    let (routing, schema) = (of_shards.routing(), rows.schema);
+    let indexes: Vec<usize> = if routing.is_reference() {
+        (0..schema.indexes.len()).collect()
+    } else {
+        routing.global_indexes().iter().map(GlobalIndex::index).collect()
+    };
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let different = {
+        let (txn, mut different) = (shards.read()?, Vec::new());
+        let parts = txn.reader(of_shards).available_parts()?;
+        for index in indexes {
+            let Some(declared) = schema.indexes.get(index) else { continue };
+            let mut states = BTreeSet::new();
+            for part in &parts {
+                states.insert(part.record(declared.name)?);
+            }
+            let is_emptied = |state: &[u8]| {
+                matches!(StateRecord::decode(state), None | Some(StateRecord::Emptied(_)))
+            };
+            if states.len() > 1 || states.iter().flatten().any(|state| is_emptied(state)) {
+                different.push(index);
+            }
+        }
+        different
+    };
+    if different.is_empty() {
+        return Ok(());
+    }
+    let declare = |writer: &mut Writer<'_, '_>| {
+        let count = opening::count(writer)?;
+        build::declare(rows, writer, &different, count)
+    };
+    if of_shards.are_complete() {
+        match in_all(shards, tables, &declare) {
+            // A shard was restored while the store is open, and has its own journal.
+            Err(Error::ReopenNeeded { .. }) => {}
+            declared => return declared,
+        }
+    }
+    if routing.is_reference() {
+        in_each(shards, of_shards, &declare)
+    } else {
+        empty_global(shards, of_shards, rows, &different)
+    }
+}
+
+/// Returns the indexes that are not readable in an available shard.
+pub(super) fn unreadable(
+    engine: &engine::Engine,
+    tables: &Tables,
+    rows: &'static RowVtable,
+) -> Result<Vec<usize>> {
+    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
+        return Ok(Vec::new());
+    };
+    let txn = shards.read()?;
+    let parts = txn.reader(of_shards).available_parts()?;
+    let mut unreadable = Vec::new();
+    for (index, declared) in rows.schema.indexes.iter().enumerate() {
+        for part in &parts {
+            if part.record(declared.name)?.is_some() {
+                unreadable.push(index);
+                break;
+            }
+        }
+    }
+    Ok(unreadable)
+}
+
+/// Builds the indexes of a table that was opened without building them. Global indexes that a shard has emptied stay
+/// as they are.
+///
+/// # Errors
+///
+/// [`Error::IndexNotReadable`]: a unique index has duplicates. In a read-only store: an index is not readable.
+pub(super) fn finish(
+    store: &Store,
+    rows: &'static RowVtable,
+    table: &Arc<OpenTable>,
+) -> Result<()> {
+    let global = rows.distribution.global();
+    let (mut is_global_emptied, mut is_needed) = (false, false);
+    {
+        let txn = store.read()?;
+        for index in 0..rows.schema.indexes.len() {
+            if store.inner.engine.is_read_only() {
+                txn.reader_of(table, Source::Index(index))?;
+                continue;
+            }
+            match table.state(txn.reader(table)?, index)? {
+                None => {}
+                Some(StateRecord::Emptied(_)) if global.contains(&index) => {
+                    is_global_emptied = true;
+                }
+                Some(_) => is_needed = true,
+            }
+        }
+    }
+    if !is_needed {
+        return Ok(());
+    }
+    let build = Build::new(store, table, rows);
+    let build = if is_global_emptied { build.without(global) } else { build };
+    let report = build.run()?;
+    match report.indexes.into_iter().find(|it| it.state != IndexState::Readable) {
+        None => Ok(()),
+        Some(index) => Err(Error::IndexNotReadable {
+            table: report.table,
+            index: index.name,
+            state: index.state,
+        }),
+    }
+}
