@@ -47,3 +47,11 @@ pub use crate::{
     usage::Usage,
     write::queue::{IndexToken, Lag},
 };
+
+/// The names for the crate `index-table-admin`.
+pub mod admin {
+    pub use crate::{
+        model::key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
+        table::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
+    };
+}

@@ -28,6 +28,11 @@ type CheckConversion = fn(&[u8]) -> Result<(), DecodeError>;
 /// Returns the row with these bytes in the current version.
 type Renew = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
+/// The type of rows that are not decoded.
+struct Unknown;
+
+const UNKNOWN: DecodeError = DecodeError::Value("the struct of the rows is not known");
+
 /// The schema of a row type, and function pointers for the methods of [`Entity`].
 pub(crate) struct RowVtable {
     id: TypeId,
@@ -74,6 +79,32 @@ impl RowVtable {
                 Some(row::is_reordered::<R>)
             },
         }
+    }
+
+    /// Returns the functions for a table whose type of rows is not known. Its rows can't be decoded.
+    pub(crate) const fn without_rows(
+        schema: &'static TableSchema,
+        distribution: Distribution,
+    ) -> Self {
+        Self {
+            id: TypeId::of::<Unknown>(),
+            name: any::type_name::<Unknown>,
+            schema,
+            distribution,
+            load: |_, _| Err(UNKNOWN),
+            load_unchecked: |_, _, _| Err(UNKNOWN),
+            hashed: |_, _, _| Err(UNKNOWN),
+            check_conversion: None,
+            renew: None,
+            expiry: None,
+            revision: None,
+            is_reordered: None,
+        }
+    }
+
+    /// Whether the type of the rows is known.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.id != TypeId::of::<Unknown>()
     }
 
     /// Whether a stored row is equal to the row with the bytes `new`.

@@ -5,6 +5,7 @@ mod all_tables;
 mod expiry;
 mod keyed;
 mod queries;
+mod recorded;
 mod scrub;
 mod shards;
 mod untyped;
@@ -13,6 +14,7 @@ use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use keyed::KeyedTable;
+pub use recorded::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable};
 pub use scrub::Scrub;
 pub use shards::{RangeInfo, ShardInfo, ShardStatus};
 

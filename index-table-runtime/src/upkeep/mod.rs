@@ -10,6 +10,7 @@ pub(crate) mod opening;
 mod parallel;
 pub(crate) mod queue;
 mod read_only;
+pub(crate) mod recorded;
 mod shards;
 pub(crate) mod upgrade;
 pub(crate) mod verify;

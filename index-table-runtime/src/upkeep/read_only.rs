@@ -13,6 +13,7 @@ use crate::{
         },
     },
     store::{Declared, OpenTable, Store},
+    upkeep::recorded,
 };
 
 const DECLARE: &str = "open the store once without `read_only(true)`, which changes the file, or declare \
@@ -24,6 +25,9 @@ pub(super) fn open(
     rows: &'static RowVtable,
     global: &[usize],
 ) -> Result<Arc<OpenTable>> {
+    if !rows.has_rows() {
+        return recorded::find(store, rows, global);
+    }
     let table = find(store, rows, global)?;
     let txn = store.read()?;
     for index in 0..rows.schema.indexes.len() {

@@ -258,6 +258,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Returns the location of the rows of a table; `None` if the table was never opened.
+    pub(crate) fn location_of(&self, table: &str) -> Option<TableRecord> {
+        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(table).cloned()
+    }
+
+    /// Returns the names of the shard maps of rows, without those of global indexes.
+    pub(crate) fn maps(&self) -> Vec<String> {
+        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        maps.keys().filter(|name| !name.contains('.')).cloned().collect()
+    }
+
     /// Returns all reference tables that have ever been opened.
     pub(crate) fn reference_tables(&self) -> Vec<String> {
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);

@@ -108,10 +108,11 @@ pub(super) fn encode<T: Key>(value: T::Arg<'_>, out: &mut KeyBuf) {
 }
 
 /// Appends the inverted output of `encode`.
-fn inverted(out: &mut KeyBuf, encode: impl FnOnce(&mut KeyBuf)) {
+pub(super) fn inverted<T>(out: &mut KeyBuf, encode: impl FnOnce(&mut KeyBuf) -> T) -> T {
     let start = out.len();
-    encode(out);
+    let outcome = encode(out);
     out.invert_from(start);
+    outcome
 }
 
 /// Takes one value of `shape`, which is a [`KeyShape::Desc`], and returns its bytes without the inversion.

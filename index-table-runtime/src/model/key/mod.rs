@@ -41,11 +41,13 @@ mod crates;
 mod desc;
 mod each;
 mod hash;
+mod plain;
 mod range_of;
 mod read;
 mod scalar;
 mod sequence;
 mod shape;
+mod shape_name;
 #[cfg(test)]
 mod tests;
 mod through;
@@ -61,12 +63,14 @@ pub use bytes::{PrefixKey, TextKey};
 pub use desc::Desc;
 pub use each::Each;
 pub(crate) use hash::{hash, skip as skip_hash};
+pub use plain::{NotOfShape, PlainKey};
 pub use range_of::RangeOf;
 pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
 pub use sequence::{Sequence, Unnumbered};
 pub use shape::KeyShape;
 pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key};
+pub(crate) use shape_name::{kept_list, kept_text, shape_of};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 
 /// The maximum length of a key in LMDB's default configuration.

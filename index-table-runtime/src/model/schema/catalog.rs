@@ -19,13 +19,13 @@ use crate::model::{
 const FORMAT: u32 = 1;
 
 /// The option of an eventual index.
-const EVENTUAL: &str = "eventual";
+pub(super) const EVENTUAL: &str = "eventual";
 
 /// The option of a global index in a shard. A plain store has no such option, because its entries are all in one place.
-const GLOBAL: &str = "global";
+pub(super) const GLOBAL: &str = "global";
 
 /// The prefix of the option of a filtered index, before the name of the method.
-const FILTER: &str = "filter=";
+pub(super) const FILTER: &str = "filter=";
 
 /// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];

@@ -167,6 +167,11 @@ impl ShardedStore {
         open::in_memory_with_any_map()
     }
 
+    /// Returns the handle to a store that has shards.
+    pub(crate) const fn of(store: Store) -> Self {
+        Self { store }
+    }
+
     fn engine(&self) -> Result<&Engine> {
         engine_of(&self.store)
     }

@@ -1,0 +1,262 @@
+//! Tables without the type of their rows, for tools: their keys as plain values.
+
+use std::{fmt, sync::Arc};
+
+use super::Table;
+use crate::{
+    engine::{Cursor as _, Query, Read as _},
+    model::{
+        End, KeyRange,
+        entity::Entity,
+        entry::Position,
+        error::{Error, Result},
+        key::KeyShape,
+        schema::{KeyField, KeyForm, Source, TableSchema},
+    },
+    store::{OpenTable, ReadTxn, ShardedStore, Store, WriteTxn, engine_of},
+    upkeep::recorded,
+    write::{Scratch, rows},
+};
+
+/// All tables of a store, opened from its catalog. From [`Store::open_recorded`].
+///
+/// As long as this value lives, its tables are in use, so that methods such as [`Store::sizes`] include them.
+#[derive(Debug)]
+pub struct RecordedTables {
+    /// The tables, by name.
+    pub tables: Vec<UntypedTable>,
+    /// The tables that this release can't open, each with the reason.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// A table without the type of its rows.
+#[derive(Clone)]
+pub struct UntypedTable {
+    open: Arc<OpenTable>,
+}
+
+/// A field of a key.
+#[derive(Debug, Clone, Copy)]
+pub struct UntypedField {
+    /// The name of the field, or of the method that computes it.
+    pub name: &'static str,
+    /// The shape of its encoding.
+    pub shape: KeyShape,
+    /// Whether the key has a hash of the value.
+    pub is_hash: bool,
+}
+
+/// The entries that [`UntypedTable::each_entry`] reads: keys from `start` up to `end`.
+#[derive(Debug, Clone, Default)]
+pub struct UntypedRange {
+    /// The index by its name; `None` is the fact table.
+    pub index: Option<String>,
+    /// The encoded first key, or the common prefix of all keys if `is_prefix`.
+    pub start: Vec<u8>,
+    /// The encoded key before which the range ends; `None` has no upper bound.
+    pub end: Option<Vec<u8>>,
+    /// Whether only keys that begin with `start` are in the range.
+    pub is_prefix: bool,
+    /// Only entries after these encoded keys: index key (empty in the fact table) and primary key.
+    pub after: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether the entries are in descending order.
+    pub reverse: bool,
+}
+
+/// One entry, as bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct UntypedEntry<'e> {
+    /// The encoded index key; empty in the fact table.
+    pub key: &'e [u8],
+    /// The encoded primary key.
+    pub primary_key: &'e [u8],
+    /// The data of the entry; in the fact table, the row.
+    pub data: &'e [u8],
+}
+
+impl Store {
+    /// Opens all tables as the catalog describes them, in a store that was opened with `read_only(true)`. Their rows
+    /// can't be decoded. For tools that have no structs.
+    ///
+    /// Cost: a read of the catalog; a few hundred bytes for each table stay in memory until the process ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOffered`]: the store can be written. The [errors of reading](crate::Error#common-errors).
+    #[doc(hidden)]
+    pub fn open_recorded(&self) -> Result<RecordedTables> {
+        let recorded::Recorded { tables, skipped } = recorded::open(self)?;
+        let tables = tables.into_iter().map(|open| UntypedTable { open }).collect();
+        Ok(RecordedTables { tables, skipped })
+    }
+
+    /// Whether the store can't be written by this handle.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.inner.engine.is_read_only()
+    }
+
+    /// Returns this store as a sharded store; `None`: it has no shards.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn as_sharded(&self) -> Option<ShardedStore> {
+        engine_of(self).ok()?;
+        Some(ShardedStore::of(self.clone()))
+    }
+
+    /// Returns the tables that this process has in use, by name.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn untyped_tables(&self) -> Vec<UntypedTable> {
+        self.inner.tables_in_use().into_iter().map(|open| UntypedTable { open }).collect()
+    }
+}
+
+impl ShardedStore {
+    /// Returns the names of the shard maps, without those of global indexes.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn map_names(&self) -> Vec<String> {
+        engine_of(self).map_or_else(|_| Vec::new(), |engine| engine.maps())
+    }
+}
+
+impl<R: Entity> Table<R> {
+    /// Returns the table without its type.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn untyped(&self) -> UntypedTable {
+        UntypedTable { open: Arc::clone(&self.open) }
+    }
+}
+
+impl UntypedTable {
+    /// Returns the name of the table.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.schema().name
+    }
+
+    /// Returns the names of the indexes, in the order of their declaration.
+    pub fn index_names(&self) -> impl Iterator<Item = &'static str> {
+        self.schema().indexes.iter().map(|index| index.name)
+    }
+
+    /// Returns the fields of the primary key.
+    #[must_use]
+    pub fn primary_key(&self) -> Vec<UntypedField> {
+        fields(self.schema().primary_key)
+    }
+
+    /// Returns the fields of the key of an index; `None`: the table has no such index.
+    #[must_use]
+    pub fn key_of(&self, index: &str) -> Option<Vec<UntypedField>> {
+        let index = self.schema().indexes.iter().find(|own| own.name == index)?;
+        Some(fields(index.key))
+    }
+
+    /// Calls `each` with the entries of a range, in the order of their keys, until it returns false.
+    ///
+    /// Cost: a seek, and a step for each entry. With shards, all shards of the table are merged.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::IndexNotReadable`]; the [errors of reading](crate::Error#common-errors), and those of `each`.
+    pub fn each_entry<E: From<Error>>(
+        &self,
+        txn: &ReadTxn<'_>,
+        range: &UntypedRange,
+        mut each: impl FnMut(UntypedEntry<'_>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let source = self.source(range.index.as_deref())?;
+        let (reader, _) = txn.reader_to_scan(&self.open, source)?;
+        let query = Query {
+            reverse: range.reverse,
+            position: range.after.clone().map(|(key, primary_key)| Position { key, primary_key }),
+            ..Query::new(source, range.bounds())
+        };
+        let mut cursor = reader.cursor(query)?;
+        while cursor.advance().map_err(Error::from)? {
+            let entry = cursor.entry();
+            let (key, primary_key, data) = (entry.key, entry.primary_key, entry.data);
+            if !each(UntypedEntry { key, primary_key, data })? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of entries of a range.
+    ///
+    /// Cost: that of [`Scan::count`](crate::Scan::count).
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`each_entry`](UntypedTable::each_entry).
+    pub fn count(&self, txn: &ReadTxn<'_>, range: &UntypedRange) -> Result<u64> {
+        let source = self.source(range.index.as_deref())?;
+        let (reader, _) = txn.reader_to_scan(&self.open, source)?;
+        Ok(reader.count(&Query::new(source, range.bounds()))?.found)
+    }
+
+    /// Returns the bytes of the row with this encoded primary key.
+    ///
+    /// # Errors
+    ///
+    /// The [errors of reading](crate::Error#common-errors).
+    pub fn row<'t>(&'t self, txn: &'t ReadTxn<'_>, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        txn.fact(&self.open, primary_key)
+    }
+
+    /// Deletes the row with this encoded primary key. Returns false if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the repository's `delete`; [`Error::NotOffered`] for a table without its struct.
+    pub fn delete(&self, txn: &mut WriteTxn<'_>, primary_key: &[u8]) -> Result<bool> {
+        if !self.open.rows.has_rows() {
+            return Err(Error::NotOffered { what: "writing a table without its struct" });
+        }
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
+        rows::delete(self.open.rows, &mut writer, primary_key, old, written)
+    }
+
+    fn schema(&self) -> &'static TableSchema {
+        self.open.schema
+    }
+
+    fn source(&self, index: Option<&str>) -> Result<Source> {
+        let Some(name) = index else { return Ok(Source::Facts) };
+        let position = self.schema().indexes.iter().position(|own| own.name == name);
+        let missing = Error::NotOffered { what: "reading an index that the table doesn't have" };
+        position.map(Source::Index).ok_or(missing)
+    }
+}
+
+impl UntypedRange {
+    fn bounds(&self) -> KeyRange {
+        let mut bounds = KeyRange::beginning_with(&self.start);
+        bounds.end = match &self.end {
+            Some(end) => End::Before(end.clone()),
+            None if self.is_prefix => End::Prefix,
+            None => End::Open,
+        };
+        bounds
+    }
+}
+
+fn fields(key: &[KeyField]) -> Vec<UntypedField> {
+    let fields = key.iter().map(|field| UntypedField {
+        name: field.name,
+        shape: field.shape,
+        is_hash: matches!(field.form, KeyForm::Hash | KeyForm::HashComputed),
+    });
+    fields.collect()
+}
+
+impl fmt::Debug for UntypedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UntypedTable").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

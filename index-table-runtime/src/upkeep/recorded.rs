@@ -1,0 +1,116 @@
+//! Opening tables from the catalog, without a struct of their rows, in a read-only store.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::opening;
+use crate::{
+    engine::shards::TableRecord as Location,
+    model::{
+        error::{Error, Result},
+        key::kept_text,
+        row_vtable::RowVtable,
+        schema::{TableRecord, TableSchema, is_index},
+        shard::{Distribution, ShardKey},
+    },
+    store::{Declared, OpenTable, Store},
+};
+
+/// The schemas of this process, by the name, the distribution and the record of the table. They are never dropped,
+/// so each is made once.
+static KNOWN: Mutex<BTreeMap<(String, String, Vec<u8>), &'static RowVtable>> =
+    Mutex::new(BTreeMap::new());
+
+/// The tables of a store, opened from its catalog.
+pub(crate) struct Recorded {
+    pub(crate) tables: Vec<Arc<OpenTable>>,
+    /// The tables that this release can't open, each with the reason.
+    pub(crate) skipped: Vec<(String, String)>,
+}
+
+/// Opens all tables as the catalog describes them. Their indexes may not be readable.
+pub(crate) fn open(store: &Store) -> Result<Recorded> {
+    if !store.inner.engine.is_read_only() {
+        return Err(Error::NotOffered {
+            what: "opening tables without their structs in a store that can be written; open the \
+                   store with `read_only(true)`",
+        });
+    }
+    let records = store.inner.catalog()?;
+    let mut recorded = Recorded { tables: Vec::new(), skipped: Vec::new() };
+    for (table, record) in records.iter().filter(|(name, _)| !name.contains('.')) {
+        let opened = described(store, table, record)
+            .and_then(|rows| opening::open(store, rows).map_err(|error| error.to_string()));
+        match opened {
+            Ok(table) => recorded.tables.push(table),
+            Err(reason) => recorded.skipped.push((table.clone(), reason)),
+        }
+    }
+    Ok(recorded)
+}
+
+/// Returns the row vtable of a table with this record. # Errors The reason why it can't be read.
+fn described(store: &Store, table: &str, record: &[u8]) -> Result<&'static RowVtable, String> {
+    let file = TableRecord::read(record)?;
+    let location = store.inner.engine.sharded().and_then(|shards| shards.location_of(table));
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (table.to_owned(), format!("{location:?}"), record.to_vec());
+    if let Some(rows) = known.get(&key) {
+        return Ok(rows);
+    }
+    let schema = Box::leak(Box::new(file.schema(table)?));
+    let distribution = match &location {
+        None | Some(Location::Whole(_)) => Distribution::Whole,
+        Some(Location::Reference) => Distribution::Reference,
+        Some(Location::ByKey { fields, hashed, map }) => Distribution::ByKey(ShardKey {
+            fields: *fields as usize,
+            hashed: *hashed,
+            map: kept_text(map),
+            global: file.global(),
+        }),
+    };
+    let rows: &RowVtable = Box::leak(Box::new(RowVtable::without_rows(schema, distribution)));
+    known.insert(key, rows);
+    Ok(rows)
+}
+
+/// Opens the databases of a table that [`open`] has described, in a store or in one shard.
+pub(super) fn find(
+    store: &Store,
+    rows: &'static RowVtable,
+    global: &[usize],
+) -> Result<Arc<OpenTable>> {
+    store.inner.open_once(rows, |engine| {
+        let schema = rows.schema;
+        let records = engine.catalog()?;
+        let Some((_, record)) = records.iter().find(|(name, _)| name == schema.name) else {
+            return Err(differs(schema));
+        };
+        let file = TableRecord::decode(schema.name, record)?;
+        let described = TableRecord::of(schema, |index| engine.layout(schema, index));
+        let described = TableRecord { changes: file.changes, ..described.with_global(global) };
+        if file != described {
+            return Err(differs(schema));
+        }
+        let readable = schema.indexes.iter().map(|index| {
+            let state = format!("{}.{}", schema.name, index.name);
+            !records.iter().any(|(name, _)| is_index(index.name) && *name == state)
+        });
+        let declared =
+            Declared { record: described.encode(schema.name)?, readable: readable.collect() };
+        let tables = engine.find_table(schema)?.ok_or_else(|| differs(schema))?;
+        Ok((tables, declared))
+    })
+}
+
+fn differs(schema: &TableSchema) -> Error {
+    Error::SchemaMismatch {
+        table: schema.name,
+        difference: "another process is changing its declaration, or a shard has another one"
+            .to_owned(),
+        way_out: "open it again; if that doesn't help, open the table once with the program that \
+                  declares it",
+    }
+}
