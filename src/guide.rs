@@ -23,6 +23,7 @@
 /// [eventual indexes]: eventual
 /// [shards]: sharding
 /// [when something is wrong]: damage
+/// [the command line tool]: admin
 /// [guarantees and limits]: guarantees
 /// [what it is not for]: not_for
 /// [releases]: releases
@@ -230,6 +231,13 @@ pub mod sharding {}
 /// Damaged files, and indexes that differ from the rows: `check`, `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}
+
+/// [shards]: sharding
+/// [when something is wrong]: damage
+///
+/// `index-table`, a command that works on any store without its structs.
+#[doc = include_str!("guide/admin.md")]
+pub mod admin {}
 
 /// [shards]: sharding
 /// [opening without creating, and read-only]: transactions#opening-without-creating-and-read-only

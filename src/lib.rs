@@ -21,6 +21,7 @@
 //! [eventual indexes]: guide::eventual
 //! [shards]: guide::sharding
 //! [when something is wrong]: guide::damage
+//! [the command line tool]: guide::admin
 //! [guarantees and limits]: guide::guarantees
 //! [what it is not for]: guide::not_for
 //! [releases]: guide::releases

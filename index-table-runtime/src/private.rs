@@ -51,6 +51,7 @@ pub use crate::{
 /// The names for the crate `index-table-admin`.
 pub mod admin {
     pub use crate::{
+        engine::lmdb::{ReaderSlot, ReaderSlots, reader_slots},
         model::key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
         table::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
     };

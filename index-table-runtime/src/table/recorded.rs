@@ -1,10 +1,13 @@
 //! Tables without the type of their rows, for tools: their keys as plain values.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use super::Table;
 use crate::{
-    engine::{Cursor as _, Query, Read as _},
+    engine::{
+        Cursor as _, Query, Read as _,
+        shards::{Engine, ShardRecord, place_of},
+    },
     model::{
         End, KeyRange,
         entity::Entity,
@@ -118,7 +121,21 @@ impl ShardedStore {
     #[doc(hidden)]
     #[must_use]
     pub fn map_names(&self) -> Vec<String> {
-        engine_of(self).map_or_else(|_| Vec::new(), |engine| engine.maps())
+        engine_of(self).map(Engine::maps).unwrap_or_default()
+    }
+
+    /// Returns the names and the directories of all shards, in the order in which they were declared.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn shard_directories(&self) -> Vec<(String, PathBuf)> {
+        let Ok(engine) = engine_of(self) else { return Vec::new() };
+        let records = engine.manager().and_then(|manager| manager.read().ok().flatten());
+        let shards = records.map(|records| records.shards).unwrap_or_default();
+        let directory = |shard: ShardRecord| {
+            let place = place_of(&engine.directory(), &shard.place);
+            (shard.name, place)
+        };
+        shards.into_iter().map(directory).collect()
     }
 }
 

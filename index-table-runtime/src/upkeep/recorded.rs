@@ -18,10 +18,11 @@ use crate::{
     store::{Declared, OpenTable, Store},
 };
 
-/// The schemas of this process, by the name, the distribution and the record of the table. They are never dropped,
-/// so each is made once.
-static KNOWN: Mutex<BTreeMap<(String, String, Vec<u8>), &'static RowVtable>> =
-    Mutex::new(BTreeMap::new());
+/// The name of a table, its location as text, and its record.
+type Known = (String, String, Vec<u8>);
+
+/// The row vtables of this process. They are never dropped, so each is made once.
+static KNOWN: Mutex<BTreeMap<Known, &'static RowVtable>> = Mutex::new(BTreeMap::new());
 
 /// The tables of a store, opened from its catalog.
 pub(crate) struct Recorded {

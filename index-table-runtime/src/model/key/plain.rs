@@ -136,7 +136,7 @@ impl KeyShape {
             (Self::Bytes, PlainKey::Bytes(bytes)) => Vec::<u8>::encode(bytes, out),
             (Self::Array(len), PlainKey::Bytes(bytes)) if bytes.len() == *len => out.extend(bytes),
             (Self::Hash(_), PlainKey::Bytes(bytes)) if bytes.len() == hash::LEN => {
-                out.extend(bytes)
+                out.extend(bytes);
             }
             (Self::Option(_), PlainKey::Option(None)) => bool::encode(false, out),
             (Self::Option(shape), PlainKey::Option(Some(value))) => {

@@ -1,0 +1,160 @@
+//! The arguments, and the functions that run each command.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    commands::{copies, keys, overview, readers, shards},
+    failure::{Code, Failure},
+    output::{Color, Output},
+};
+
+/// Shows what is in a store of index-table, checks it, and copies it.
+///
+/// DIR is the directory of a plain or of a sharded store. Commands open it read-only, also while a service uses it,
+/// unless they say otherwise.
+#[derive(Debug, Parser)]
+#[command(name = "index-table", version, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(flatten)]
+    form: Form,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  a check has found damage
+  2  wrong arguments
+  3  the store, the table, the index or the shard map does not exist
+  4  not available now: another process writes the store, a shard is missing, an index is not readable
+  5  any other error";
+
+/// The form of the output.
+#[derive(Debug, Args)]
+pub(crate) struct Form {
+    /// Write JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// When to use colours.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(crate) color: Color,
+}
+
+/// A store.
+#[derive(Debug, Args)]
+pub(crate) struct Dir {
+    /// The directory of the store.
+    pub(crate) dir: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the tables with their rows, bytes and indexes.
+    Tables(Dir),
+    /// List the indexes with their keys, states and sizes.
+    Indexes {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only the indexes of this table.
+        table: Option<String>,
+    },
+    /// Show the rows, entries and bytes of each table and index.
+    Sizes(Dir),
+    /// List the keys of a table or of an index in their order, decoded by their types.
+    ///
+    /// With --json, each key is an object in a line of its own.
+    Keys(keys::Keys),
+    /// Check the structure of each page in use.
+    Check(Dir),
+    /// List the processes that read the store, and how old their snapshots are.
+    Readers(Dir),
+    /// Show the catalog: all tables and indexes as last declared.
+    Catalog(Dir),
+    /// Copy the store to a directory that does not exist, while it may be written.
+    Backup {
+        #[command(flatten)]
+        dir: Dir,
+        /// The directory of the copy.
+        to: PathBuf,
+        /// Leave out free pages.
+        #[arg(long)]
+        compact: bool,
+    },
+    /// Copy a backup to a directory that does not exist.
+    Restore {
+        /// The directory of the backup.
+        backup: PathBuf,
+        /// The directory of the restored store.
+        to: PathBuf,
+    },
+    /// Copy the store without its free pages to a directory that does not exist.
+    Compact {
+        #[command(flatten)]
+        dir: Dir,
+        /// The directory of the copy.
+        to: PathBuf,
+    },
+    /// Drop the indexes that are no longer declared. This writes.
+    DropRetired(Dir),
+    /// List the shards with their states, rows and bytes.
+    Shards(Dir),
+    /// List the ranges of the shard maps with their shards, rows and bytes.
+    Ranges {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only the ranges of this shard map.
+        map: Option<String>,
+    },
+}
+
+impl Command {
+    pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
+        match self {
+            Self::Tables(Dir { dir }) => overview::tables(out, &dir),
+            Self::Indexes { dir: Dir { dir }, table } => {
+                overview::indexes(out, &dir, table.as_deref())
+            }
+            Self::Sizes(Dir { dir }) => overview::sizes(out, &dir),
+            Self::Keys(keys) => keys.run(out),
+            Self::Check(Dir { dir }) => copies::check(out, &dir),
+            Self::Readers(Dir { dir }) => readers::readers(out, &dir),
+            Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),
+            Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),
+            Self::Restore { backup, to } => copies::copy(out, &backup, &to, false),
+            Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
+            Self::DropRetired(Dir { dir }) => copies::drop_retired(out, &dir),
+            Self::Shards(Dir { dir }) => shards::shards(out, &dir),
+            Self::Ranges { dir: Dir { dir }, map } => shards::ranges(out, &dir, map.as_deref()),
+        }
+    }
+}
+
+/// Runs a command of a process.
+pub(crate) fn run() -> ExitCode {
+    let Cli { form, command } = Cli::parse();
+    let out = Output::new(form.json, form.color);
+    finish(&out, command.run(&out))
+}
+
+/// Writes the error of a command, and returns its exit code.
+pub(crate) fn finish(out: &Output, outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, message }) => {
+            out.error(code as u8, &message);
+            ExitCode::from(code as u8)
+        }
+    }
+}
+
+/// Ignores that the reader of the output has gone, as in `index-table keys … | head`.
+pub(crate) fn unless_closed(outcome: io::Result<()>) -> Result<bool, Failure> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure { code: Code::Other, ..error.into() }),
+    }
+}

@@ -1,0 +1,7 @@
+//! The commands.
+
+pub(crate) mod copies;
+pub(crate) mod keys;
+pub(crate) mod overview;
+pub(crate) mod readers;
+pub(crate) mod shards;

@@ -1,0 +1,209 @@
+//! The tables and indexes of a store, their states and sizes.
+
+use std::path::Path;
+
+use index_table::{
+    Error, IndexState,
+    report::{Catalog, CatalogIndex, CatalogKey, CatalogTable, TableSize},
+};
+use serde_json::json;
+
+use crate::{
+    failure::Failure,
+    open::{Opened, unknown},
+    output::{Align, Grid, Output, bytes},
+};
+
+/// A store with its catalog and its sizes.
+struct Contents {
+    catalog: Catalog,
+    /// `None` if a shard is missing.
+    sizes: Option<Vec<TableSize>>,
+}
+
+impl Contents {
+    fn read(out: &Output, dir: &Path) -> Result<Self, Failure> {
+        let opened = Opened::to_read(dir)?;
+        let tables = opened.store.open_recorded()?;
+        for (table, reason) in &tables.skipped {
+            out.note(&format!("table `{table}` can't be opened: {reason}"));
+        }
+        let missing = opened.missing_shards();
+        let sizes = match opened.store.sizes() {
+            Ok(sizes) => Some(sizes),
+            Err(Error::ShardUnavailable { .. }) if !missing.is_empty() => None,
+            Err(error) => return Err(error.into()),
+        };
+        for shard in missing {
+            out.note(&format!("{shard}; the sizes are left out"));
+        }
+        Ok(Self { catalog: opened.store.catalog()?, sizes })
+    }
+
+    fn size(&self, table: &str) -> Option<&TableSize> {
+        self.sizes.iter().flatten().find(|size| size.table == table)
+    }
+
+    /// Returns the entries and the bytes of an index.
+    fn index_size(&self, table: &str, index: &CatalogIndex) -> Option<(u64, u64)> {
+        if index.state == IndexState::Retired {
+            return None;
+        }
+        let size = self.size(table)?.indexes.iter().find(|size| size.name == index.name)?;
+        Some((size.entries, size.bytes))
+    }
+}
+
+pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
+    let contents = Contents::read(out, dir)?;
+    let mut grid = Grid::new([
+        ("table", Align::Left),
+        ("version", Align::Right),
+        ("primary key", Align::Left),
+        ("rows", Align::Right),
+        ("bytes", Align::Right),
+        ("indexes", Align::Right),
+        ("state", Align::Left),
+    ]);
+    let mut values = Vec::new();
+    for table in &contents.catalog.tables {
+        let size = contents.size(&table.name);
+        let all =
+            size.map(|size| size.bytes + size.indexes.iter().map(|index| index.bytes).sum::<u64>());
+        let declared = table.indexes.iter().filter(|index| index.state != IndexState::Retired);
+        let (declared, state) = (declared.count(), state(table));
+        grid.row([
+            table.name.clone(),
+            table.version.to_string(),
+            keys(&table.primary_key),
+            size.map_or_else(unknown_number, |size| size.rows.to_string()),
+            all.map_or_else(unknown_number, bytes),
+            declared.to_string(),
+            state.clone(),
+        ]);
+        values.push(json!({
+            "table": table.name,
+            "version": table.version,
+            "older_versions": table.older_versions,
+            "primary_key": table.primary_key,
+            "rows": size.map(|size| size.rows),
+            "bytes": all,
+            "indexes": declared,
+            "state": state,
+            "unreadable": table.unreadable,
+        }));
+    }
+    Ok(out.put(&json!({ "tables": values }), |text| out.grid(text, &grid))?)
+}
+
+pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<(), Failure> {
+    let contents = Contents::read(out, dir)?;
+    let tables = &contents.catalog.tables;
+    if let Some(only) = only
+        && tables.iter().all(|table| table.name != only)
+    {
+        return Err(unknown("table", only, tables.iter().map(|table| table.name.as_str())));
+    }
+    let mut grid = Grid::new([
+        ("table", Align::Left),
+        ("index", Align::Left),
+        ("key", Align::Left),
+        ("strategy", Align::Left),
+        ("options", Align::Left),
+        ("entries", Align::Right),
+        ("bytes", Align::Right),
+        ("state", Align::Left),
+    ]);
+    let mut values = Vec::new();
+    for table in tables.iter().filter(|table| only.is_none_or(|only| table.name == only)) {
+        for index in &table.indexes {
+            let size = contents.index_size(&table.name, index);
+            let strategy = match index.include.as_slice() {
+                [] => index.strategy.to_owned(),
+                include => format!("{} ({})", index.strategy, include.join(", ")),
+            };
+            grid.row([
+                table.name.clone(),
+                index.name.clone(),
+                keys(&index.key),
+                strategy,
+                index.options.join(", "),
+                size.map_or_else(unknown_number, |(entries, _)| entries.to_string()),
+                size.map_or_else(unknown_number, |(_, size)| bytes(size)),
+                index.state.to_string(),
+            ]);
+            values.push(json!({
+                "table": table.name,
+                "index": index.name,
+                "key": index.key,
+                "strategy": index.strategy,
+                "include": index.include,
+                "options": index.options,
+                "layout": index.layout,
+                "entries": size.map(|(entries, _)| entries),
+                "bytes": size.map(|(_, bytes)| bytes),
+                "state": index.state,
+            }));
+        }
+    }
+    Ok(out.put(&json!({ "indexes": values }), |text| out.grid(text, &grid))?)
+}
+
+pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
+    let contents = Contents::read(out, dir)?;
+    let sizes = contents.sizes.as_deref().unwrap_or_default();
+    let mut grid = Grid::new([
+        ("table", Align::Left),
+        ("index", Align::Left),
+        ("rows or entries", Align::Right),
+        ("bytes", Align::Right),
+    ]);
+    let mut total = 0;
+    for size in sizes {
+        let (table, rows) = (size.table.to_owned(), size.rows.to_string());
+        grid.row([table.clone(), String::new(), rows, bytes(size.bytes)]);
+        total += size.bytes;
+        for index in &size.indexes {
+            let (name, entries) = (index.name.to_owned(), index.entries.to_string());
+            grid.row([table.clone(), name, entries, bytes(index.bytes)]);
+            total += index.bytes;
+        }
+    }
+    grid.row(["all".to_owned(), String::new(), String::new(), bytes(total)]);
+    Ok(out.put(&json!({ "tables": sizes, "bytes": total }), |text| out.grid(text, &grid))?)
+}
+
+pub(crate) fn catalog(out: &Output, dir: &Path) -> Result<(), Failure> {
+    let opened = Opened::to_read(dir)?;
+    for shard in opened.missing_shards() {
+        out.note(&shard);
+    }
+    let catalog = opened.store.catalog()?;
+    Ok(out.put(&catalog, |text| {
+        let shown = catalog.to_string();
+        shown.lines().try_for_each(|line| writeln!(text, "{}", crate::value::printable(line)))
+    })?)
+}
+
+/// Returns the indexes that are not readable, with their states.
+fn state(table: &CatalogTable) -> String {
+    if let Some(reason) = &table.unreadable {
+        return reason.clone();
+    }
+    let other = table.indexes.iter().filter(|index| index.state != IndexState::Readable);
+    let other: Vec<_> = other.map(|index| format!("{}: {}", index.name, index.state)).collect();
+    if other.is_empty() { "readable".to_owned() } else { other.join("; ") }
+}
+
+/// Shows the fields of a key with their types.
+fn keys(fields: &[CatalogKey]) -> String {
+    let fields = fields.iter().map(|field| match field.form.as_str() {
+        "field" | "desc" | "hash" => format!("{}: {}", field.name, field.shape),
+        form => format!("{form} {}: {}", field.name, field.shape),
+    });
+    fields.collect::<Vec<_>>().join(", ")
+}
+
+fn unknown_number() -> String {
+    "-".to_owned()
+}

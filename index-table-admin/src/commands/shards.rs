@@ -1,0 +1,98 @@
+//! The shards of a store, and the ranges of its shard maps.
+
+use std::path::Path;
+
+use index_table::report::ShardStatus;
+use serde_json::{Value, json};
+
+use crate::{
+    failure::Failure,
+    open::{Opened, unknown},
+    output::{Align, Grid, Output, bytes},
+};
+
+pub(crate) fn shards(out: &Output, dir: &Path) -> Result<(), Failure> {
+    let opened = Opened::to_read(dir)?;
+    let sharded = opened.shards()?;
+    let _tables = opened.store.open_recorded()?;
+    let mut grid = Grid::new([
+        ("shard", Align::Left),
+        ("rows", Align::Right),
+        ("bytes", Align::Right),
+        ("state", Align::Left),
+        ("directory", Align::Left),
+    ]);
+    let directories = sharded.shard_directories();
+    let mut values = Vec::new();
+    for shard in sharded.shards()? {
+        let directory = directories.iter().find(|(name, _)| *name == shard.name);
+        let directory = directory.map(|(_, path)| path.display().to_string()).unwrap_or_default();
+        let is_available = shard.state == ShardStatus::Available;
+        let number = |text: String| if is_available { text } else { "-".to_owned() };
+        grid.row([
+            shard.name.clone(),
+            number(shard.rows.to_string()),
+            number(bytes(shard.bytes)),
+            shard.state.to_string(),
+            directory.clone(),
+        ]);
+        values.push(json!({
+            "shard": shard.name,
+            "rows": is_available.then_some(shard.rows),
+            "bytes": is_available.then_some(shard.bytes),
+            "available": is_available,
+            "state": shard.state.to_string(),
+            "directory": directory,
+        }));
+    }
+    Ok(out.put(&json!({ "shards": values }), |text| out.grid(text, &grid))?)
+}
+
+pub(crate) fn ranges(out: &Output, dir: &Path, only: Option<&str>) -> Result<(), Failure> {
+    let opened = Opened::to_read(dir)?;
+    let sharded = opened.shards()?;
+    let _tables = opened.store.open_recorded()?;
+    let mut maps = sharded.map_names();
+    if let Some(only) = only {
+        if !maps.iter().any(|map| map == only) {
+            return Err(unknown("shard map", only, maps.iter().map(String::as_str)));
+        }
+        maps.retain(|map| map == only);
+    }
+    let mut grid = Grid::new([
+        ("map", Align::Left),
+        ("from", Align::Left),
+        ("to", Align::Left),
+        ("shard", Align::Left),
+        ("rows", Align::Right),
+        ("bytes", Align::Right),
+    ]);
+    let mut values: Vec<Value> = Vec::new();
+    for map in maps {
+        let ranges = match sharded.ranges(&map) {
+            Ok(ranges) => ranges,
+            // No table has used the map yet.
+            Err(index_table::Error::ShardRefused { .. }) => Vec::new(),
+            Err(error) => return Err(error.into()),
+        };
+        for range in ranges {
+            grid.row([
+                map.clone(),
+                range.start.clone().unwrap_or_default(),
+                range.end.clone().unwrap_or_default(),
+                range.shard.clone(),
+                range.rows.to_string(),
+                bytes(range.bytes),
+            ]);
+            values.push(json!({
+                "map": map,
+                "from": range.start,
+                "to": range.end,
+                "shard": range.shard,
+                "rows": range.rows,
+                "bytes": range.bytes,
+            }));
+        }
+    }
+    Ok(out.put(&json!({ "ranges": values }), |text| out.grid(text, &grid))?)
+}

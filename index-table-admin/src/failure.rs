@@ -1,0 +1,72 @@
+//! Errors, and their exit codes.
+
+use std::{fmt, io};
+
+use index_table::Error;
+
+/// A failed command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+/// The exit codes. The documentation of the crate describes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    Damage = 1,
+    Arguments = 2,
+    NotFound = 3,
+    Unavailable = 4,
+    Other = 5,
+}
+
+impl Failure {
+    pub(crate) fn arguments(message: impl Into<String>) -> Self {
+        Self { code: Code::Arguments, message: message.into() }
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self { code: Code::NotFound, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::DamagedFile { .. } | Error::Corrupt { .. } => Code::Damage,
+            Error::StoreNotFound { .. } => Code::NotFound,
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NotFound,
+            Error::AlreadyOpen { .. }
+            | Error::WriterElsewhere { .. }
+            | Error::ShardUnavailable { .. }
+            | Error::IndexNotReadable { .. }
+            | Error::RecoveryNeeded { .. }
+            | Error::TooManyReaders { .. }
+            | Error::LockFile { .. }
+            | Error::SnapshotTooOld { .. } => Code::Unavailable,
+            Error::InvalidCursor { .. } => Code::Arguments,
+            _ => Code::Other,
+        };
+        let message = match &error {
+            // The message of the library is about its options.
+            Error::StoreNotFound { path } => {
+                format!("there is no store at `{}`; check the path", path.display())
+            }
+            _ => error.to_string(),
+        };
+        Self { code, message }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self { code: Code::Other, message: format!("the output can't be written: {error}") }
+    }
+}

@@ -1,0 +1,135 @@
+//! UUIDs, ULIDs and decimal numbers in their usual forms.
+
+use std::fmt::Write as _;
+
+use crate::value;
+
+pub(crate) fn show_uuid(bytes: &[u8]) -> String {
+    let mut shown = String::new();
+    for (at, byte) in bytes.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            shown.push('-');
+        }
+        // Writing to a `String` can't fail.
+        let _ = write!(shown, "{byte:02x}");
+    }
+    shown
+}
+
+pub(crate) fn uuid(text: &str) -> Option<Vec<u8>> {
+    value::bytes(&text.replace('-', "")).filter(|bytes| bytes.len() == 16)
+}
+
+/// Crockford's digits.
+const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+pub(crate) fn show_ulid(bytes: [u8; 16]) -> String {
+    let number = u128::from_be_bytes(bytes);
+    let digits = (0..26).rev().map(|at| (number >> (at * 5) & 31) as usize);
+    digits.filter_map(|digit| DIGITS.get(digit)).map(|digit| char::from(*digit)).collect()
+}
+
+pub(crate) fn ulid(text: &str) -> Option<Vec<u8>> {
+    if text.len() != 26 {
+        return None;
+    }
+    let number = text.to_ascii_uppercase().bytes().try_fold(0_u128, |number, character| {
+        let digit = DIGITS.iter().position(|digit| *digit == character)?;
+        number.checked_mul(32)?.checked_add(digit as u128)
+    });
+    Some(number?.to_be_bytes().to_vec())
+}
+
+/// The digits of a decimal number in a key.
+const LENGTH: u32 = 29;
+
+/// Returns the number of a key: 0.d₁…d₂₉ · 10ᵉ, as the format describes it.
+pub(crate) fn show_decimal(bytes: &[u8]) -> Option<String> {
+    let negative = *bytes.first()? < 0x80;
+    let upright: Vec<u8> = bytes.iter().map(|byte| if negative { !byte } else { *byte }).collect();
+    let (first, digits) = upright.split_first()?;
+    let number = digits.iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
+    if number == 0 {
+        return Some("0".to_owned());
+    }
+    let digits = format!("{number:029}");
+    let point = i32::from(*first) - 0x80 - 28;
+    let (whole, decimals) = match usize::try_from(point) {
+        Ok(point) => {
+            let digits = format!("{digits:0<point$}");
+            let (whole, decimals) = digits.split_at_checked(point)?;
+            (whole.to_owned(), decimals.to_owned())
+        }
+        Err(_) => (String::new(), "0".repeat(point.unsigned_abs() as usize) + &digits),
+    };
+    let (sign, decimals) = (if negative { "-" } else { "" }, decimals.trim_end_matches('0'));
+    let whole = if whole.is_empty() { "0" } else { &whole };
+    let point = if decimals.is_empty() { "" } else { "." };
+    Some(format!("{sign}{whole}{point}{decimals}"))
+}
+
+pub(crate) fn decimal(text: &str) -> Option<Vec<u8>> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = format!("{whole}{decimals}");
+    if all.is_empty() || !all.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let significant = all.trim_start_matches('0');
+    let mut bytes = vec![0x80];
+    if significant.is_empty() {
+        bytes.extend([0; 13]);
+        return Some(bytes);
+    }
+    let point =
+        i32::try_from(whole.len()).ok()? - i32::try_from(all.len() - significant.len()).ok()?;
+    let first = u8::try_from(0x80 + 28 + point).ok()?;
+    if !(0x81..=0xb9).contains(&first) {
+        return None;
+    }
+    bytes = vec![first];
+    let kept = significant.trim_end_matches('0');
+    let missing = LENGTH.checked_sub(u32::try_from(kept.len()).ok()?)?;
+    let number = kept.parse::<u128>().ok()? * 10_u128.pow(missing);
+    bytes.extend(number.to_be_bytes().get(3..)?);
+    if negative {
+        bytes = bytes.into_iter().map(|byte| !byte).collect();
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_numbers_have_the_bytes_of_the_format() {
+        for (text, hex) in [
+            ("-79228162514264337593543950335", "46ff000000000000000000000000"),
+            ("-1", "62ffdfb031a1c1dafd9eefffffff"),
+            ("0", "8000000000000000000000000000"),
+            ("0.0000000000000000000000000001", "8100204fce5e3e25026110000000"),
+            ("1", "9d00204fce5e3e25026110000000"),
+            ("12.5", "9e002863c1f5cdae42f954000000"),
+        ] {
+            let bytes = decimal(text).expect("a number");
+            assert_eq!(value::hex(&bytes), format!("0x{hex}"), "{text}");
+            assert_eq!(show_decimal(&bytes).as_deref(), Some(text));
+        }
+        for text in ["", "-", "1e5", "1.2.3", "792281625142643375935439503350.5"] {
+            assert_eq!(decimal(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ulids_and_uuids_are_read_as_they_are_shown() {
+        let bytes = [1, 0x93, 0x5f, 0x0a, 0x7c, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(show_uuid(&bytes), "01935f0a-7c00-7000-8000-000000000001");
+        assert_eq!(uuid(&show_uuid(&bytes)), Some(bytes.to_vec()));
+        assert_eq!(ulid(&show_ulid(bytes)), Some(bytes.to_vec()));
+        assert_eq!(ulid("8ZZZZZZZZZZZZZZZZZZZZZZZZZ"), None, "more than 128 bits");
+    }
+}

@@ -1,0 +1,238 @@
+//! Output: tables that fit the terminal, or JSON.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use serde::Serialize;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::value::printable;
+
+/// When the output has colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// If the output is a terminal, and `NO_COLOR` is not set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl Color {
+    fn is_on(self, is_terminal: bool) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                is_terminal && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty())
+            }
+        }
+    }
+}
+
+/// The destination of a command's results.
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    color: bool,
+    error_color: bool,
+    /// The columns of the terminal; `None` if the output is no terminal.
+    width: Option<usize>,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, color: Color) -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let size = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+        let width = if is_terminal { set.or_else(size) } else { set };
+        let (color, error_color) =
+            (color.is_on(is_terminal), color.is_on(io::stderr().is_terminal()));
+        Self { json, color, error_color, width }
+    }
+
+    /// Writes a value as JSON, or else what `text` writes.
+    pub(crate) fn put(
+        &self,
+        value: &impl Serialize,
+        text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, value)?;
+            writeln!(out)
+        } else {
+            text(&mut out)
+        }
+    }
+
+    /// Writes a note for people, to the standard error stream.
+    pub(crate) fn note(&self, text: &str) {
+        let mark = if self.error_color { "\x1b[33mnote:\x1b[0m" } else { "note:" };
+        // A closed stream is no reason to fail.
+        let _ = writeln!(io::stderr(), "{mark} {}", printable(text));
+    }
+
+    /// Writes an error.
+    pub(crate) fn error(&self, code: u8, message: &str) {
+        let mut out = io::stderr().lock();
+        let _ = if self.json {
+            writeln!(out, "{}", serde_json::json!({ "error": message, "code": code }))
+        } else {
+            let mark = if self.error_color { "\x1b[31merror:\x1b[0m" } else { "error:" };
+            writeln!(out, "{mark} {}", printable(message))
+        };
+    }
+
+    /// Writes a table.
+    pub(crate) fn grid(&self, out: &mut dyn Write, grid: &Grid) -> io::Result<()> {
+        grid.write(out, self.width, self.color)
+    }
+}
+
+/// A table with a heading.
+pub(crate) struct Grid {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+/// The alignment of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// The least width to which a column is shortened.
+const LEAST: usize = 8;
+
+impl Grid {
+    pub(crate) fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
+        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
+    }
+
+    fn write(&self, out: &mut dyn Write, width: Option<usize>, color: bool) -> io::Result<()> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|(name, _)| name.width()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width());
+            }
+        }
+        if let Some(room) = width {
+            fit(&mut widths, room);
+        }
+        let names: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        self.line(out, &names, &widths, color.then_some("\x1b[1m"))?;
+        for row in &self.rows {
+            self.line(out, row, &widths, None)?;
+        }
+        Ok(())
+    }
+
+    fn line(
+        &self,
+        out: &mut dyn Write,
+        cells: &[String],
+        widths: &[usize],
+        style: Option<&str>,
+    ) -> io::Result<()> {
+        let mut line = String::new();
+        for ((cell, width), (_, align)) in cells.iter().zip(widths).zip(&self.columns) {
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            let cell = shortened(cell, *width);
+            let padding = " ".repeat(width.saturating_sub(cell.width()));
+            match align {
+                Align::Left => line.extend([cell.as_str(), &padding]),
+                Align::Right => line.extend([padding.as_str(), &cell]),
+            }
+        }
+        let line = line.trim_end();
+        match style {
+            Some(style) => writeln!(out, "{style}{line}\x1b[0m"),
+            None => writeln!(out, "{line}"),
+        }
+    }
+}
+
+/// Makes the widest columns narrower until the line fits, if it can.
+fn fit(widths: &mut [usize], room: usize) {
+    let gaps = 2 * widths.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > room {
+        let Some(widest) = widths.iter_mut().max() else { return };
+        if *widest <= LEAST {
+            return;
+        }
+        *widest -= 1;
+    }
+}
+
+fn shortened(cell: &str, room: usize) -> String {
+    if cell.width() <= room {
+        return cell.to_owned();
+    }
+    let (mut kept, mut used) = (String::new(), 0);
+    for character in cell.chars() {
+        used += character.width().unwrap_or(0);
+        if used + 1 > room {
+            break;
+        }
+        kept.push(character);
+    }
+    kept + "…"
+}
+
+/// Shows a number of bytes with a unit.
+#[expect(clippy::cast_precision_loss, reason = "the result has two digits")]
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut size, mut name) = (bytes as f64, "B");
+    for unit in UNITS {
+        if size < 1024.0 {
+            break;
+        }
+        (size, name) = (size / 1024.0, unit);
+    }
+    format!("{size:.1} {name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(width: Option<usize>) -> String {
+        let mut grid = Grid::new([("name", Align::Left), ("rows", Align::Right)]);
+        grid.row(["a very long name of a table".to_owned(), "7".to_owned()]);
+        grid.row(["日本語\u{1b}[2J".to_owned(), "1234".to_owned()]);
+        let mut out = Vec::new();
+        grid.write(&mut out, width, false).expect("written");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal() {
+        let lines = shown(Some(20));
+        assert!(lines.lines().all(|line| line.width() <= 20), "{lines}");
+        assert!(lines.contains("a very long n…"), "{lines}");
+        assert!(shown(None).contains("a very long name of a table     7"));
+    }
+
+    #[test]
+    fn data_can_not_control_the_terminal() {
+        assert!(!shown(None).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(4096), "4.0 KiB");
+        assert_eq!(bytes(5 << 30), "5.0 GiB");
+    }
+}

@@ -1,0 +1,41 @@
+//! Progress bars on the standard error stream, if it is a terminal.
+
+use index_table::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The progress of long work.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    /// Creates a bar. It is hidden if the standard error stream is no terminal.
+    pub(crate) fn new() -> Self {
+        Self(ProgressBar::no_length())
+    }
+
+    pub(crate) fn show(&self, at: Progress) {
+        let template = match (at.unit, at.total) {
+            ("bytes", Some(_)) => {
+                "{bar:30} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left"
+            }
+            ("bytes", None) => "{spinner} {bytes}, {binary_bytes_per_sec}",
+            (_, Some(_)) => "{bar:30} {human_pos} of {human_len} {prefix}, {per_sec}, {eta} left",
+            (_, None) => "{spinner} {human_pos} {prefix}, {per_sec}",
+        };
+        if self.0.prefix() != at.unit {
+            self.0.set_prefix(at.unit);
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                self.0.set_style(style);
+            }
+        }
+        if let Some(total) = at.total {
+            self.0.set_length(total);
+        }
+        self.0.set_position(at.done);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,260 @@
+//! The values of keys as people write them: numbers, text, dates, names of variants.
+
+use std::{fmt::Write as _, net::IpAddr};
+
+use index_table::__private::admin::{KeyBuf, KeyShape, PlainKey, UntypedField};
+use serde_json::Value;
+
+use crate::{
+    calendar,
+    id::{decimal, show_decimal, show_ulid, show_uuid, ulid, uuid},
+};
+
+/// Shows a value in one line, without control characters.
+pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
+    match (shape, value) {
+        (KeyShape::Desc(inner), value) => show(inner, value),
+        (KeyShape::Named(name, _), value) => {
+            named(name, value).unwrap_or_else(|| format!("{value:?}"))
+        }
+        (KeyShape::Option(inner), PlainKey::Option(Some(value))) => show(inner, value),
+        (KeyShape::Tuple(shapes), PlainKey::Tuple(values)) => {
+            let values = shapes.iter().zip(values).map(|(shape, value)| show(shape, value));
+            format!("({})", values.collect::<Vec<_>>().join(", "))
+        }
+        (_, PlainKey::Option(_)) => "None".to_owned(),
+        (_, PlainKey::Bool(value)) => value.to_string(),
+        (_, PlainKey::Char(value)) => printable(&value.to_string()),
+        (_, PlainKey::Unsigned(value)) => value.to_string(),
+        (_, PlainKey::Signed(value)) => value.to_string(),
+        (_, PlainKey::F32(value)) => format!("{value:?}"),
+        (_, PlainKey::F64(value)) => format!("{value:?}"),
+        // Text that reads like another value is quoted.
+        (_, PlainKey::Text(text)) if text.is_empty() || text == "None" || text.starts_with('"') => {
+            format!("{text:?}")
+        }
+        (_, PlainKey::Text(text)) => printable(text),
+        (_, PlainKey::Bytes(bytes)) => hex(bytes),
+        (_, PlainKey::IpAddr(address)) => address.to_string(),
+        (_, PlainKey::Variant(name)) => (*name).to_owned(),
+        (_, value) => format!("{value:?}"),
+    }
+}
+
+/// Returns a value as JSON. Numbers of more than 64 bits, and numbers that JSON lacks, are text.
+pub(crate) fn json(shape: &KeyShape, value: &PlainKey) -> Value {
+    match (shape, value) {
+        (KeyShape::Desc(inner), value) => json(inner, value),
+        (KeyShape::Option(inner), PlainKey::Option(Some(value))) => json(inner, value),
+        (KeyShape::Tuple(shapes), PlainKey::Tuple(values)) => {
+            shapes.iter().zip(values).map(|(shape, value)| json(shape, value)).collect()
+        }
+        (KeyShape::Named(..), value) => show(shape, value).into(),
+        (_, PlainKey::Option(_)) => Value::Null,
+        (_, PlainKey::Bool(value)) => (*value).into(),
+        (_, PlainKey::Unsigned(value)) => {
+            u64::try_from(*value).map_or_else(|_| value.to_string().into(), Value::from)
+        }
+        (_, PlainKey::Signed(value)) => {
+            i64::try_from(*value).map_or_else(|_| value.to_string().into(), Value::from)
+        }
+        (_, PlainKey::F32(value)) if value.is_finite() => f64::from(*value).into(),
+        (_, PlainKey::F64(value)) if value.is_finite() => (*value).into(),
+        (_, PlainKey::Text(text)) => text.as_str().into(),
+        (_, PlainKey::Char(value)) => value.to_string().into(),
+        (shape, value) => show(shape, value).into(),
+    }
+}
+
+/// Reads a value that a user has written.
+///
+/// # Errors
+///
+/// The reason, and the expected form.
+pub(crate) fn parse(shape: &KeyShape, text: &str) -> Result<PlainKey, String> {
+    let wrong = |form: &str| format!("`{text}` is not {form}");
+    Ok(match shape {
+        KeyShape::Desc(inner) | KeyShape::Hash(inner) => parse(inner, text)?,
+        KeyShape::Named(name, _) => parse_named(name, text)?,
+        KeyShape::Option(_) if text == "None" => PlainKey::Option(None),
+        KeyShape::Option(inner) => PlainKey::Option(Some(Box::new(parse(inner, text)?))),
+        KeyShape::Unsigned(bytes) => {
+            let form = format!("an unsigned integer of {} bits", u32::from(*bytes) * 8);
+            PlainKey::Unsigned(text.parse().map_err(|_| wrong(&form))?)
+        }
+        KeyShape::Signed(bytes) => {
+            let form = format!("an integer of {} bits", u32::from(*bytes) * 8);
+            PlainKey::Signed(text.parse().map_err(|_| wrong(&form))?)
+        }
+        KeyShape::Bool => PlainKey::Bool(text.parse().map_err(|_| wrong("`true` or `false`"))?),
+        KeyShape::Char => PlainKey::Char(text.parse().map_err(|_| wrong("one character"))?),
+        KeyShape::F32 => PlainKey::F32(text.parse().map_err(|_| wrong("a number"))?),
+        KeyShape::F64 => PlainKey::F64(text.parse().map_err(|_| wrong("a number"))?),
+        KeyShape::Text => PlainKey::Text(unquoted(text)?),
+        KeyShape::Bytes | KeyShape::Array(_) => {
+            PlainKey::Bytes(bytes(text).ok_or_else(|| wrong("bytes in hex, such as `0x00ff`"))?)
+        }
+        KeyShape::IpAddr => PlainKey::IpAddr(text.parse().map_err(|_| wrong("an IP address"))?),
+        KeyShape::Enum(variants) => {
+            let variant = variants.iter().find(|(name, _)| *name == text);
+            let names: Vec<_> = variants.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let form = format!("one of {}", names.join(", "));
+            PlainKey::Variant(variant.ok_or_else(|| wrong(&form))?.0)
+        }
+        KeyShape::Tuple(shapes) => {
+            let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+            let parts: Vec<_> =
+                inner.ok_or_else(|| wrong("values such as `(1, a)`"))?.split(',').collect();
+            if parts.len() != shapes.len() {
+                return Err(wrong(&format!("{} values in parentheses", shapes.len())));
+            }
+            let values = shapes.iter().zip(parts).map(|(shape, part)| parse(shape, part.trim()));
+            PlainKey::Tuple(values.collect::<Result<_, _>>()?)
+        }
+        _ => return Err(format!("this release can't read values of the type `{shape}`")),
+    })
+}
+
+/// Appends the encodings of values for the leading fields of a key.
+///
+/// # Errors
+///
+/// The reason, with the name of the field.
+pub(crate) fn encode(
+    fields: &[UntypedField],
+    values: &[String],
+    out: &mut KeyBuf,
+) -> Result<(), String> {
+    if values.len() > fields.len() {
+        let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+        let (given, names) = (values.len(), names.join(", "));
+        return Err(format!("{given} values are given, and the key has the fields {names}"));
+    }
+    for (field, text) in fields.iter().zip(values) {
+        let at = |reason: String| format!("field `{}`: {reason}", field.name);
+        let value = parse(&field.shape, text).map_err(at)?;
+        let written = match field.shape {
+            KeyShape::Hash(inner) => inner.write_hash(&value, out),
+            shape => shape.write(&value, out),
+        };
+        written.map_err(|_| at(format!("`{text}` is not a `{}`", field.shape)))?;
+    }
+    Ok(())
+}
+
+fn named(name: &str, value: &PlainKey) -> Option<String> {
+    match (name, value) {
+        ("date", PlainKey::Signed(days)) => Some(calendar::show_date(i64::try_from(*days).ok()?)),
+        ("datetime", PlainKey::Tuple(parts)) => match parts.as_slice() {
+            [PlainKey::Signed(days), PlainKey::Unsigned(seconds), PlainKey::Unsigned(nanos)] => {
+                calendar::show_date_time(*days, *seconds, *nanos)
+            }
+            _ => None,
+        },
+        ("instant", PlainKey::Tuple(parts)) => match parts.as_slice() {
+            [PlainKey::Signed(seconds), PlainKey::Unsigned(nanos)] => {
+                calendar::show_instant(*seconds, *nanos)
+            }
+            _ => None,
+        },
+        ("duration", PlainKey::Tuple(parts)) => match parts.as_slice() {
+            [PlainKey::Unsigned(seconds), PlainKey::Unsigned(nanos)] => {
+                Some(format!("{seconds}{}s", calendar::fraction(*nanos)))
+            }
+            _ => None,
+        },
+        (_, PlainKey::Bytes(bytes)) => match name {
+            "ipv4" => <[u8; 4]>::try_from(&**bytes).ok().map(|it| IpAddr::from(it).to_string()),
+            "ipv6" => <[u8; 16]>::try_from(&**bytes).ok().map(|it| IpAddr::from(it).to_string()),
+            "uuid" => Some(show_uuid(bytes)),
+            "ulid" => <[u8; 16]>::try_from(&**bytes).ok().map(show_ulid),
+            "decimal" => show_decimal(bytes),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn parse_named(name: &str, text: &str) -> Result<PlainKey, String> {
+    let wrong = |form: &str| format!("`{text}` is not {form}");
+    let pair = |(seconds, nanos): (PlainKey, u32)| {
+        PlainKey::Tuple(vec![seconds, PlainKey::Unsigned(nanos.into())])
+    };
+    Ok(match name {
+        "date" => {
+            let days = calendar::date(text).ok_or_else(|| wrong("a date such as `2024-02-29`"))?;
+            PlainKey::Signed(days.into())
+        }
+        "datetime" => {
+            let parts = calendar::date_time(text.strip_suffix('Z').unwrap_or(text));
+            let (days, seconds, nanos) =
+                parts.ok_or_else(|| wrong("a time such as `2024-02-29T12:30:00`"))?;
+            PlainKey::Tuple(vec![
+                PlainKey::Signed(days.into()),
+                PlainKey::Unsigned(seconds.into()),
+                PlainKey::Unsigned(nanos.into()),
+            ])
+        }
+        "instant" => {
+            let parts = calendar::instant(text);
+            let (seconds, nanos) =
+                parts.ok_or_else(|| wrong("a time in UTC such as `2024-02-29T12:30:00Z`"))?;
+            pair((PlainKey::Signed(seconds.into()), nanos))
+        }
+        "duration" => {
+            let (seconds, nanos) =
+                calendar::duration(text).ok_or_else(|| wrong("a duration such as `1.5s`"))?;
+            pair((PlainKey::Unsigned(seconds.into()), nanos))
+        }
+        "ipv4" | "ipv6" => match (name, text.parse()) {
+            ("ipv4", Ok(IpAddr::V4(address))) => PlainKey::Bytes(address.octets().to_vec()),
+            ("ipv6", Ok(IpAddr::V6(address))) => PlainKey::Bytes(address.octets().to_vec()),
+            _ => return Err(wrong(&format!("an {name} address"))),
+        },
+        "uuid" => PlainKey::Bytes(uuid(text).ok_or_else(|| wrong("a UUID"))?),
+        "ulid" => PlainKey::Bytes(ulid(text).ok_or_else(|| wrong("a ULID"))?),
+        "decimal" => PlainKey::Bytes(decimal(text).ok_or_else(|| wrong("a decimal number"))?),
+        _ => return Err(format!("this release can't read values of the type `{name}`")),
+    })
+}
+
+/// Reads text: as it is, or in quotation marks with JSON's escapes.
+fn unquoted(text: &str) -> Result<String, String> {
+    if text.starts_with('"') {
+        return serde_json::from_str(text).map_err(|_| format!("`{text}` is not text in quotes"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Replaces control characters and line breaks by escapes, so that data can't control the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        let is_format = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
+        if character.is_control() || is_format {
+            // Writing to a `String` can't fail.
+            let _ = write!(shown, "{}", character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold("0x".to_owned(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// Reads hex digits, with or without `0x`.
+pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let pairs = (0..digits.len()).step_by(2);
+    pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+}

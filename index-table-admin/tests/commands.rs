@@ -1,0 +1,260 @@
+//! The command `index-table` as a process, on plain and sharded stores.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Customer, admin, customer, fails, json_lines, json_of, plain, sharded, text_of};
+
+#[test]
+fn tables_lists_rows_and_indexes_without_the_structs() {
+    let dir = plain(3);
+    let shown = text_of(&["tables"], dir.path(), &[]);
+    let lines: Vec<_> = shown.lines().collect();
+    assert!(lines[0].starts_with("table"), "{shown}");
+    assert!(lines[1].starts_with("customers        1  id: u64"), "{shown}");
+    let value = json_of(&["tables"], dir.path(), &[]);
+    let table = &value["tables"][0];
+    assert_eq!(
+        (&table["table"], &table["rows"], &table["indexes"]),
+        (&json!("customers"), &json!(3), &json!(4))
+    );
+    assert!(table["bytes"].as_u64() > Some(0));
+}
+
+#[test]
+fn indexes_lists_keys_states_and_entries() {
+    let dir = plain(3);
+    let value = json_of(&["indexes"], dir.path(), &["customers"]);
+    let names: Vec<_> =
+        value["indexes"].as_array().expect("a list").iter().map(|it| it["index"].clone()).collect();
+    assert_eq!(names, ["town", "since_id", "kind_score", "email"]);
+    assert_eq!(value["indexes"][0]["entries"], 3);
+    assert_eq!(value["indexes"][0]["state"], "Readable");
+    assert!(fails(3, &["indexes"], dir.path(), &["orders"]).contains("there is `customers`"));
+}
+
+#[test]
+fn keys_are_decoded_by_their_types_and_bounded() {
+    let dir = plain(30);
+    let keys =
+        json_lines(&["keys"], dir.path(), &["customers", "town", "--from", "Oslo", "--limit", "2"]);
+    let first = json!({"key": {"town": "Oslo"}, "primary_key": {"id": 1}});
+    assert_eq!(keys, [first, json!({"key": {"town": "Oslo"}, "primary_key": {"id": 3}})]);
+    let rows =
+        json_lines(&["keys"], dir.path(), &["customers", "--from", "5", "--to", "8", "--rev"]);
+    let ids: Vec<_> = rows.iter().map(|row| row["primary_key"]["id"].clone()).collect();
+    assert_eq!(ids, [7, 6, 5]);
+    let days = json_lines(
+        &["keys"],
+        dir.path(),
+        &["customers", "since_id", "--from", "2024-03-01", "--limit", "1"],
+    );
+    assert_eq!(days[0]["key"]["since"], "2024-03-01");
+    let kinds = json_lines(
+        &["keys"],
+        dir.path(),
+        &["customers", "kind_score", "--from", "Company", "--limit", "1"],
+    );
+    assert_eq!(kinds[0]["key"], json!({"kind": "Company", "score": -0.5}));
+    let shown = text_of(
+        &["keys"],
+        dir.path(),
+        &["customers", "kind_score", "--from", "Company", "-0.5", "--limit", "1"],
+    );
+    assert_eq!(shown.lines().nth(1), Some("Company  -0.5   1"));
+}
+
+#[test]
+fn wrong_values_name_the_field_and_the_expected_form() {
+    let dir = plain(1);
+    let error = fails(2, &["keys"], dir.path(), &["customers", "since_id", "--from", "yesterday"]);
+    assert!(
+        error.contains("field `since`: `yesterday` is not a date such as `2024-02-29`"),
+        "{error}"
+    );
+    let error = fails(2, &["keys"], dir.path(), &["customers", "kind_score", "--from", "Firm"]);
+    assert!(error.contains("one of `Private`, `Company`"), "{error}");
+    let error = fails(2, &["keys"], dir.path(), &["customers", "--from", "1", "2"]);
+    assert!(error.contains("the key has the fields id"), "{error}");
+    let error = fails(3, &["keys"], dir.path(), &["customers", "city"]);
+    assert!(error.contains("there is no index `city`; there is `town`, `since_id`"), "{error}");
+}
+
+#[test]
+fn a_misspelt_path_is_an_error_and_creates_nothing() {
+    let dir = plain(1);
+    let wrong = dir.path().join("typo");
+    for command in [&["tables"][..], &["check"], &["drop-retired"], &["readers"], &["shards"]] {
+        let error = fails(3, command, &wrong, &[]);
+        assert!(error.contains("there is no directory"), "{error}");
+    }
+    std::fs::create_dir(&wrong).expect("a directory");
+    assert!(fails(3, &["drop-retired"], &wrong, &[]).contains("there is no store"));
+    assert!(fails(3, &["restore"], &wrong, &["/nowhere"]).contains("there is no store"));
+    assert_eq!(std::fs::read_dir(&wrong).expect("a directory").count(), 0);
+}
+
+#[test]
+fn errors_are_json_with_the_exit_code() {
+    let dir = plain(1);
+    let error = fails(3, &["--json", "tables"], &dir.path().join("typo"), &[]);
+    let error: Value = serde_json::from_str(&error).expect("JSON");
+    assert_eq!(error["code"], 3);
+}
+
+#[test]
+fn commands_work_beside_a_writer() {
+    let dir = plain(3);
+    let store = index_table::Store::open(dir.path()).expect("the store");
+    let customers = support::CustomerRepository::open(&store).expect("the table");
+    let mut txn = store.write().expect("a transaction");
+    customers.insert(&mut txn, &customer(100)).expect("inserted");
+    assert_eq!(json_of(&["tables"], dir.path(), &[])["tables"][0]["rows"], 3);
+    txn.commit().expect("a commit");
+    assert_eq!(json_of(&["tables"], dir.path(), &[])["tables"][0]["rows"], 4);
+
+    let old = store.read().expect("a transaction");
+    customers.get(&old, 1).expect("a row");
+    store.transaction(|txn| customers.delete(txn, 100)).expect("a commit");
+    let readers = json_of(&["readers"], dir.path(), &[]);
+    let own = readers["readers"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|it| it["process"] == std::process::id());
+    assert_eq!(own.expect("this process")["commits_behind"], 1, "{readers}");
+}
+
+#[test]
+fn a_backup_is_restored_and_compacted() {
+    let dir = plain(30);
+    let path = |name| {
+        dir.path().parent().expect("a parent").join(format!("{name}-{}", std::process::id()))
+    };
+    let (copy, again, small) = (path("copy"), path("again"), path("small"));
+    text_of(&["backup"], dir.path(), &[copy.to_str().expect("text")]);
+    text_of(&["restore"], &copy, &[again.to_str().expect("text")]);
+    text_of(&["compact"], dir.path(), &[small.to_str().expect("text")]);
+    for place in [&copy, &again, &small] {
+        assert_eq!(json_of(&["sizes"], place, &[])["tables"][0]["rows"], 30);
+        text_of(&["check"], place, &[]);
+        // A copy is never written over.
+        fails(5, &["backup"], dir.path(), &[place.to_str().expect("text")]);
+        std::fs::remove_dir_all(place).expect("removed");
+    }
+}
+
+#[test]
+fn damage_has_an_exit_code_of_its_own() {
+    let dir = plain(2000);
+    let file = dir.path().join("data.mdb");
+    let mut bytes = std::fs::read(&file).expect("the file");
+    let len = bytes.len();
+    bytes[len / 2..len - 4096].fill(0xa5);
+    std::fs::write(&file, bytes).expect("the file");
+    let error = fails(1, &["check"], dir.path(), &[]);
+    assert!(error.contains("restore the directory from a copy"), "{error}");
+}
+
+#[test]
+fn retired_indexes_are_listed_and_dropped() {
+    let dir = plain(3);
+    support::open_without_indexes(dir.path());
+    let value = json_of(&["indexes"], dir.path(), &[]);
+    assert_eq!(value["indexes"][0]["state"], "Retired");
+    let dropped = json_of(&["drop-retired"], dir.path(), &[]);
+    assert_eq!(dropped["dropped"].as_array().map(Vec::len), Some(4), "{dropped}");
+    assert_eq!(json_of(&["indexes"], dir.path(), &[])["indexes"], json!([]));
+    assert_eq!(json_of(&["drop-retired"], dir.path(), &[])["dropped"], json!([]));
+}
+
+#[test]
+fn a_sharded_store_is_shown_as_a_whole() {
+    let dir = sharded();
+    assert_eq!(json_of(&["tables"], dir.path(), &[])["tables"][0]["rows"], 6);
+    let shards = json_of(&["shards"], dir.path(), &[]);
+    let rows: Vec<_> =
+        shards["shards"].as_array().expect("a list").iter().map(|it| it["rows"].clone()).collect();
+    assert_eq!(rows, [4, 4], "with a copy of the reference table: {shards}");
+    let ranges = json_of(&["ranges"], dir.path(), &["orders"]);
+    assert_eq!(ranges["ranges"][1]["from"], "100");
+    assert_eq!(ranges["ranges"][1]["rows"], 3);
+    let keys = json_lines(&["keys"], dir.path(), &["orders", "total"]);
+    let totals: Vec<_> = keys.iter().map(|key| key["key"]["total"].clone()).collect();
+    assert_eq!(totals, [-3, -2, -1, 1, 2, 3], "merged in the order of the index");
+    let global = json_lines(&["keys"], dir.path(), &["orders", "code"]);
+    assert_eq!(global.len(), 6);
+    assert!(fails(3, &["ranges"], dir.path(), &["invoices"]).contains("there is `orders`"));
+    text_of(&["check"], dir.path(), &[]);
+    let copy = dir.path().join("../").join(format!("shards-{}", std::process::id()));
+    text_of(&["backup"], dir.path(), &[copy.to_str().expect("text")]);
+    assert_eq!(json_of(&["shards"], &copy, &[])["shards"][0]["rows"], 4);
+    std::fs::remove_dir_all(copy).expect("removed");
+}
+
+#[test]
+fn a_missing_shard_is_named_and_the_others_are_shown() {
+    let dir = sharded();
+    std::fs::rename(dir.path().join("south"), dir.path().join("elsewhere")).expect("renamed");
+    let shards = json_of(&["shards"], dir.path(), &[]);
+    assert_eq!(shards["shards"][0]["rows"], 4);
+    assert_eq!(shards["shards"][1]["available"], false);
+    assert!(
+        json_of(&["tables"], dir.path(), &[])["tables"].as_array().is_some_and(|it| it.len() == 2)
+    );
+    assert!(fails(4, &["check"], dir.path(), &[]).contains("shard `south` is not available"));
+}
+
+#[test]
+fn a_plain_store_has_no_shards() {
+    let dir = plain(1);
+    assert!(fails(3, &["shards"], dir.path(), &[]).contains("the store has no shards"));
+}
+
+#[test]
+fn a_closed_output_is_no_error() {
+    let dir = plain(2000);
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("index-table"))
+        .args(["--json", "keys"])
+        .arg(dir.path())
+        .args(["customers", "--limit", "2000"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("a process");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("the end").success());
+}
+
+#[test]
+fn no_arguments_are_a_usage_error_that_lists_the_commands() {
+    let output = admin().output().expect("a process");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("drop-retired"));
+}
+
+#[test]
+fn a_table_fits_the_terminal() {
+    let dir = plain(1);
+    let output =
+        admin().env("COLUMNS", "60").arg("indexes").arg(dir.path()).output().expect("a process");
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    assert!(shown.contains('…'), "{shown}");
+    // The struct is only used to create the store.
+    let _ = std::mem::size_of::<Customer>();
+}
+
+#[test]
+fn an_index_under_construction_is_shown_with_its_state() {
+    let dir = plain(5000);
+    support::declare_another_index(dir.path());
+    let value = json_of(&["indexes"], dir.path(), &[]);
+    let state = |name: &str| {
+        let indexes = value["indexes"].as_array().expect("a list");
+        indexes.iter().find(|it| it["index"] == name).expect("the index")["state"].clone()
+    };
+    assert_eq!(state("score")["Building"]["of"], 5000, "{value}");
+    assert_eq!(state("town"), "Readable");
+    let error = fails(4, &["keys"], dir.path(), &["customers", "score"]);
+    assert!(error.contains("under construction"), "{error}");
+}

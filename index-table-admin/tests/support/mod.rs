@@ -1,0 +1,187 @@
+//! Stores with rows, and the command as a process.
+#![allow(dead_code, reason = "each suite uses a part of it")]
+
+use std::{path::Path, process::Output};
+
+use assert_cmd::Command;
+use index_table::{IndexKey, IndexTable, ShardMap, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]
+pub(crate) enum Kind {
+    Private,
+    Company,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "customers")]
+#[index(town)]
+#[index(since, desc(id))]
+#[index(kind, score, include = [town])]
+#[index(email, unique)]
+pub(crate) struct Customer {
+    #[primary_key]
+    pub(crate) id: u64,
+    pub(crate) town: String,
+    pub(crate) since: jiff::civil::Date,
+    pub(crate) kind: Kind,
+    pub(crate) score: f64,
+    pub(crate) email: Option<String>,
+}
+
+mod later {
+    use super::{Deserialize, IndexTable, Kind, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "customers")]
+    pub(crate) struct Customer {
+        #[primary_key]
+        id: u64,
+        town: String,
+        since: jiff::civil::Date,
+        kind: Kind,
+        score: f64,
+        email: Option<String>,
+    }
+}
+
+mod online {
+    use super::{Deserialize, IndexTable, Kind, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "customers")]
+    #[index(town)]
+    #[index(score)]
+    pub(crate) struct Customer {
+        #[primary_key]
+        id: u64,
+        town: String,
+        since: jiff::civil::Date,
+        kind: Kind,
+        score: f64,
+        email: Option<String>,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "orders", shard_by = tenant)]
+#[index(total)]
+#[index(code, unique, scope = "global")]
+pub(crate) struct Order {
+    #[primary_key]
+    pub(crate) tenant: u32,
+    #[primary_key]
+    pub(crate) number: u64,
+    pub(crate) total: i64,
+    pub(crate) code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "postal_codes", reference)]
+pub(crate) struct PostalCode {
+    #[primary_key]
+    pub(crate) code: String,
+}
+
+pub(crate) fn customer(id: u64) -> Customer {
+    Customer {
+        id,
+        town: if id.is_multiple_of(2) { "Bergen" } else { "Oslo" }.to_owned(),
+        since: jiff::civil::date(2024, 2, 1)
+            .saturating_add(jiff::Span::new().days(id.cast_signed())),
+        kind: if id.is_multiple_of(2) { Kind::Private } else { Kind::Company },
+        score: if id == 1 { -0.5 } else { 1.5 },
+        email: Some(format!("{id}@example.com")),
+    }
+}
+
+/// Creates a plain store with customers, numbered from 1.
+pub(crate) fn plain(rows: u64) -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::open(dir.path()).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    store
+        .transaction(|txn| (1..=rows).try_for_each(|id| customers.insert(txn, &customer(id))))
+        .expect("a commit");
+    dir
+}
+
+pub(crate) fn open_without_indexes(dir: &Path) {
+    let store = Store::open(dir).expect("a store");
+    later::CustomerRepository::open(&store).expect("a table");
+}
+
+/// Declares an index that is not built yet.
+pub(crate) fn declare_another_index(dir: &Path) {
+    let store = Store::open(dir).expect("a store");
+    online::CustomerRepository::open_online(&store).expect("a table");
+}
+
+/// Creates a store with two shards, three orders in each, and a reference table.
+pub(crate) fn sharded() -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = ShardedStore::options()
+        .shard("north", "north")
+        .shard("south", "south")
+        .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+        .open(dir.path())
+        .expect("a store");
+    let orders = OrderRepository::open(&store).expect("a table");
+    let codes = PostalCodeRepository::open(&store).expect("a table");
+    store
+        .transaction(|txn| {
+            for number in 1..=3_u32 {
+                let code = |side: &str| format!("{side}{number}");
+                let total = i64::from(number);
+                orders.insert(
+                    txn,
+                    &Order { tenant: 7, number: number.into(), total, code: code("n") },
+                )?;
+                let south =
+                    Order { tenant: 107, number: number.into(), total: -total, code: code("s") };
+                orders.insert(txn, &south)?;
+            }
+            codes.insert(txn, &PostalCode { code: "0150".to_owned() })
+        })
+        .expect("a commit");
+    dir
+}
+
+pub(crate) fn admin() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("index-table"));
+    command.env_remove("COLUMNS").env_remove("NO_COLOR");
+    command
+}
+
+fn run(command: &[&str], dir: &Path, rest: &[&str]) -> Output {
+    admin().args(command).arg(dir).args(rest).output().expect("a process")
+}
+
+/// Runs a command that succeeds, and returns its output.
+pub(crate) fn text_of(command: &[&str], dir: &Path, rest: &[&str]) -> String {
+    let output = run(command, dir, rest);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} {rest:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+pub(crate) fn json_of(command: &[&str], dir: &Path, rest: &[&str]) -> Value {
+    let text = text_of(&[&["--json"], command].concat(), dir, rest);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+pub(crate) fn json_lines(command: &[&str], dir: &Path, rest: &[&str]) -> Vec<Value> {
+    let text = text_of(&[&["--json"], command].concat(), dir, rest);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Runs a command that fails with this exit code, and returns the error.
+pub(crate) fn fails(code: i32, command: &[&str], dir: &Path, rest: &[&str]) -> String {
+    let output = run(command, dir, rest);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{command:?} {rest:?}: {error}");
+    assert!(output.stdout.is_empty(), "{command:?}");
+    error
+}

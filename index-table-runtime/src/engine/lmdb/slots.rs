@@ -1,0 +1,75 @@
+//! The reader slots of all processes, read from a lock file that this process does not have open.
+
+use std::{fs::File, io, io::Read as _, path::Path};
+
+use super::{
+    lock::{SLOT, header},
+    names::LOCK_FILE,
+};
+use crate::engine::MOST;
+
+/// The reader slots of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReaderSlots {
+    /// The number of the last commit.
+    pub last_commit: u64,
+    /// The slots in use.
+    pub readers: Vec<ReaderSlot>,
+}
+
+/// A reader slot in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReaderSlot {
+    /// The id of the process.
+    pub process: u32,
+    /// The number of the last commit in the snapshot; `None` between two transactions.
+    pub snapshot: Option<u64>,
+}
+
+/// The offset of the number of the last commit.
+const LAST: usize = 8;
+
+/// The offset of the number of slots that were ever in use.
+const COUNT: usize = 16;
+
+/// Returns the reader slots of the store in a directory.
+///
+/// # Errors
+///
+/// The kind `ResourceBusy` if this process has the store open: closing the file again would release its locks. The
+/// kind `Unsupported` on systems whose lock files have another form. Other errors of the file system.
+pub fn reader_slots(directory: &Path) -> io::Result<ReaderSlots> {
+    let directory = directory.canonicalize()?;
+    if heed::env_closing_event(&directory).is_some() {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
+    let Ok(start @ 1..) = usize::try_from(header()) else {
+        return Err(io::ErrorKind::Unsupported.into());
+    };
+    let mut bytes = Vec::new();
+    let longest = header() + SLOT * u64::from(MOST);
+    match File::open(directory.join(LOCK_FILE)) {
+        Ok(file) => file.take(longest).read_to_end(&mut bytes)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Err(error) => return Err(error),
+    };
+    Ok(slots(&bytes, start))
+}
+
+fn slots(bytes: &[u8], start: usize) -> ReaderSlots {
+    let number = |bytes: &[u8], at: usize| {
+        let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
+        found.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    };
+    let small = |bytes: &[u8], at: usize| {
+        let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
+        found.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    };
+    let all = bytes.get(start..).unwrap_or_default().chunks_exact(SLOT as usize);
+    let readers = all.take(small(bytes, COUNT) as usize).filter_map(|slot| {
+        let (snapshot, process) = (number(slot, 0), small(slot, 8));
+        let snapshot = (snapshot != u64::MAX).then_some(snapshot);
+        (process != 0).then_some(ReaderSlot { process, snapshot })
+    });
+    ReaderSlots { last_commit: number(bytes, LAST), readers: readers.collect() }
+}
