@@ -215,6 +215,7 @@ pub mod space_ahead {}
 pub mod eventual {}
 
 /// [durability]: durability
+/// [when indexes change]: changing_indexes
 ///
 /// One logical store over several environments: shard keys, shard maps, queries and transactions.
 #[doc = include_str!("guide/sharding.md")]
