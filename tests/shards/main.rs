@@ -5,6 +5,7 @@ mod catalog;
 mod copies;
 mod counts;
 mod cross;
+mod eventual;
 mod global;
 mod groups;
 mod grown;

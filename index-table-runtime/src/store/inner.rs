@@ -14,10 +14,11 @@ use super::{
     rerun,
 };
 use crate::{
-    engine::{Engine, Limit, Records, Tables},
+    engine::{Engine, Limit, Records, Tables, WhenFull},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
+        shard::Routing,
     },
     usage::TableCounters,
     write::{Scratch, SharedTable, queue::Signals, watch::Watchers},
@@ -100,19 +101,27 @@ impl Inner {
             return Ok(used);
         }
         let (tables, Declared { record, readable }) = open(&self.engine)?;
+        if self.limit.when_full == WhenFull::Disable
+            && schema.has_eventual()
+            && tables.routing().is_some_and(Routing::is_split)
+        {
+            let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
+            return Err(Error::NotOffered { what });
+        }
         let opened = self.opened.fetch_add(1, Ordering::AcqRel) + 1;
         let since = match self.tables().get(schema.name) {
             _ if !tables.were_known() => opened,
             Some(before) => before.since,
             None => 0,
         };
+        let readable = Readable::new(schema, (&tables, &readable), opened, &self.opened);
         let table = Arc::new(OpenTable {
             schema,
             rows,
             tables,
             limit: self.limit,
             record,
-            readable: Readable::new(schema, &readable, opened, &self.opened),
+            readable,
             tried: AtomicU64::new(0),
             shared: Arc::new(SharedTable {
                 usage: Arc::new(TableCounters::new(schema)),

@@ -13,6 +13,7 @@ use crate::{
         maintain::Image,
         row_vtable::RowVtable,
         schema::{IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema},
+        shard::Routing,
     },
     write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
@@ -58,16 +59,23 @@ pub(super) struct Readable {
 impl Readable {
     pub(super) fn new(
         schema: &TableSchema,
-        readable: &[bool],
+        (tables, readable): (&Tables, &[bool]),
         opened: u64,
         counter: &Arc<AtomicU64>,
     ) -> Self {
-        // An eventual index may be disabled at any time, by any process.
-        let once = |(readable, index): (&bool, &IndexSchema)| *readable && !index.eventual;
+        // An eventual index may be disabled at any time, by any process. In several shards, it is never disabled.
+        let stays = is_split(tables);
+        let once =
+            |(readable, index): (&bool, &IndexSchema)| *readable && (stays || !index.eventual);
         let from =
             readable.iter().zip(schema.indexes).map(|it| if once(it) { opened } else { u64::MAX });
         Self { from: from.map(AtomicU64::new).collect(), counter: Arc::clone(counter) }
     }
+}
+
+/// Whether the rows are in several shards, of which each has a queue.
+fn is_split(tables: &Tables) -> bool {
+    tables.routing().is_some_and(Routing::is_split)
 }
 
 impl OpenTable {
@@ -84,11 +92,12 @@ impl OpenTable {
         reader: Reader<'_>,
         opened: u64,
     ) -> Result<Option<MaintenancePlan>> {
-        if self.is_all_readable(opened) {
+        let is_split = reader.is_split();
+        if self.is_all_readable(opened) && !(is_split && self.schema.has_eventual()) {
             return Ok(None);
         }
-        if reader.is_split() {
-            return Ok(Some(MaintenancePlan::by_shard()));
+        if is_split {
+            return Ok(Some(MaintenancePlan::by_shard(self.schema, self.limit)));
         }
         MaintenancePlan::of(self.schema, self.limit, reader, self.unreadable(reader, opened)?)
     }
@@ -105,9 +114,9 @@ impl OpenTable {
         }
     }
 
-    /// Records that an index is readable in all later snapshots, unless it is eventual.
+    /// Records that an index is readable in all later snapshots, unless it may be disabled.
     pub(crate) fn became_readable(&self, index: usize) {
-        if self.schema.is_eventual(index) {
+        if self.schema.is_eventual(index) && !is_split(&self.tables) {
             return;
         }
         let now = self.readable.counter.fetch_add(1, Ordering::AcqRel) + 1;

@@ -6,7 +6,7 @@ use crate::{
     engine::WhenFull,
     model::error::Result,
     store::{OpenTable, Store},
-    write::queue::{IndexToken, QueueState, is_applied},
+    write::queue::{IndexToken, QueueState, is_applied, queues_of, reader_of},
 };
 
 /// The interval for checking whether another process has written or applied messages.
@@ -20,10 +20,20 @@ pub(crate) fn wait_for(
     token: &IndexToken,
     timeout: Duration,
 ) -> Result<bool> {
-    let Some(number) = token.of(table.schema.name) else { return Ok(true) };
+    let last = |shard| Some((shard, token.of(table.schema.name, shard)?));
+    let queues: Vec<_> = queues_of(&table.tables).into_iter().filter_map(last).collect();
+    if queues.is_empty() {
+        return Ok(true);
+    }
     until(store, timeout, || {
         let txn = store.read()?;
-        is_applied(table.schema, txn.reader(table)?, number)
+        let reader = txn.reader(table)?;
+        for (shard, number) in &queues {
+            if !is_applied(table.schema, reader_of(reader, *shard)?, *number)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     })
 }
 
@@ -39,7 +49,7 @@ impl Waiting {
         Self { since: Some(Instant::now()) }
     }
 
-    /// Waits until there is room in the queue of a table. Returns false after the timeout.
+    /// Waits until there is room in the queues of a table. Returns false after the timeout.
     pub(crate) fn wait_for_room(&mut self, store: &Store, table: &str) -> Result<bool> {
         let used = store.inner.eventual_tables();
         let Some(table) = used.into_iter().find(|used| used.schema.name == table) else {
@@ -50,8 +60,14 @@ impl Waiting {
         until(store, most.saturating_sub(since.elapsed()), || {
             let txn = store.read()?;
             let reader = txn.reader(&table)?;
-            let left = QueueState::read(table.schema, reader)?.left(reader)?;
-            Ok(left < table.limit.messages)
+            for shard in queues_of(&table.tables) {
+                let reader = reader_of(reader, shard)?;
+                let left = QueueState::read(table.schema, reader)?.left(reader)?;
+                if left >= table.limit.messages {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         })
     }
 }

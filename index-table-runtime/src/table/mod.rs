@@ -432,13 +432,13 @@ impl<R: Entity> Table<R> {
 
     /// Returns the lag of the eventual indexes behind the rows.
     ///
-    /// Cost: two look-ups.
+    /// In a sharded store, it has the messages of all shards. Cost: two look-ups in each shard.
     ///
     /// # Errors
     ///
     /// The [errors of reading](crate::Error#common-errors).
     pub fn lag(&self, txn: &ReadTxn<'_>) -> Result<Lag> {
-        queue::lag(R::TABLE, txn.reader(&self.open)?)
+        queue::lag_of(R::TABLE, &self.open.tables, txn.reader(&self.open)?)
     }
 
     /// Returns the dead letters: the messages that could not be applied to eventual indexes, each with its
@@ -448,7 +448,7 @@ impl<R: Entity> Table<R> {
     ///
     /// The [errors of reading](crate::Error#common-errors).
     pub fn dead_letters(&self, txn: &ReadTxn<'_>) -> Result<DeadLetters> {
-        index_queue::list_dead_letters(R::TABLE, txn.reader(&self.open)?)
+        index_queue::list_dead_letters(&self.open, txn.reader(&self.open)?)
     }
 
     /// Applies the dead letters again, in one transaction.

@@ -131,8 +131,9 @@ impl MaintenancePlan {
 
     /// Returns the plan of a table in several shards. Before each row, [`turn_to`](Self::turn_to) reads the states of
     /// the indexes in the row's shard. So the plan locks no shard that the transaction does not write.
-    pub(crate) const fn by_shard() -> Self {
-        Self { places: Vec::new(), current: 0, is_by_shard: true, later: None }
+    pub(crate) fn by_shard(schema: &TableSchema, limit: Limit) -> Self {
+        let later = schema.has_eventual().then(|| Outbox::by_shard(limit));
+        Self { places: Vec::new(), current: 0, is_by_shard: true, later }
     }
 
     /// Reads the states of the indexes in the shards of a row, before it is written. A global index has the same state in
@@ -152,7 +153,13 @@ impl MaintenancePlan {
                 self.turn_to_shard(schema, shard, reader)?;
             }
         }
-        Ok(())
+        let rows = [old, new].into_iter().flatten().map(Image::primary_key);
+        self.later.as_mut().map_or(Ok(()), |later| later.enter(schema, reader, rows))
+    }
+
+    /// Whether the transaction changes the entries of eventual indexes of the current row.
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.later.as_ref().is_some_and(|later| later.in_line)
     }
 
     /// Reads the states of the indexes in all shards.
@@ -261,8 +268,8 @@ impl MaintenancePlan {
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
-        let Self { places, later: Some(later), .. } = self else { return Ok(()) };
-        let by_index = places.first().map(|place| &*place.by_index).unwrap_or_default();
+        let Self { places, current, later: Some(later), .. } = self else { return Ok(()) };
+        let by_index = places.get(*current).map(|place| &*place.by_index).unwrap_or_default();
         maintain::entry_changes(schema, old, new, &mut Refuse { by_index, later, schema })
     }
 

@@ -14,6 +14,7 @@ use crate::{
     usage::RowWrite,
     write::{
         Scratch, Written,
+        maintenance::MaintenancePlan,
         unique::{self, Unclaimed},
     },
 };
@@ -252,7 +253,10 @@ fn reserve(
         None => Ok(()),
         Some(writer) => {
             let plan = written.plan.as_ref();
-            writer.reserve(old, new, |index| plan.is_none_or(|plan| plan.is_immediate(index)))
+            let is_changed = |plan: &MaintenancePlan, index| {
+                plan.is_immediate(index) || plan.is_in_line() && plan.maintains(index)
+            };
+            writer.reserve(old, new, |index| plan.is_none_or(|plan| is_changed(plan, index)))
         }
     }
 }

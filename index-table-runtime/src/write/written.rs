@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
 
 use super::{
     maintenance::MaintenancePlan,
-    queue::Outbox,
+    queue::{Ends, Outbox},
     watch::{Watched, Watchers},
 };
 use crate::{
@@ -81,9 +81,10 @@ impl Written {
         }
     }
 
-    /// Returns the number of the last message that has to be applied for the written rows.
-    pub(crate) fn token(&self) -> Option<u64> {
-        self.plan.as_ref()?.later()?.token()
+    /// Returns the numbers of the last messages that have to be applied for the written rows.
+    pub(crate) fn token(&self) -> Ends {
+        let later = self.plan.as_ref().and_then(MaintenancePlan::later);
+        later.map(Outbox::token).unwrap_or_default()
     }
 
     /// Whether the transaction leaves messages for workers.

@@ -354,11 +354,6 @@ impl Engine {
                 );
             }
         };
-        if schema.has_eventual() {
-            return Err(Error::NotOffered {
-                what: "an eventual index of a table with a shard key",
-            });
-        }
         let global = self.global_indexes(schema, key.global)?;
         let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
         let Some(map) = maps.get(key.map) else {

@@ -61,7 +61,8 @@ impl<'t> Reader<'t> {
         Err(self.tables.no_shard(primary_key))
     }
 
-    pub(super) fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
+    /// Returns the reader of one shard.
+    pub(crate) fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
         self.txn.reader(self.tables, shard, None)
     }
 
@@ -164,6 +165,11 @@ impl<'t> Reader<'t> {
             parts.push(Part { shard, number, routing, reader, first_copy });
         }
         Ok(parts)
+    }
+
+    /// Whether this transaction is limited to one shard.
+    pub(crate) fn is_alone(self) -> bool {
+        self.txn.alone().is_some()
     }
 
     /// Whether the table has global indexes, and this transaction is not limited to one shard.

@@ -7,10 +7,13 @@ use crate::{
 };
 
 impl<'t> Reader<'t> {
-    /// Whether the rows are in several shards, each row in one of them.
     fn is_split(self) -> bool {
-        let routing = self.routing();
-        !routing.is_reference() && routing.shards().len() > 1
+        self.routing().is_split()
+    }
+
+    /// Returns the name of a shard.
+    pub(crate) fn name(self, shard: ShardNumber) -> Result<&'t str> {
+        Ok(self.txn.engine().shard(shard)?.name())
     }
 
     /// Returns readers of all available shards with rows or entries.
@@ -39,6 +42,14 @@ impl<'t> engine::Reader<'t> {
     /// Whether the rows are in several shards.
     pub(crate) fn is_split(self) -> bool {
         matches!(self, Self::Sharded(reader) if reader.is_split())
+    }
+
+    /// Returns the reader of a table whose rows are in several shards.
+    pub(crate) fn split(self) -> Option<Reader<'t>> {
+        match self {
+            Self::Sharded(reader) if reader.is_split() => Some(reader),
+            _ => None,
+        }
     }
 
     /// Whether this transaction reads a single shard of a table in several shards.

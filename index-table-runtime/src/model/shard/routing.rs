@@ -109,6 +109,11 @@ impl Routing {
         matches!(self.target, Target::Reference)
     }
 
+    /// Whether the rows are in several shards, each row in one of them.
+    pub(crate) fn is_split(&self) -> bool {
+        !self.is_reference() && self.shards.len() > 1
+    }
+
     /// Creates the routing of a table with a shard key, and with these global indexes.
     pub(crate) fn by_key(
         schema: &'static TableSchema,

@@ -429,13 +429,15 @@ pub(super) fn in_memory(options: &ShardedOptions) -> Result<ShardedStore> {
         return Err(refused("the store", "it has no shards"));
     }
     let shards = records.shards.iter().map(|record| memory_shard(&record.name)).collect();
-    Ok(sharded(Engine::new(shards, records.maps, records.places, None, None, false)))
+    let engine = Engine::new(shards, records.maps, records.places, None, None, false);
+    Ok(sharded(engine, &options.options))
 }
 
 #[cfg(feature = "memory")]
 pub(super) fn in_memory_with_any_map() -> ShardedStore {
     let shards = ["a", "b", "c"].map(memory_shard).into();
-    sharded(Engine::new(shards, [], BTreeMap::new(), None, None, false).with_any_map())
+    let engine = Engine::new(shards, [], BTreeMap::new(), None, None, false).with_any_map();
+    sharded(engine, &Options::default())
 }
 
 #[cfg(feature = "memory")]
@@ -445,8 +447,8 @@ fn memory_shard(name: &str) -> Shard {
 }
 
 #[cfg(feature = "memory")]
-fn sharded(engine: Engine) -> ShardedStore {
+fn sharded(engine: Engine, options: &Options) -> ShardedStore {
     let engine = engine::Engine::Sharded(Box::new(engine));
-    let inner = Arc::new(Inner::new(engine, Options::default().index_queue));
+    let inner = Arc::new(Inner::new(engine, options.index_queue));
     ShardedStore { store: Store { inner } }
 }

@@ -277,12 +277,14 @@ impl<'s> WriteTxn<'s> {
     }
 
     /// Returns a token for the writes of this transaction so far and of all earlier transactions. After the commit,
-    /// the `wait_for` of a repository waits until the eventual indexes contain these writes.
+    /// the `wait_for` of a repository waits until the eventual indexes contain these writes. In a sharded store, the earlier
+    /// transactions are those in the shards in which this transaction has written the table.
     #[must_use]
     pub fn token(&self) -> IndexToken {
-        let tables = self.written.iter().filter_map(|written| {
-            Some((written.shared.usage.schema.name.to_owned(), written.token()?))
-        });
+        let tables = self
+            .written
+            .iter()
+            .map(|written| (written.shared.usage.schema.name.to_owned(), written.token()));
         IndexToken::new(tables)
     }
 

@@ -8,13 +8,17 @@ use std::{
 
 use serde::Serialize;
 
-use crate::write::queue::{DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode};
+use crate::write::queue::{
+    DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode, in_queue, queues_of,
+    reader_of,
+};
 use crate::{
     engine::{Read as _, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},
         row_vtable::RowVtable,
+        shard::ShardNumber,
     },
     store::{OpenTable, Store},
     write::Written,
@@ -60,39 +64,50 @@ pub(crate) fn drain(store: &Store, table: &OpenTable, most: u64) -> Result<Drain
     Ok(drained)
 }
 
-/// Applies one batch of up to `most` messages.
+/// Applies a batch of each queue of a table, together up to `most` messages. Each batch is a transaction.
 pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Drained> {
-    let left = left(store, table)?;
-    if left == 0 || most == 0 {
-        return Ok(Drained { left, ..Drained::default() });
+    let mut drained = Drained::default();
+    for queue in queues_of(&table.tables) {
+        let left = left(store, table, queue)?;
+        let most = most - drained.applied - drained.dead_letters;
+        if left == 0 || most == 0 {
+            drained.left += left;
+            continue;
+        }
+        let batch = store.transaction(|txn| {
+            let (mut writer, scratch, written) = txn.writer(table)?;
+            let most = most.min(MESSAGES);
+            batch((table.rows, queue), &mut writer, &mut scratch.new, written, most)
+        })?;
+        drained.applied += batch.applied;
+        drained.dead_letters += batch.dead_letters;
+        drained.left += batch.left;
+        store.inner.signals.notify();
     }
-    let batch = store.transaction(|txn| {
-        let (mut writer, scratch, written) = txn.writer(table)?;
-        batch(table.rows, &mut writer, &mut scratch.new, written, most.min(MESSAGES))
-    })?;
-    store.inner.signals.notify();
-    Ok(batch)
+    Ok(drained)
 }
 
-/// Returns the number of messages. Without messages, no write transaction is needed.
-fn left(store: &Store, table: &OpenTable) -> Result<u64> {
+/// Returns the number of messages in a queue. Without messages, no write transaction is needed.
+fn left(store: &Store, table: &OpenTable, queue: Option<ShardNumber>) -> Result<u64> {
     let txn = store.read()?;
-    let reader = txn.reader(table)?;
+    let reader = reader_of(txn.reader(table)?, queue)?;
     QueueState::read(table.schema, reader)?.left(reader)
 }
 
-/// Applies messages and records the progress, in one transaction.
+/// Applies messages of a queue and records the progress, in one transaction.
 fn batch(
-    rows: &RowVtable,
+    (rows, queue): (&RowVtable, Option<ShardNumber>),
     writer: &mut Writer<'_, '_>,
     image: &mut Image,
     written: &mut Written,
     most: u64,
 ) -> Result<Drained> {
-    let mut state = QueueState::read(rows.schema, writer.reader())?;
+    let mut state = QueueState::read(rows.schema, reader_of(writer.reader(), queue)?)?;
     let (mut batch, mut bytes) = (Drained::default(), 0);
     while batch.applied + batch.dead_letters < most && bytes < BYTES {
-        let Some((number, message)) = state.next(writer.reader())? else { break };
+        let Some((number, message)) = state.next(reader_of(writer.reader(), queue)?)? else {
+            break;
+        };
         let message = message.to_vec();
         match apply(rows, writer, image, written, &message) {
             Ok(read) => {
@@ -101,19 +116,21 @@ fn batch(
             }
             Err(error) => {
                 let error = poisoned(error)?;
-                let dead_letter = DeadLetterRecord { error, message };
-                writer.put_message(DEAD_LETTERS | number, &encode(rows.schema, &dead_letter)?)?;
+                let dead_letter = encode(rows.schema, &DeadLetterRecord { error, message })?;
+                in_queue(writer, queue, &mut |writer| {
+                    writer.put_message(DEAD_LETTERS | number, &dead_letter)
+                })?;
                 state.dead_letters += 1;
                 batch.dead_letters += 1;
             }
         }
-        writer.remove_message(number)?;
+        in_queue(writer, queue, &mut |writer| writer.remove_message(number))?;
         state.applied = number;
     }
     if batch != Drained::default() {
-        state.write(rows.schema, writer)?;
+        in_queue(writer, queue, &mut |writer| state.write(rows.schema, writer))?;
     }
-    batch.left = state.left(writer.reader())?;
+    batch.left = state.left(reader_of(writer.reader(), queue)?)?;
     Ok(batch)
 }
 
@@ -155,6 +172,11 @@ pub(super) fn apply(
         image.check_lengths(schema)?;
     }
     let (exists, read) = (fact.is_some(), fact.map_or(0, <[u8]>::len));
+    if let Some(plan) = plan
+        && let Some((shard, reader)) = writer.reader().shard_of_row(&primary_key)?
+    {
+        plan.turn_to_shard(schema, shard, reader)?;
+    }
     let mut sink = tally.counting(writer);
     for part in indexes {
         let named = schema.indexes.iter().enumerate().find(|(_, index)| index.name == part.index);

@@ -3,17 +3,26 @@
 use serde::Serialize;
 
 use super::apply::{Drained, apply, poisoned};
-use crate::write::queue::{DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode};
+use crate::write::queue::{
+    DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode, in_queue, queues_of,
+    reader_of,
+};
 use crate::{
-    engine::{ReadRecords as _, Reader, WriteRecords as _},
-    model::{error::Result, schema::TableSchema},
+    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
+    model::{
+        error::Result, maintain::Image, row_vtable::RowVtable, schema::TableSchema,
+        shard::ShardNumber,
+    },
     store::{OpenTable, Store},
+    write::Written,
 };
 
 /// A message that could not be applied; see [`DeadLetters`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeadLetter {
+    /// The shard of the message's queue; `None` if the table has one queue.
+    pub shard: Option<String>,
     /// The number of the message.
     pub number: u64,
     /// The primary key of the message's row, as shown in errors; `None` if the message can't be decoded.
@@ -28,8 +37,25 @@ pub struct DeadLetter {
 pub type DeadLetters = Vec<DeadLetter>;
 
 /// Returns the dead letters of a table.
-pub(crate) fn list(schema: &TableSchema, reader: Reader<'_>) -> Result<DeadLetters> {
-    let (mut list, mut from) = (Vec::new(), DEAD_LETTERS);
+pub(crate) fn list(table: &OpenTable, reader: Reader<'_>) -> Result<DeadLetters> {
+    let mut list = Vec::new();
+    for queue in queues_of(&table.tables) {
+        let shard = match reader.split().zip(queue) {
+            Some((split, shard)) => Some(split.name(shard)?.to_string()),
+            None => None,
+        };
+        list_queue(table.schema, reader_of(reader, queue)?, shard.as_ref(), &mut list)?;
+    }
+    Ok(list)
+}
+
+fn list_queue(
+    schema: &TableSchema,
+    reader: Reader<'_>,
+    shard: Option<&String>,
+    list: &mut DeadLetters,
+) -> Result<()> {
+    let mut from = DEAD_LETTERS;
     while let Some((number, bytes)) = reader.message(from)? {
         let DeadLetterRecord { error, message } =
             decode(bytes).unwrap_or_else(|| DeadLetterRecord {
@@ -40,45 +66,62 @@ pub(crate) fn list(schema: &TableSchema, reader: Reader<'_>) -> Result<DeadLette
         let row = message.as_ref().map(|message| schema.show_primary_key(&message.primary_key));
         let indexes = message.into_iter().flat_map(|message| message.indexes);
         let indexes = indexes.map(|part| part.index).collect();
-        list.push(DeadLetter { number: number & !DEAD_LETTERS, row, indexes, error });
+        let (shard, number_of) = (shard.cloned(), number & !DEAD_LETTERS);
+        list.push(DeadLetter { shard, number: number_of, row, indexes, error });
         let Some(next) = number.checked_add(1) else { break };
         from = next;
     }
-    Ok(list)
+    Ok(())
 }
 
 /// Applies the dead letters again, in one transaction.
 pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
-    let (schema, rows) = (table.schema, table.rows);
     let drained = store.transaction(|txn| {
         let (mut writer, scratch, written) = txn.writer(table)?;
-        let mut state = QueueState::read(schema, writer.reader())?;
-        let (mut drained, mut from) = (Drained::default(), DEAD_LETTERS);
-        while let Some((number, bytes)) = writer.reader().message(from)? {
-            let message = decode::<DeadLetterRecord>(bytes)
-                .map(|dead_letter| dead_letter.message)
-                .unwrap_or_default();
-            match apply(rows, &mut writer, &mut scratch.new, written, &message) {
-                Ok(_) => {
-                    writer.remove_message(number)?;
-                    state.dead_letters = state.dead_letters.saturating_sub(1);
-                    drained.applied += 1;
-                }
-                Err(error) => {
-                    let dead_letter = DeadLetterRecord { error: poisoned(error)?, message };
-                    writer.put_message(number, &encode(schema, &dead_letter)?)?;
-                    drained.dead_letters += 1;
-                }
-            }
-            let Some(next) = number.checked_add(1) else { break };
-            from = next;
+        let mut drained = Drained::default();
+        for queue in queues_of(&table.tables) {
+            let again = retry_queue((table.rows, queue), &mut writer, &mut scratch.new, written)?;
+            drained.applied += again.applied;
+            drained.dead_letters += again.dead_letters;
+            drained.left += again.left;
         }
-        if drained.applied > 0 {
-            state.write(schema, &mut writer)?;
-        }
-        drained.left = state.left(writer.reader())?;
         Ok(drained)
     })?;
     store.inner.signals.notify();
+    Ok(drained)
+}
+
+fn retry_queue(
+    (rows, queue): (&RowVtable, Option<ShardNumber>),
+    writer: &mut Writer<'_, '_>,
+    image: &mut Image,
+    written: &mut Written,
+) -> Result<Drained> {
+    let mut state = QueueState::read(rows.schema, reader_of(writer.reader(), queue)?)?;
+    let (mut drained, mut from) = (Drained::default(), DEAD_LETTERS);
+    while let Some((number, bytes)) = reader_of(writer.reader(), queue)?.message(from)? {
+        let message = decode::<DeadLetterRecord>(bytes)
+            .map(|dead_letter| dead_letter.message)
+            .unwrap_or_default();
+        match apply(rows, writer, image, written, &message) {
+            Ok(_) => {
+                in_queue(writer, queue, &mut |writer| writer.remove_message(number))?;
+                state.dead_letters = state.dead_letters.saturating_sub(1);
+                drained.applied += 1;
+            }
+            Err(error) => {
+                let dead_letter = DeadLetterRecord { error: poisoned(error)?, message };
+                let dead_letter = encode(rows.schema, &dead_letter)?;
+                in_queue(writer, queue, &mut |writer| writer.put_message(number, &dead_letter))?;
+                drained.dead_letters += 1;
+            }
+        }
+        let Some(next) = number.checked_add(1) else { break };
+        from = next;
+    }
+    if drained.applied > 0 {
+        in_queue(writer, queue, &mut |writer| state.write(rows.schema, writer))?;
+    }
+    drained.left = state.left(reader_of(writer.reader(), queue)?)?;
     Ok(drained)
 }

@@ -92,10 +92,16 @@ pub(crate) struct Queued(BTreeSet<(usize, Vec<u8>)>);
 impl Queued {
     /// Reads the messages. If the queue is damaged, the result is empty, because a worker may never apply them.
     pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
+        let mut queued = BTreeSet::new();
+        if reader.is_split() {
+            for (_, reader) in reader.shards_of_rows()? {
+                queued.extend(Self::read(schema, reader)?.0);
+            }
+            return Ok(Self(queued));
+        }
         if damage(schema, reader)?.is_some() {
             return Ok(Self::default());
         }
-        let mut queued = BTreeSet::new();
         let mut from = QUEUE_STATE + 1;
         while let Some((number, bytes)) = reader.message(from)? {
             let dead_letter =

@@ -35,6 +35,19 @@
 //! greater than all existing numbers and the number of the last applied message. The [`QueueState`] is under 0. A
 //! message that could not be applied becomes a dead letter: it is kept with its error, under its number with the
 //! uppermost bit set ([`DEAD_LETTERS`]).
+//!
+//! A table whose rows are in several shards has a queue in each of them. The message of a row is in the queue of the row's shard, which the
+//! transaction locks anyway. A row whose shard changes leaves a message in both queues: one removes the entries of the old
+//! primary key, the other one adds those of the new primary key. So the argument above holds for each primary key. The
+//! entries of a global index may be in other shards; the worker's transaction then changes several shards.
+
+use crate::{
+    engine::{Reader, Tables, Writer},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
+};
 
 mod message;
 mod outbox;
@@ -50,8 +63,35 @@ pub(crate) use outbox::Outbox;
 pub(crate) use purge::purge;
 pub(crate) use repair::{damage, repair};
 pub(crate) use signals::Signals;
+pub(crate) use token::{Ends, is_applied, lag_of};
 pub use token::{IndexToken, Lag};
-pub(crate) use token::{is_applied, lag};
+
+/// Returns the shards of the queues of a table; `None` is the queue of a table with one queue.
+pub(crate) fn queues_of(tables: &Tables) -> Vec<Option<ShardNumber>> {
+    match tables.routing().filter(|routing| routing.is_split()) {
+        Some(routing) => routing.shards().iter().copied().map(Some).collect(),
+        None => vec![None],
+    }
+}
+
+/// Returns the reader of a queue.
+pub(crate) fn reader_of(reader: Reader<'_>, shard: Option<ShardNumber>) -> Result<Reader<'_>> {
+    match reader.split().zip(shard) {
+        Some((split, shard)) => split.of_shard(shard),
+        None => Ok(reader),
+    }
+}
+
+/// Writes in a queue.
+pub(crate) fn in_queue(
+    writer: &mut Writer<'_, '_>,
+    shard: Option<ShardNumber>,
+    write: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
+) -> Result<()> {
+    let Some(shard) = shard else { return write(writer) };
+    let writer = writer.sharded();
+    writer.ok_or_else(|| Error::internal("a queue in no shard"))?.part(shard, write)
+}
 
 /// The key of the [`QueueState`](message::QueueState).
 pub(crate) const QUEUE_STATE: u64 = 0;

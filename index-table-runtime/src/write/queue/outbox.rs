@@ -1,6 +1,9 @@
 //! The outbox: the messages that a transaction leaves for the worker.
 
-use super::message::{self, Message, Part, QueueState, encode};
+use super::{
+    Ends, in_queue,
+    message::{self, Message, Part, QueueState, encode},
+};
 use crate::engine::{Limit, WhenFull};
 use crate::{
     engine::{Reader, WriteRecords as _, Writer},
@@ -8,6 +11,7 @@ use crate::{
         error::{Error, Result},
         maintain::Change,
         schema::TableSchema,
+        shard::ShardNumber,
     },
 };
 
@@ -15,18 +19,40 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Outbox {
     limit: Limit,
-    /// The number of the last message.
-    last: u64,
-    /// The number of messages in the queue, including those of this transaction.
-    length: u64,
-    /// The number of messages that this transaction has written.
-    written: u64,
+    /// The queues that the transaction uses: the queue of the table; or, if the rows are in several shards, those of the
+    /// shards of the written rows.
+    ends: Vec<End>,
+    /// Whether each shard has a queue.
+    is_by_shard: bool,
     /// Whether the entries of the current row are changed in line, without a message.
     pub(crate) in_line: bool,
     /// Whether a write was refused.
     pub(crate) refused: bool,
     /// The pending messages of the row that is being written. A moving row has two.
     pending: Vec<PendingMessage>,
+}
+
+/// The end of a queue.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// The shard of the queue; `None`: the table has one queue.
+    shard: Option<ShardNumber>,
+    /// Whether the current row may leave a message in this queue.
+    is_current: bool,
+    /// The number of the last message.
+    last: u64,
+    /// The number of messages in the queue, including those of this transaction.
+    length: u64,
+    /// The number of messages that this transaction has written.
+    written: u64,
+}
+
+impl End {
+    fn read(schema: &TableSchema, reader: Reader<'_>, shard: Option<ShardNumber>) -> Result<Self> {
+        let state = QueueState::read(schema, reader)?;
+        let (last, length) = (state.last(schema, reader)?, state.left(reader)?);
+        Ok(Self { shard, is_current: true, last, length, written: 0 })
+    }
 }
 
 /// The noted changes of a row.
@@ -38,35 +64,70 @@ struct PendingMessage {
 
 impl Outbox {
     pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
-        let state = QueueState::read(schema, reader)?;
-        let (last, length) = (state.last(schema, reader)?, state.left(reader)?);
+        Ok(Self::with(limit, vec![End::read(schema, reader, None)?], false))
+    }
+
+    /// Returns the messages about a table whose rows are in several shards. Each shard has a queue.
+    pub(crate) const fn by_shard(limit: Limit) -> Self {
+        Self::with(limit, Vec::new(), true)
+    }
+
+    const fn with(limit: Limit, ends: Vec<End>, is_by_shard: bool) -> Self {
         let pending = Vec::new();
-        Ok(Self { limit, last, length, written: 0, in_line: false, refused: false, pending })
+        Self { limit, ends, is_by_shard, in_line: false, refused: false, pending }
     }
 
     fn is_full(&self) -> bool {
-        self.length >= self.limit.messages
+        self.current().any(|end| end.length >= self.limit.messages)
+    }
+
+    fn current(&self) -> impl Iterator<Item = &End> {
+        self.ends.iter().filter(|end| end.is_current)
     }
 
     /// Starts an operation on a row, and drops the notes of a write that failed.
     pub(crate) fn begin(&mut self, in_line: bool) {
         self.pending.clear();
         let applies = self.limit.when_full == WhenFull::ApplyInLine;
-        self.in_line = in_line || (applies && self.is_full());
+        self.in_line = in_line || (applies && !self.is_by_shard && self.is_full());
     }
 
-    /// Whether the transaction would have to wait for room before it writes a message. Only the first message
+    /// Reads the ends of the queues in which the rows with these primary keys leave messages, if each shard has a queue.
+    pub(crate) fn enter<'k>(
+        &mut self,
+        schema: &TableSchema,
+        reader: Reader<'_>,
+        primary_keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Result<()> {
+        let Some(split) = reader.split() else { return Ok(()) };
+        self.ends.iter_mut().for_each(|end| end.is_current = false);
+        for shard in primary_keys.filter_map(|key| split.routing().shard_of(key)) {
+            match self.ends.iter_mut().find(|end| end.shard == Some(shard)) {
+                Some(end) => end.is_current = true,
+                None => self.ends.push(End::read(schema, split.of_shard(shard)?, Some(shard))?),
+            }
+        }
+        // A transaction of one shard can't change the entries of a global index, so it leaves a message even then.
+        let applies = self.limit.when_full == WhenFull::ApplyInLine
+            && !(split.has_global() && split.is_alone());
+        self.in_line |= applies && self.is_full();
+        Ok(())
+    }
+
+    /// Whether the transaction would have to wait for room before it writes a message. Only the first message in a queue
     /// waits.
     pub(crate) fn has_to_wait(&self) -> bool {
+        let is_full = |end: &End| end.written == 0 && end.length >= self.limit.messages;
         let waits = matches!(self.limit.when_full, WhenFull::Wait(_));
-        waits && !self.in_line && self.written == 0 && self.is_full()
+        waits && !self.in_line && self.current().any(is_full)
     }
 
     /// Records that a write was refused, and returns its error.
     #[cold]
     pub(crate) fn refuse(&mut self, schema: &TableSchema) -> Error {
         self.refused = true;
-        Error::IndexQueueFull { table: schema.name, messages: self.length }
+        let messages = self.current().map(|end| end.length).max().unwrap_or_default();
+        Error::IndexQueueFull { table: schema.name, messages }
     }
 
     /// Notes a change of an entry.
@@ -102,40 +163,54 @@ impl Outbox {
         disables
     }
 
-    /// Writes the pending messages.
+    /// Writes the pending messages, each into the queue of its row.
     pub(crate) fn write(
         &mut self,
         schema: &TableSchema,
         writer: &mut Writer<'_, '_>,
     ) -> Result<()> {
         for PendingMessage { primary_key, indexes } in self.pending.drain(..) {
+            let shard = match writer.sharded().filter(|_| self.is_by_shard) {
+                Some(writer) => writer.routing().shard_of(&primary_key),
+                None => None,
+            };
             let part = |(index, keys): (usize, _)| {
                 let index = schema.indexes.get(index)?.name.to_owned();
                 Some(Part { index, keys })
             };
             let indexes = indexes.into_iter().filter_map(part).collect();
             let message = Message { time: message::now(), primary_key, indexes };
-            self.last += 1;
-            writer.put_message(self.last, &encode(schema, &message)?)?;
-            self.length += 1;
-            self.written += 1;
+            let bytes = encode(schema, &message)?;
+            let end = self.ends.iter_mut().find(|end| end.shard == shard);
+            let end = end.ok_or_else(|| Error::internal("a message without a queue"))?;
+            end.last += 1;
+            let number = end.last;
+            in_queue(writer, shard, &mut |writer| writer.put_message(number, &bytes))?;
+            end.length += 1;
+            end.written += 1;
         }
         Ok(())
     }
 
-    /// Returns the number of the last message in the queue. Once it is applied, the indexes contain all writes of
-    /// the transaction. The message can belong to another transaction.
-    pub(crate) fn token(&self) -> Option<u64> {
-        (self.length > 0).then_some(self.last)
+    /// Returns the numbers of the last messages in the queues, with the shards. Once they are applied, the indexes contain
+    /// all writes of the transaction. The messages can belong to other transactions.
+    pub(crate) fn token(&self) -> Ends {
+        let ends = self.ends.iter().filter(|end| end.length > 0);
+        ends.map(|end| (end.shard, end.last)).collect()
     }
 
     /// Whether the transaction has left messages.
     pub(crate) fn has_left(&self) -> bool {
-        self.written > 0
+        self.ends.iter().any(|end| end.written > 0)
     }
 
     /// Adds the earlier messages of the outer transaction.
     pub(crate) fn continues(&mut self, outer: &Self) {
-        self.written += outer.written;
+        for outer in &outer.ends {
+            match self.ends.iter_mut().find(|end| end.shard == outer.shard) {
+                Some(end) => end.written += outer.written,
+                None => self.ends.push(*outer),
+            }
+        }
     }
 }

@@ -22,8 +22,12 @@ pub(crate) fn repair(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Resul
     Ok(Some(damage))
 }
 
-/// Returns the damage for which a repair would empty the queue; `None` if there is none.
+/// Returns the damage for which a repair would empty the queue; `None` if there is none. The queues of shards are examined
+/// one by one, with the readers of the shards.
 pub(crate) fn damage(schema: &TableSchema, reader: Reader<'_>) -> Result<Option<String>> {
+    if reader.is_split() {
+        return Ok(None);
+    }
     look(schema, reader, &mut 0)
 }
 

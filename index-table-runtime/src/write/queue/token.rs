@@ -4,29 +4,47 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{self, Message, QueueState, decode};
-use crate::{
-    engine::Reader,
-    model::{error::Result, schema::TableSchema},
+use super::{
+    message::{self, Message, QueueState, decode},
+    queues_of, reader_of,
 };
+use crate::{
+    engine::{Reader, Tables},
+    model::{error::Result, schema::TableSchema, shard::ShardNumber},
+};
+
+/// The numbers of the last messages in the queues of a table, with the shards of the queues.
+pub(crate) type Ends = Vec<(Option<ShardNumber>, u64)>;
 
 /// A token for the writes of a transaction to tables with eventual indexes. The `wait_for` of their repositories
 /// takes it. From [`WriteTxn::token`](crate::WriteTxn::token) and
 /// [`WriteTxn::commit_with_token`](crate::WriteTxn::commit_with_token).
 ///
 /// It can be sent to other processes that have the same store open, and does not expire. It has a number for
-/// each table with eventual indexes.
+/// each table with eventual indexes; in a sharded store, for each shard in which the transaction has written the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
-    /// For each table, the number of the last message in each queue, written by this transaction or an earlier one.
-    /// Currently, a table has one queue.
+    /// For each table, the number of the last message in each queue, written by this transaction or an earlier one. A table
+    /// whose rows are in several shards has a queue in each, by the numbers of the shards; 0 if there is no such message.
     tables: Vec<(String, Vec<u64>)>,
 }
 
 impl IndexToken {
-    /// Creates a token from the number of the last message of each table.
-    pub(crate) fn new(tables: impl Iterator<Item = (String, u64)>) -> Self {
-        Self { tables: tables.map(|(table, number)| (table, vec![number])).collect() }
+    /// Creates a token from the numbers of the last messages of each table.
+    pub(crate) fn new(tables: impl Iterator<Item = (String, Ends)>) -> Self {
+        let with_messages = tables.filter(|(_, ends)| !ends.is_empty());
+        let tables = with_messages.map(|(table, ends)| {
+            let mut numbers = Vec::new();
+            for (shard, number) in ends {
+                let at = shard.unwrap_or(0) as usize;
+                numbers.resize(numbers.len().max(at + 1), 0);
+                if let Some(own) = numbers.get_mut(at) {
+                    *own = number;
+                }
+            }
+            (table, numbers)
+        });
+        Self { tables: tables.collect() }
     }
 
     /// Whether there is nothing to wait for, because the transaction has written no table with messages in
@@ -36,10 +54,10 @@ impl IndexToken {
         self.tables.is_empty()
     }
 
-    /// Returns the number of the last message of a table.
-    pub(crate) fn of(&self, table: &str) -> Option<u64> {
+    /// Returns the number of the last message in a queue of a table; `None` if there is nothing to wait for.
+    pub(crate) fn of(&self, table: &str, shard: Option<ShardNumber>) -> Option<u64> {
         let (_, numbers) = self.tables.iter().find(|(name, _)| name == table)?;
-        numbers.first().copied()
+        numbers.get(shard.unwrap_or(0) as usize).copied().filter(|number| *number > 0)
     }
 }
 
@@ -55,7 +73,19 @@ pub struct Lag {
     pub dead_letters: u64,
 }
 
-pub(crate) fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
+/// Returns the lag of all queues of a table together.
+pub(crate) fn lag_of(schema: &TableSchema, tables: &Tables, reader: Reader<'_>) -> Result<Lag> {
+    let mut all = Lag::default();
+    for shard in queues_of(tables) {
+        let Lag { messages, behind, dead_letters } = lag(schema, reader_of(reader, shard)?)?;
+        all.messages += messages;
+        all.behind = all.behind.max(behind);
+        all.dead_letters += dead_letters;
+    }
+    Ok(all)
+}
+
+fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
     let state = QueueState::read(schema, reader)?;
     let oldest = state.next(reader)?.and_then(|(_, bytes)| decode::<Message>(bytes));
     let behind = oldest.map_or(0, |oldest| message::now().saturating_sub(oldest.time));
