@@ -13,6 +13,7 @@ mod load;
 mod missing;
 mod numbers;
 mod online;
+mod online_otherwise;
 mod opening;
 mod random;
 mod random_global;

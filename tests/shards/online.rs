@@ -36,7 +36,7 @@ pub(crate) mod before {
 const NUMBERS: u16 = 20;
 
 /// Returns the row with this key. Rows with different keys or versions have different codes.
-fn row(tenant: u8, number: u16, version: u16) -> before::Order {
+pub(crate) fn row(tenant: u8, number: u16, version: u16) -> before::Order {
     let town = ["", "a", "ab", "b"][usize::from((number + version) % 4)].to_owned();
     let code = u16::from(tenant) + u16::from(TENANTS) * (number + NUMBERS * (version % 100));
     let (size, tags) = ((code % 5) as i8 - 2, vec![town.clone(), format!("{}", version % 3)]);
@@ -69,18 +69,19 @@ enum Operation {
 }
 
 /// A sequence of random transactions on the rows of every third tenant.
-struct Random {
+#[derive(Clone)]
+pub(crate) struct Random {
     state: u64,
     third: u8,
     version: u16,
 }
 
 impl Random {
-    const fn new(third: u8) -> Self {
+    pub(crate) const fn new(third: u8) -> Self {
         Self { state: 1 + third as u64, third, version: 0 }
     }
 
-    fn below(&mut self, end: u16) -> u16 {
+    pub(crate) fn below(&mut self, end: u16) -> u16 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.state >> 33) as u16 % end
     }
@@ -305,6 +306,14 @@ macro_rules! tests {
                             many.transaction(|txn| orders.put(txn, &changed))?;
                             one.transaction(|txn| of_one.put(txn, &changed))?;
                         }
+                        if rounds == 2 {
+                            let rows = || (0..TENANTS).map(|tenant| order(tenant, NUMBERS, 1));
+                            of_one.bulk_load(&one, rows()).run()?;
+                            orders.bulk_load(&many, rows()).run()?;
+                            assert!(orders.verify(&many.read()?).run()?.is_clean());
+                            let repair = many.transaction(|txn| orders.repair(txn).run())?;
+                            assert!(repair.is_clean(), "{what}: {repair}");
+                        }
                         if rounds % 3 == 0 {
                             let next = dir.path().join(format!("{rounds}"));
                             crate::opening::copy(&path, &next);
@@ -315,7 +324,9 @@ macro_rules! tests {
                         orders = OrderRepository::open_online(&many)?;
                     }
                     assert!(rounds > 2, "{what}: {rounds}");
-                    assert_eq!(read, ROWS * $passes, "{what}");
+                    // Loaded rows before the position of a build are not read again.
+                    let most = (ROWS + u64::from(TENANTS)) * $passes;
+                    assert!((ROWS * $passes..=most).contains(&read), "{what}: {read}");
                     assert_equal(&one, &many, &what)?;
                 }
                 Ok(())
@@ -405,286 +416,4 @@ fn an_index_is_readable_when_all_shards_have_it() -> Result<()> {
     assert_eq!(orders.by_town(&store.read()?).count()?, u64::from(NUMBERS) + 1);
     assert_eq!(store.catalog()?.tables[0].indexes[0].state, IndexState::Readable);
     Ok(())
-}
-
-/// Orders whose codes are not unique over tenants.
-mod duplicates {
-    use super::*;
-    use global::{Order, OrderRepository};
-
-    fn order(tenant: u8, number: u16, code: u16) -> Order {
-        let (town, note) = ("a".to_owned(), format!("note {}", code % 3));
-        Order { tenant, number, town, size: 0, code, note, tags: Vec::new() }
-    }
-
-    /// Returns the code of a row: one that rows of other tenants have, or a code of its own.
-    fn code(tenant: u8, number: u16, is_shared: bool) -> u16 {
-        if is_shared { number } else { 1000 + u16::from(tenant) * 100 + number }
-    }
-
-    /// Makes a random change, and returns its outcome.
-    fn change(store: &Store, orders: &OrderRepository, random: &mut Random) -> String {
-        let (tenant, number) = (random.below(6) as u8 * 6, random.below(6));
-        let (to, is_shared) = (random.below(6) as u8 * 6, random.below(3) > 0);
-        let kind = random.below(5);
-        let outcome = store.transaction(|txn| {
-            let moved = order(to, number, code(to, number, is_shared));
-            match kind {
-                0 => orders.delete(txn, tenant, number).map(drop),
-                1 => orders.update(txn, tenant, number, |row| *row = moved.clone()).map(drop),
-                2 => orders.insert(txn, &moved),
-                _ => orders.put(txn, &moved),
-            }
-        });
-        outcome.map_or_else(|error| error.to_string(), |()| "done".to_owned())
-    }
-
-    fn assert_equal(
-        one: (&Store, &OrderRepository),
-        many: (&Store, &OrderRepository),
-    ) -> Result<()> {
-        let results = |(store, orders): (&Store, &OrderRepository)| {
-            let txn = store.read()?;
-            let report = orders.verify(&txn).run()?;
-            assert!(report.is_clean(), "{report}");
-            let is_refused = |outcome: Result<Option<Order>>| {
-                matches!(outcome, Err(Error::IndexNotReadable { .. }))
-            };
-            let spots = orders.by_spot(&txn).rows().collect::<Result<Vec<_>>>().ok();
-            let reversed = orders.by_spot(&txn).rev().keys().collect::<Result<Vec<_>>>().ok();
-            let noted = orders.by_noted(&txn).entries().map(|entry| Ok(format!("{:?}", entry?)));
-            let noted = noted.collect::<Result<Vec<_>>>().ok();
-            let spot = orders.find_by_spot(&txn, 3).rows().collect::<Result<Vec<_>>>().ok();
-            let is_refused = is_refused(orders.get_by_spot(&txn, 3));
-            let rows = orders.all(&txn).rows().collect::<Result<Vec<_>>>()?;
-            Ok::<_, Error>((spots, reversed, noted, spot, is_refused, rows))
-        };
-        assert_eq!(results(one)?, results(many)?);
-        Ok(())
-    }
-
-    #[test]
-    fn a_violated_global_index_has_the_results_of_one_store() -> Result<()> {
-        for (shards, seed) in [(1, 0), (2, 1), (5, 2), (5, 3), (2, 4), (5, 5)] {
-            let (one, many) = (Store::in_memory(), options(Kind::List, shards).in_memory()?);
-            for store in [&one, &*many] {
-                let before = before::OrderRepository::open(store)?;
-                store.transaction(|txn| {
-                    for (tenant, number) in (0..36).step_by(6).zip([0, 1, 1, 2, 3, 3]) {
-                        let Order { tenant, number, town, size, code, note, tags } =
-                            order(tenant, number, number);
-                        let row = before::Order { tenant, number, town, size, code, note, tags };
-                        before.insert(txn, &row)?;
-                    }
-                    Ok(())
-                })?;
-            }
-            let (of_one, of_many) =
-                (OrderRepository::open_online(&one)?, OrderRepository::open_online(&many)?);
-            let mut random = Random::new(seed);
-            let mut last: Option<index_table::report::BuildReport> = None;
-            for step in 0..200 {
-                let again = Random { ..random };
-                let expected = change(&one, &of_one, &mut random);
-                assert_eq!(change(&many, &of_many, &mut { again }), expected);
-                // Batches of few rows; both builds are at the same row.
-                if step % 5 == 0 && last.as_ref().is_none_or(|last| !last.is_done()) {
-                    of_one.build(&one).batch_bytes(30).limit(1).run()?;
-                    last = Some(of_many.build(&many).batch_bytes(30).limit(1).run()?);
-                }
-                if step % 10 == 0 {
-                    assert_equal((&one, &of_one), (&many, &of_many))?;
-                }
-            }
-            let violated = last.iter().flat_map(|last| &last.indexes);
-            let violated = violated.filter(|it| matches!(it.state, IndexState::Violated(_)));
-            assert_eq!(violated.count(), 2, "{last:?}");
-            for (store, orders) in [(&one, &of_one), (&*many, &of_many)] {
-                let rows = orders.all(&store.read()?).rows().collect::<Result<Vec<_>>>()?;
-                for Order { tenant, number, .. } in rows {
-                    let row = order(tenant, number, code(tenant, number, false));
-                    store.transaction(|txn| orders.put(txn, &row))?;
-                }
-                assert!(orders.build(store).run()?.is_readable());
-            }
-            assert_equal((&one, &of_one), (&many, &of_many))?;
-            let txn = many.read()?;
-            assert_eq!(of_many.get_by_spot(&txn, 3)?, None);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn a_local_index_is_violated_in_the_shards_with_duplicates() -> Result<()> {
-        let store = options(Kind::Ranges, 2).in_memory()?;
-        let before = before::OrderRepository::open(&store)?;
-        store.transaction(|txn| {
-            [(0, 1), (0, 2), (31, 1)].into_iter().try_for_each(|(tenant, number)| {
-                before.insert(txn, &before::Order { code: 7, ..row(tenant, number, 0) })
-            })
-        })?;
-        drop(before);
-        let orders = by_value::OrderRepository::open_online(&store)?;
-        let report = orders.build(&store).run()?;
-        assert!(report.is_done() && !report.is_readable(), "{report}");
-        let insert = |tenant| {
-            let row = by_value::Order { code: 7, ..crate::tables::order(tenant, 9) };
-            store.transaction(|txn| orders.insert(txn, &row))
-        };
-        insert(0)?;
-        let refused = insert(31);
-        assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
-        {
-            let txn = store.read()?;
-            assert_eq!(orders.find_by_tenant_code(&txn, 0, 7).keys().count(), 3);
-            assert_eq!(orders.by_tenant_code(&txn).rows().count(), 4);
-            for tenant in [0, 31] {
-                let refused = orders.get_by_tenant_code(&txn, tenant, 7);
-                assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
-            }
-            assert!(orders.verify(&txn).run()?.is_clean());
-        }
-        store.transaction(|txn| {
-            [2, 9].into_iter().try_for_each(|number| orders.delete(txn, 0, number).map(drop))
-        })?;
-        assert!(orders.build(&store).run()?.is_readable());
-        let txn = store.read()?;
-        assert!(orders.get_by_tenant_code(&txn, 0, 7)?.is_some());
-        drop(txn);
-        assert!(matches!(insert(0), Err(Error::UniqueViolation { .. })));
-        Ok(())
-    }
-}
-
-mod other_tables {
-    use super::*;
-
-    mod older {
-        use super::*;
-
-        #[derive(Serialize, Deserialize, IndexTable)]
-        #[table(name = "towns", reference)]
-        pub(crate) struct Town {
-            #[primary_key]
-            pub(crate) code: u16,
-            pub(crate) name: String,
-        }
-
-        #[derive(Serialize, Deserialize, IndexTable)]
-        #[table(name = "bills")]
-        pub(crate) struct Bill {
-            #[primary_key]
-            pub(crate) number: u16,
-            pub(crate) amount: u16,
-        }
-    }
-
-    #[derive(Serialize, Deserialize, IndexTable)]
-    #[table(name = "towns", reference)]
-    #[index(name)]
-    struct Town {
-        #[primary_key]
-        code: u16,
-        name: String,
-    }
-
-    #[derive(Serialize, Deserialize, IndexTable)]
-    #[table(name = "bills")]
-    #[index(amount)]
-    struct Bill {
-        #[primary_key]
-        number: u16,
-        amount: u16,
-    }
-
-    fn fill(store: &Store) -> Result<()> {
-        let (towns, bills) =
-            (older::TownRepository::open(store)?, older::BillRepository::open(store)?);
-        store.transaction(|txn| {
-            (0..50).try_for_each(|code| {
-                towns.insert(txn, &older::Town { code, name: format!("town {}", code % 7) })?;
-                bills.insert(txn, &older::Bill { number: code, amount: code % 7 })
-            })
-        })
-    }
-
-    fn assert_copies(store: &ShardedStore, towns: &TownRepository, rows: usize) -> Result<()> {
-        for shard in store.shard_ids() {
-            let txn = store.read_on(&shard)?;
-            assert_eq!(towns.by_name(&txn).rows().count(), rows);
-            assert!(towns.verify(&txn).run()?.is_clean());
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn all_copies_of_a_reference_table_are_built_together() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mut store = options(Kind::Ranges, 3).open(dir.path())?;
-        fill(&store)?;
-        for round in 0..4 {
-            let towns = TownRepository::open_online(&store)?;
-            towns.build(&store).batch_bytes(100).limit(1).run()?;
-            for shard in store.shard_ids() {
-                let refused = towns.by_name(&store.read_on(&shard)?).count();
-                assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
-            }
-            let town = Town { code: 100 + round, name: "new".to_owned() };
-            store.transaction(|txn| towns.insert(txn, &town))?;
-            store.transaction(|txn| towns.update(txn, round, |town| town.name.push('x')))?;
-            drop((store, towns));
-            store = ShardedStore::open(dir.path())?;
-        }
-        let towns = TownRepository::open_online(&store)?;
-        let report = towns.build(&store).run()?;
-        assert!(report.is_readable() && report.rows < 50, "{report}");
-        assert_copies(&store, &towns, 54)?;
-        assert_eq!(towns.find_by_name(&store.read()?, "new").count()?, 4);
-        Ok(())
-    }
-
-    #[test]
-    fn copies_with_different_states_are_built_from_the_first_row() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let store = options(Kind::Ranges, 3).open(dir.path())?;
-        fill(&store)?;
-        let towns = TownRepository::open_online(&store)?;
-        towns.build(&store).batch_bytes(100).limit(1).run()?;
-        drop((towns, store));
-        // One copy is finished by itself.
-        drop(TownRepository::open(&Store::open(dir.path().join("s1"))?)?);
-        let store = ShardedStore::open(dir.path())?;
-        let towns = TownRepository::open_online(&store)?;
-        for shard in store.shard_ids() {
-            assert!(towns.by_name(&store.read_on(&shard)?).count().is_err());
-        }
-        let report = towns.build(&store).batch_bytes(100).run()?;
-        assert!(report.is_readable() && report.rows == 50, "{report}");
-        assert_copies(&store, &towns, 50)
-    }
-
-    #[test]
-    fn a_table_in_one_shard_is_built_there() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let store = options(Kind::Ranges, 3).place("bills", "s1").open(dir.path())?;
-        fill(&store)?;
-        let bills = BillRepository::open_online(&store)?;
-        assert!(bills.by_amount(&store.read()?).count().is_err());
-        let report = bills.build(&store).batch_bytes(20).limit(2).run()?;
-        assert!(!report.is_done());
-        store.transaction(|txn| bills.delete(txn, 49))?;
-        drop((bills, store));
-        // A read-only store finds the unfinished index.
-        let store = ShardedStore::options().read_only(true).open(dir.path())?;
-        assert!(matches!(BillRepository::open(&store), Err(Error::IndexNotReadable { .. })));
-        let bills = BillRepository::open_online(&store)?;
-        assert!(bills.by_amount(&store.read()?).count().is_err());
-        assert_eq!(bills.all(&store.read()?).count()?, 49);
-        drop((bills, store));
-        let store = ShardedStore::open(dir.path())?;
-        let bills = BillRepository::open_online(&store)?;
-        assert!(bills.build(&store).run()?.is_readable());
-        assert_eq!(bills.find_by_amount(&store.read()?, 0).count()?, 7);
-        Ok(())
-    }
 }

@@ -59,10 +59,8 @@ impl<'t> engine::Reader<'t> {
 
     /// Returns the records about an index in all shards; `None` if there is one record for all rows.
     pub(crate) fn states(self, index: usize, name: &str) -> Result<Option<Vec<&'t [u8]>>> {
-        match self {
-            Self::Sharded(reader) => reader.states(index, name),
-            _ => Ok(None),
-        }
+        let Self::Sharded(reader) = self else { return Ok(None) };
+        reader.states(index, name)
     }
 
     /// Returns the shard of a row, with a reader of the shard; `None` if the rows are not in several shards.

@@ -222,10 +222,10 @@ impl<'t> Build<'t> {
     /// [`Store::transaction`].
     pub fn run(self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);
-        match &self.table.tables {
-            Tables::Sharded(tables) => shards::run(self, tables),
-            _ => self.run_batches(Store::write),
+        if let Tables::Sharded(tables) = &self.table.tables {
+            return shards::run(self, tables);
         }
+        self.run_batches(Store::write)
     }
 
     /// Builds the indexes, each batch in a transaction that `begin` begins.
