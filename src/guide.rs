@@ -234,6 +234,7 @@ pub mod sharding {}
 pub mod damage {}
 
 /// [shards]: sharding
+/// [many rows at once]: bulk_loading
 /// [when something is wrong]: damage
 ///
 /// `index-table`, a command that works on any store without its structs.

@@ -5,9 +5,10 @@ use std::{io, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{copies, keys, overview, readers, shards},
+    commands::{copies, keys, overview, readers, rows, shards, upkeep},
     failure::{Code, Failure},
     output::{Color, Output},
+    typed::Declared,
 };
 
 /// Shows what is in a store of index-table, checks it, and copies it.
@@ -26,9 +27,9 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a check has found damage
+  1  a check or a verification has found damage
   2  wrong arguments
-  3  the store, the table, the index or the shard map does not exist
+  3  the store, the table, the index, the row or the shard map does not exist
   4  not available now: another process writes the store, a shard is missing, an index is not readable
   5  any other error";
 
@@ -130,6 +131,70 @@ impl Command {
             Self::Ranges { dir: Dir { dir }, map } => shards::ranges(out, &dir, map.as_deref()),
         }
     }
+}
+
+/// Shows what is in a store, checks it, copies it, and works on its rows.
+///
+/// DIR is the directory of a plain or of a sharded store. Commands open it read-only, also while a service uses it,
+/// unless they say otherwise.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXIT_CODES)]
+struct TypedCli {
+    #[command(flatten)]
+    form: Form,
+    #[command(subcommand)]
+    command: TypedCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TypedCommand {
+    #[command(flatten)]
+    Any(Command),
+    /// Print a row as JSON.
+    Get(rows::Key),
+    /// Print the rows that an index finds, as JSON lines; with --json, as an object with `items` and `next`.
+    Find(rows::Find),
+    /// Print all rows of a table in the order of their primary keys, as JSON lines.
+    Dump(upkeep::Dump),
+    /// Load rows from JSON lines: all of them, or none. This writes.
+    Load(upkeep::Load),
+    /// Delete a row. This writes.
+    Delete(rows::Key),
+    /// Compare the indexes with the rows.
+    Verify(upkeep::Chosen),
+    /// Correct the entries that differ from the rows. This writes.
+    Repair(upkeep::Chosen),
+    /// Build the indexes that are not readable, while others read and write. This writes.
+    Build(upkeep::Chosen),
+    /// Rewrite rows of older versions in the current version. This writes.
+    Upgrade(upkeep::Chosen),
+    /// Delete expired rows. This writes.
+    Expire(upkeep::Expire),
+}
+
+impl TypedCommand {
+    fn run(self, out: &Output, tables: &[Declared]) -> Result<(), Failure> {
+        match self {
+            Self::Any(command) => command.run(out),
+            Self::Get(key) => key.get(out, tables),
+            Self::Find(find) => find.run(out, tables),
+            Self::Dump(dump) => dump.run(tables),
+            Self::Load(load) => load.run(out, tables),
+            Self::Delete(key) => key.delete(out, tables),
+            Self::Verify(chosen) => chosen.verify(out, tables),
+            Self::Repair(chosen) => chosen.repair(out, tables),
+            Self::Build(chosen) => chosen.build(out, tables),
+            Self::Upgrade(chosen) => chosen.upgrade(out, tables),
+            Self::Expire(expire) => expire.run(out, tables),
+        }
+    }
+}
+
+/// Runs a command of a process that has the types of the rows.
+pub(crate) fn run_typed(tables: &[Declared]) -> ExitCode {
+    let TypedCli { form, command } = TypedCli::parse();
+    let out = Output::new(form.json, form.color);
+    finish(&out, command.run(&out, tables))
 }
 
 /// Runs a command of a process.

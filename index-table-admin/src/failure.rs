@@ -26,6 +26,14 @@ impl Failure {
         Self { code: Code::Arguments, message: message.into() }
     }
 
+    pub(crate) fn damage(message: impl Into<String>) -> Self {
+        Self { code: Code::Damage, message: message.into() }
+    }
+
+    pub(crate) fn other(message: impl Into<String>) -> Self {
+        Self { code: Code::Other, message: message.into() }
+    }
+
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self { code: Code::NotFound, message: message.into() }
     }

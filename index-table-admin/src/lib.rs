@@ -16,9 +16,9 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | a check has found damage |
+//! | 1 | a check or a verification has found damage |
 //! | 2 | wrong arguments |
-//! | 3 | the store, the table, the index or the shard map does not exist |
+//! | 3 | the store, the table, the index, the row or the shard map does not exist |
 //! | 4 | not available now: another process writes the store, a shard is missing, an index is not readable |
 //! | 5 | any other error, for example of the file system |
 //!
@@ -32,14 +32,18 @@
 mod calendar;
 mod cli;
 mod commands;
+mod exact;
 mod failure;
 mod id;
 mod open;
 mod output;
 mod progress;
+mod typed;
 mod value;
 
 use std::process::ExitCode;
+
+pub use typed::{Row, Tables};
 
 /// Runs the command `index-table` with the arguments of the process, and returns its exit code.
 ///
@@ -55,4 +59,38 @@ use std::process::ExitCode;
 #[must_use]
 pub fn main_for_any_store() -> ExitCode {
     cli::run()
+}
+
+/// Runs a command with the types of a program's rows: the same tool, with the commands `get`, `find`, `dump`, `load`,
+/// `delete`, `verify`, `repair`, `build`, `upgrade` and `expire`. Returns the exit code.
+///
+/// # Examples
+///
+/// The whole program:
+///
+/// ```no_run
+/// use index_table::IndexTable;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Customer {
+///     #[primary_key]
+///     id: u64,
+///     town: String,
+/// }
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// struct Order {
+///     #[primary_key]
+///     number: u64,
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     index_table_admin::main::<(Customer, Order)>()
+/// }
+/// ```
+#[must_use]
+pub fn main<T: Tables>() -> ExitCode {
+    cli::run_typed(&typed::declared::<T>())
 }

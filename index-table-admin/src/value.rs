@@ -24,16 +24,12 @@ pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
         }
         (_, PlainKey::Option(_)) => "None".to_owned(),
         (_, PlainKey::Bool(value)) => value.to_string(),
-        (_, PlainKey::Char(value)) => printable(&value.to_string()),
+        (_, PlainKey::Char(value)) => show_text(&value.to_string()),
         (_, PlainKey::Unsigned(value)) => value.to_string(),
         (_, PlainKey::Signed(value)) => value.to_string(),
         (_, PlainKey::F32(value)) => format!("{value:?}"),
         (_, PlainKey::F64(value)) => format!("{value:?}"),
-        // Text that reads like another value is quoted.
-        (_, PlainKey::Text(text)) if text.is_empty() || text == "None" || text.starts_with('"') => {
-            format!("{text:?}")
-        }
-        (_, PlainKey::Text(text)) => printable(text),
+        (_, PlainKey::Text(text)) => show_text(text),
         (_, PlainKey::Bytes(bytes)) => hex(bytes),
         (_, PlainKey::IpAddr(address)) => address.to_string(),
         (_, PlainKey::Variant(name)) => (*name).to_owned(),
@@ -87,7 +83,9 @@ pub(crate) fn parse(shape: &KeyShape, text: &str) -> Result<PlainKey, String> {
             PlainKey::Signed(text.parse().map_err(|_| wrong(&form))?)
         }
         KeyShape::Bool => PlainKey::Bool(text.parse().map_err(|_| wrong("`true` or `false`"))?),
-        KeyShape::Char => PlainKey::Char(text.parse().map_err(|_| wrong("one character"))?),
+        KeyShape::Char => {
+            PlainKey::Char(unquoted(text)?.parse().map_err(|_| wrong("one character"))?)
+        }
         KeyShape::F32 => PlainKey::F32(text.parse().map_err(|_| wrong("a number"))?),
         KeyShape::F64 => PlainKey::F64(text.parse().map_err(|_| wrong("a number"))?),
         KeyShape::Text => PlainKey::Text(unquoted(text)?),
@@ -218,6 +216,34 @@ fn parse_named(name: &str, text: &str) -> Result<PlainKey, String> {
     })
 }
 
+/// Shows text as it is, or in quotation marks with JSON's escapes if it would be read as another value, or has
+/// characters that can't be seen.
+fn show_text(text: &str) -> String {
+    let is_other = text.is_empty() || text == "None" || text.starts_with('"');
+    if !is_other && text.chars().all(is_visible) {
+        return text.to_owned();
+    }
+    let mut quoted = String::from('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            // All of these have four hex digits.
+            _ if !is_visible(character) => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted + "\""
+}
+
+/// Whether a character is neither a control character nor one that changes the direction or the breaks of a line.
+fn is_visible(character: char) -> bool {
+    let is_format = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
+    !character.is_control() && !is_format
+}
+
 /// Reads text: as it is, or in quotation marks with JSON's escapes.
 fn unquoted(text: &str) -> Result<String, String> {
     if text.starts_with('"') {
@@ -230,9 +256,7 @@ fn unquoted(text: &str) -> Result<String, String> {
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        let is_format = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}');
-        if character.is_control() || is_format {
+        if !is_visible(character) {
             // Writing to a `String` can't fail.
             let _ = write!(shown, "{}", character.escape_default());
         } else {

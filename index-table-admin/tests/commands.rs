@@ -1,9 +1,12 @@
 //! The command `index-table` as a process, on plain and sharded stores.
 
+#[path = "support/process.rs"]
+mod process;
 mod support;
 
+use process::{admin, fails, json_lines, json_of, text_of};
 use serde_json::{Value, json};
-use support::{Customer, admin, customer, fails, json_lines, json_of, plain, sharded, text_of};
+use support::{Customer, customer, plain, sharded};
 
 #[test]
 fn tables_lists_rows_and_indexes_without_the_structs() {

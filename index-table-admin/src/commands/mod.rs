@@ -4,4 +4,6 @@ pub(crate) mod copies;
 pub(crate) mod keys;
 pub(crate) mod overview;
 pub(crate) mod readers;
+pub(crate) mod rows;
 pub(crate) mod shards;
+pub(crate) mod upkeep;

@@ -1,12 +1,15 @@
-//! Stores with rows, and the command as a process.
+//! Stores with rows.
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
-use std::{path::Path, process::Output};
+pub(crate) mod everything;
 
-use assert_cmd::Command;
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
 use index_table::{IndexKey, IndexTable, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tempfile::TempDir;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]
@@ -85,6 +88,30 @@ pub(crate) struct PostalCode {
     pub(crate) code: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "sessions", expires = until)]
+pub(crate) struct Session {
+    #[primary_key]
+    id: u64,
+    until: SystemTime,
+}
+
+/// Creates a store with sessions that have expired, and others that have not.
+pub(crate) fn sessions(dir: &Path, expired: u64, live: u64) {
+    let store = Store::open(dir).expect("a store");
+    let sessions = SessionRepository::open(&store).expect("a table");
+    let hour = Duration::from_hours(1);
+    let now = SystemTime::now();
+    store
+        .transaction(|txn| {
+            (0..expired + live).try_for_each(|id| {
+                let until = if id < expired { now - hour } else { now + hour };
+                sessions.insert(txn, &Session { id, until })
+            })
+        })
+        .expect("a commit");
+}
+
 pub(crate) fn customer(id: u64) -> Customer {
     Customer {
         id,
@@ -147,41 +174,4 @@ pub(crate) fn sharded() -> TempDir {
         })
         .expect("a commit");
     dir
-}
-
-pub(crate) fn admin() -> Command {
-    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("index-table"));
-    command.env_remove("COLUMNS").env_remove("NO_COLOR");
-    command
-}
-
-fn run(command: &[&str], dir: &Path, rest: &[&str]) -> Output {
-    admin().args(command).arg(dir).args(rest).output().expect("a process")
-}
-
-/// Runs a command that succeeds, and returns its output.
-pub(crate) fn text_of(command: &[&str], dir: &Path, rest: &[&str]) -> String {
-    let output = run(command, dir, rest);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} {rest:?}: {error}");
-    String::from_utf8(output.stdout).expect("text")
-}
-
-pub(crate) fn json_of(command: &[&str], dir: &Path, rest: &[&str]) -> Value {
-    let text = text_of(&[&["--json"], command].concat(), dir, rest);
-    serde_json::from_str(&text).expect("JSON")
-}
-
-pub(crate) fn json_lines(command: &[&str], dir: &Path, rest: &[&str]) -> Vec<Value> {
-    let text = text_of(&[&["--json"], command].concat(), dir, rest);
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
-
-/// Runs a command that fails with this exit code, and returns the error.
-pub(crate) fn fails(code: i32, command: &[&str], dir: &Path, rest: &[&str]) -> String {
-    let output = run(command, dir, rest);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{command:?} {rest:?}: {error}");
-    assert!(output.stdout.is_empty(), "{command:?}");
-    error
 }

@@ -1,6 +1,6 @@
 //! Tables without the type of their rows, for tools: their keys as plain values.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc, time::SystemTime};
 
 use super::Table;
 use crate::{
@@ -14,10 +14,15 @@ use crate::{
         entry::Position,
         error::{Error, Result},
         key::KeyShape,
+        row,
         schema::{KeyField, KeyForm, Source, TableSchema},
     },
     store::{OpenTable, ReadTxn, ShardedStore, Store, WriteTxn, engine_of},
-    upkeep::recorded,
+    upkeep::{
+        expiry, recorded,
+        verify::{Verify, VerifyReport},
+    },
+    usage::Progress,
     write::{Scratch, rows},
 };
 
@@ -140,6 +145,31 @@ impl ShardedStore {
 }
 
 impl<R: Entity> Table<R> {
+    /// Returns the row of an entry of the fact table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]
+    #[doc(hidden)]
+    pub fn decoded(&self, entry: &UntypedEntry<'_>) -> Result<R> {
+        row::decode(entry.data)
+            .map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
+    }
+
+    /// Verifies the table, as [`verify`](Table::verify) does, with a borrowed closure for the progress.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Verify::run`](crate::Verify::run).
+    #[doc(hidden)]
+    pub fn verified(
+        &self,
+        txn: &ReadTxn<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<VerifyReport> {
+        Verify::of(&self.open, txn).progress(progress).run()
+    }
+
     /// Returns the table without its type.
     #[doc(hidden)]
     #[must_use]
@@ -239,6 +269,16 @@ impl UntypedTable {
         rows::delete(self.open.rows, &mut writer, primary_key, old, written)
     }
 
+    /// Deletes the rows that have expired, up to `limit` of them, and returns their number; 0 if the rows of the table
+    /// don't expire.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the repository's `expire`.
+    pub fn expire(&self, store: &Store, now: SystemTime, limit: u64) -> Result<u64> {
+        expiry::expire(store, &self.open, now, limit)
+    }
+
     fn schema(&self) -> &'static TableSchema {
         self.open.schema
     }
@@ -252,6 +292,12 @@ impl UntypedTable {
 }
 
 impl UntypedRange {
+    /// Whether an encoded key is in the range.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.bounds().contains(key)
+    }
+
     fn bounds(&self) -> KeyRange {
         let mut bounds = KeyRange::beginning_with(&self.start);
         bounds.end = match &self.end {

@@ -1,0 +1,238 @@
+//! Single rows, and queries by an index.
+
+use std::io::{self, BufWriter, Write};
+
+use clap::Args;
+use index_table::__private::admin::{KeyBuf, UntypedEntry, UntypedField, UntypedRange};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::{Dir, unless_closed},
+    failure::Failure,
+    open::{Opened, unknown},
+    output::Output,
+    typed::Declared,
+    value,
+};
+
+/// A row by its primary key.
+#[derive(Debug, Args)]
+pub(crate) struct Key {
+    #[command(flatten)]
+    dir: Dir,
+    /// The table.
+    table: String,
+    /// The values of the fields of its primary key.
+    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+    values: Vec<String>,
+}
+
+impl Key {
+    pub(crate) fn get(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_read(&self.dir.dir)?;
+        let table = find(declared, &self.table)?.open_online(&opened.store)?;
+        let untyped = table.untyped();
+        let primary_key = self.encoded(&untyped.primary_key())?;
+        let txn = opened.store.read()?;
+        let Some(data) = untyped.row(&txn, &primary_key)? else { return Err(self.missing()) };
+        let row = UntypedEntry { key: &[], primary_key: &primary_key, data };
+        let json = table.show(&row)?;
+        if out.json {
+            return unless_closed(writeln!(io::stdout(), "{json}")).map(drop);
+        }
+        // A number in the text is kept as it is only in one line.
+        let fields: Value = serde_json::from_str(&json).unwrap_or_default();
+        let lines = serde_json::to_string_pretty(&fields).unwrap_or(json);
+        unless_closed(writeln!(io::stdout(), "{lines}")).map(drop)
+    }
+
+    pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_write(&self.dir.dir)?;
+        let table = find(declared, &self.table)?.open(&opened.store)?;
+        let untyped = table.untyped();
+        let primary_key = self.encoded(&untyped.primary_key())?;
+        if !opened.store.transaction(|txn| untyped.delete(txn, &primary_key))? {
+            return Err(self.missing());
+        }
+        Ok(out.put(&json!({ "deleted": 1 }), |text| writeln!(text, "deleted 1 row"))?)
+    }
+
+    /// Returns the encoding of the whole key.
+    fn encoded(&self, fields: &[UntypedField]) -> Result<Vec<u8>, Failure> {
+        if self.values.len() < fields.len() {
+            let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+            return Err(Failure::arguments(format!(
+                "the primary key has the fields {}; give a value for each",
+                names.join(", ")
+            )));
+        }
+        let mut key = KeyBuf::new();
+        value::encode(fields, &self.values, &mut key).map_err(Failure::arguments)?;
+        Ok(key.as_bytes().to_vec())
+    }
+
+    fn missing(&self) -> Failure {
+        let (table, key) = (&self.table, self.values.join(", "));
+        Failure::not_found(format!("table `{table}` has no row with the primary key {key}"))
+    }
+}
+
+/// A query.
+#[derive(Debug, Args)]
+pub(crate) struct Find {
+    #[command(flatten)]
+    dir: Dir,
+    /// The table.
+    table: String,
+    /// The index, or `primary_key`.
+    index: String,
+    /// The values of the leading fields of its key.
+    #[arg(allow_negative_numbers = true)]
+    values: Vec<String>,
+    /// The range of the next field: `A..B` without B, `A..` or `..B`.
+    #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
+    range: Option<String>,
+    /// The start of the next field, which is text.
+    #[arg(long, value_name = "TEXT", conflicts_with = "range")]
+    starting_with: Option<String>,
+    /// At most this number of rows.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: u64,
+    /// The rows after this cursor, which an earlier call has printed.
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<String>,
+    /// In descending order.
+    #[arg(long)]
+    rev: bool,
+    /// Print the number of rows only.
+    #[arg(long, conflicts_with_all = ["after", "rev"])]
+    count: bool,
+}
+
+/// The name of the fact table in the place of an index.
+const PRIMARY_KEY: &str = "primary_key";
+
+impl Find {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_read(&self.dir.dir)?;
+        let table = find(declared, &self.table)?.open_online(&opened.store)?;
+        let untyped = table.untyped();
+        let fields = if self.index == PRIMARY_KEY {
+            untyped.primary_key()
+        } else {
+            let names = untyped.index_names().chain([PRIMARY_KEY]);
+            untyped.key_of(&self.index).ok_or_else(|| unknown("index", &self.index, names))?
+        };
+        let range = self.bounds(&fields)?;
+        let txn = opened.store.read()?;
+        if self.count {
+            let count = untyped.count(&txn, &range)?;
+            return Ok(out.put(&json!({ "count": count }), |text| writeln!(text, "{count}"))?);
+        }
+        let (mut rows, mut last, mut more) = (Vec::new(), None, false);
+        let mut lines = BufWriter::new(io::stdout().lock());
+        let mut left = self.limit;
+        untyped.each_entry(&txn, &range, |entry| {
+            if left == 0 {
+                more = true;
+                return Ok(false);
+            }
+            left -= 1;
+            let stored = untyped.row(&txn, entry.primary_key)?;
+            let data = stored.ok_or_else(|| dangling(&self.table, &self.index))?;
+            let json = table.show(&UntypedEntry { data, ..entry })?;
+            last = Some((value::hex(entry.key), value::hex(entry.primary_key)));
+            if out.json {
+                rows.push(json);
+                Ok::<_, Failure>(true)
+            } else {
+                unless_closed(writeln!(lines, "{json}"))
+            }
+        })?;
+        let next = last.filter(|_| more).map(|(key, primary_key)| format!("{key}.{primary_key}"));
+        if out.json {
+            let next = json!(next);
+            let page = format!("{{\"items\":[{}],\"next\":{next}}}", rows.join(","));
+            unless_closed(writeln!(lines, "{page}"))?;
+        } else if let Some(next) = next {
+            out.note(&format!("more rows follow: `--after {next}`"));
+        }
+        unless_closed(lines.flush()).map(drop)
+    }
+
+    fn bounds(&self, fields: &[UntypedField]) -> Result<UntypedRange, Failure> {
+        let mut leading = KeyBuf::new();
+        value::encode(fields, &self.values, &mut leading).map_err(Failure::arguments)?;
+        let leading = leading.as_bytes().to_vec();
+        let next = || {
+            fields.get(self.values.len()..=self.values.len()).ok_or_else(|| {
+                Failure::arguments("values are given for all fields, so there is no next field")
+            })
+        };
+        let mut range = UntypedRange {
+            index: (self.index != PRIMARY_KEY).then(|| self.index.clone()),
+            start: leading.clone(),
+            is_prefix: true,
+            reverse: self.rev,
+            ..UntypedRange::default()
+        };
+        if let Some(text) = &self.starting_with {
+            let field = next()?.first().ok_or_else(|| Failure::arguments("no field"))?;
+            let mut prefix = KeyBuf::new();
+            field.shape.write_prefix(text, &mut prefix).map_err(|error| {
+                Failure::arguments(format!("field `{}` is not text: {error}", field.name))
+            })?;
+            range.start.extend_from_slice(prefix.as_bytes());
+        }
+        if let Some(bounds) = &self.range {
+            let (from, to) = bounds.split_once("..").ok_or_else(|| {
+                Failure::arguments(format!("`{bounds}` is not a range such as `A..B`"))
+            })?;
+            let encoded = |text: &str| {
+                let mut key = KeyBuf::new();
+                value::encode(next()?, &[text.to_owned()], &mut key).map_err(Failure::arguments)?;
+                Ok::<_, Failure>([leading.as_slice(), key.as_bytes()].concat())
+            };
+            next()?;
+            if !from.is_empty() {
+                range.start = encoded(from)?;
+                range.is_prefix = false;
+            }
+            range.end = if to.is_empty() { after(&leading) } else { Some(encoded(to)?) };
+        }
+        if let Some(cursor) = &self.after {
+            let keys = cursor.split_once('.').and_then(|(key, primary_key)| {
+                Some((value::bytes(key)?, value::bytes(primary_key)?))
+            });
+            let keys = keys.filter(|(key, primary_key)| {
+                range.contains(if range.index.is_some() { key } else { primary_key })
+            });
+            range.after = Some(keys.ok_or_else(|| {
+                Failure::arguments(format!("`{cursor}` is not a cursor of this query"))
+            })?);
+        }
+        Ok(range)
+    }
+}
+
+/// Returns the least bytes after all keys that begin with these; `None` if there are none.
+fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|byte| *byte < 0xff)?;
+    let mut end = prefix.get(..=kept)?.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    Some(end)
+}
+
+/// Returns the declared table with this name.
+pub(crate) fn find<'d>(declared: &'d [Declared], name: &str) -> Result<&'d Declared, Failure> {
+    let names = declared.iter().map(|table| table.name);
+    declared.iter().find(|table| table.name == name).ok_or_else(|| unknown("table", name, names))
+}
+
+fn dangling(table: &str, index: &str) -> Failure {
+    Failure::damage(format!(
+        "an entry of the index `{index}` of table `{table}` has no row; run `verify`, and then `repair`"
+    ))
+}

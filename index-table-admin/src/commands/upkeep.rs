@@ -1,0 +1,249 @@
+//! Work on whole tables, with their types.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, BufWriter, Write},
+    path::PathBuf,
+};
+
+use clap::Args;
+use index_table::{
+    __private::admin::UntypedRange, IndexState, OnDuplicate, Progress, Store, VerifyReport,
+};
+use serde_json::json;
+
+use super::rows::find;
+use crate::{
+    cli::{Dir, unless_closed},
+    failure::{Code, Failure},
+    open::Opened,
+    output::Output,
+    progress::Bar,
+    typed::{Declared, Loaded, UpgradedTable},
+};
+
+/// All tables, or one.
+#[derive(Debug, Args)]
+pub(crate) struct Chosen {
+    #[command(flatten)]
+    dir: Dir,
+    /// Only this table.
+    table: Option<String>,
+}
+
+impl Chosen {
+    /// Returns the chosen tables. Without a choice, these are the declared tables that the store has.
+    fn tables<'d>(
+        &self,
+        store: &Store,
+        declared: &'d [Declared],
+    ) -> Result<Vec<&'d Declared>, Failure> {
+        if let Some(name) = &self.table {
+            return Ok(vec![find(declared, name)?]);
+        }
+        let catalog = store.catalog()?;
+        let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
+        Ok(declared.iter().filter(exists).collect())
+    }
+
+    pub(crate) fn verify(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_read(&self.dir.dir)?;
+        let mut reports = Vec::new();
+        for table in self.tables(&opened.store, declared)? {
+            let bar = Bar::new();
+            let table = table.open_online(&opened.store)?;
+            let txn = opened.store.read()?;
+            reports.push(table.verify(&txn, &mut |at: Progress| bar.show(at))?);
+        }
+        let is_clean = reports.iter().all(VerifyReport::is_clean);
+        show(out, &reports)?;
+        if is_clean {
+            return Ok(());
+        }
+        Err(Failure::damage("indexes differ from the rows; `repair` corrects them"))
+    }
+
+    pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_write(&self.dir.dir)?;
+        let mut reports = Vec::new();
+        for table in self.tables(&opened.store, declared)? {
+            let table = table.open(&opened.store)?;
+            reports.push(opened.store.transaction(|txn| table.repair(txn))?);
+        }
+        let is_clean = reports.iter().all(|report| report.left == 0);
+        show(out, &reports)?;
+        if is_clean {
+            return Ok(());
+        }
+        Err(Failure::damage("some findings can't be repaired; restore the store from a backup"))
+    }
+
+    pub(crate) fn build(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_write(&self.dir.dir)?;
+        let mut reports = Vec::new();
+        for table in self.tables(&opened.store, declared)? {
+            let bar = Bar::new();
+            let table = table.open_online(&opened.store)?;
+            reports.push(table.build(&opened.store, &mut |at: Progress| bar.show(at))?);
+        }
+        out.put(&json!({ "tables": reports }), |text| {
+            for report in &reports {
+                let (table, rows) = (report.table, report.rows);
+                writeln!(
+                    text,
+                    "table `{table}`: {} indexes, {rows} rows read",
+                    report.indexes.len()
+                )?;
+                for index in &report.indexes {
+                    writeln!(text, "  index `{}`: {}", index.name, index.state)?;
+                }
+            }
+            Ok(())
+        })?;
+        let mut indexes = reports.iter().flat_map(|report| &report.indexes);
+        if indexes.any(|index| index.state != IndexState::Readable) {
+            return Err(Failure::damage(
+                "an index is not readable; `indexes` shows its duplicates: change these rows, and run \
+                 `build` again",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn upgrade(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_write(&self.dir.dir)?;
+        let mut reports = Vec::new();
+        for table in self.tables(&opened.store, declared)? {
+            let bar = Bar::new();
+            let table = table.open(&opened.store)?;
+            reports.push(table.upgrade(&opened.store, &mut |at: Progress| bar.show(at))?);
+        }
+        Ok(out.put(&json!({ "tables": reports }), |text| {
+            reports.iter().try_for_each(|report| {
+                let UpgradedTable { table, rows, upgraded } = report;
+                writeln!(text, "table `{table}`: {upgraded} of {rows} rows upgraded")
+            })
+        })?)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Expire {
+    #[command(flatten)]
+    tables: Chosen,
+    /// Delete at most this number of rows of each table.
+    #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
+    limit: u64,
+}
+
+impl Expire {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_write(&self.tables.dir.dir)?;
+        let mut deleted = 0;
+        for table in self.tables.tables(&opened.store, declared)? {
+            deleted += table.open(&opened.store)?.expire(&opened.store, self.limit)?;
+        }
+        Ok(out.put(&json!({ "deleted": deleted }), |text| {
+            writeln!(text, "deleted {deleted} expired rows")
+        })?)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    #[command(flatten)]
+    dir: Dir,
+    /// The table.
+    table: String,
+}
+
+impl Dump {
+    pub(crate) fn run(&self, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = Opened::to_read(&self.dir.dir)?;
+        let table = find(declared, &self.table)?.open_online(&opened.store)?;
+        let txn = opened.store.read()?;
+        let mut lines = BufWriter::new(io::stdout().lock());
+        table.untyped().each_entry(&txn, &UntypedRange::default(), |row| {
+            unless_closed(writeln!(lines, "{}", table.show(&row)?))
+        })?;
+        unless_closed(lines.flush()).map(drop)
+    }
+}
+
+/// What a load does with a row whose primary key exists.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Duplicate {
+    /// Load nothing.
+    Fail,
+    /// Keep the first row.
+    Skip,
+    /// Keep the last row.
+    Replace,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    #[command(flatten)]
+    dir: Dir,
+    /// The table.
+    table: String,
+    /// The file; without it, the standard input.
+    file: Option<PathBuf>,
+    /// What to do with a row whose primary key, or key in a unique index, exists.
+    #[arg(long, value_enum, default_value_t = Duplicate::Fail)]
+    on_duplicate: Duplicate,
+    /// Create the store if the directory has none.
+    #[arg(long)]
+    create: bool,
+}
+
+impl Load {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let dir = &self.dir.dir;
+        let declared = find(declared, &self.table)?;
+        let mut lines: Box<dyn BufRead> = match &self.file {
+            None => Box::new(io::stdin().lock()),
+            Some(path) => {
+                let file = File::open(path).map_err(|error| {
+                    Failure::not_found(format!("`{}` can't be read: {error}", path.display()))
+                })?;
+                Box::new(BufReader::new(file))
+            }
+        };
+        let opened = if self.create && !dir.join("data.mdb").exists() {
+            Opened { store: Store::open(dir)?, sharded: None }
+        } else {
+            Opened::to_write(dir)?
+        };
+        let table = declared.open(&opened.store)?;
+        let on_duplicate = match self.on_duplicate {
+            Duplicate::Fail => OnDuplicate::Fail,
+            Duplicate::Skip => OnDuplicate::Skip,
+            Duplicate::Replace => OnDuplicate::Replace,
+        };
+        let bar = Bar::new();
+        let report =
+            table
+                .load(&opened.store, &mut *lines, on_duplicate, &mut |at: Progress| bar.show(at))?;
+        drop(bar);
+        Ok(out.put(&report, |text| {
+            let Loaded { read, written, skipped, replaced, .. } = report;
+            writeln!(
+                text,
+                "{read} rows read, {written} written, {skipped} skipped, {replaced} replaced"
+            )
+        })?)
+    }
+}
+
+fn show(out: &Output, reports: &[VerifyReport]) -> Result<(), Failure> {
+    let put = out.put(&json!({ "tables": reports }), |text| {
+        reports.iter().try_for_each(|report| {
+            report
+                .to_string()
+                .lines()
+                .try_for_each(|line| writeln!(text, "{}", crate::value::printable(line)))
+        })
+    });
+    put.map_err(|error| Failure { code: Code::Other, ..error.into() })
+}

@@ -1,0 +1,167 @@
+//! Rows as JSON, with an exact form for values that JSON lacks.
+//!
+//! | value | form |
+//! |---|---|
+//! | an infinity, a NaN | `{"$float": "inf"}`, `{"$float": "-inf"}`, `{"$float": "0x7ff8000000000000"}`: its bits |
+//! | an integer of more than 64 bits | `{"$int": "18446744073709551616"}` |
+//! | bytes | `{"$bytes": "00ff"}` |
+//! | a map whose keys are not all text, or begin with `$` | `{"$map": [[key, value], …]}` |
+//! | `Some` of a value that is written as `null` or `$some` | `{"$some": null}` |
+//!
+//! Everything else has the form that serde gives it in JSON. The forms are read where the type of the row has such a
+//! value.
+
+mod read;
+mod write;
+
+pub(crate) use read::from_value;
+pub(crate) use write::to_json;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, HashMap},
+        fmt::Debug,
+        net::IpAddr,
+        time::Duration,
+    };
+
+    use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+    use super::*;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    enum Shape {
+        Unit,
+        One(Option<u8>),
+        Two(i8, String),
+        Named { width: f32, name: char },
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    struct Marker;
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    struct Wrapped(u64);
+
+    fn through<T: Serialize + DeserializeOwned>(value: &T) -> (String, T) {
+        let json = to_json(value).expect("JSON");
+        let read = serde_json::from_str(&json).expect("JSON that serde_json reads");
+        (json, from_value(read).expect("a value of the type"))
+    }
+
+    #[track_caller]
+    fn exact<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, form: &str) {
+        let (json, read) = through(value);
+        assert_eq!(json, form);
+        assert_eq!(read, *value);
+    }
+
+    #[test]
+    fn values_that_json_has_are_plain() {
+        exact(&(1_u8, -2_i64, true, 'x', "a\"\u{1}".to_owned()), r#"[1,-2,true,"x","a\"\u0001"]"#);
+        exact(&Some(Wrapped(7)), "7");
+        exact(&vec![Some(1), None], "[1,null]");
+        exact(&[Shape::Unit, Shape::One(None)].to_vec(), r#"["Unit",{"One":null}]"#);
+        exact(&Shape::Two(-1, "é".into()), r#"{"Two":[-1,"é"]}"#);
+        exact(
+            &Shape::Named { width: 1.1, name: '\0' },
+            r#"{"Named":{"width":1.1,"name":"\u0000"}}"#,
+        );
+        exact(&(Marker, ()), "[null,null]");
+        exact(&BTreeMap::from([("b".to_owned(), 1), ("a".to_owned(), 2)]), r#"{"a":2,"b":1}"#);
+        exact(&IpAddr::from([127, 0, 0, 1]), r#""127.0.0.1""#);
+        exact(&Duration::from_millis(1500), r#"{"secs":1,"nanos":500000000}"#);
+    }
+
+    #[test]
+    fn integers_of_any_size_are_exact() {
+        exact(&u64::MAX, "18446744073709551615");
+        exact(&i64::MIN, "-9223372036854775808");
+        exact(&u128::MAX, r#"{"$int":"340282366920938463463374607431768211455"}"#);
+        exact(&i128::MIN, r#"{"$int":"-170141183460469231731687303715884105728"}"#);
+        exact(&7_u128, "7");
+        exact(&-7_i128, "-7");
+    }
+
+    #[test]
+    fn floats_of_any_bits_are_exact() {
+        for bits in [
+            0,
+            1,
+            1 << 63,
+            0x7ff0_0000_0000_0000,
+            0x7ff8_0000_0000_0000,
+            0xfff0_0000_0000_0001,
+            f64::MAX.to_bits(),
+            0.1_f64.to_bits(),
+            5e-324_f64.to_bits(),
+            u64::MAX,
+        ] {
+            let (json, read) = through(&f64::from_bits(bits));
+            assert_eq!(read.to_bits(), bits, "{json}");
+        }
+        let mut bits = 1_u32;
+        for _ in 0..100_000 {
+            bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (json, read) = through(&f32::from_bits(bits));
+            assert_eq!(read.to_bits(), bits, "{json}");
+        }
+        exact(&f64::INFINITY, r#"{"$float":"inf"}"#);
+        assert_eq!(to_json(&f32::NAN).expect("JSON"), r#"{"$float":"0x7fc00000"}"#);
+    }
+
+    #[test]
+    fn maps_with_other_keys_and_nested_options_are_exact() {
+        exact(
+            &BTreeMap::from([((1, 'a'), None), ((2, 'b'), Some(1))]),
+            r#"{"$map":[[[1,"a"],null],[[2,"b"],1]]}"#,
+        );
+        exact(&HashMap::from([("$some".to_owned(), 1)]), r#"{"$map":[["$some",1]]}"#);
+        exact(&vec![None, Some(None), Some(Some(1))], r#"[null,{"$some":null},1]"#);
+        exact(&Some(Some(None::<u8>)), r#"{"$some":{"$some":null}}"#);
+        exact(&Some(()), r#"{"$some":null}"#);
+        exact(&BTreeMap::from([(Some(1), 2)]), r#"{"$map":[[1,2]]}"#);
+    }
+
+    #[test]
+    fn bytes_are_hex() {
+        #[derive(Debug, PartialEq)]
+        struct Raw(Vec<u8>);
+        impl Serialize for Raw {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_bytes(&self.0)
+            }
+        }
+        impl<'de> Deserialize<'de> for Raw {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl serde::de::Visitor<'_> for Visitor {
+                    type Value = Raw;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str("bytes")
+                    }
+                    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Raw, E> {
+                        Ok(Raw(bytes.to_vec()))
+                    }
+                }
+                from.deserialize_bytes(Visitor)
+            }
+        }
+        exact(&Raw(vec![0, 255]), r#"{"$bytes":"00ff"}"#);
+    }
+
+    #[test]
+    fn wrong_types_and_missing_fields_are_errors() {
+        #[derive(Debug, Deserialize)]
+        struct Row {
+            #[expect(dead_code, reason = "only read")]
+            id: u8,
+        }
+        let row = |json: &str| from_value::<Row>(serde_json::from_str(json).expect("JSON"));
+        assert!(row(r#"{"id": 256}"#).is_err());
+        assert!(row(r#"{"id": "1"}"#).is_err());
+        assert!(row("{}").expect_err("refused").to_string().contains("id"));
+        assert!(row(r#"{"id": {"$int": "x"}}"#).is_err());
+    }
+}

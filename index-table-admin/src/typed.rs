@@ -1,0 +1,247 @@
+//! Tables with the types of their rows.
+
+use std::{fmt, io::BufRead, marker::PhantomData, time::SystemTime};
+
+use index_table::{
+    __private::{
+        Entity, KeyedTable,
+        admin::{UntypedEntry, UntypedTable},
+    },
+    OnDuplicate, Progress, ReadTxn, Store, VerifyReport, WriteTxn,
+    report::BuildReport,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{exact, failure::Failure};
+
+/// The types of rows that [`main`](crate::main) works with: a tuple of structs with `#[derive(IndexTable)]`, of up to
+/// twelve.
+pub trait Tables: sealed::Tables {}
+
+/// A struct with `#[derive(IndexTable)]`.
+pub trait Row: Entity + Serialize + DeserializeOwned {}
+
+impl<R: Entity + Serialize + DeserializeOwned> Row for R {}
+
+mod sealed {
+    /// The implementation of [`Tables`](super::Tables).
+    pub trait Tables {
+        /// Returns the declarations, in the order of the tuple.
+        fn declared() -> Vec<super::Declared>;
+    }
+}
+
+pub(crate) fn declared<T: Tables>() -> Vec<Declared> {
+    T::declared()
+}
+
+macro_rules! tuples {
+    ($($($row:ident)+;)*) => {$(
+        impl<$($row: Row),+> Tables for ($($row,)+) {}
+
+        impl<$($row: Row),+> sealed::Tables for ($($row,)+) {
+            fn declared() -> Vec<Declared> {
+                vec![$(Declared::of::<$row>()),+]
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
+    A B C D E F G H I;
+    A B C D E F G H I J;
+    A B C D E F G H I J K;
+    A B C D E F G H I J K L;
+}
+
+/// A declared table that is not open.
+#[derive(Clone, Copy)]
+pub struct Declared {
+    pub(crate) name: &'static str,
+    open: fn(&Store) -> index_table::Result<Box<dyn Typed>>,
+    open_online: fn(&Store) -> index_table::Result<Box<dyn Typed>>,
+}
+
+impl fmt::Debug for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Declared").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Declared {
+    fn of<R: Row>() -> Self {
+        Self {
+            name: R::TABLE.name,
+            open: |store| {
+                Ok(Box::new(Opened { table: KeyedTable::<R>::open(store)?, row: PhantomData }))
+            },
+            open_online: |store| {
+                Ok(Box::new(Opened {
+                    table: KeyedTable::<R>::open_online(store)?,
+                    row: PhantomData,
+                }))
+            },
+        }
+    }
+
+    /// Opens the table with all indexes built; in a read-only store, compares it with its declaration.
+    pub(crate) fn open(&self, store: &Store) -> Result<Box<dyn Typed>, Failure> {
+        Ok((self.open)(store)?)
+    }
+
+    /// Opens the table; its indexes may not be readable.
+    pub(crate) fn open_online(&self, store: &Store) -> Result<Box<dyn Typed>, Failure> {
+        Ok((self.open_online)(store)?)
+    }
+}
+
+/// The result of a load.
+#[derive(Debug, Serialize)]
+pub(crate) struct Loaded {
+    pub(crate) table: &'static str,
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    pub(crate) skipped: u64,
+    pub(crate) replaced: u64,
+}
+
+/// The result of an upgrade.
+#[derive(Debug, Serialize)]
+pub(crate) struct UpgradedTable {
+    pub(crate) table: &'static str,
+    pub(crate) rows: u64,
+    pub(crate) upgraded: u64,
+}
+
+/// An open table.
+pub(crate) trait Typed {
+    fn untyped(&self) -> UntypedTable;
+
+    /// Returns a row as JSON in one line.
+    fn show(&self, row: &UntypedEntry<'_>) -> Result<String, Failure>;
+
+    fn load(
+        &self,
+        store: &Store,
+        lines: &mut dyn BufRead,
+        on_duplicate: OnDuplicate,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Loaded, Failure>;
+
+    fn verify(
+        &self,
+        txn: &ReadTxn<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<VerifyReport, Failure>;
+
+    fn repair(&self, txn: &mut WriteTxn<'_>) -> index_table::Result<VerifyReport>;
+
+    fn build(
+        &self,
+        store: &Store,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<BuildReport, Failure>;
+
+    fn upgrade(
+        &self,
+        store: &Store,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<UpgradedTable, Failure>;
+
+    /// Deletes expired rows, and returns their number.
+    fn expire(&self, store: &Store, limit: u64) -> Result<u64, Failure>;
+}
+
+struct Opened<R> {
+    table: KeyedTable<R>,
+    row: PhantomData<R>,
+}
+
+impl<R: Row> Typed for Opened<R> {
+    fn untyped(&self) -> UntypedTable {
+        self.table.untyped()
+    }
+
+    fn show(&self, row: &UntypedEntry<'_>) -> Result<String, Failure> {
+        let row = self.table.decoded(row)?;
+        exact::to_json(&row).map_err(|error| {
+            Failure::other(format!(
+                "a row of `{}` can't be written as JSON: {error}",
+                R::TABLE.name
+            ))
+        })
+    }
+
+    fn load(
+        &self,
+        store: &Store,
+        lines: &mut dyn BufRead,
+        on_duplicate: OnDuplicate,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Loaded, Failure> {
+        let rows = lines.lines().enumerate().filter_map(|(at, line)| {
+            let read = |line: std::io::Result<String>| {
+                let line = line.map_err(|error| error.to_string())?;
+                if line.trim().is_empty() {
+                    return Ok(None);
+                }
+                let json = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+                exact::from_value::<R>(json).map(Some).map_err(|error| error.to_string())
+            };
+            let refused = |reason| {
+                Failure::arguments(format!("line {}: {reason}; no row was loaded", at + 1))
+            };
+            read(line).map_err(refused).transpose()
+        });
+        let load = self.table.bulk_load(store, rows).on_duplicate(on_duplicate);
+        let report = load.progress(progress).try_run::<R, Failure>()?;
+        Ok(Loaded {
+            table: R::TABLE.name,
+            read: report.read,
+            written: report.written,
+            skipped: report.skipped,
+            replaced: report.replaced,
+        })
+    }
+
+    fn verify(
+        &self,
+        txn: &ReadTxn<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<VerifyReport, Failure> {
+        Ok(self.table.verified(txn, progress)?)
+    }
+
+    fn repair(&self, txn: &mut WriteTxn<'_>) -> index_table::Result<VerifyReport> {
+        self.table.repair(txn).run()
+    }
+
+    fn build(
+        &self,
+        store: &Store,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<BuildReport, Failure> {
+        Ok(self.table.build(store).progress(progress).run()?)
+    }
+
+    fn upgrade(
+        &self,
+        store: &Store,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<UpgradedTable, Failure> {
+        let done = self.table.upgrade(store).progress(progress).run()?;
+        Ok(UpgradedTable { table: R::TABLE.name, rows: done.rows, upgraded: done.upgraded })
+    }
+
+    fn expire(&self, store: &Store, limit: u64) -> Result<u64, Failure> {
+        Ok(self.table.untyped().expire(store, SystemTime::now(), limit)?)
+    }
+}

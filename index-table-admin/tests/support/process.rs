@@ -1,0 +1,79 @@
+//! The command as a process.
+#![allow(dead_code, reason = "each suite uses a part of it")]
+
+use std::{path::Path, process::Output};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+pub(crate) fn admin() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("index-table"));
+    command.env_remove("COLUMNS").env_remove("NO_COLOR");
+    command
+}
+
+fn run(command: &[&str], dir: &Path, rest: &[&str]) -> Output {
+    admin().args(command).arg(dir).args(rest).output().expect("a process")
+}
+
+/// Runs a command that succeeds, and returns its output.
+pub(crate) fn text_of(command: &[&str], dir: &Path, rest: &[&str]) -> String {
+    let output = run(command, dir, rest);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} {rest:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+pub(crate) fn json_of(command: &[&str], dir: &Path, rest: &[&str]) -> Value {
+    let text = text_of(&[&["--json"], command].concat(), dir, rest);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+pub(crate) fn json_lines(command: &[&str], dir: &Path, rest: &[&str]) -> Vec<Value> {
+    let text = text_of(&[&["--json"], command].concat(), dir, rest);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// Runs a command that fails with this exit code, and returns the error.
+pub(crate) fn fails(code: i32, command: &[&str], dir: &Path, rest: &[&str]) -> String {
+    let output = run(command, dir, rest);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{command:?} {rest:?}: {error}");
+    assert!(output.stdout.is_empty(), "{command:?}");
+    error
+}
+
+/// Runs the tool with types, with this input.
+pub(crate) fn typed(input: &str, command: &[&str], dir: &Path, rest: &[&str]) -> Output {
+    let own = assert_cmd::cargo::cargo_bin!("index-table");
+    let program = own.parent().expect("a directory").join("examples").join("rows");
+    let mut process = Command::new(program);
+    process.env_remove("COLUMNS").env_remove("NO_COLOR");
+    process.args(command).arg(dir).args(rest).write_stdin(input).output().expect("a process")
+}
+
+pub(crate) fn typed_text(command: &[&str], dir: &Path, rest: &[&str]) -> String {
+    let output = typed("", command, dir, rest);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} {rest:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+pub(crate) fn typed_json(command: &[&str], dir: &Path, rest: &[&str]) -> Value {
+    let text = typed_text(&[&["--json"], command].concat(), dir, rest);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+pub(crate) fn typed_input(input: &str, command: &[&str], dir: &Path, rest: &[&str]) -> Value {
+    let output = typed(input, command, dir, rest);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} {rest:?}: {error}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+pub(crate) fn typed_fails(code: i32, command: &[&str], dir: &Path, rest: &[&str]) -> String {
+    let output = typed("", command, dir, rest);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{command:?} {rest:?}: {error}");
+    error
+}
