@@ -27,6 +27,13 @@ pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
         (_, PlainKey::Char(value)) => show_text(&value.to_string()),
         (_, PlainKey::Unsigned(value)) => value.to_string(),
         (_, PlainKey::Signed(value)) => value.to_string(),
+        // A NaN whose bits are not the usual ones has another place in the order.
+        (_, PlainKey::F32(value)) if value.is_nan() && value.to_bits() != f32::NAN.to_bits() => {
+            format!("0x{:08x}", value.to_bits())
+        }
+        (_, PlainKey::F64(value)) if value.is_nan() && value.to_bits() != f64::NAN.to_bits() => {
+            format!("0x{:016x}", value.to_bits())
+        }
         (_, PlainKey::F32(value)) => format!("{value:?}"),
         (_, PlainKey::F64(value)) => format!("{value:?}"),
         (_, PlainKey::Text(text)) => show_text(text),
@@ -86,8 +93,18 @@ pub(crate) fn parse(shape: &KeyShape, text: &str) -> Result<PlainKey, String> {
         KeyShape::Char => {
             PlainKey::Char(unquoted(text)?.parse().map_err(|_| wrong("one character"))?)
         }
-        KeyShape::F32 => PlainKey::F32(text.parse().map_err(|_| wrong("a number"))?),
-        KeyShape::F64 => PlainKey::F64(text.parse().map_err(|_| wrong("a number"))?),
+        KeyShape::F32 => PlainKey::F32(match text.strip_prefix("0x") {
+            Some(bits) => f32::from_bits(
+                u32::from_str_radix(bits, 16).map_err(|_| wrong("the bits of an f32"))?,
+            ),
+            None => text.parse().map_err(|_| wrong("a number"))?,
+        }),
+        KeyShape::F64 => PlainKey::F64(match text.strip_prefix("0x") {
+            Some(bits) => f64::from_bits(
+                u64::from_str_radix(bits, 16).map_err(|_| wrong("the bits of an f64"))?,
+            ),
+            None => text.parse().map_err(|_| wrong("a number"))?,
+        }),
         KeyShape::Text => PlainKey::Text(unquoted(text)?),
         KeyShape::Bytes | KeyShape::Array(_) => {
             PlainKey::Bytes(bytes(text).ok_or_else(|| wrong("bytes in hex, such as `0x00ff`"))?)
