@@ -273,11 +273,11 @@ fn unquoted(text: &str) -> Result<String, String> {
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        if !is_visible(character) {
+        if is_visible(character) {
+            shown.push(character);
+        } else {
             // Writing to a `String` can't fail.
             let _ = write!(shown, "{}", character.escape_default());
-        } else {
-            shown.push(character);
         }
     }
     shown

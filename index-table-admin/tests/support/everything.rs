@@ -1,4 +1,9 @@
 //! A table with a key of every type.
+#![allow(
+    clippy::option_option,
+    clippy::zero_sized_map_values,
+    reason = "they have forms of their own"
+)]
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
