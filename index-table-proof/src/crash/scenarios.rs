@@ -29,7 +29,7 @@ use crate::{
 /// The scenario of transactions of several shards.
 pub(crate) const TOGETHER: &str = "shards together";
 
-pub(crate) const SCENARIOS: [Scenario; 15] = [
+pub(crate) const SCENARIOS: [Scenario; 16] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -209,6 +209,18 @@ pub(crate) const SCENARIOS: [Scenario; 15] = [
         child: together::write,
         before: kill_writer_of_shards,
         after: together::prove,
+    },
+    Scenario {
+        name: "an online build of shards",
+        rounds: 20,
+        awaited: 2,
+        is_beside: false,
+        is_cut_off: true,
+        needs_power: false,
+        is_sharded: true,
+        child: together::online::write,
+        before: together::online::forget,
+        after: together::online::prove,
     },
 ];
 

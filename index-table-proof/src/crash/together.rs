@@ -1,5 +1,7 @@
 //! Processes that are killed while threads commit transactions of several shards. The shards have one journal.
 
+pub(super) mod online;
+
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
