@@ -17,6 +17,7 @@
 /// [watching changes]: watching
 /// [revisions]: revisions
 /// [expiry]: expiry
+/// [aggregates]: aggregates
 /// [group commit]: group_commit
 /// [durability]: durability
 /// [space ahead]: space_ahead
@@ -96,6 +97,7 @@ pub mod modelling {}
 /// [what not to index]: what_not_to_index
 /// [revisions]: revisions
 /// [expiry]: expiry
+/// [aggregates]: aggregates
 /// [global indexes]: sharding#global-indexes
 ///
 /// All attributes of the derive.
@@ -116,6 +118,7 @@ pub mod attributes {}
 /// [modelling]: modelling
 /// [revisions]: revisions
 /// [expiry]: expiry
+/// [aggregates]: aggregates
 ///
 /// All methods of a generated repository, and scans.
 #[doc = include_str!("guide/repository.md")]
@@ -189,6 +192,13 @@ pub mod revisions {}
 #[doc = include_str!("guide/expiry.md")]
 pub mod expiry {}
 
+/// [row versions]: versions
+/// [when something is wrong]: damage
+///
+/// Counts and sums of groups of rows, which change with the rows.
+#[doc = include_str!("guide/aggregates.md")]
+pub mod aggregates {}
+
 /// [eventual indexes]: eventual
 /// [durability]: durability
 ///
@@ -228,6 +238,7 @@ pub mod sharding {}
 /// [eventual indexes]: eventual
 /// [strategies and their costs]: strategies
 /// [when indexes change]: changing_indexes
+/// [aggregates]: aggregates
 ///
 /// Damaged files, and indexes that differ from the rows: `check`, `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]

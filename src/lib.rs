@@ -15,6 +15,7 @@
 //! [watching changes]: guide::watching
 //! [revisions]: guide::revisions
 //! [expiry]: guide::expiry
+//! [aggregates]: guide::aggregates
 //! [group commit]: guide::group_commit
 //! [durability]: guide::durability
 //! [space ahead]: guide::space_ahead
@@ -51,8 +52,8 @@ pub use index_table_runtime::{
 /// The iterators that methods return. Programs seldom name them.
 pub mod iter {
     pub use index_table_runtime::{
-        CombinedKeys, CombinedRows, CombinedViews, DeadLetters, DistinctCounts, DistinctValues,
-        Duplicates, Events, GetMany, GetManyViews,
+        Aggregates, CombinedKeys, CombinedRows, CombinedViews, DeadLetters, DistinctCounts,
+        DistinctValues, Duplicates, Events, GetMany, GetManyViews,
     };
 }
 

@@ -143,6 +143,22 @@ use crate::derive::{derive, derive_key, derive_version};
 /// that occurs in two `#[index(…)]` as a repeated attribute (`clippy::duplicated_attributes`), and accepts
 /// this form.
 ///
+/// # `#[aggregate(fields, options)]`, on the struct
+///
+/// Keeps the number of rows, and the sums of some fields, for each group of rows with the same values of the
+/// fields; without fields, for the whole table. The attribute can be repeated. The totals change in the
+/// transaction of the row.
+///
+/// | option | meaning |
+/// |---|---|
+/// | `sum = [field]` | the sums of integers of up to 64 bits or `i128`, or of `Option`s of them, whose `None` counts as 0; each is an `i128` |
+/// | `min = [field]`, `max = [field]` | the least or greatest value, from an index that begins with the fields of the group and then this field |
+///
+/// `#[aggregate(customer, sum = [amount])]` adds `aggregate_by_customer`, which returns the totals of a group,
+/// and `aggregates_by_customer`, which iterates over all groups. `#[aggregate(sum = [amount])]` adds
+/// `aggregate`. The totals are a struct, such as `InvoiceAggregateByCustomer`, with the fields of the group,
+/// `count`, `sum_amount` and `min_amount`. It implements `Debug`, `Clone`, `PartialEq` and `Serialize`.
+///
 /// # Warnings
 ///
 /// An index that probably costs more than it saves causes a warning at its first field. The compiler reports
@@ -233,7 +249,10 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `tag`, `content`, `untagged` | on the struct |
 /// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full or there is a view |
 /// | `skip` without a `default` of its own | on a field, if there is a view and the struct has serde's `default` |
-#[proc_macro_derive(IndexTable, attributes(table, primary_key, revision, index, indexes))]
+#[proc_macro_derive(
+    IndexTable,
+    attributes(table, primary_key, revision, index, indexes, aggregate)
+)]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()
 }
@@ -287,7 +306,10 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// All mistakes are reported at once, each at the wrong word. The serde attributes that rows of a table can't
 /// have are mistakes too; see [`IndexTable`](macro@IndexTable).
-#[proc_macro_derive(RowVersion, attributes(table, primary_key, revision, index, indexes))]
+#[proc_macro_derive(
+    RowVersion,
+    attributes(table, primary_key, revision, index, indexes, aggregate)
+)]
 pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_version(input.into()).into()
 }

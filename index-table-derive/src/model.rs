@@ -35,6 +35,7 @@ pub(crate) struct Table {
     pub(crate) expiry: Option<Expiry>,
     /// The field with the revision, if there is one.
     pub(crate) revision: Option<Rc<Field>>,
+    pub(crate) aggregates: Vec<Aggregate>,
     /// The shard key, if there is one.
     pub(crate) sharding: Option<Sharding>,
     /// Whether every shard has a copy of the table.
@@ -51,6 +52,41 @@ pub(crate) struct Expiry {
     pub(crate) time: Option<KeyPart>,
     /// The position of the index that begins with the time.
     pub(crate) index: usize,
+}
+
+/// The count and the sums of groups of rows.
+pub(crate) struct Aggregate {
+    /// The name on disk, and of the method for one group.
+    pub(crate) name: String,
+    /// The struct of the totals.
+    pub(crate) ident: Ident,
+    /// The fields of the group; none for the whole table.
+    pub(crate) group: Vec<Rc<Field>>,
+    /// The summed fields.
+    pub(crate) sums: Vec<Rc<Field>>,
+    /// The first and last values of fields.
+    pub(crate) extremes: Vec<Extreme>,
+    /// The fields that the attribute names, with the spans of their names.
+    pub(crate) mentions: Vec<Ident>,
+    /// The span of errors.
+    pub(crate) span: Span,
+    /// The span of the methods.
+    pub(crate) place: Span,
+}
+
+/// The first or last value of a field in a group, from an index over the group and the field.
+pub(crate) struct Extreme {
+    pub(crate) field: Rc<Field>,
+    /// The position of the index.
+    pub(crate) index: usize,
+    pub(crate) greatest: bool,
+}
+
+impl Extreme {
+    /// Returns `min_amount` or `max_amount`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}_{}", if self.greatest { "max" } else { "min" }, self.field.name)
+    }
 }
 
 /// The shard key of a table: the first fields of the primary key.

@@ -36,6 +36,11 @@ pub(crate) fn entry(row: &Ident, index: &str, span: Span) -> Ident {
     format_ident!("{}By{}", row.unraw(), pascal_case(index), span = span)
 }
 
+/// Returns `InvoiceAggregateByCustomer`.
+pub(crate) fn aggregate(row: &Ident, fields: &str, span: Span) -> Ident {
+    format_ident!("{}AggregateBy{}", row.unraw(), pascal_case(fields), span = span)
+}
+
 /// Returns the default name of an index: `town_last_name`.
 pub(crate) fn index(parts: &[KeyPart]) -> String {
     let names: Vec<&str> = parts.iter().map(KeyPart::name).collect();

@@ -44,7 +44,7 @@ pub use store::{
     Submission, Submitted, WriteTxn,
 };
 pub use table::{
-    IndexSize, RangeInfo, Scrub, ShardInfo, ShardStatus, StoreReport, Table, TableSize,
+    Aggregates, IndexSize, RangeInfo, Scrub, ShardInfo, ShardStatus, StoreReport, Table, TableSize,
 };
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},

@@ -6,6 +6,7 @@ pub use serde;
 pub use crate::{
     engine::shards::count_in_parallel_from,
     model::{
+        aggregate::{Aggregate, AggregateSchema, Extreme, Summand, Totals},
         carried::{
             Carried, CloneIn, CloneInView, DebugIn, DebugInView, PartialEqIn, PartialEqInView,
             assert_carried, assert_viewed,
@@ -36,7 +37,7 @@ pub use crate::{
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
     store::{ReadTxn, ShardId, Shareable, Store, WriteTxn, watch::Watch},
-    table::{KeyedTable, Table, assert_repository},
+    table::{Aggregates, KeyedTable, Table, assert_repository},
     upkeep::{
         build::Build,
         bulk::BulkLoad,

@@ -14,6 +14,10 @@
 #[index(desc(length), desc(title), computed(decade: u16), sparse, filter = is_long, name = "long")]
 #[index(computed(maybe: Maybe), each(cast), sparse, strategy = "full")]
 #[index(computed(maybe: Maybe), sparse, unique)]
+#[index(genre, year, name = "years")]
+#[aggregate(year, sum = [length])]
+#[aggregate(genre, min = [year], max = [year])]
+#[aggregate(sum = [year])]
 pub struct Film {
     #[primary_key]
     genre: ::std::string::String,

@@ -1,5 +1,6 @@
-//! Rows over time: revisions and expiry.
+//! Rows over time: revisions, expiry and aggregates.
 
+mod aggregates;
 mod expiry;
 mod revisions;
 #[path = "../support/stores.rs"]

@@ -37,6 +37,14 @@ pub(crate) enum IndexKey {
     Allow,
 }
 
+/// The options of `#[aggregate(…)]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AggregateKey {
+    Sum,
+    Min,
+    Max,
+}
+
 /// The warnings about an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lint {
@@ -118,6 +126,12 @@ pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
     key(IndexKey::Unique, "unique", Form::Flag, "unique"),
     key(IndexKey::Sparse, "sparse", Form::Flag, "sparse"),
     key(IndexKey::Allow, "allow", Form::List, "allow(redundant)"),
+];
+
+pub(crate) const AGGREGATE_KEYS: &[Key<AggregateKey>] = &[
+    key(AggregateKey::Sum, "sum", Form::Value, "sum = [field]"),
+    key(AggregateKey::Min, "min", Form::Value, "min = [field]"),
+    key(AggregateKey::Max, "max", Form::Value, "max = [field]"),
 ];
 
 /// The names in `allow(…)` of a table.
@@ -208,6 +222,11 @@ pub(crate) const MARK_PRIMARY_KEY: &str =
 /// Returns the message for an unknown `word` in `#[key(…)]`.
 pub(crate) fn unknown_in_key(word: &str) -> String {
     unknown("key", word, KEY_KEYS, |_| true)
+}
+
+/// Returns the message for an unknown `word` in `#[aggregate(…)]`.
+pub(crate) fn unknown_in_aggregate(word: &str) -> String {
+    unknown("aggregate", word, AGGREGATE_KEYS, |_| true)
 }
 
 /// Returns the message for an unknown `word` in this form in `#[index(…)]`.

@@ -4,6 +4,7 @@
 //! A mistake in one item of an attribute is reported, and parsing continues after the next comma, so that one
 //! attribute can report several mistakes.
 
+pub(crate) mod aggregate;
 pub(crate) mod index;
 pub(crate) mod key;
 pub(crate) mod keys;
@@ -16,6 +17,7 @@ use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Field, Ident, LitStr, Meta, Token, bracketed, token};
 
+use self::aggregate::AggregateAttr;
 use self::index::IndexAttr;
 use self::serde::SerdeKey;
 use self::table::TableAttr;
@@ -32,6 +34,7 @@ pub(crate) struct Setting<T> {
 pub(crate) struct StructAttrs {
     pub(crate) table: TableAttr,
     pub(crate) indexes: Vec<IndexAttr>,
+    pub(crate) aggregates: Vec<AggregateAttr>,
     pub(crate) serde: Vec<SerdeKey>,
     /// Whether the struct has `#[primary_key]`, which has been reported.
     pub(crate) primary_key: bool,
@@ -49,7 +52,7 @@ pub(crate) struct FieldAttrs {
 /// Reads the attributes on the struct.
 pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> StructAttrs {
     let mut table = TableAttr::default();
-    let mut indexes = Vec::new();
+    let (mut indexes, mut aggregates) = (Vec::new(), Vec::new());
     let mut primary_key = false;
     for attribute in attributes {
         let path = attribute.path();
@@ -59,6 +62,8 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
             indexes.push(IndexAttr::read(attribute, errors));
         } else if path.is_ident("indexes") {
             indexes.extend(index::read_several(attribute, errors));
+        } else if path.is_ident("aggregate") {
+            aggregates.push(AggregateAttr::read(attribute, errors));
         } else if path.is_ident("primary_key") {
             errors.error_on(path, keys::MARK_PRIMARY_KEY);
             primary_key = true;
@@ -67,7 +72,7 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
         }
     }
     primary_key |= table.primary_key || indexes.iter().any(|index| index.primary_key);
-    StructAttrs { table, indexes, serde: serde::read(attributes), primary_key }
+    StructAttrs { table, indexes, aggregates, serde: serde::read(attributes), primary_key }
 }
 
 /// Reads the attributes on a field.
@@ -94,6 +99,9 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
             errors
                 .error_on(path, format!("an index is declared on the struct: `#[index({name})]`"));
+        } else if path.is_ident("aggregate") {
+            let message = "`#[aggregate(…)]` is written on the struct";
+            errors.error_on(path, message);
         } else if path.is_ident("table") {
             errors.error_on(path, "`#[table(…)]` is written on the struct");
         }

@@ -10,7 +10,7 @@ use syn::spanned::Spanned as _;
 use syn::{Ident, Type};
 
 use super::{Context, at, requirements};
-use crate::model::{Index, Source, View};
+use crate::model::{Aggregate, Index, Source, View};
 use crate::names;
 use crate::types::{self, DataType};
 
@@ -21,6 +21,11 @@ pub(super) fn of_entry(index: &Index) -> Vec<&Type> {
         Source::Key(_) | Source::PrimaryKey(_) => None,
     });
     distinct(carried.flat_map(DataType::own_types))
+}
+
+/// Returns the types in the fields of a group that may lack a trait. Only a type that is not a key lacks one.
+pub(super) fn of_group(aggregate: &Aggregate) -> Vec<&Type> {
+    distinct(aggregate.group.iter().flat_map(|field| field.ty.own_types()))
 }
 
 /// Returns the types in the fields of a view that may lack a trait.

@@ -4,7 +4,8 @@ use proc_macro2::TokenStream;
 
 use crate::diagnostics::listed;
 use crate::model::{
-    Conditions, Field, Form, Index, KeyPart, Reading, Source, Strategy, Table, Target,
+    Aggregate, Conditions, Extreme, Field, Form, Index, KeyPart, Reading, Source, Strategy, Table,
+    Target,
 };
 use crate::names;
 
@@ -50,6 +51,57 @@ pub(super) fn entry(table: &Table, index: &Index) -> TokenStream {
     doc(&format!(
         "Entry of the index `{}` of the table `{}`: {what}.{rows}",
         index.name, table.name
+    ))
+}
+
+pub(super) fn totals(table: &Table, aggregate: &Aggregate) -> TokenStream {
+    let of = match group_fields(aggregate) {
+        Some(fields) => format!("a group of rows with the same {fields}"),
+        None => "all rows".to_owned(),
+    };
+    doc(&format!("Totals of {of} in the table `{}`.", table.name))
+}
+
+fn group_fields(aggregate: &Aggregate) -> Option<String> {
+    let fields = || aggregate.group.iter().map(|field| field.name.as_str());
+    fields().next().map(|_| listed(fields()))
+}
+
+pub(super) fn group(field: &Field) -> TokenStream {
+    if !field.doc.is_empty() {
+        return field.doc.clone();
+    }
+    doc(&format!("The field `{}` of all rows of the group.", field.name))
+}
+
+pub(super) fn sum(field: &Field) -> TokenStream {
+    doc(&format!("The sum of the field `{}`.", field.name))
+}
+
+pub(super) fn extreme(extreme: &Extreme) -> TokenStream {
+    let which = if extreme.greatest { "greatest" } else { "least" };
+    doc(&format!("The {which} value of the field `{}`; `None` without rows.", extreme.field.name))
+}
+
+pub(super) fn aggregate(aggregate: &Aggregate) -> TokenStream {
+    let look_ups = match aggregate.extremes.len() {
+        0 => "one look-up".to_owned(),
+        extremes => format!("one look-up, and {extremes} in indexes"),
+    };
+    let totals = match group_fields(aggregate) {
+        Some(fields) => {
+            format!("Returns the totals of the rows with this {fields}; zeros if there are none.")
+        }
+        None => "Returns the totals of all rows; zeros if there are none.".to_owned(),
+    };
+    doc(&format!("{totals}\n\nCost: {look_ups}, whatever the number of rows."))
+}
+
+pub(super) fn aggregates(aggregate: &Aggregate) -> TokenStream {
+    let fields = group_fields(aggregate).unwrap_or_default();
+    doc(&format!(
+        "Iterates over the totals of all groups of rows with the same {fields}, in the order of the \
+         groups.\n\nCost: one seek for each group."
     ))
 }
 

@@ -4,7 +4,9 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use super::{Context, at, collections, expiry, hashed, methods, requirements, revision, version};
+use super::{
+    Context, aggregate, at, collections, expiry, hashed, methods, requirements, revision, version,
+};
 use crate::model::{Field, Index, KeyPart, Sharding, Strategy};
 use crate::names;
 
@@ -32,6 +34,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let expires = expiry::implementation(cx);
     let revision = revision::constant(cx);
     let revised = revision::implementation(cx);
+    let aggregates = aggregate::constant(cx);
     let collections = collections::list(cx.table);
     let encode = collections::encode(cx.table);
     let primary_key = primary_key(cx);
@@ -55,6 +58,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #expiry
 
             #revision
+
+            #aggregates
 
             #collections
 
@@ -242,7 +247,7 @@ fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
     }
 }
 
-fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
+pub(super) fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
     let (ty, name) = (field.ty.tokens(&cx.short), &field.name);
     mixed!(_index_table::KeyField::new::<#ty>(#name))
 }
@@ -277,12 +282,15 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 /// }
 /// ```
 fn entries(cx: &Context<'_>) -> TokenStream {
-    let arms = cx.table.indexes.iter().map(|index| entries_of(index));
+    let first = cx.table.indexes.len();
+    let aggregates = cx.table.aggregates.iter().enumerate();
+    let aggregates = aggregates.map(|(at, it)| aggregate::arm(first + at, it));
+    let arms = cx.table.indexes.iter().map(|index| entries_of(index)).chain(aggregates);
     let mentions = mentions(cx);
     // Unused parameters have no names.
     let (index, entries, body) = if !cx.table.storable {
         (mixed!(_), mixed!(_), mixed!(loop {}))
-    } else if cx.table.indexes.is_empty() {
+    } else if cx.table.indexes.is_empty() && cx.table.aggregates.is_empty() {
         (mixed!(_), mixed!(_), mixed!(_index_table::Ok(())))
     } else {
         let body = mixed!(#mentions match __index { #(#arms)* _ => {} } _index_table::Ok(()));
@@ -303,7 +311,8 @@ fn entries(cx: &Context<'_>) -> TokenStream {
 /// the spans of the attribute, so that an editor can go from the attribute to the fields.
 fn mentions(cx: &Context<'_>) -> TokenStream {
     let mentions = cx.table.indexes.iter().flat_map(|index| &index.mentions);
-    mentions.map(|field| mixed!(let _ = &self.#field;)).collect()
+    let aggregates = cx.table.aggregates.iter().flat_map(|aggregate| &aggregate.mentions);
+    mentions.chain(aggregates).map(|field| mixed!(let _ = &self.#field;)).collect()
 }
 
 fn entries_of(index: &Index) -> TokenStream {

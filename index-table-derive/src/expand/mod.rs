@@ -13,6 +13,7 @@ macro_rules! mixed {
     };
 }
 
+mod aggregate;
 mod carried;
 mod collections;
 mod distinct;
@@ -79,6 +80,9 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     };
     let repository = repository::declaration(&cx);
     let entries = table.indexes.iter().map(|index| entry::declaration(&cx, index));
+    let totals = table.aggregates.iter().map(|it| aggregate::declaration(&cx, it));
+    let total_readers = table.aggregates.iter().enumerate();
+    let total_readers = total_readers.map(|(at, it)| aggregate::implementation(&cx, at, it));
     let entity = entity::implementation(&cx);
     let readers = table.indexes.iter().map(|index| entry::implementation(&cx, index));
     let view = table.view.as_ref().map(|view| view::declaration(&cx, view));
@@ -93,6 +97,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
         #repository
         #view
         #(#entries)*
+        #(#totals)*
         #lints
 
         #allow
@@ -106,6 +111,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
             #entity
             #view_reader
             #(#readers)*
+            #(#total_readers)*
             #methods
         };
     }

@@ -8,7 +8,9 @@ use syn::Ident;
 
 use crate::{model::Sharding, names, types::Numbers};
 
-use super::{Context, allow_on_struct, at, docs, primary_key, queries, requirements, view};
+use super::{
+    Context, aggregate, allow_on_struct, at, docs, primary_key, queries, requirements, view,
+};
 
 /// Expands to:
 ///
@@ -44,6 +46,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let (shard_of, insert_with) = (shard_of(cx), insert_with(cx));
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
+    let aggregates = cx.table.aggregates.iter().map(|it| aggregate::methods(cx, it));
     let conditions = requirements::conditions(cx, &cx.short);
     let name_assertion = name_assertion(cx);
     mixed! {
@@ -59,6 +62,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #insert_with
             #get_view
             #(#queries)*
+            #(#aggregates)*
         }
     }
 }

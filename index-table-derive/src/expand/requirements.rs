@@ -26,8 +26,10 @@ fn of(table: &Table) -> Vec<Required<'_>> {
     let primary_key = table.primary_key.iter().map(|field| (&field.ident, false, &field.ty));
     let parts = table.indexes.iter().flat_map(|index| &index.parts);
     let parts = parts.map(|part| (part.ident(), part.method().is_some(), part.key_type()));
+    let groups = table.aggregates.iter().flat_map(|aggregate| &aggregate.group);
+    let groups = groups.map(|field| (&field.ident, false, &field.ty));
     let mut required: Vec<Required<'_>> = Vec::new();
-    for (ident, computed, ty) in primary_key.chain(parts) {
+    for (ident, computed, ty) in primary_key.chain(parts).chain(groups) {
         if let Some(requirement) = ty.requirement()
             && !required.iter().any(|other| {
                 other.ident == ident
@@ -123,7 +125,9 @@ fn string(table: &Table) -> Option<&Type> {
     let view = table.view.iter().flat_map(|view| &view.fields);
     let view = view.filter(|field| matches!(field.reading, Reading::Carried));
     let view = view.map(|field| &field.field.ty);
-    primary_key.chain(keys).chain(entries).chain(view).find_map(DataType::string)
+    let groups = table.aggregates.iter().flat_map(|aggregate| &aggregate.group);
+    let groups = groups.map(|field| &field.ty);
+    primary_key.chain(keys).chain(groups).chain(entries).chain(view).find_map(DataType::string)
 }
 
 /// Expands to one assertion for a sparse index, if only the compiler can check whether a part of its key can

@@ -3,6 +3,7 @@
 //! After a mistake is reported, it is repaired or its part is left out, so that the generated code still has
 //! the methods that the program calls.
 
+mod aggregate;
 mod entry;
 mod expiry;
 mod index;
@@ -131,6 +132,7 @@ fn table(
         None if attributes.table.shard_by.is_none() => sharding::check_global(&indexes, errors),
         None => {}
     }
+    let aggregates = aggregate::lower_all(&mut scope, &attributes.aggregates, &indexes);
     let revision = revision(&fields, errors);
     let view = view::lower(&mut scope, attributes);
 
@@ -157,6 +159,7 @@ fn table(
         findings,
         expiry,
         revision,
+        aggregates,
         sharding,
         reference: attributes.table.reference.is_some(),
         view,

@@ -55,6 +55,21 @@ struct Lease {
 }
 ";
 
+    aggregates: "
+#[index(customer, amount)]
+#[aggregate(customer, kind, sum = [amount, items])]
+#[aggregate(customer, min = [amount], max = [amount])]
+#[aggregate(sum = [amount])]
+struct Invoice {
+    #[primary_key]
+    number: u64,
+    customer: String,
+    kind: Kind,
+    amount: i64,
+    items: Option<u16>,
+}
+";
+
     normalized: "
 #[index(town)]
 struct Customer {

@@ -15,6 +15,7 @@ use super::{
     lmdb, shards,
 };
 use crate::model::{
+    aggregate::AggregateSchema,
     entry::RawEntry,
     error::{Boxed, Error, Result},
     maintain::{Change, Sink},
@@ -164,23 +165,28 @@ impl Engine {
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
+        aggregates: &'static [AggregateSchema],
         prepare: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         match self {
             Self::Lmdb(engine) => engine
-                .open_table(schema, |writer| prepare(&mut Writer::Lmdb(writer)))
+                .open_table(schema, aggregates, |writer| prepare(&mut Writer::Lmdb(writer)))
                 .map(Tables::Lmdb),
             Self::Sharded(_) => Err((Error::internal("a table is opened in its shards"), None)),
             #[cfg(feature = "memory")]
             Self::Memory(engine) => engine
-                .open_table(schema, |writer| prepare(&mut Writer::Memory(writer)))
+                .open_table(schema, aggregates, |writer| prepare(&mut Writer::Memory(writer)))
                 .map(Tables::Memory),
         }
     }
 
     /// Opens the databases of a table in a read-only store. Returns `None` if some are missing.
-    pub(crate) fn find_table(&self, schema: &'static TableSchema) -> Result<Option<Tables>> {
-        let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema))?;
+    pub(crate) fn find_table(
+        &self,
+        schema: &'static TableSchema,
+        aggregates: &'static [AggregateSchema],
+    ) -> Result<Option<Tables>> {
+        let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema, aggregates))?;
         Ok(found.map(Tables::Lmdb))
     }
 
@@ -398,6 +404,23 @@ of_each_engine! {
 }
 
 impl<'t> Reader<'t> {
+    /// Returns the reader of the shard of a row.
+    pub(crate) fn of_row(self, primary_key: &[u8]) -> Result<Self> {
+        match self {
+            Self::Sharded(reader) => reader.of_row(primary_key),
+            reader => Ok(reader),
+        }
+    }
+
+    /// Returns the readers of the shards that together have each row exactly once, or of the shard of the rows whose
+    /// primary keys begin with `shard_key`.
+    pub(crate) fn of_shards(self, shard_key: Option<&[u8]>) -> Result<Vec<Self>> {
+        match self {
+            Self::Sharded(reader) => reader.of_shards(shard_key),
+            reader => Ok(vec![reader]),
+        }
+    }
+
     /// Returns the reader of the shard that has all entries of a query and their rows, and adds that shard to `shards`.
     /// Otherwise, returns this reader.
     #[inline]
@@ -584,6 +607,29 @@ impl<'t, 's> Writer<'t, 's> {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+        }
+    }
+
+    /// Whether two rows are in the same shard.
+    pub(crate) fn have_same_shard(&self, one: &[u8], other: &[u8]) -> bool {
+        match self {
+            Self::Sharded(writer) => one == other || writer.have_same_shard(one, other),
+            _ => true,
+        }
+    }
+
+    /// Replaces or removes a small record in the shard of a row, or in each copy of a reference table.
+    pub(crate) fn set_beside(
+        &mut self,
+        primary_key: &[u8],
+        space: Space,
+        key: &[u8],
+        record: Option<&[u8]>,
+    ) -> Result<()> {
+        match (self, record) {
+            (Self::Sharded(writer), _) => writer.set_beside(primary_key, space, key, record),
+            (writer, Some(record)) => writer.put(space, key, record),
+            (writer, None) => writer.remove(space, key),
         }
     }
 

@@ -17,6 +17,8 @@ pub(crate) enum Space {
     /// The messages for eventual indexes, by their numbers in eight bytes, big-endian. A table without an
     /// eventual index has none: a read finds nothing, and a write has no effect.
     Queue,
+    /// The totals of the groups of the aggregate at this position, by the keys of the groups.
+    Aggregate(usize),
 }
 
 /// The meaning of the small records of a table, for all engines.

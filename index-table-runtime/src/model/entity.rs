@@ -5,6 +5,7 @@ use std::{fmt, marker::PhantomData};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::model::{
+    aggregate::AggregateSchema,
     entry::RawEntry,
     error::EncodeError,
     expiry::Expiry,
@@ -144,6 +145,9 @@ pub trait Entity: Sized + 'static {
     /// The functions for the field with `#[revision]`.
     const REVISION: Option<Revision> = None;
 
+    /// The aggregates. Their groups follow the entries of the indexes, in [`entries`](Self::entries).
+    const AGGREGATES: &'static [AggregateSchema] = &[];
+
     /// Appends the bytes of the struct, without the leading version.
     ///
     /// # Errors
@@ -161,7 +165,7 @@ pub trait Entity: Sized + 'static {
     /// Appends the primary key.
     fn primary_key(&self, key: &mut KeyBuf);
 
-    /// Adds the row's entries in the index at position `index`.
+    /// Adds the row's entries in the index at position `index`, or its group and summands in an aggregate.
     ///
     /// # Errors
     ///

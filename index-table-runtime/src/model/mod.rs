@@ -1,5 +1,6 @@
 //! Rows, keys, schemas and index maintenance. This code is pure: it neither reads nor writes a store.
 
+pub(crate) mod aggregate;
 pub(crate) mod carried;
 pub(crate) mod debug;
 pub(crate) mod entity;

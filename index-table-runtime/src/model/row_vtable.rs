@@ -3,6 +3,7 @@
 use std::any::{self, TypeId};
 
 use crate::model::{
+    aggregate::AggregateSchema,
     entity::Entity,
     error::{Error, Result},
     expiry::Expiry,
@@ -49,6 +50,7 @@ pub(crate) struct RowVtable {
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
     /// The index for the expiry, if the rows expire.
     pub(crate) expiry: Option<Expiry>,
+    pub(crate) aggregates: &'static [AggregateSchema],
     /// The functions for the revision, if the rows have one.
     pub(crate) revision: Option<Revision>,
     /// [`row::is_reordered`], if the rows have sorted collections.
@@ -72,6 +74,7 @@ impl RowVtable {
             },
             renew: row::renewal::<R>(),
             expiry: R::EXPIRY,
+            aggregates: R::AGGREGATES,
             revision: R::REVISION,
             is_reordered: if R::COLLECTIONS.is_empty() {
                 None
@@ -84,6 +87,7 @@ impl RowVtable {
     /// Returns the functions for a table whose type of rows is not known. Its rows can't be decoded.
     pub(crate) const fn without_rows(
         schema: &'static TableSchema,
+        aggregates: &'static [AggregateSchema],
         distribution: Distribution,
     ) -> Self {
         Self {
@@ -97,6 +101,7 @@ impl RowVtable {
             check_conversion: None,
             renew: None,
             expiry: None,
+            aggregates,
             revision: None,
             is_reordered: None,
         }

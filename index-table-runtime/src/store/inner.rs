@@ -210,7 +210,11 @@ impl Inner {
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let is_in_use = |table: &str, index: &str| {
             let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
-            used.is_some_and(|used| used.schema.indexes.iter().any(|own| own.name == index))
+            used.is_some_and(|used| {
+                let mut aggregates = used.rows.aggregates.iter().map(|own| own.name);
+                let mut indexes = used.schema.indexes.iter().map(|own| own.name);
+                indexes.any(|own| own == index) || aggregates.any(|own| own == index)
+            })
         };
         let attempt = || self.engine.drop_indexes(&mut |records| choose(records, &is_in_use));
         rerun::run(attempt, |retry| self.engine.prepare(retry))

@@ -201,6 +201,24 @@ impl OpenTable {
         })
     }
 
+    /// Checks in the catalog that the aggregate is maintained in this snapshot.
+    #[cold]
+    pub(crate) fn check_aggregate(
+        &self,
+        reader: Reader<'_>,
+        aggregate: usize,
+        snapshot: Stamp,
+        opened: u64,
+    ) -> Result<()> {
+        // Aggregates follow the indexes in the record.
+        match self.check_declared(reader, self.schema.indexes.len() + aggregate, snapshot) {
+            Err(Error::SchemaMismatch { table, .. }) if opened < self.opened => {
+                Err(Error::SnapshotTooOld { table })
+            }
+            outcome => outcome.map(drop),
+        }
+    }
+
     /// Returns true if the index is violated in this snapshot, so that a key may have several entries.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The base of repositories: a [`Table`] for each type of row. This module has the methods without a key or
 //! an index as a parameter; [`keyed`] has the methods for generated code.
 
+mod aggregates;
 mod all_tables;
 mod expiry;
 mod keyed;
@@ -12,6 +13,7 @@ mod untyped;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
+pub use aggregates::Aggregates;
 pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use keyed::KeyedTable;
 pub use recorded::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable};

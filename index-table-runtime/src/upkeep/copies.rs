@@ -17,6 +17,7 @@ use crate::{
         entry::RawEntry,
         error::Result,
         maintain::{Change, Sink as _},
+        row_vtable::RowVtable,
         schema::Source,
     },
     store::{OpenTable, Store, store_of, table_of},
@@ -95,7 +96,7 @@ impl Copies {
         let Some((source, original)) = source else { return Ok(()) };
         let txn = source.read()?;
         let source = txn.reader(original)?;
-        store.transaction(|txn| copy(source, &mut txn.writer(table)?.0))
+        store.transaction(|txn| copy(table.rows, source, &mut txn.writer(table)?.0))
     }
 }
 
@@ -110,8 +111,8 @@ fn is_empty((store, table): &(Store, Arc<OpenTable>)) -> Result<bool> {
 }
 
 /// Copies a table with its indexes, its sequence and its queue.
-fn copy(source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
-    clear(writer)?;
+fn copy(rows: &RowVtable, source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
+    clear(rows, writer)?;
     let indexes = 0..source.table().indexes.len();
     for source_of in std::iter::once(Source::Facts).chain(indexes.map(Source::Index)) {
         let entries = source.cursor(Query::new(source_of, KeyRange::ALL))?;
@@ -120,9 +121,15 @@ fn copy(source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
     if let Some(number) = source.sequence(&[])? {
         writer.put_sequence(&[], number)?;
     }
-    let mut from = Vec::new();
-    while let Some((key, message)) = source.at_or_above(Space::Queue, &from)? {
-        writer.put(Space::Queue, key, message)?;
+    copy_space(Space::Queue, source, writer)?;
+    (0..rows.aggregates.len())
+        .try_for_each(|aggregate| copy_space(Space::Aggregate(aggregate), source, writer))
+}
+
+fn copy_space(space: Space, source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
+    let mut from = vec![0];
+    while let Some((key, record)) = source.at_or_above(space, &from)? {
+        writer.put(space, key, record)?;
         key.clone_into(&mut from);
         from.push(0);
     }
@@ -130,7 +137,7 @@ fn copy(source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
 }
 
 /// Removes everything except the records in the catalog.
-fn clear(writer: &mut Writer<'_, '_>) -> Result<()> {
+fn clear(rows: &RowVtable, writer: &mut Writer<'_, '_>) -> Result<()> {
     loop {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut rows = writer.reader().cursor(Query::new(Source::Facts, KeyRange::ALL))?;
@@ -149,7 +156,9 @@ fn clear(writer: &mut Writer<'_, '_>) -> Result<()> {
         writer.clear(index)?;
     }
     writer.clear_space(Space::Sequence)?;
-    writer.clear_space(Space::Queue)
+    writer.clear_space(Space::Queue)?;
+    (0..rows.aggregates.len())
+        .try_for_each(|aggregate| writer.clear_space(Space::Aggregate(aggregate)))
 }
 
 /// The entries of one copy, as input for another copy.

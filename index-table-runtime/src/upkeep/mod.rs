@@ -1,5 +1,6 @@
 //! Work on whole tables: opening, building indexes, bulk load, queues, verification, upgrades, the catalog.
 
+mod aggregates;
 mod all_shards;
 pub(crate) mod build;
 pub(crate) mod bulk;

@@ -15,6 +15,7 @@ use crate::{
     },
     store::{Declared, OpenTable, Store, rerun},
     upkeep::{
+        aggregates,
         build::{self, Build},
         read_only, shards, versions,
     },
@@ -92,7 +93,7 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
         let attempt = || {
-            engine.open_table(rows.schema, &mut |writer| {
+            engine.open_table(rows.schema, rows.aggregates, &mut |writer| {
                 declared = prepare(rows, writer, in_shard)?;
                 Ok(())
             })
@@ -111,8 +112,8 @@ fn prepare(
 ) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
-    let mut declared = declared.with_global(global);
-    let (mut new, mut unfinished) = if let Some(stored) =
+    let mut declared = declared.with_global(global).with_aggregates(rows.aggregates);
+    let (new, mut unfinished) = if let Some(stored) =
         writer.reader().record("")?.map(<[u8]>::to_vec)
     {
         let file = TableRecord::decode(table, &stored)?;
@@ -156,8 +157,18 @@ fn prepare(
         (new, unfinished)
     } else {
         refuse_foreign_rows(schema, writer)?;
-        ((0..schema.indexes.len()).collect(), Vec::new())
+        ((0..schema.indexes.len() + rows.aggregates.len()).collect(), Vec::new())
     };
+
+    let (mut new, aggregates): (Vec<usize>, Vec<usize>) =
+        new.into_iter().partition(|index| *index < schema.indexes.len());
+    for aggregate in
+        aggregates.iter().filter_map(|at| rows.aggregates.get(at - schema.indexes.len()))
+    {
+        writer.remove_record(aggregate.name)?;
+    }
+    let aggregates = aggregates.into_iter().map(|position| position - schema.indexes.len());
+    aggregates::build(rows, writer, aggregates)?;
 
     let mut readable = vec![true; schema.indexes.len()];
     let empty = |index: &usize| is_from_elsewhere || new.contains(index);

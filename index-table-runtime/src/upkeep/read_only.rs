@@ -45,8 +45,9 @@ pub(super) fn find(
     store.inner.open_once(rows, |engine| {
         let schema = rows.schema;
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let declared = fit(schema, &engine.catalog()?, declared.with_global(global))?;
-        let Some(tables) = engine.find_table(schema)? else {
+        let declared = declared.with_global(global).with_aggregates(rows.aggregates);
+        let declared = fit(rows, &engine.catalog()?, declared)?;
+        let Some(tables) = engine.find_table(schema, rows.aggregates)? else {
             let difference = "another process is changing it".to_owned();
             return Err(mismatch(schema, difference, "open it again"));
         };
@@ -59,8 +60,8 @@ fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> 
 }
 
 /// Returns the result of opening the table if the file needs no change.
-fn fit(schema: &TableSchema, records: &Records, declared: TableRecord) -> Result<Declared> {
-    let table = schema.name;
+fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Declared> {
+    let (schema, table) = (rows.schema, rows.schema.name);
     let Some((_, record)) = records.iter().find(|(name, _)| name == table) else {
         let difference = "the file has no such table".to_owned();
         return Err(mismatch(schema, difference, DECLARE));
@@ -94,8 +95,15 @@ fn fit(schema: &TableSchema, records: &Records, declared: TableRecord) -> Result
     }
     let other = match comparison {
         Comparison::Same => None,
-        Comparison::Build(indexes) => indexes.first().and_then(|index| schema.indexes.get(*index)),
+        Comparison::Build(indexes) => indexes.first().copied(),
     };
+    let aggregate = other.and_then(|other| other.checked_sub(schema.indexes.len()));
+    if let Some(aggregate) = aggregate.and_then(|aggregate| rows.aggregates.get(aggregate)) {
+        let difference =
+            format!("the file has no aggregate `{}` that is declared so", aggregate.name);
+        return Err(mismatch(schema, difference, DECLARE));
+    }
+    let other = other.and_then(|index| schema.indexes.get(index));
     let has_queue = file.indexes.iter().any(IndexRecord::is_eventual);
     let eventual = schema.indexes.iter().find(|index| index.eventual && !has_queue);
     if let Some(index) = other.or(eventual) {

@@ -72,7 +72,8 @@ fn described(store: &Store, table: &str, record: &[u8]) -> Result<&'static RowVt
             global: file.global(),
         }),
     };
-    let rows: &RowVtable = Box::leak(Box::new(RowVtable::without_rows(schema, distribution)));
+    let rows = RowVtable::without_rows(schema, file.aggregates()?, distribution);
+    let rows: &RowVtable = Box::leak(Box::new(rows));
     known.insert(key, rows);
     Ok(rows)
 }
@@ -91,7 +92,8 @@ pub(super) fn find(
         };
         let file = TableRecord::decode(schema.name, record)?;
         let described = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let described = TableRecord { changes: file.changes, ..described.with_global(global) };
+        let described = described.with_global(global).with_aggregates(rows.aggregates);
+        let described = TableRecord { changes: file.changes, ..described };
         if file != described {
             return Err(differs(schema));
         }
@@ -101,7 +103,7 @@ pub(super) fn find(
         });
         let declared =
             Declared { record: described.encode(schema.name)?, readable: readable.collect() };
-        let tables = engine.find_table(schema)?.ok_or_else(|| differs(schema))?;
+        let tables = engine.find_table(schema, rows.aggregates)?.ok_or_else(|| differs(schema))?;
         Ok((tables, declared))
     })
 }

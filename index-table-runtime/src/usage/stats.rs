@@ -91,6 +91,12 @@ impl<'txn> Ledger<'txn> {
         self.usage.of(source).add(1, stats);
     }
 
+    /// Records the look-up of the totals of a group in some shards.
+    pub(crate) fn totals(self, shards: u64, bytes: usize) {
+        let bytes = bytes as u64;
+        self.session.total.add(Stats { seeks: shards, entries: 1, bytes, ..Stats::default() });
+    }
+
     /// Records the look-up of a single fact of this length.
     #[inline]
     pub(crate) fn get(self, bytes: usize) {

@@ -1,6 +1,7 @@
 //! Writing rows: the checks of an operation, the entries that it changes, the messages for index workers and
 //! the events for subscribers.
 
+pub(crate) mod aggregates;
 pub(crate) mod maintenance;
 pub(crate) mod queue;
 pub(crate) mod rows;

@@ -14,6 +14,7 @@ use crate::{
     usage::RowWrite,
     write::{
         Scratch, Written,
+        aggregates::NewTotals,
         maintenance::MaintenancePlan,
         unique::{self, Unclaimed},
     },
@@ -149,8 +150,10 @@ pub(crate) fn delete_loaded(
 ) -> Result<()> {
     reserve(writer, written, Some(old), None)?;
     admit(rows, writer, written, Some(old), None)?;
+    let totals = NewTotals::of(rows, writer, Some(old), None)?;
     writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     send(rows, writer, Some(old), None, written)?;
+    totals.write(writer, Some(old), None)?;
     writer.flush()?;
     written.row(RowWrite::Delete, Some(old), None);
     Ok(())
@@ -176,6 +179,14 @@ fn add(
     kind: RowWrite,
 ) -> Result<()> {
     reserve(writer, written, None, Some(new))?;
+    let totals = match NewTotals::of(rows, writer, None, Some(new)) {
+        Ok(totals) => totals,
+        // If the primary key exists too, that error is clearer.
+        Err(_) if writer.reader().fact(new.primary_key())?.is_some() => {
+            return Err(rows.duplicate(new.primary_key()));
+        }
+        Err(error) => return Err(error),
+    };
     let claimed = written.plan.is_none() && unique::claim(rows.schema, writer, new)?;
     if !claimed {
         if let Err(error) = unique::check(rows, writer, written.plan.as_ref(), None, new) {
@@ -198,6 +209,7 @@ fn add(
     } else {
         send(rows, writer, None, Some(new), written)?;
     }
+    totals.write(writer, None, Some(new))?;
     writer.flush()?;
     written.row(kind, None, Some(new));
     Ok(())
@@ -217,7 +229,9 @@ fn replace(
             unique::check_shared(rows.schema, writer.reader(), plan, Some(old), new)?;
         }
         admit(rows, writer, written, Some(old), Some(new))?;
+        let totals = NewTotals::of(rows, writer, Some(old), Some(new))?;
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+        totals.write(writer, Some(old), Some(new))?;
         let Written { tally, plan, .. } = written;
         let counting = tally.counting(writer);
         return match plan {
@@ -231,10 +245,12 @@ fn replace(
     }
     unique::check(rows, writer, written.plan.as_ref(), Some(old), new)?;
     admit(rows, writer, written, Some(old), Some(new))?;
+    let totals = NewTotals::of(rows, writer, Some(old), Some(new))?;
     if old.primary_key() != new.primary_key() {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+    totals.write(writer, Some(old), Some(new))?;
     send(rows, writer, Some(old), Some(new), written)
 }
 

@@ -29,16 +29,16 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Scope<'a> {
     /// Returns the field with this name.
-    fn field(&self, name: &str) -> Option<&'a Declared<'a>> {
+    pub(super) fn field(&self, name: &str) -> Option<&'a Declared<'a>> {
         self.fields.iter().find(|declared| declared.field.name == name)
     }
 
-    fn field_names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+    pub(super) fn field_names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.fields.iter().map(|declared| declared.field.name.as_str())
     }
 
     /// Returns the message about a word that is not a field.
-    fn unknown_field(&self, name: &str, meant: Option<&str>) -> String {
+    pub(super) fn unknown_field(&self, name: &str, meant: Option<&str>) -> String {
         unknown_field(self.row, name, meant)
     }
 }

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     engine::Options,
     model::{
+        aggregate::AggregateSchema,
         error::{Error, Result},
         schema::TableSchema,
     },
@@ -59,6 +60,7 @@ impl Engine {
     pub(crate) fn find_table(
         &self,
         schema: &'static TableSchema,
+        aggregates: &'static [AggregateSchema],
     ) -> Result<Option<Tables<'static>>> {
         self.refuse_forked()?;
         // LMDB allows one thread at a time to open handles. Otherwise the write transaction ensures this.
@@ -66,7 +68,7 @@ impl Engine {
         let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
         let mut is_missing = false;
         let found = self.env.open_databases_and_commit(txn, |opener, txn| {
-            let tables = Tables::new(schema, |name| {
+            let tables = Tables::new(schema, aggregates, |name| {
                 let found: Option<Database<'_>> =
                     opener.open_database(txn, Some(name)).map_err(|error| self.error(error))?;
                 is_missing |= found.is_none();
@@ -76,7 +78,7 @@ impl Engine {
         });
         match found {
             _ if is_missing => Ok(None),
-            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables))),
+            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables, aggregates))),
             Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),

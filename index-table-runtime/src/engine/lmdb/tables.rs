@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::Space,
-    model::{error::Result, schema::TableSchema},
+    model::{aggregate::AggregateSchema, error::Result, schema::TableSchema},
 };
 
 /// The databases of one table.
@@ -24,6 +24,7 @@ pub(crate) struct Tables<'d> {
     /// The queue, if an index is eventual.
     pub(super) queue: Option<Named<'d>>,
     pub(super) indexes: Box<[Index<'d>]>,
+    pub(super) aggregates: Box<[Named<'d>]>,
     /// Whether this process had handles to all databases of the table before.
     were_known: bool,
 }
@@ -32,6 +33,7 @@ impl<'d> Tables<'d> {
     /// Opens the databases, by calling `open` with the name of each.
     pub(super) fn new(
         schema: &'static TableSchema,
+        aggregates: &'static [AggregateSchema],
         mut open: impl FnMut(&str) -> Result<Database<'d>>,
     ) -> Result<Self> {
         let mut open = |name: &str| open(name).map(|database| Named::new(database, name));
@@ -51,6 +53,10 @@ impl<'d> Tables<'d> {
                         forecast: Forecast::default(),
                     })
                 })
+                .collect::<Result<_>>()?,
+            aggregates: aggregates
+                .iter()
+                .map(|aggregate| open(&index_of(schema.name, aggregate.name)))
                 .collect::<Result<_>>()?,
             were_known: false,
         })
@@ -105,6 +111,9 @@ impl Tables<'_> {
             Space::Catalog => Small { database: &self.catalog, prefix: name },
             Space::Sequence => Small { database: &self.sequences, prefix: name },
             Space::Queue => Small { database: self.queue.as_ref()?, prefix: "" },
+            Space::Aggregate(aggregate) => {
+                Small { database: self.aggregates.get(aggregate)?, prefix: "" }
+            }
         })
     }
 
@@ -112,7 +121,7 @@ impl Tables<'_> {
     pub(super) fn small_key<'k>(&self, space: Space, key: &'k [u8]) -> Cow<'k, [u8]> {
         let name: &'static [u8] = self.schema.name.as_bytes();
         match space {
-            Space::Queue => key.into(),
+            Space::Queue | Space::Aggregate(_) => key.into(),
             // Each write transaction reads the record of the table, so its key is not allocated.
             Space::Catalog | Space::Sequence if key.is_empty() => name.into(),
             Space::Catalog | Space::Sequence => [name, b".", key].concat().into(),
@@ -132,6 +141,11 @@ impl OnCommit for Tables<'_> {
             facts: self.facts.on_commit(token),
             queue: self.queue.map(|queue| queue.on_commit(token)),
             were_known: self.were_known,
+            aggregates: self
+                .aggregates
+                .into_iter()
+                .map(|aggregate| aggregate.on_commit(token))
+                .collect(),
             indexes: self
                 .indexes
                 .into_iter()

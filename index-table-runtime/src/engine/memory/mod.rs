@@ -15,6 +15,7 @@ use std::{
 use crate::{
     engine::{CommitFailure, Read, Records, Retry, Space, Stamp, Write},
     model::{
+        aggregate::AggregateSchema,
         error::{Error, Result},
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
@@ -113,10 +114,12 @@ impl Engine {
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
+        aggregates: &'static [AggregateSchema],
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables {
             schema,
+            aggregates,
             facts: schema.name.to_owned(),
             indexes: schema
                 .indexes
@@ -152,6 +155,7 @@ fn records(databases: &Databases) -> Records {
 #[derive(Debug)]
 pub(crate) struct Tables {
     schema: &'static TableSchema,
+    aggregates: &'static [AggregateSchema],
     facts: String,
     indexes: Vec<String>,
 }
@@ -171,6 +175,10 @@ impl Tables {
             Space::Catalog => Some(format!("{CATALOG}{table}")),
             Space::Sequence => Some(format!("{SEQUENCE}{table}")),
             Space::Queue => self.schema.has_eventual().then(|| format!("{QUEUE}{table}")),
+            Space::Aggregate(aggregate) => {
+                let aggregate = self.aggregates.get(aggregate)?;
+                Some(format!("{table}.{}", aggregate.name))
+            }
         }
     }
 }

@@ -345,7 +345,7 @@ fn damaged(schema: &'static TableSchema, key: &[u8]) -> Error {
 
 /// Returns all records of a table.
 fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let Some(tables) = engine.find_table(schema)? else { return Ok(Vec::new()) };
+    let Some(tables) = engine.find_table(schema, &[])? else { return Ok(Vec::new()) };
     let txn = engine.read()?;
     let reader = txn.reader(&tables).ok_or_else(|| Error::internal("another kind of engine"))?;
     let records = reader.scan(Query::new(Source::Facts, KeyRange::ALL))?;
@@ -363,7 +363,7 @@ fn replace(
     records: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<()> {
     let before = read(engine, schema)?;
-    let opened: Result<Tables, _> = engine.open_table(schema, &mut |writer| {
+    let opened: Result<Tables, _> = engine.open_table(schema, &[], &mut |writer| {
         for (primary_key, _) in
             before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key))
         {

@@ -44,7 +44,7 @@ impl<'t> Reader<'t> {
 
     /// Returns a reader of the shard of a row.
     #[inline]
-    fn of_row(self, primary_key: &[u8]) -> Result<engine::Reader<'t>> {
+    pub(crate) fn of_row(self, primary_key: &[u8]) -> Result<engine::Reader<'t>> {
         let shard = match self.tables.routing.shard_of(primary_key) {
             Some(shard) => shard,
             None => self.without_a_shard(primary_key)?,
@@ -64,6 +64,18 @@ impl<'t> Reader<'t> {
     /// Returns the reader of one shard.
     pub(crate) fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
         self.txn.reader(self.tables, shard, None)
+    }
+
+    /// Returns readers of the shards that together have each row exactly once, or of the shard with this shard key.
+    pub(crate) fn of_shards(self, shard_key: Option<&[u8]>) -> Result<Vec<engine::Reader<'t>>> {
+        let own = match shard_key {
+            Some(key) => {
+                let shard = self.tables.routing.shard_of(key);
+                Shards::One([shard.ok_or_else(|| self.tables.no_shard(key))?])
+            }
+            None => self.shards(),
+        };
+        own.iter().map(|shard| self.of_shard(*shard)).collect()
     }
 
     /// Returns the shards that can have entries within bounds.

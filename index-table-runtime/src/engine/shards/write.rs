@@ -46,6 +46,25 @@ impl<'t> Writer<'t> {
         self.in_shard(shard, primary_key, write)
     }
 
+    /// Whether two rows are in the same shard.
+    pub(crate) fn have_same_shard(&self, one: &[u8], other: &[u8]) -> bool {
+        self.tables.routing.shard_of(one) == self.tables.routing.shard_of(other)
+    }
+
+    /// Replaces or removes a small record in the shard of a row, or in each copy of a reference table.
+    pub(crate) fn set_beside(
+        &mut self,
+        primary_key: &[u8],
+        space: Space,
+        key: &[u8],
+        record: Option<&[u8]>,
+    ) -> Result<()> {
+        self.row(primary_key, |writer| match record {
+            Some(record) => writer.put(space, key, record),
+            None => writer.remove(space, key),
+        })
+    }
+
     /// Writes in the shard of an entry.
     fn entry<T>(
         &mut self,

@@ -189,7 +189,7 @@ fn open(engine: &Engine, schema: &'static TableSchema) -> Tables {
     if let Some(engine) = engine.sharded() {
         return open_in_shards(engine, schema);
     }
-    let opened = engine.open_table(schema, &mut |_| Ok(()));
+    let opened = engine.open_table(schema, &[], &mut |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 

@@ -88,6 +88,7 @@ impl Error {
             SequenceExhausted { table, last }
             OtherKey { table, given, key }
             Conflict { table, key, expected, found }
+            AggregateOverflow { table, aggregate, key }
             RevisionExhausted { table, key }
             Archive { table, source }
             UniqueViolation { table, index, key, holder }

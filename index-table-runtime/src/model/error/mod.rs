@@ -124,6 +124,20 @@ pub enum Error {
         found: Option<u64>,
     },
 
+    /// The sum of a group of an aggregate would be out of range.
+    #[error(
+        "a sum of the group {key} in aggregate `{aggregate}` of table `{table}` would have more than 128 bits; write a \
+         smaller number, or delete rows of the group first"
+    )]
+    AggregateOverflow {
+        /// The table.
+        table: &'static str,
+        /// The aggregate.
+        aggregate: &'static str,
+        /// The group.
+        key: String,
+    },
+
     /// The type of the field with `#[revision]` has no greater number.
     #[error(
         "the row with primary key {key} of table `{table}` has the greatest revision of its type; delete it and \

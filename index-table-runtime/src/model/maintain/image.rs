@@ -3,8 +3,9 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::model::{
+    aggregate::{AggregateSchema, Summand, WHOLE_TABLE, push_summand},
     entity::Entity,
-    error::{EncodeError, Result},
+    error::{EncodeError, Error, Result},
     key::{Key, KeyBuf, MAX_KEY_LEN, hash},
     row,
     schema::{IndexSchema, Source, Strategy, TableSchema},
@@ -36,7 +37,11 @@ impl Image {
         self.row.clear();
         row::encode(row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
         self.load_keys(row, None)?;
-        self.check_lengths(R::TABLE)
+        self.check_lengths(R::TABLE)?;
+        if R::AGGREGATES.is_empty() {
+            return Ok(());
+        }
+        self.check_groups(R::TABLE, R::AGGREGATES)
     }
 
     /// Loads `row`, which is stored as `bytes`, with its entries in all indexes or in the index `only`.
@@ -74,6 +79,14 @@ impl Image {
                     self.hashed_ranges.push((index, start..self.hashed.len()));
                 }
             }
+        }
+        let first = R::TABLE.indexes.len();
+        for position in first..first + R::AGGREGATES.len() {
+            if only.is_none_or(|only| only == position) {
+                row.entries(position, &mut self.entries)
+                    .map_err(|error| error.of(R::TABLE.name))?;
+            }
+            self.entries.finish_index();
         }
         Ok(())
     }
@@ -119,6 +132,33 @@ impl Image {
             }
         }
         Ok(())
+    }
+
+    /// Checks that the key of no group is too long.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong)
+    pub(crate) fn check_groups(
+        &self,
+        schema: &TableSchema,
+        aggregates: &[AggregateSchema],
+    ) -> Result<()> {
+        for (at, aggregate) in aggregates.iter().enumerate() {
+            let (key, _) = self.group(schema.indexes.len() + at);
+            if key.len() > MAX_KEY_LEN {
+                let (table, index) = (schema.name, Some(aggregate.name));
+                let (key, len) = (aggregate.show(key), key.len());
+                return Err(Error::KeyTooLong { table, index, key, len });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the key of the group and the summands, at this position after the indexes.
+    pub(crate) fn group(&self, position: usize) -> (&[u8], &[u8]) {
+        let key = self.entries.keys(position).first().unwrap_or_default();
+        (key, self.entries.data(position))
     }
 
     /// Returns the approximate memory of the buffers, in bytes.
@@ -264,6 +304,16 @@ impl EntryBuffer {
     /// [`EncodeError`] when its `Serialize` fails.
     pub fn include<T: Serialize + ?Sized>(&mut self, field: &T) -> Result<(), EncodeError> {
         row::append(field, &mut self.data)
+    }
+
+    /// Adds the key of the only group of an aggregate without fields.
+    pub fn whole_table(&mut self) {
+        self.key().extend(WHOLE_TABLE);
+    }
+
+    /// Adds the next summand to the data of the current aggregate.
+    pub fn sum<T: Summand + ?Sized>(&mut self, field: &T) {
+        push_summand(field.summand(), &mut self.data);
     }
 
     /// Like [`include`](Self::include), for a field in [`Entity::COLLECTIONS`].

@@ -10,6 +10,7 @@ use super::{
     versions::{VersionRecord, first_difference, names_and_types},
 };
 use crate::model::{
+    aggregate::AggregateSchema,
     error::{Error, Result},
     key::fits,
 };
@@ -26,6 +27,9 @@ pub(super) const GLOBAL: &str = "global";
 
 /// The prefix of the option of a filtered index, before the name of the method.
 pub(super) const FILTER: &str = "filter=";
+
+/// The layout of an aggregate. An older release that doesn't know it retires the aggregate.
+pub(crate) const AGGREGATE: &str = "aggregate";
 
 /// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
@@ -112,6 +116,20 @@ impl TableRecord {
                 .collect(),
             changes: 0,
         }
+    }
+
+    /// Adds the table's aggregates after the indexes, as partial indexes that include the summed fields.
+    pub(crate) fn with_aggregates(mut self, aggregates: &[AggregateSchema]) -> Self {
+        self.indexes.extend(aggregates.iter().map(|aggregate| IndexRecord {
+            name: aggregate.name.to_owned(),
+            key: key_fields(aggregate.key),
+            strategy: StrategyRecord::Partial(
+                aggregate.sums.iter().map(ToString::to_string).collect(),
+            ),
+            options: Vec::new(),
+            layout: AGGREGATE.to_owned(),
+        }));
+        self
     }
 
     /// Returns the record in a shard: the indexes at these positions are global.
@@ -272,6 +290,11 @@ impl TableRecord {
 }
 
 impl IndexRecord {
+    /// Whether it is not an index, but an aggregate.
+    pub(crate) fn is_aggregate(&self) -> bool {
+        self.layout == AGGREGATE
+    }
+
     /// Whether the index is eventual.
     pub(crate) fn is_eventual(&self) -> bool {
         self.options.last().is_some_and(|option| option == EVENTUAL)

@@ -7,7 +7,9 @@ mod state;
 mod tests;
 mod versions;
 
-pub(crate) use catalog::{Comparison, IndexRecord, KeyFieldRecord, StrategyRecord, TableRecord};
+pub(crate) use catalog::{
+    AGGREGATE, Comparison, IndexRecord, KeyFieldRecord, StrategyRecord, TableRecord,
+};
 pub(crate) use state::{Building, LISTED, Retired, StateRecord, is_index};
 pub use state::{Duplicate, Duplicates, IndexState};
 pub(crate) use versions::{FieldEnds, LocateFields, VersionRecord, version_of};
@@ -341,6 +343,11 @@ impl IndexSchema {
             Strategy::Full => hashed.all(|field| !field.is_computed()),
         }
     }
+}
+
+/// Formats the key of a group of an aggregate for errors.
+pub(crate) fn key_of_group(fields: &[KeyField], group: &[u8]) -> String {
+    show_key(shapes(fields), group)
 }
 
 fn key_len(fields: &[KeyField], bytes: &[u8]) -> Result<usize, DecodeError> {

@@ -5,6 +5,7 @@ use super::{
     StrategyRecord, TableRecord, TableSchema,
     catalog::{EVENTUAL, FILTER, GLOBAL},
 };
+use crate::model::aggregate::AggregateSchema;
 use crate::model::key::{kept_list, kept_text, shape_of};
 
 impl TableRecord {
@@ -21,7 +22,8 @@ impl TableRecord {
             FieldSchema::new::<()>(kept_text(name), kept_text(declared))
         });
         let fields = fields.collect();
-        let indexes = self.indexes.iter().map(index).collect::<Result<_, _>>()?;
+        let indexes = self.indexes.iter().filter(|index| !index.is_aggregate());
+        let indexes = indexes.map(index).collect::<Result<_, _>>()?;
         Ok(TableSchema {
             name: kept_text(table),
             version: self.version,
@@ -31,6 +33,23 @@ impl TableRecord {
             primary_key: key(&self.primary_key)?,
             indexes: kept_list(indexes),
         })
+    }
+
+    /// Returns the aggregates in the record, without extremes. # Errors As of [`schema`](Self::schema).
+    pub(crate) fn aggregates(&self) -> Result<&'static [AggregateSchema], String> {
+        let aggregates = self.indexes.iter().filter(|index| index.is_aggregate()).map(|index| {
+            let sums = match &index.strategy {
+                StrategyRecord::Partial(sums) => sums.as_slice(),
+                StrategyRecord::Normalized | StrategyRecord::Full => &[],
+            };
+            Ok::<_, String>(AggregateSchema {
+                name: kept_text(&index.name),
+                key: key(&index.key)?,
+                sums: kept_list(sums.iter().map(|field| kept_text(field)).collect()),
+                extremes: &[],
+            })
+        });
+        aggregates.collect::<Result<_, _>>().map(kept_list)
     }
 
     /// Returns the positions of the global indexes.

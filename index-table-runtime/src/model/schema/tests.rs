@@ -6,6 +6,8 @@ use super::{
     TableRecord, TableSchema, is_index,
 };
 
+use crate::model::aggregate::AggregateSchema;
+
 #[expect(clippy::duplicate_mod, reason = "the module in the key tests is private")]
 #[path = "../key/tests/format.rs"]
 mod format;
@@ -49,6 +51,30 @@ fn forms_and_conditions_are_recorded_by_name() {
         b"\x06unique",
     ];
     assert_eq!(record, expected.concat());
+}
+
+#[test]
+fn aggregates_follow_the_indexes() {
+    static AGGREGATES: [AggregateSchema; 1] = [AggregateSchema {
+        name: "aggregate_by_year",
+        key: &[KeyField::new::<u16>("year")],
+        sums: &["length", "cost"],
+        extremes: &[],
+    }];
+    let record = TableRecord::of(&TABLE, |_| "unique");
+    let before = record.encode("films").unwrap();
+    let record = record.with_aggregates(&AGGREGATES).encode("films").unwrap();
+    // The number of indexes follows the primary key.
+    let at = before.windows(5).position(|bytes| bytes == b"\x01\x03all").unwrap();
+    assert_eq!(&record[..at], &before[..at]);
+    assert_eq!(&record[at..=at], [2]);
+    let expected = [
+        &b"\x11aggregate_by_year\x01\x04year\x03u16\x05field"[..],
+        b"\x01\x02\x06length\x04cost",
+        b"\x00",
+        b"\x09aggregate",
+    ];
+    assert_eq!(&record[before.len()..], expected.concat());
 }
 
 /// The vectors of `docs/FORMAT.md` never change, because files contain these bytes.

@@ -130,6 +130,19 @@ impl<'s> ReadTxn<'s> {
         self.engine.reader(&table.tables).ok_or_else(|| wrong_store(table))
     }
 
+    /// Returns a reader for an aggregate.
+    pub(crate) fn reader_of_aggregate<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        aggregate: usize,
+    ) -> Result<Reader<'t>> {
+        let reader = self.reader(table)?;
+        if self.opened < table.opened || !table.is_as_declared(self.snapshot) {
+            table.check_aggregate(reader, aggregate, self.snapshot, self.opened)?;
+        }
+        Ok(reader)
+    }
+
     /// Returns the bytes of the row with this primary key.
     pub(crate) fn fact<'t>(
         &'t self,

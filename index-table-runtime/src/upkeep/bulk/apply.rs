@@ -15,7 +15,10 @@ use crate::{
         schema::Source,
     },
     usage::{RowWrite, Tally},
-    write::{Written, maintenance::MaintenancePlan, watch::Watched},
+    write::{
+        Written, aggregates::Gathered as GatheredTotals, maintenance::MaintenancePlan,
+        watch::Watched,
+    },
 };
 
 /// Writes the rows.
@@ -37,6 +40,7 @@ pub(crate) fn apply(
         replace_facts(rows, writer, [old, new], gathered, &decision, sink, reporter)?
     } else {
         note_new(rows, new, gathered, &decision, watched)?;
+        gather_totals(rows, writer, new, gathered, &decision)?;
         let facts = &mut RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
     };
@@ -86,7 +90,7 @@ fn replace_facts(
     Sinks { tally, plan, watched }: Sinks<'_>,
     reporter: &mut ProgressReporter<'_>,
 ) -> Result<Replaced> {
-    let mut count = Replaced::default();
+    let (mut count, mut totals) = (Replaced::default(), GatheredTotals::default());
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
         match decision.stored(writer.reader(), primary_key)? {
@@ -104,6 +108,7 @@ fn replace_facts(
                         maintain::removed_entries(rows.schema, old, new, filter)?;
                     }
                 }
+                totals.note(rows, writer, Some(old), Some(new))?;
                 if !is_same {
                     watched.note(Some(old), Some(new));
                     count.replaced += 1;
@@ -111,11 +116,16 @@ fn replace_facts(
             }
             None => {
                 note_one(rows, new, primary_key, row, watched);
+                if !rows.aggregates.is_empty() {
+                    rows.load_stored(new, row, primary_key)?;
+                    totals.note(rows, writer, None, Some(new))?;
+                }
                 count.new += 1;
             }
         }
         writer.change(Change::PutFact { primary_key, row })?;
     }
+    totals.write(rows, writer)?;
     Ok(count)
 }
 
@@ -135,6 +145,27 @@ fn note_new(
         note_one(rows, new, primary_key, row, watched);
     }
     Ok(())
+}
+
+/// Adds the new rows to the aggregates.
+fn gather_totals(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    new: &mut Image,
+    gathered: &Gathered,
+    decision: &Decision,
+) -> Result<()> {
+    if rows.aggregates.is_empty() {
+        return Ok(());
+    }
+    let (mut totals, mut no_reporter) =
+        (GatheredTotals::default(), ProgressReporter::new(None, "", None));
+    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
+    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
+        rows.load_stored(new, row, primary_key)?;
+        totals.note(rows, writer, None, Some(new))?;
+    }
+    totals.write(rows, writer)
 }
 
 fn note_one(

@@ -12,8 +12,8 @@ use crate::{
     model::{
         error::Result,
         schema::{
-            IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord, TableRecord, is_index,
-            version_of,
+            AGGREGATE, IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord, TableRecord,
+            is_index, version_of,
         },
     },
     store::{Store, store_of},
@@ -66,7 +66,7 @@ pub struct CatalogKey {
     pub form: String,
 }
 
-/// A recorded index; see [`Catalog`].
+/// A recorded index or aggregate; see [`Catalog`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CatalogIndex {
@@ -74,9 +74,9 @@ pub struct CatalogIndex {
     pub name: String,
     /// The fields of its key.
     pub key: Vec<CatalogKey>,
-    /// `"normalized"`, `"partial"` or `"full"`.
+    /// `"normalized"`, `"partial"` or `"full"`; `"aggregate"` for an aggregate, whose key is the group.
     pub strategy: &'static str,
-    /// The included fields of a partial index.
+    /// The included fields of a partial index; the summed fields of an aggregate.
     pub include: Vec<String>,
     /// `"unique"`, `"sparse"`, `"filter=method"` and `"eventual"`, if they are declared.
     pub options: Vec<String>,
@@ -288,6 +288,7 @@ impl CatalogIndex {
         let key = key.into_iter().map(CatalogKey::of).collect();
         let (strategy, include) = match strategy {
             StrategyRecord::Normalized => ("normalized", Vec::new()),
+            StrategyRecord::Partial(sums) if layout == AGGREGATE => ("aggregate", sums),
             StrategyRecord::Partial(include) => ("partial", include),
             StrategyRecord::Full => ("full", Vec::new()),
         };

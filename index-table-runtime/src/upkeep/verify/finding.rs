@@ -36,6 +36,8 @@ pub enum FindingKind {
     /// The queue of a table's eventual indexes has records that this crate does not write, or a wrong
     /// progress, so the missing changes of these indexes are unknown.
     DamagedQueue,
+    /// The totals of a group in an aggregate differ from the rows of the group.
+    WrongTotals,
     /// A row is not in the shard of its shard key, so queries with this shard key don't find it.
     WrongShard,
     /// The copy of a reference table in a shard lacks a row of the first copy, or has another row.
@@ -55,9 +57,9 @@ pub struct Finding {
     pub table: &'static str,
     /// The shard, in a sharded store.
     pub shard: Option<String>,
-    /// The index; `None` if the finding concerns a row, all rows or the queue.
+    /// The index, or the aggregate; `None` if the finding concerns a row, all rows or the queue.
     pub index: Option<&'static str>,
-    /// The index key, if the finding concerns an entry or a piece.
+    /// The index key, if the finding concerns an entry or a piece; the group of an aggregate.
     pub key: Option<String>,
     /// The primary key, if the finding concerns an entry or a row.
     pub primary_key: Option<String>,
@@ -67,14 +69,17 @@ pub struct Finding {
 
 impl Finding {
     pub(super) fn new(schema: &TableSchema, shard: Option<&str>, found: &RawFinding) -> Self {
-        let RawFinding { kind, source, key, primary_key, reason, .. } = found;
+        let RawFinding { kind, source, key, primary_key, reason, aggregate, .. } = found;
         let shown = |key: &[u8], show: &dyn Fn() -> String| (!key.is_empty()).then(show);
         Self {
             kind: *kind,
             table: schema.name,
             shard: shard.map(str::to_owned),
-            index: schema.index_name(*source),
-            key: shown(key, &|| schema.show_key(*source, key)),
+            index: aggregate.map(|aggregate| aggregate.name).or(schema.index_name(*source)),
+            key: shown(key, &|| match aggregate {
+                Some(aggregate) => aggregate.show(key),
+                None => schema.show_key(*source, key),
+            }),
             primary_key: shown(primary_key, &|| schema.show_primary_key(primary_key)),
             reason: reason.clone().into_owned(),
         }
@@ -88,7 +93,8 @@ impl fmt::Display for Finding {
             write!(f, ", shard `{shard}`")?;
         }
         if let Some(index) = self.index {
-            write!(f, ", index `{index}`")?;
+            let what = if self.kind == FindingKind::WrongTotals { "aggregate" } else { "index" };
+            write!(f, ", {what} `{index}`")?;
         }
         if let Some(key) = &self.key {
             write!(f, ", key {key}")?;
@@ -108,6 +114,7 @@ impl fmt::Display for Finding {
             FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
             FindingKind::WrongCount if self.index.is_some() => "`repair` rebuilds the index",
             FindingKind::WrongCount => "copy the rows to another table",
+            FindingKind::WrongTotals => "`repair` writes the totals of its rows",
             FindingKind::WrongShard => {
                 "copy it, delete it in a transaction of its shard, and insert it again"
             }

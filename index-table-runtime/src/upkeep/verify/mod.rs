@@ -121,7 +121,8 @@ impl<'txn> Verify<'txn> {
             return self;
         }
         let shards = self.walks.iter().map(|walk| walk.shard.map(|shard| &**shard));
-        match ResumePoint::of(self.rows.schema, shards, cursor.clone()) {
+        match ResumePoint::of(self.rows.schema, self.rows.aggregates.len(), shards, cursor.clone())
+        {
             Ok((at, resume_point)) => {
                 let mut walks: Vec<_> = self.walks.drain(at..).collect();
                 self.at = 0;

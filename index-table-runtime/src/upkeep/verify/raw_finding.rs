@@ -3,7 +3,7 @@
 use std::{borrow::Cow, rc::Rc};
 
 use super::finding::FindingKind;
-use crate::model::{entry::RawEntry, schema::Source};
+use crate::model::{aggregate::AggregateSchema, entry::RawEntry, schema::Source};
 
 /// A difference or damage, in bytes, with its fix.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) struct RawFinding {
     pub(super) primary_key: Vec<u8>,
     pub(super) reason: Cow<'static, str>,
     pub(super) fix: Fix,
+    /// The aggregate, if the key is that of a group.
+    pub(super) aggregate: Option<&'static AggregateSchema>,
 }
 
 /// The fix of a difference.
@@ -31,6 +33,8 @@ pub(super) enum Fix {
     Put(Rc<[u8]>),
     /// Remove all entries of the index.
     Clear,
+    /// Write this record for the group of the aggregate at this position, or remove it.
+    Totals(usize, Option<Vec<u8>>),
     /// Empty the queue, before all other fixes.
     EmptyQueue,
 }
@@ -57,6 +61,7 @@ impl RawFinding {
             primary_key: at.primary_key.to_vec(),
             reason: reason.into(),
             fix,
+            aggregate: None,
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     store::{OpenTable, ShardId, Unreadable, WriteTxn},
     upkeep::build,
     usage::trace::span,
-    write::watch::Watched,
+    write::{aggregates, watch::Watched},
 };
 
 /// The maximum number of findings that are collected before they are repaired. A write invalidates the pages
@@ -312,6 +312,7 @@ impl Batch {
             while let Some(next) = walk.next_raw() {
                 bytes += match &next.fix {
                     Fix::Put(data) => data.len(),
+                    Fix::Totals(_, record) => record.as_ref().map_or(0, Vec::len),
                     _ => 0,
                 };
                 found.push(next);
@@ -340,10 +341,13 @@ fn apply_fix(
     found: &RawFinding,
 ) -> Result<bool> {
     let RawFinding { source, key, primary_key, fix, .. } = found;
+    if let Fix::Totals(aggregate, record) = fix {
+        return aggregates::set(writer, *aggregate, key, record.as_deref()).map(|()| false);
+    }
     let Source::Index(index) = *source else { return Ok(false) };
     let has_one = schema.index(*source).is_some_and(IndexSchema::has_one_entry_per_key);
     match fix {
-        Fix::None | Fix::EmptyQueue => {}
+        Fix::None | Fix::EmptyQueue | Fix::Totals(..) => {}
         Fix::RemovePieces { all } => {
             return match writer.lmdb() {
                 Some(writer) => writer.remove_pieces(index, key, *all),

@@ -22,6 +22,8 @@ pub(super) enum Stage {
     Entries(usize),
     /// The rows.
     Facts,
+    /// The totals of an aggregate.
+    Totals(usize),
 }
 
 /// The position from which a walk continues: after `after`, or at the start of the stage if it is `None`.
@@ -50,9 +52,15 @@ impl ResumePoint {
             Stage::Pieces(index) => ("pieces", Source::Index(index)),
             Stage::Entries(index) => ("entries", Source::Index(index)),
             Stage::Facts => ("facts", Source::Facts),
+            Stage::Totals(_) => ("totals", Source::Facts),
+        };
+        let aggregate = match stage {
+            Stage::Totals(aggregate) => aggregate.to_string(),
+            _ => String::new(),
         };
         let index = schema.index_name(source).unwrap_or_default();
-        let parts = ["verify", schema.name, index, kind].into_iter().chain(shard);
+        let parts = ["verify", schema.name, index, kind].into_iter();
+        let parts = parts.chain((!aggregate.is_empty()).then_some(aggregate.as_str())).chain(shard);
         hash_of(&parts.map(str::as_bytes).collect::<Vec<_>>())
     }
 
@@ -67,6 +75,7 @@ impl ResumePoint {
     /// Returns the position of a cursor in one of these shards, and the position of the shard.
     pub(super) fn of<'s>(
         schema: &TableSchema,
+        aggregates: usize,
         mut shards: impl Iterator<Item = Option<&'s str>>,
         cursor: Cursor,
     ) -> Result<(usize, Self)> {
@@ -74,7 +83,8 @@ impl ResumePoint {
         let stages = |shard: Option<&str>| {
             let mut stages = (0..schema.indexes.len())
                 .flat_map(|index| [Stage::Pieces(index), Stage::Entries(index)])
-                .chain([Stage::Copy, Stage::Queue, Stage::Facts]);
+                .chain([Stage::Copy, Stage::Queue, Stage::Facts])
+                .chain((0..aggregates).map(Stage::Totals));
             stages.find(|stage| Self::owner(schema, shard, *stage) == owner)
         };
         let mut at = 0;

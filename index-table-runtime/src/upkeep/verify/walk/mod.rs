@@ -6,6 +6,7 @@
 
 mod copies;
 mod look;
+mod totals;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -43,6 +44,7 @@ enum Running<'t> {
     /// The pieces of an engine that stores none.
     NoPieces,
     Entries(Box<LentEntries<'t>>),
+    Totals,
 }
 
 /// Facts about the rows and the indexes that remain valid after repairs.
@@ -211,6 +213,7 @@ impl<'t> TableCheck<'t> {
             + 1
             + 2 * self.vtable.schema.indexes.len() as u64;
         total += u64::from(self.vtable.schema.has_eventual());
+        total += self.vtable.aggregates.len() as u64;
         for index in (0..self.vtable.schema.indexes.len()).filter(|index| !self.is_skipped(*index))
         {
             let source = Source::Index(index);
@@ -258,6 +261,7 @@ impl<'t> TableCheck<'t> {
         };
         match running {
             Running::Copy => self.compare_copies()?,
+            Running::Totals => self.compare_totals()?,
             Running::Queue => {
                 let damage = queue::damage(self.vtable.schema, self.reader)?;
                 self.findings.extend(damage.as_deref().map(RawFinding::queue));
@@ -323,6 +327,7 @@ impl<'t> TableCheck<'t> {
         };
         match self.stage {
             Stage::Copy => Ok(Running::Copy),
+            Stage::Totals(_) => Ok(Running::Totals),
             Stage::Queue => Ok(Running::Queue),
             Stage::Pieces(index) => {
                 // Assumes that the index is intact until a fault is found.
@@ -354,7 +359,7 @@ impl<'t> TableCheck<'t> {
     fn end(&mut self) -> Result<()> {
         let source = match self.stage {
             Stage::Pieces(index) => Some(Source::Index(index)),
-            Stage::Copy | Stage::Queue | Stage::Entries(_) => None,
+            Stage::Copy | Stage::Queue | Stage::Entries(_) | Stage::Totals(_) => None,
             Stage::Facts => Some(Source::Facts),
         };
         if let (Some(source), Some(steps)) = (source, self.steps) {
@@ -378,7 +383,8 @@ impl<'t> TableCheck<'t> {
                 Some(Stage::Pieces(index + 1))
             }
             Stage::Entries(_) => Some(Stage::Facts),
-            Stage::Facts => None,
+            Stage::Facts => self.totals_after(None),
+            Stage::Totals(aggregate) => self.totals_after(Some(aggregate)),
         };
         (self.running, self.after, self.last, self.previous) = (None, None, None, None);
         match next {

@@ -1,0 +1,265 @@
+//! Aggregates: the structs of their totals, and the methods that read them.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::Ident;
+
+use super::{Context, allow_on_struct, at, carried, docs, entity, requirements, visibility_at};
+use crate::model::{Aggregate, Extreme, Field};
+use crate::names;
+
+/// Expands to:
+///
+/// ```text
+/// struct InvoiceAggregateByCustomer {
+///     customer: u64,
+///     count: u64,
+///     sum_amount: i128,
+///     min_amount: ::core::option::Option<i64>,
+/// }
+/// ```
+pub(super) fn declaration(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
+    let (v, private, ident) = (&cx.table.visibility, &cx.private, &aggregate.ident);
+    let (doc, allow) = (docs::totals(cx.table, aggregate), allow_on_struct());
+    let group = aggregate.group.iter().map(|field| {
+        let (doc, ident, ty) = (docs::group(field), &field.ident, field.ty.tokens(private));
+        let v = visibility_at(cx, ident.span());
+        quote!(#doc #v #ident: #ty)
+    });
+    let sums = aggregate.sums.iter().map(|field| {
+        let (doc, ident) = (docs::sum(field), sum(field));
+        mixed!(#doc #v #ident: i128)
+    });
+    let extremes = aggregate.extremes.iter().map(|extreme| {
+        let (doc, ident) = (docs::extreme(extreme), extreme_field(extreme));
+        let ty = extreme.field.ty.tokens(private);
+        mixed!(#doc #v #ident: ::core::option::Option<#ty>)
+    });
+    let count = docs::doc("The number of rows.");
+    let conditions = requirements::conditions(cx, private);
+    let fields = group.chain([mixed!(#count #v count: u64)]).chain(sums).chain(extremes);
+    mixed! {
+        #doc
+        #allow
+        #v struct #ident #conditions {
+            #(#fields,)*
+        }
+    }
+}
+
+/// Expands to:
+///
+/// ```text
+/// impl _index_table::Aggregate for InvoiceAggregateByCustomer {
+///     type Row = Invoice;
+///     const POSITION: usize = 0;
+///     fn read(__group: &mut _index_table::KeyReader<'_>, __totals: &_index_table::Totals) -> … {
+///         _index_table::Ok(Self {
+///             customer: <u64 as _index_table::Key>::decode_owned(__group)?,
+///             count: __totals.count(),
+///             sum_amount: __totals.sum(0),
+///             min_amount: __totals.extreme::<i64>(0)?,
+///         })
+///     }
+/// }
+/// ```
+///
+/// and `Serialize`, `Clone`, `Debug` and `PartialEq`.
+pub(super) fn implementation(
+    cx: &Context<'_>,
+    position: usize,
+    aggregate: &Aggregate,
+) -> TokenStream {
+    let (row, ident) = (&cx.table.row, &aggregate.ident);
+    let position = Literal::usize_unsuffixed(position);
+    let conditions = requirements::conditions(cx, &cx.short);
+    let group = aggregate.group.iter().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.tokens(&cx.short));
+        quote_spanned! {at(field.ty.span())=>
+            #ident: <#ty as _index_table::Key>::decode_owned(__group)?
+        }
+    });
+    let sums = aggregate.sums.iter().enumerate().map(|(at, field)| {
+        let (ident, at) = (sum(field), Literal::usize_unsuffixed(at));
+        mixed!(#ident: __totals.sum(#at))
+    });
+    let extremes = aggregate.extremes.iter().enumerate().map(|(at, extreme)| {
+        let (ident, at) = (extreme_field(extreme), Literal::usize_unsuffixed(at));
+        let ty = extreme.field.ty.tokens(&cx.short);
+        mixed!(#ident: __totals.extreme::<#ty>(#at)?)
+    });
+    let values = group.chain([mixed!(count: __totals.count())]).chain(sums).chain(extremes);
+    let reader = if aggregate.group.is_empty() { mixed!(_) } else { mixed!(__group) };
+    let fields = fields(aggregate);
+    let all: Vec<&Ident> = fields.iter().collect();
+    let carried = carried::of_group(aggregate);
+    let traits = carried::traits(cx, ident, None, &all, &carried, false);
+    let name = names::plain(ident);
+    let count = Literal::usize_unsuffixed(fields.len());
+    let names = fields.iter().map(names::plain);
+    mixed! {
+        #[automatically_derived]
+        impl _index_table::Aggregate for #ident #conditions {
+            type Row = #row;
+
+            const POSITION: usize = #position;
+
+            fn read(
+                #reader: &mut _index_table::KeyReader<'_>,
+                __totals: &_index_table::Totals,
+            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                _index_table::Ok(Self { #(#values),* })
+            }
+        }
+
+        #[automatically_derived]
+        impl _index_table::serde::Serialize for #ident #conditions {
+            fn serialize<__S: _index_table::serde::Serializer>(
+                &self,
+                __serializer: __S,
+            ) -> _index_table::Result<__S::Ok, __S::Error> {
+                _index_table::StructFields::new(__serializer, #name, #count)
+                    #(.field(#names, &self.#fields))*
+                    .end()
+            }
+        }
+
+        #traits
+    }
+}
+
+/// Expands to, for a table with aggregates:
+///
+/// ```text
+/// const AGGREGATES: &'static [_index_table::AggregateSchema] = &[_index_table::AggregateSchema {
+///     name: "aggregate_by_customer",
+///     key: &[_index_table::KeyField::new::<u64>("customer")],
+///     sums: &["amount"],
+///     extremes: &[_index_table::Extreme { index: 0, greatest: false }],
+/// }];
+/// ```
+pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
+    let aggregates = &cx.table.aggregates;
+    if aggregates.is_empty() {
+        return None;
+    }
+    let schemas = aggregates.iter().map(|aggregate| {
+        let name = &aggregate.name;
+        let key = aggregate.group.iter().map(|field| entity::plain_key_field(cx, field));
+        let sums = aggregate.sums.iter().map(|field| &field.name);
+        let extremes = aggregate.extremes.iter().map(|Extreme { index, greatest, .. }| {
+            let index = Literal::usize_unsuffixed(*index);
+            mixed!(_index_table::Extreme { index: #index, greatest: #greatest })
+        });
+        mixed! {
+            _index_table::AggregateSchema {
+                name: #name,
+                key: &[#(#key),*],
+                sums: &[#(#sums),*],
+                extremes: &[#(#extremes),*],
+            }
+        }
+    });
+    Some(mixed! {
+        const AGGREGATES: &'static [_index_table::AggregateSchema] = &[#(#schemas),*];
+    })
+}
+
+/// Expands to the arm of [`Entity::entries`](entity) for an aggregate:
+///
+/// ```text
+/// 2 => {
+///     __entries.key().push(&self.customer);
+///     __entries.sum(&self.amount);
+/// }
+/// ```
+pub(super) fn arm(position: usize, aggregate: &Aggregate) -> TokenStream {
+    let position = Literal::usize_unsuffixed(position);
+    let group = aggregate.group.iter().map(|field| entity::value(field));
+    let key = if aggregate.group.is_empty() {
+        mixed!(__entries.whole_table();)
+    } else {
+        mixed!(__entries.key() #(.push(#group))*;)
+    };
+    let sums = aggregate.sums.iter().map(|field| {
+        let value = entity::value(field);
+        let ty = field.ty.tokens(&mixed!(_index_table));
+        quote_spanned!(at(field.ty.span())=> __entries.sum::<#ty>(#value);)
+    });
+    mixed!(#position => { #key #(#sums)* })
+}
+
+/// Expands to:
+///
+/// ```text
+/// fn aggregate_by_customer(
+///     &self,
+///     txn: &_index_table::ReadTxn<'_>,
+///     customer: u64,
+/// ) -> _index_table::Result<InvoiceAggregateByCustomer> {
+///     self.table.aggregate(txn, &_index_table::Bounds::new().equal::<u64>(customer))
+/// }
+/// fn aggregates_by_customer<'txn>(
+///     &'txn self,
+///     txn: &'txn _index_table::ReadTxn<'_>,
+/// ) -> _index_table::Aggregates<'txn, InvoiceAggregateByCustomer> {
+///     self.table.aggregates(txn)
+/// }
+/// ```
+pub(super) fn methods(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
+    let (v, txn, ident) = (&cx.table.visibility, &cx.txn, &aggregate.ident);
+    let place = aggregate.place;
+    let method = Ident::new(&aggregate.name, place);
+    let parameters = aggregate.group.iter().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.argument(&cx.short, &cx.elided));
+        mixed!(#ident: #ty)
+    });
+    let bounds = aggregate.group.iter().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.tokens(&cx.short));
+        quote_spanned!(at(field.ty.span())=> .equal::<#ty>(#ident))
+    });
+    let doc = docs::aggregate(aggregate);
+    let all = (!aggregate.group.is_empty()).then(|| {
+        let rest = aggregate.name.strip_prefix("aggregate").unwrap_or_default();
+        let method = format_ident!("aggregates{rest}", span = place);
+        let doc = docs::aggregates(aggregate);
+        mixed! {
+            #doc
+            #v fn #method<#txn>(
+                &#txn self,
+                txn: &#txn _index_table::ReadTxn<'_>,
+            ) -> _index_table::Aggregates<#txn, #ident> {
+                self.table.aggregates(txn)
+            }
+        }
+    });
+    mixed! {
+        #doc
+        #v fn #method(
+            &self,
+            txn: &_index_table::ReadTxn<'_>,
+            #(#parameters,)*
+        ) -> _index_table::Result<#ident> {
+            self.table.aggregate(txn, &_index_table::Bounds::new() #(#bounds)*)
+        }
+
+        #all
+    }
+}
+
+fn sum(field: &Field) -> Ident {
+    format_ident!("sum_{}", field.name, span = field.ident.span())
+}
+
+fn extreme_field(extreme: &Extreme) -> Ident {
+    format_ident!("{}", extreme.name(), span = extreme.field.ident.span())
+}
+
+/// Returns the fields of the struct.
+fn fields(aggregate: &Aggregate) -> Vec<Ident> {
+    let group = aggregate.group.iter().map(|field| field.ident.clone());
+    let count = Ident::new("count", proc_macro2::Span::mixed_site());
+    let sums = aggregate.sums.iter().map(|field| sum(field));
+    let extremes = aggregate.extremes.iter().map(extreme_field);
+    group.chain([count]).chain(sums).chain(extremes).collect()
+}

@@ -1,0 +1,305 @@
+//! Aggregates: the count of the rows and the sums of some fields, for each group of rows. This code is pure.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::model::{
+    entity::Entity,
+    error::Error,
+    key::{DecodeError, Key, KeyReader, Unescaped},
+    schema::{KeyField, TableSchema, key_of_group},
+};
+
+/// The key of the only group of an aggregate without fields. Databases have no empty keys.
+pub(crate) const WHOLE_TABLE: &[u8] = &[0];
+
+/// The length of a count, in bytes.
+const COUNT_LEN: usize = size_of::<u64>();
+
+/// The length of a sum, in bytes.
+const SUM_LEN: usize = size_of::<i128>();
+
+/// The reason why bytes are no record.
+const WRONG: DecodeError = DecodeError::Value("no count and sums");
+
+/// One declared aggregate.
+#[derive(Debug)]
+pub struct AggregateSchema {
+    /// The name, in the file and in errors.
+    pub name: &'static str,
+    /// The fields of a group.
+    pub key: &'static [KeyField],
+    /// The names of the summed fields.
+    pub sums: &'static [&'static str],
+    /// The least and greatest values, which are not stored.
+    pub extremes: &'static [Extreme],
+}
+
+/// The least or greatest value of a field in a group: the first or last entry of a group in an index that begins with
+/// the fields of the group and this field.
+#[derive(Debug, Clone, Copy)]
+pub struct Extreme {
+    /// The position of the index.
+    pub index: usize,
+    /// Whether it is the greatest value.
+    pub greatest: bool,
+}
+
+/// A type whose values can be summed: an integer of up to 64 bits or `i128`, or an `Option` of one, whose `None` counts
+/// as 0.
+#[diagnostic::on_unimplemented(
+    message = "values of type `{Self}` can't be summed",
+    label = "not an integer with exact sums",
+    note = "a sum changes with each write of a row, so it must be exact: use an integer of up to 64 bits or `i128`, or \
+            an `Option` of one; keep an amount of money in its smallest unit"
+)]
+pub trait Summand {
+    /// Returns the number that is added to the sum.
+    fn summand(&self) -> i128;
+}
+
+macro_rules! summands {
+    ($($t:ty)*) => {
+        $(impl Summand for $t {
+            #[inline]
+            fn summand(&self) -> i128 {
+                (*self).into()
+            }
+        })*
+    };
+}
+
+summands!(i8 i16 i32 i64 i128 u8 u16 u32 u64);
+
+#[diagnostic::do_not_recommend]
+impl<T: Summand> Summand for Option<T> {
+    #[inline]
+    fn summand(&self) -> i128 {
+        self.as_ref().map_or(0, T::summand)
+    }
+}
+
+/// The struct with the totals of a group. Only the derive implements it.
+pub trait Aggregate: Sized {
+    /// The row type.
+    type Row: Entity;
+
+    /// The position among the aggregates.
+    const POSITION: usize;
+
+    /// Reads the fields of the group from its key, and takes the totals.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the bytes are not such a key.
+    fn read(group: &mut KeyReader<'_>, totals: &Totals) -> Result<Self, DecodeError>;
+}
+
+/// The count and the sums of a group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    count: i128,
+    sums: Vec<Sum>,
+    /// The keys of the extremes, from the field on.
+    extremes: Vec<Option<Vec<u8>>>,
+}
+
+/// A sum, which may temporarily be out of range, so that the order of its summands doesn't matter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sum {
+    low: i128,
+    /// The number of overflows minus the number of underflows.
+    carry: i64,
+}
+
+impl Sum {
+    fn add(&mut self, value: i128) {
+        let (low, overflowed) = self.low.overflowing_add(value);
+        self.low = low;
+        self.carry += i64::from(overflowed) * if value < 0 { -1 } else { 1 };
+    }
+
+    fn subtract(&mut self, value: i128) {
+        let (low, overflowed) = self.low.overflowing_sub(value);
+        self.low = low;
+        self.carry += i64::from(overflowed) * if value < 0 { 1 } else { -1 };
+    }
+}
+
+/// The reason why totals have no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unrecordable {
+    /// A sum, or the count, is out of range.
+    Overflow,
+    /// The count is negative, or rows are missing.
+    Negative,
+}
+
+impl Totals {
+    /// Returns the number of rows.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        u64::try_from(self.count).unwrap_or_default()
+    }
+
+    /// Returns the sum at this position.
+    #[must_use]
+    pub fn sum(&self, position: usize) -> i128 {
+        self.sums.get(position).map_or(0, |sum| sum.low)
+    }
+
+    /// Returns the extreme at this position; `None` without rows.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] if the bytes of the index are not such a field.
+    pub fn extreme<T: Key>(&self, position: usize) -> Result<Option<T>, DecodeError> {
+        let Some(Some(key)) = self.extremes.get(position) else { return Ok(None) };
+        let unescaped = Unescaped::default();
+        T::decode_owned(&mut KeyReader::new(key, &unescaped)).map(Some)
+    }
+
+    /// Adds the key of the next extreme, from the field on.
+    pub(crate) fn push_extreme(&mut self, key: Option<&[u8]>) {
+        self.extremes.push(key.map(<[u8]>::to_vec));
+    }
+
+    /// Decodes a record; an absent one has no rows.
+    pub(crate) fn decode(record: Option<&[u8]>, sums: usize) -> Result<Self, DecodeError> {
+        let Some(record) = record else {
+            let sums = vec![Sum::default(); sums];
+            return Ok(Self { sums, ..Self::default() });
+        };
+        if record.len() != COUNT_LEN + sums * SUM_LEN {
+            return Err(WRONG);
+        }
+        let (count, rest) = record.split_first_chunk().ok_or(WRONG)?;
+        let sums = numbers(rest).map(|low| Sum { low, carry: 0 }).collect();
+        let count = u64::from_be_bytes(*count).into();
+        Ok(Self { count, sums, ..Self::default() })
+    }
+
+    /// Adds a row with these summands, from an [`EntryBuffer`](crate::model::maintain::EntryBuffer).
+    pub(crate) fn add(&mut self, summands: &[u8]) {
+        self.count += 1;
+        self.each(summands, Sum::add);
+    }
+
+    /// Removes a row with these summands.
+    pub(crate) fn remove(&mut self, summands: &[u8]) {
+        self.count -= 1;
+        self.each(summands, Sum::subtract);
+    }
+
+    /// Adds the totals of other rows.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        self.count += other.count;
+        if self.sums.len() < other.sums.len() {
+            self.sums.resize(other.sums.len(), Sum::default());
+        }
+        for (sum, other) in self.sums.iter_mut().zip(&other.sums) {
+            sum.add(other.low);
+            sum.carry += other.carry;
+        }
+    }
+
+    fn each(&mut self, summands: &[u8], change: fn(&mut Sum, i128)) {
+        let len = summands.len() / SUM_LEN;
+        if self.sums.len() < len {
+            self.sums.resize(len, Sum::default());
+        }
+        for (sum, summand) in self.sums.iter_mut().zip(numbers(summands)) {
+            change(sum, summand);
+        }
+    }
+
+    /// Returns the record of the totals; `None` if there are no rows.
+    pub(crate) fn record(&self) -> Result<Option<Vec<u8>>, Unrecordable> {
+        if self.count < 0 {
+            return Err(Unrecordable::Negative);
+        }
+        let count = u64::try_from(self.count).map_err(|_| Unrecordable::Overflow)?;
+        if self.sums.iter().any(|sum| sum.carry != 0) {
+            return Err(Unrecordable::Overflow);
+        }
+        if count == 0 {
+            let is_zero = self.sums.iter().all(|sum| sum.low == 0);
+            return if is_zero { Ok(None) } else { Err(Unrecordable::Negative) };
+        }
+        let mut record = Vec::with_capacity(COUNT_LEN + self.sums.len() * SUM_LEN);
+        record.extend_from_slice(&count.to_be_bytes());
+        for sum in &self.sums {
+            record.extend_from_slice(&sum.low.to_be_bytes());
+        }
+        Ok(Some(record))
+    }
+
+    /// Whether each value is in range.
+    pub(crate) fn is_in_range(&self) -> bool {
+        self.sums.iter().all(|sum| sum.carry == 0)
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows", self.count)?;
+        self.sums.iter().try_for_each(|sum| write!(f, ", sum {}", sum.low))
+    }
+}
+
+/// Appends a summand.
+pub(crate) fn push_summand(summand: i128, out: &mut Vec<u8>) {
+    out.extend_from_slice(&summand.to_be_bytes());
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = i128> {
+    let (numbers, _) = bytes.as_chunks();
+    numbers.iter().map(|number| i128::from_be_bytes(*number))
+}
+
+impl AggregateSchema {
+    /// Formats the key of a group for errors.
+    pub(crate) fn show(&self, group: &[u8]) -> String {
+        if self.key.is_empty() { "()".to_owned() } else { key_of_group(self.key, group) }
+    }
+
+    /// Returns the error for a record that can't be decoded, or that doesn't agree with the rows.
+    #[cold]
+    pub(crate) fn corrupt(&self, schema: &TableSchema, group: &[u8], error: DecodeError) -> Error {
+        error.at(schema.name, Some(self.name), self.show(group))
+    }
+
+    /// Returns the error for totals without a record.
+    #[cold]
+    pub(crate) fn unrecordable(
+        &self,
+        schema: &TableSchema,
+        group: &[u8],
+        reason: Unrecordable,
+    ) -> Error {
+        match reason {
+            Unrecordable::Overflow => Error::AggregateOverflow {
+                table: schema.name,
+                aggregate: self.name,
+                key: self.show(group),
+            },
+            Unrecordable::Negative => {
+                let reason = "the totals don't agree with the rows; `repair` corrects them";
+                self.corrupt(schema, group, DecodeError::Value(reason))
+            }
+        }
+    }
+
+    /// Reads the totals of a group into their struct.
+    pub(crate) fn read<A: Aggregate>(&self, group: &[u8], totals: &Totals) -> crate::Result<A> {
+        let schema = A::Row::TABLE;
+        if !totals.is_in_range() {
+            return Err(self.unrecordable(schema, group, Unrecordable::Overflow));
+        }
+        let unescaped = Unescaped::default();
+        let mut reader = KeyReader::new(group, &unescaped);
+        A::read(&mut reader, totals).map_err(|error| self.corrupt(schema, group, error))
+    }
+}

@@ -1,0 +1,66 @@
+//! Tests of totals.
+
+use super::*;
+
+#[expect(clippy::duplicate_mod, reason = "the module in the key tests is private")]
+#[path = "../key/tests/format.rs"]
+mod format;
+use format::{documented, hex};
+
+fn summands(values: &[i128]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for value in values {
+        push_summand(*value, &mut bytes);
+    }
+    bytes
+}
+
+/// The vectors of `docs/FORMAT.md` never change, because files contain these bytes.
+#[test]
+fn records_have_the_documented_bytes() {
+    let mut two = Totals::decode(None, 2).unwrap();
+    two.add(&summands(&[5, -2]));
+    two.add(&summands(&[250, 1]));
+    let mut one = Totals::default();
+    one.add(&[]);
+    let row = |totals: &Totals, sums: usize| {
+        let record = totals.record().unwrap().unwrap();
+        assert_eq!(Totals::decode(Some(&record), sums).as_ref(), Ok(totals));
+        let shown: Vec<_> = (0..sums).map(|at| totals.sum(at).to_string()).collect();
+        format!("| `{}` | `{}` | `{}` |", totals.count(), shown.join(", "), hex(&record))
+    };
+    assert_eq!(documented("### Test vectors of totals"), [row(&two, 2), row(&one, 0)]);
+}
+
+#[test]
+fn a_group_without_rows_has_no_record() {
+    let mut totals = Totals::decode(None, 1).unwrap();
+    totals.add(&summands(&[7]));
+    totals.remove(&summands(&[7]));
+    assert_eq!(totals.record(), Ok(None));
+    totals.remove(&summands(&[7]));
+    assert_eq!(totals.record(), Err(Unrecordable::Negative));
+}
+
+#[test]
+fn the_order_of_summands_is_no_matter() {
+    let mut totals = Totals::decode(None, 1).unwrap();
+    totals.add(&summands(&[i128::MAX]));
+    totals.add(&summands(&[1]));
+    assert_eq!(totals.record(), Err(Unrecordable::Overflow));
+    totals.add(&summands(&[-1]));
+    assert_eq!(totals.sum(0), i128::MAX);
+    assert!(totals.record().is_ok());
+    totals.remove(&summands(&[-5]));
+    assert_eq!(totals.record(), Err(Unrecordable::Overflow));
+    totals.remove(&summands(&[i128::MAX]));
+    assert_eq!(totals.sum(0), 5);
+    assert!(totals.is_in_range());
+}
+
+#[test]
+fn a_record_of_another_length_is_refused() {
+    assert!(Totals::decode(Some(&[0; 8]), 1).is_err());
+    assert!(Totals::decode(Some(&[0; 25]), 1).is_err());
+    assert!(Totals::decode(Some(&[0; 24]), 1).is_ok());
+}

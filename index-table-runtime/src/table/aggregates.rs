@@ -1,0 +1,210 @@
+//! Reading aggregates.
+
+use std::{fmt, iter::FusedIterator, marker::PhantomData};
+
+use super::KeyedTable;
+use crate::{
+    engine::{Cursor as _, Query, Read as _, Reader, Space},
+    model::{
+        KeyRange,
+        aggregate::{Aggregate, AggregateSchema, Extreme, Totals, WHOLE_TABLE},
+        entity::Entity,
+        error::{Error, Result},
+        row_vtable::RowVtable,
+        schema::Source,
+        shard::Distribution,
+    },
+    query::Bounds,
+    store::{OpenTable, ReadTxn},
+    usage::Ledger,
+};
+
+/// An iterator over the groups of an aggregate, in the order of their keys; from the `aggregates_by_…` methods of a
+/// repository. It ends after the first error.
+///
+/// Cost: one seek for each group. In a sharded store, one seek in each shard, and one for each group in each shard that
+/// has it; the totals of a group are added up. Memory does not grow with the number of groups.
+#[must_use = "an iterator does nothing until it is used"]
+pub struct Aggregates<'txn, A> {
+    groups: Result<Groups<'txn>, Option<Error>>,
+    aggregate: PhantomData<fn() -> A>,
+}
+
+/// The groups of the shards, from each shard its next group.
+struct Groups<'txn> {
+    shards: Vec<Shard<'txn>>,
+    table: &'txn OpenTable,
+    txn: &'txn ReadTxn<'txn>,
+    aggregate: usize,
+    ledger: Ledger<'txn>,
+}
+
+struct Shard<'txn> {
+    reader: Reader<'txn>,
+    next: Option<(&'txn [u8], &'txn [u8])>,
+}
+
+impl<R: Entity> KeyedTable<R> {
+    /// Returns the totals of a group. A group without rows has zeros.
+    #[doc(hidden)]
+    pub fn aggregate<A: Aggregate<Row = R>>(&self, txn: &ReadTxn<'_>, group: &Bounds) -> Result<A> {
+        let declared = declared(self.open.rows, A::POSITION)?;
+        let group = match group.range.start() {
+            [] => WHOLE_TABLE,
+            group => group,
+        };
+        let mut totals = self.open.totals(txn, A::POSITION, declared, group)?;
+        self.open.add_extremes(txn, declared, group, &mut totals)?;
+        declared.read(group, &totals)
+    }
+
+    /// Returns all groups.
+    #[doc(hidden)]
+    pub fn aggregates<'txn, A: Aggregate<Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+    ) -> Aggregates<'txn, A> {
+        let groups = Groups::of(&self.open, txn, A::POSITION).map_err(Some);
+        Aggregates { groups, aggregate: PhantomData }
+    }
+}
+
+fn declared(rows: &'static RowVtable, aggregate: usize) -> Result<&'static AggregateSchema> {
+    rows.aggregates.get(aggregate).ok_or_else(|| Error::internal("there is no such aggregate"))
+}
+
+impl OpenTable {
+    /// Returns the totals of a group in all shards that can have it.
+    fn totals(
+        &self,
+        txn: &ReadTxn<'_>,
+        aggregate: usize,
+        declared: &AggregateSchema,
+        group: &[u8],
+    ) -> Result<Totals> {
+        let reader = txn.reader_of_aggregate(self, aggregate)?;
+        let readers =
+            reader.of_shards(begins_with_shard_key(self.rows, declared).then_some(group))?;
+        let (mut totals, mut bytes) = (Totals::default(), 0);
+        let count = readers.len() as u64;
+        for reader in readers {
+            let record = reader.get(Space::Aggregate(aggregate), group)?;
+            bytes += record.map_or(0, <[u8]>::len);
+            totals.add_all(&decode(self.rows, declared, group, record)?);
+        }
+        Ledger::new(&txn.session, &self.shared.usage).totals(count, bytes);
+        Ok(totals)
+    }
+}
+
+impl OpenTable {
+    /// Adds the extremes of a group, from the indexes.
+    fn add_extremes(
+        &self,
+        txn: &ReadTxn<'_>,
+        declared: &AggregateSchema,
+        group: &[u8],
+        totals: &mut Totals,
+    ) -> Result<()> {
+        let prefix = if declared.key.is_empty() { &[] } else { group };
+        for Extreme { index, greatest } in declared.extremes {
+            let source = Source::Index(*index);
+            let reader = txn.reader_of(self, source)?;
+            let bounds =
+                if prefix.is_empty() { KeyRange::ALL } else { KeyRange::beginning_with(prefix) };
+            let query = Query { reverse: *greatest, limit: Some(1), ..Query::new(source, bounds) };
+            let mut meter = Ledger::new(&txn.session, &self.shared.usage).meter(source, Some(1));
+            let reader = meter.of_query(reader, &query)?;
+            meter.reads(reader, &query);
+            let mut entries = reader.cursor(query)?;
+            if entries.advance()? {
+                totals.push_extreme(entries.entry().key.get(prefix.len()..));
+            } else {
+                totals.push_extreme(None);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decode(
+    rows: &RowVtable,
+    declared: &AggregateSchema,
+    group: &[u8],
+    record: Option<&[u8]>,
+) -> Result<Totals> {
+    Totals::decode(record, declared.sums.len())
+        .map_err(|error| declared.corrupt(rows.schema, group, error))
+}
+
+/// Whether the group contains the shard key, so that all its rows are in one shard.
+fn begins_with_shard_key(rows: &RowVtable, declared: &AggregateSchema) -> bool {
+    match rows.distribution {
+        Distribution::ByKey(shard_key) => {
+            let own = rows.schema.primary_key.iter().take(shard_key.fields);
+            let mut group = declared.key.iter();
+            own.into_iter().all(|field| group.next().is_some_and(|group| group.name == field.name))
+        }
+        Distribution::Whole | Distribution::Reference => false,
+    }
+}
+
+impl<'txn> Groups<'txn> {
+    fn of(table: &'txn OpenTable, txn: &'txn ReadTxn<'_>, aggregate: usize) -> Result<Self> {
+        let reader = txn.reader_of_aggregate(table, aggregate)?;
+        let shards = reader.of_shards(None)?.into_iter().map(|reader| {
+            // No key of a group is less.
+            let next = reader.at_or_above(Space::Aggregate(aggregate), &[0])?;
+            Ok(Shard { reader, next })
+        });
+        let ledger = Ledger::new(&txn.session, &table.shared.usage);
+        Ok(Self { shards: shards.collect::<Result<_>>()?, table, txn, aggregate, ledger })
+    }
+
+    /// Returns the next group with its totals in all shards.
+    fn next(&mut self) -> Result<Option<(&'txn [u8], Totals)>> {
+        let rows = self.table.rows;
+        let declared = declared(rows, self.aggregate)?;
+        let heads = self.shards.iter().filter_map(|shard| shard.next.map(|(group, _)| group));
+        let Some(group) = heads.min() else { return Ok(None) };
+        let after = [group, &[0]].concat();
+        let (mut totals, mut seeks, mut bytes) = (Totals::default(), 0, 0);
+        for Shard { reader, next } in &mut self.shards {
+            let Some((_, record)) = next.filter(|(other, _)| *other == group) else { continue };
+            totals.add_all(&decode(rows, declared, group, Some(record))?);
+            *next = reader.at_or_above(Space::Aggregate(self.aggregate), &after)?;
+            seeks += 1;
+            bytes += group.len() + record.len();
+        }
+        self.ledger.totals(seeks, bytes);
+        self.table.add_extremes(self.txn, declared, group, &mut totals)?;
+        Ok(Some((group, totals)))
+    }
+}
+
+impl<A: Aggregate> Iterator for Aggregates<'_, A> {
+    type Item = Result<A>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let groups = match &mut self.groups {
+            Ok(groups) => groups,
+            Err(error) => return error.take().map(Err),
+        };
+        let next = groups.next().and_then(|next| {
+            let Some((group, totals)) = next else { return Ok(None) };
+            declared(groups.table.rows, groups.aggregate)?.read(group, &totals).map(Some)
+        });
+        if !matches!(next, Ok(Some(_))) {
+            self.groups = Err(None);
+        }
+        next.transpose()
+    }
+}
+
+impl<A: Aggregate> FusedIterator for Aggregates<'_, A> {}
+
+impl<A> fmt::Debug for Aggregates<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aggregates").finish_non_exhaustive()
+    }
+}

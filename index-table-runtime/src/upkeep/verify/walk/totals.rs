@@ -1,0 +1,83 @@
+//! The comparison of the totals of aggregates with the rows.
+
+use super::TableCheck;
+use crate::{
+    engine::{Read as _, Space},
+    model::{aggregate::Totals, entry::RawEntry, error::Result, schema::Source},
+    upkeep::{
+        aggregates::{GROUPS, Pass},
+        verify::{
+            finding::FindingKind,
+            raw_finding::{Fix, RawFinding},
+            resume_point::Stage,
+        },
+    },
+};
+
+impl TableCheck<'_> {
+    /// Returns the next aggregate, if there is one.
+    pub(super) fn totals_after(&self, aggregate: Option<usize>) -> Option<Stage> {
+        let next = aggregate.map_or(0, |aggregate| aggregate + 1);
+        // The walks of the parts check the totals of all shards.
+        let is_checked = self.only_global.is_none() && next < self.vtable.aggregates.len();
+        is_checked.then_some(Stage::Totals(next))
+    }
+
+    /// Compares the records of some groups with all rows. The next step continues after these groups.
+    pub(super) fn compare_totals(&mut self) -> Result<()> {
+        let Stage::Totals(aggregate) = self.stage else { return Ok(()) };
+        let Some(declared) = self.vtable.aggregates.get(aggregate) else { return Ok(()) };
+        let (space, sums) = (Space::Aggregate(aggregate), declared.sums.len());
+        let last = self.last.as_ref().or(self.after.as_ref()).map(|at| at.key.clone());
+        let (rows, reader) = (self.vtable, self.reader);
+        // The check of the rows has reported unreadable rows.
+        let pass = Pass::of(rows, reader, aggregate, last.as_deref(), GROUPS, &mut |_, _| Ok(()))?;
+        let end = pass.groups.last_key_value().filter(|_| pass.is_partial);
+        let end = end.map(|(group, _)| group.clone());
+        let mut found = Vec::new();
+        let mut report = |group: &[u8], reason: String, right: Option<&Totals>| {
+            let fix = match right.map_or(Ok(None), Totals::record) {
+                Ok(record) => Fix::Totals(aggregate, record),
+                Err(_) => Fix::None,
+            };
+            let at = RawEntry { key: group, ..RawEntry::NOWHERE };
+            let finding = RawFinding::new(FindingKind::WrongTotals, Source::Facts, at, reason, fix);
+            found.push(RawFinding { aggregate: Some(declared), ..finding });
+        };
+        for (group, right) in &pass.groups {
+            let stored = reader.get(space, group)?;
+            let totals = Totals::decode(stored, sums);
+            if stored.is_some() && totals.as_ref() == Ok(right) {
+                continue;
+            }
+            let shown = match (stored, totals) {
+                (None, _) => "the group is missing".to_owned(),
+                (_, Ok(totals)) => format!("the aggregate has {totals}"),
+                (_, Err(error)) => format!("the record can't be read ({error})"),
+            };
+            report(group, format!("{shown}, and the table has {right}"), Some(right));
+        }
+        let mut from = last.map_or_else(|| vec![0], next_key);
+        while let Some((group, _)) = reader.at_or_above(space, &from)? {
+            if end.as_deref().is_some_and(|end| group > end) {
+                break;
+            }
+            if !pass.groups.contains_key(group) {
+                report(group, "no row is in the group".to_owned(), None);
+            }
+            from = next_key(group.to_vec());
+        }
+        self.findings.extend(found);
+        match end {
+            Some(end) => self.stepped(RawEntry { key: &end, ..RawEntry::NOWHERE }),
+            None => self.next_stage(),
+        }
+        Ok(())
+    }
+}
+
+/// Returns the least key after this one.
+fn next_key(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
