@@ -40,6 +40,8 @@ struct Kept<'t> {
 }
 
 impl Stream for Kept<'_> {
+    #[expect(clippy::inline_always, reason = "a call would make each merged entry dearer by 1.3 %")]
+    #[inline(always)]
     fn advance(&mut self) -> Result<bool, Boxed> {
         let next = self.entries.next().transpose()?;
         self.entry = next.unwrap_or(RawEntry::NOWHERE);
