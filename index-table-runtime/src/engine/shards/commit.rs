@@ -39,8 +39,9 @@ impl Engine {
         outcome
     }
 
-    /// Counts a commit, before it returns.
-    fn count(&self, shard: ShardNumber) {
+    /// Counts a commit, before it returns. Work that writes in a shard by itself, as a bulk load does, also calls this before
+    /// it returns: otherwise, a read transaction that has begun meanwhile could lack its rows and include a later commit.
+    pub(crate) fn count(&self, shard: ShardNumber) {
         if let Ok(shard) = self.shard(shard) {
             shard.commits.fetch_add(1, SeqCst);
         }

@@ -79,6 +79,7 @@ impl Gatherers<'_> {
         let Self { split: Split { table, .. }, by_shard, read, .. } = self;
         let name = |shard| Ok(engine_of(store)?.shard(shard)?.name().to_string());
         let names = by_shard.keys().map(|shard| name(*shard)).collect::<Result<Vec<_>>>()?;
+        let shards: Vec<_> = by_shard.keys().copied().collect();
         let load = |(shard, gatherer): (ShardNumber, Gatherer), progress: &dyn Fn(Progress)| {
             load(store, table, shard, gatherer, progress)
         };
@@ -87,6 +88,10 @@ impl Gatherers<'_> {
             let (done, total) = sum.add(shard, at);
             reporter.set(at.unit, done, total);
         });
+        let engine = engine_of(store)?;
+        for shard in shards {
+            engine.count(shard);
+        }
         let mut report = LoadReport { read, ..LoadReport::default() };
         let (mut not_loaded, mut failure) = (Vec::new(), None);
         for (shard, outcome) in names.into_iter().zip(outcomes) {
