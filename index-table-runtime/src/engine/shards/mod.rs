@@ -319,7 +319,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::SchemaMismatch`]: the table has no shard map, or its map has keys of another type, or the table
-    /// is placed although its rows are distributed. [`Error::NotOffered`]: it has an eventual index.
+    /// is placed although its rows are distributed.
     pub(crate) fn routing(
         &self,
         schema: &'static TableSchema,
