@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{copies, keys, overview, readers, rows, shards, upkeep},
+    commands::{copies, keys, overview, readers, rows, serve, shards, upkeep},
     failure::{Code, Failure},
     output::{Color, Output},
     typed::Declared,
@@ -100,6 +100,8 @@ pub(crate) enum Command {
     },
     /// Drop the indexes that are no longer declared. This writes.
     DropRetired(Dir),
+    /// Serve a page that shows the store in a browser, and metrics for Prometheus. It only reads.
+    Serve(serve::Serve),
     /// List the shards with their states, rows and bytes.
     Shards(Dir),
     /// List the ranges of the shard maps with their shards, rows and bytes.
@@ -127,6 +129,7 @@ impl Command {
             Self::Restore { backup, to } => copies::copy(out, &backup, &to, false),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::DropRetired(Dir { dir }) => copies::drop_retired(out, &dir),
+            Self::Serve(serve) => serve.run(out),
             Self::Shards(Dir { dir }) => shards::shards(out, &dir),
             Self::Ranges { dir: Dir { dir }, map } => shards::ranges(out, &dir, map.as_deref()),
         }

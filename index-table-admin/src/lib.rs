@@ -11,6 +11,8 @@
 //! index-table --json sizes data/shop
 //! ```
 //!
+//! A service mounts the page of its own store, with [`router`]. A program with its own types uses [`main`].
+//!
 //! # Exit codes
 //!
 //! | code | meaning |
@@ -37,12 +39,14 @@ mod failure;
 mod id;
 mod open;
 mod output;
+mod page;
 mod progress;
 mod typed;
 mod value;
 
 use std::process::ExitCode;
 
+pub use page::router;
 pub use typed::{Row, Tables};
 
 /// Runs the command `index-table` with the arguments of the process, and returns its exit code.

@@ -12,6 +12,7 @@
 //! | `GET /phone-book?town=…&last_name=…&limit=…` | the entries of an index |
 //! | `GET /health` | the number of customers |
 //! | `GET /usage` | the queries and the costs of the indexes, since the start |
+//! | `GET /admin/`, `GET /admin/metrics` | the page of the store and its metrics, with the header `Authorization: Bearer TOKEN`; only if the variable `ADMIN_TOKEN` has a token |
 //!
 //! `PUT`, `PATCH` and `DELETE` of a customer take the `ETag` in the header `If-Match`, and respond with 412 if the customer
 //! has another revision: somebody else has changed it. Without this header, the last write wins.
@@ -48,6 +49,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+pub mod admin;
 pub mod failure;
 pub mod model;
 pub mod routes;

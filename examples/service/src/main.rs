@@ -12,6 +12,7 @@ use std::{
 };
 
 use index_table_service_example::{
+    admin::with_page,
     routes::routes,
     service::{READERS, Service},
 };
@@ -58,7 +59,13 @@ async fn serve(address: &str, service: Service) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     // With port 0, this prints the actual port.
     writeln!(io::stdout(), "listening on http://{}", listener.local_addr()?)?;
-    let server = axum::serve(listener, routes(service)).with_graceful_shutdown(stop_signal());
+    let mut app = routes(service.clone());
+    if let Some(token) = env::var("ADMIN_TOKEN").ok().filter(|token| !token.is_empty()) {
+        app = with_page(app, &service, &token);
+    }
+    // The routes have their own clones, which end with the server.
+    drop(service);
+    let server = axum::serve(listener, app).with_graceful_shutdown(stop_signal());
     tokio::select! {
         result = server => result,
         () = async { stop_signal().await; time::sleep(GRACE).await } => Ok(()),

@@ -38,6 +38,12 @@ impl Service {
         Ok(Self { store, customers, writer })
     }
 
+    /// Returns the store.
+    #[must_use]
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Returns the usage of the customers' indexes. The numbers are counters in memory.
     #[must_use]
     pub fn usage(&self) -> Usage {

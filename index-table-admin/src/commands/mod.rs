@@ -5,5 +5,6 @@ pub(crate) mod keys;
 pub(crate) mod overview;
 pub(crate) mod readers;
 pub(crate) mod rows;
+pub(crate) mod serve;
 pub(crate) mod shards;
 pub(crate) mod upkeep;

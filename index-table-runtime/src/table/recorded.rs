@@ -23,7 +23,11 @@ use crate::{
         verify::{Verify, VerifyReport},
     },
     usage::Progress,
-    write::{Scratch, rows},
+    write::{
+        Scratch,
+        queue::{self, Lag},
+        rows,
+    },
 };
 
 /// All tables of a store, opened from its catalog. From [`Store::open_recorded`].
@@ -267,6 +271,18 @@ impl UntypedTable {
         }
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
         rows::delete(self.open.rows, &mut writer, primary_key, old, written)
+    }
+
+    /// Returns the lag of the eventual indexes; `None`: the table has none.
+    ///
+    /// # Errors
+    ///
+    /// The [errors of reading](crate::Error#common-errors).
+    pub fn lag(&self, txn: &ReadTxn<'_>) -> Result<Option<Lag>> {
+        if !self.schema().has_eventual() {
+            return Ok(None);
+        }
+        queue::lag(self.schema(), txn.reader(&self.open)?).map(Some)
     }
 
     /// Deletes the rows that have expired, up to `limit` of them, and returns their number; 0 if the rows of the table

@@ -1,0 +1,180 @@
+//! The checks of each request, and the headers of each response.
+
+use std::{fmt, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
+    middleware::Next,
+    response::Response,
+};
+
+use super::{Page, refusal};
+
+/// The secret that each request must have, as `Authorization: Bearer` or as the password of `Basic`.
+pub(crate) struct Token(String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+impl Token {
+    pub(crate) const fn new(secret: String) -> Self {
+        Self(secret)
+    }
+
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some((scheme, value)) = given.and_then(|given| given.split_once(' ')) else {
+            return false;
+        };
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return is_equal(self.0.as_bytes(), value.trim().as_bytes());
+        }
+        // Browsers ask for a name and a password. The name is ignored.
+        if !scheme.eq_ignore_ascii_case("basic") {
+            return false;
+        }
+        let decoded = base64(value.trim()).unwrap_or_default();
+        let at = decoded.iter().position(|byte| *byte == b':').map_or(0, |at| at + 1);
+        is_equal(self.0.as_bytes(), decoded.get(at..).unwrap_or_default())
+    }
+}
+
+/// Compares in a time that depends on the lengths only.
+fn is_equal(secret: &[u8], given: &[u8]) -> bool {
+    if secret.len() != given.len() {
+        return false;
+    }
+    let differences = secret.iter().zip(given).fold(0, |all, (a, b)| all | (a ^ b));
+    std::hint::black_box(differences) == 0
+}
+
+fn base64(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for character in text.trim_end_matches('=').bytes() {
+        let digit = match character {
+            b'A'..=b'Z' => character - b'A',
+            b'a'..=b'z' => character - b'a' + 26,
+            b'0'..=b'9' => character - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6 | u32::from(digit)) & 0xffff;
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count & 0xff) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+/// Whether a browser sends the request for a page of another site, or under a name that another site has given to this
+/// address.
+fn is_foreign(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let site = text(HeaderName::from_static("sec-fetch-site"));
+    if site.is_some_and(|site| !["same-origin", "none"].contains(&site)) {
+        return true;
+    }
+    let Some(origin) = text(header::ORIGIN) else { return false };
+    let host = text(header::HOST).unwrap_or_default();
+    origin.split_once("://").is_none_or(|(_, origin)| origin != host)
+}
+
+/// Whether the request is for this machine by its own name. A page of another site can point its own name at this
+/// machine, but can't change the name in the request.
+fn is_local(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+}
+
+pub(super) async fn check(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let refused = if ![Method::GET, Method::HEAD].contains(request.method()) {
+        Some((StatusCode::METHOD_NOT_ALLOWED, "this page only reads: use GET"))
+    } else if is_foreign(headers) {
+        Some((StatusCode::FORBIDDEN, "requests of other sites are refused"))
+    } else {
+        match &page.token {
+            Some(token) if !token.is_in(headers) => {
+                Some((StatusCode::UNAUTHORIZED, "the token is missing or wrong"))
+            }
+            // The command without a token listens on this machine only.
+            None if page.recorded.is_some() && !is_local(headers) => {
+                Some((StatusCode::FORBIDDEN, "use the address `localhost`"))
+            }
+            _ => None,
+        }
+    };
+    let mut response = match refused {
+        Some((status, message)) => refusal(status, message),
+        None => next.run(request).await,
+    };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let ask = HeaderValue::from_static("Basic realm=\"index-table\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
+    }
+    for (name, value) in [
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(all: &[(HeaderName, &'static str)]) -> HeaderMap {
+        all.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn only_the_whole_token_is_accepted() {
+        let token = Token::new("secret:1".to_owned());
+        let is_in = |value| token.is_in(&headers(&[(header::AUTHORIZATION, value)]));
+        assert!(is_in("Bearer secret:1"));
+        assert!(is_in("Basic YTpzZWNyZXQ6MQ=="), "a:secret:1");
+        for wrong in
+            ["Bearer secret:", "Bearer secret:2", "Bearer", "secret:1", "Basic ???", "Basic YTo="]
+        {
+            assert!(!is_in(wrong), "{wrong}");
+        }
+        assert!(!token.is_in(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn requests_of_other_sites_are_foreign() {
+        let (host, origin) = ((header::HOST, "localhost:7"), header::ORIGIN);
+        let site = HeaderName::from_static("sec-fetch-site");
+        assert!(!is_foreign(&headers(std::slice::from_ref(&host))));
+        assert!(!is_foreign(&headers(&[host.clone(), (origin.clone(), "http://localhost:7")])));
+        assert!(is_foreign(&headers(&[host.clone(), (origin.clone(), "http://localhost:8")])));
+        assert!(is_foreign(&headers(&[host.clone(), (origin, "null")])));
+        assert!(is_foreign(&headers(&[host.clone(), (site.clone(), "cross-site")])));
+        assert!(!is_foreign(&headers(&[host, (site, "none")])));
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        let is_local = |host| super::is_local(&headers(&[(header::HOST, host)]));
+        assert!(is_local("localhost:7") && is_local("127.0.0.1") && is_local("[::1]:80"));
+        assert!(!is_local("evil.example:7") && !is_local("localhost.evil.example"));
+    }
+}
