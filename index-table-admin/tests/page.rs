@@ -273,3 +273,19 @@ async fn a_service_mounts_the_page_under_a_path() {
         assert!(status == StatusCode::OK && page.contains(part), "{path}: {status} {page}");
     }
 }
+
+#[tokio::test]
+async fn a_missing_shard_is_shown_and_the_page_goes_on() {
+    let dir = sharded();
+    std::fs::rename(dir.path().join("south"), dir.path().join("elsewhere")).expect("renamed");
+    let store = ShardedStore::open(dir.path()).expect("a store");
+    let _orders = OrderRepository::open(&store).expect("a table");
+    let router = index_table_admin::router(&store);
+    let (status, page) = get(&router, "/").await;
+    assert!(status == StatusCode::OK && page.contains("<td>south</td><td>not available"), "{page}");
+    let (status, text) = get(&router, "/metrics").await;
+    assert!(
+        status == StatusCode::OK && text.contains("index_table_shard_available{shard=\"south\"} 0"),
+        "{text}"
+    );
+}

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use index_table::{IndexState, report::ShardStatus};
+use index_table::{Error, IndexState, report::ShardStatus};
 
 use super::Page;
 use crate::failure::Failure;
@@ -131,8 +131,10 @@ fn lag(text: &mut Text, page: &Page) -> Result<(), Failure> {
     let txn = page.store.read()?;
     let mut lags = Vec::new();
     for table in page.tables() {
-        if let Some(lag) = table.lag(&txn)? {
-            lags.push((table.name(), lag));
+        match table.lag(&txn) {
+            Ok(Some(lag)) => lags.push((table.name(), lag)),
+            Ok(None) | Err(Error::ShardUnavailable { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     let pending = lags.iter().map(|(table, lag)| sample([("table", *table)], lag.messages));

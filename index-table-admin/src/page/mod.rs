@@ -25,7 +25,7 @@ use axum::{
 };
 use index_table::{
     __private::admin::{RecordedTables, UntypedTable},
-    Store,
+    Error, Store,
     report::TableSize,
 };
 use tokio::sync::Semaphore;
@@ -123,14 +123,18 @@ impl Page {
         found.ok_or_else(|| Failure::not_found(format!("there is no table `{name}`")))
     }
 
-    /// Returns the sizes of all tables, counted a short time ago.
+    /// Returns the sizes of all tables, counted a short time ago; none of them if a shard is missing.
     fn sizes(&self) -> Result<Arc<Vec<TableSize>>, Failure> {
         // Requests that come meanwhile wait for this count.
         let mut counted = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         match &*counted {
             Some((at, sizes)) if at.elapsed() < FRESH => Ok(Arc::clone(sizes)),
             _ => {
-                let sizes = Arc::new(self.store.sizes()?);
+                let sizes = match self.store.sizes() {
+                    Err(Error::ShardUnavailable { .. }) => Vec::new(),
+                    sizes => sizes?,
+                };
+                let sizes = Arc::new(sizes);
                 *counted = Some((Instant::now(), Arc::clone(&sizes)));
                 Ok(sizes)
             }
