@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::Duration,
 };
@@ -13,6 +13,8 @@ use index_table::{
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+
+use crate::random_local::random_together::copy;
 
 const LONG: Duration = Duration::from_mins(1);
 
@@ -150,7 +152,11 @@ enum Step {
     OneShard(u32, Vec<Operation>),
     Drain(u64),
     Verify,
+    /// Corrects the entries without the worker.
+    Repair,
     Reopen,
+    /// Continues with the files that a killed process would leave.
+    Kill,
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -179,7 +185,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..100_u32, operations()).prop_map(|(tenant, all)| Step::OneShard(tenant, all)),
         3 => (1..9_u64).prop_map(Step::Drain),
         1 => Just(Step::Verify),
+        1 => Just(Step::Repair),
         1 => Just(Step::Reopen),
+        1 => Just(Step::Kill),
     ];
     prop::collection::vec(step, 1..25)
 }
@@ -239,14 +247,15 @@ fn apply(
     Ok(())
 }
 
-fn run(steps: &[Step], shards: u32, queue: (u64, WhenFull), path: Option<&Path>) -> Result<()> {
-    let open = || -> Result<ShardedStore> {
+fn run(steps: &[Step], shards: u32, queue: (u64, WhenFull), dir: Option<&Path>) -> Result<()> {
+    let mut path = dir.map(|dir| dir.join("0"));
+    let open = |path: &Option<PathBuf>| -> Result<ShardedStore> {
         let options = with_queue(shards, queue.0, queue.1);
-        path.map_or_else(|| options.clone().in_memory(), |path| options.clone().open(path))
+        path.as_ref().map_or_else(|| options.clone().in_memory(), |path| options.clone().open(path))
     };
-    let mut store = open()?;
+    let mut store = open(&path)?;
     let mut notes = NoteRepository::open(&store)?;
-    let mut model = Model::new();
+    let (mut model, mut kills) = (Model::new(), 0);
     let tenant = |number: u32| number % 10 * 10;
     for step in steps {
         match step {
@@ -297,9 +306,26 @@ fn run(steps: &[Step], shards: u32, queue: (u64, WhenFull), path: Option<&Path>)
                 let rows: Vec<_> = notes.all(&txn).rows().collect::<Result<_>>()?;
                 assert!(rows.iter().eq(model.values()));
             }
+            Step::Repair => {
+                store.transaction(|txn| notes.repair(txn).run().map(drop))?;
+                let txn = store.read()?;
+                let expected = model.values().filter(|note| note.email == "a@x");
+                let found = notes.find_by_email(&txn, "a@x").stale().rows();
+                assert!(found.collect::<Result<Vec<_>>>()?.iter().eq(expected));
+            }
             Step::Reopen if path.is_some() => {
                 drop((notes, store));
-                store = open()?;
+                store = open(&path)?;
+                notes = NoteRepository::open(&store)?;
+            }
+            Step::Kill => {
+                let (Some(dir), Some(own)) = (dir, &path) else { continue };
+                kills += 1;
+                let killed = dir.join(kills.to_string());
+                copy(own, &killed).expect("the files are copied");
+                drop((notes, store));
+                path = Some(killed);
+                store = open(&path)?;
                 notes = NoteRepository::open(&store)?;
             }
             Step::Reopen => {}

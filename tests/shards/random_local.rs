@@ -10,4 +10,4 @@ use crate::{
 
 #[expect(clippy::duplicate_mod, reason = "the same tests for other tables")]
 #[path = "random_together.rs"]
-mod random_together;
+pub(crate) mod random_together;

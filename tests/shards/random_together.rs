@@ -180,7 +180,7 @@ fn take(store: &Store, tables: &Tables, step: &Step) -> Vec<String> {
 }
 
 /// Copies the files except LMDB's lock files.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
