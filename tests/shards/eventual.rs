@@ -553,3 +553,68 @@ fn new_eventual_indexes_have_the_rows_of_all_shards() -> Result<()> {
     notes.build(&store).run()?;
     assert_applied(&notes, &store, &model)
 }
+
+mod older {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", shard_by = tenant)]
+    pub(super) struct Note {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u64,
+        pub(super) town: String,
+        pub(super) email: String,
+        pub(super) words: Vec<String>,
+    }
+}
+
+#[test]
+fn eventual_indexes_are_built_online() -> Result<()> {
+    for shards in [1, 2, 5] {
+        for is_exclusive in [false, true] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let store = options(shards).open(dir.path())?;
+            let mut model = Model::new();
+            {
+                let notes = older::NoteRepository::open(&store)?;
+                for tenant in (0..shards * 20).step_by(3) {
+                    for id in 0..10 {
+                        let row = note(tenant, id, tenant + id as u32);
+                        let Note { tenant, id, town, email, words } = row.clone();
+                        let older = older::Note { tenant, id, town, email, words };
+                        store.transaction(|txn| notes.insert(txn, &older))?;
+                        model.insert((tenant, id), row);
+                    }
+                }
+            }
+            let notes = NoteRepository::open_online(&store)?;
+            for round in 0..4 {
+                for tenant in (0..shards * 20).step_by(3) {
+                    let row = note(tenant, u64::from(round * 3), tenant * 7 + round);
+                    store.transaction(|txn| notes.put(txn, &row))?;
+                    model.insert((row.tenant, row.id), row);
+                }
+                let build = notes.build(&store).batch_bytes(100);
+                let build = if is_exclusive { build.exclusive() } else { build };
+                build.limit(1).run()?;
+            }
+            let report = notes.build(&store).run()?;
+            assert!(report.is_readable(), "{report}");
+            let worker = store.start_index_worker()?;
+            let mut txn = store.write()?;
+            for shard in 0..shards {
+                let row = note(shard * 20, 50, shard);
+                notes.insert(&mut txn, &row)?;
+                model.insert((row.tenant, row.id), row);
+            }
+            let token = txn.commit_with_token()?;
+            assert!(notes.wait_for(&store, &token, LONG)?);
+            drop(worker);
+            assert_applied(&notes, &store, &model)?;
+            assert!(notes.verify(&store.read()?).run()?.is_clean());
+        }
+    }
+    Ok(())
+}

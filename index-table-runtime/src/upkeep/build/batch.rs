@@ -239,6 +239,17 @@ fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Re
             let named = |index: &IndexSchema| index.name == name;
             indexes.iter().filter_map(|index| schema.indexes.get(*index)).any(named)
         };
+        if writer.reader().is_split()
+            && let Some(sharded) = writer.sharded()
+        {
+            // Each shard has a queue.
+            for shard in sharded.parts() {
+                sharded.part(shard, &mut |writer| {
+                    queue::purge(schema, writer, |name| !is_empty(name))
+                })?;
+            }
+            return Ok(());
+        }
         queue::purge(schema, writer, |name| !is_empty(name))?;
     }
     Ok(())
