@@ -406,19 +406,15 @@ of_each_engine! {
 impl<'t> Reader<'t> {
     /// Returns the reader of the shard of a row.
     pub(crate) fn of_row(self, primary_key: &[u8]) -> Result<Self> {
-        match self {
-            Self::Sharded(reader) => reader.of_row(primary_key),
-            reader => Ok(reader),
-        }
+        let Self::Sharded(reader) = self else { return Ok(self) };
+        reader.of_row(primary_key)
     }
 
     /// Returns the readers of the shards that together have each row exactly once, or of the shard of the rows whose
     /// primary keys begin with `shard_key`.
     pub(crate) fn of_shards(self, shard_key: Option<&[u8]>) -> Result<Vec<Self>> {
-        match self {
-            Self::Sharded(reader) => reader.of_shards(shard_key),
-            reader => Ok(vec![reader]),
-        }
+        let Self::Sharded(reader) = self else { return Ok(vec![self]) };
+        reader.of_shards(shard_key)
     }
 
     /// Returns the reader of the shard that has all entries of a query and their rows, and adds that shard to `shards`.
@@ -612,10 +608,8 @@ impl<'t, 's> Writer<'t, 's> {
 
     /// Whether two rows are in the same shard.
     pub(crate) fn have_same_shard(&self, one: &[u8], other: &[u8]) -> bool {
-        match self {
-            Self::Sharded(writer) => one == other || writer.have_same_shard(one, other),
-            _ => true,
-        }
+        let Self::Sharded(writer) = self else { return true };
+        one == other || writer.have_same_shard(one, other)
     }
 
     /// Replaces or removes a small record in the shard of a row, or in each copy of a reference table.
