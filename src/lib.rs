@@ -39,14 +39,14 @@ pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow, Combined, CommitNumber,
-    Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability, Entries, Error, Event,
-    EventualScan, ExpiryWorker, Finding, FindingKind, FoundRows, GroupWriter, IndexEntry,
-    IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN,
-    MissingShard, OnDuplicate, Options, Page, Progress, QueueFull, RangeMap, ReadTxn, Readers,
-    Repair, Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions,
-    ShardedStore, Stats, Store, StoreError, Submission, Submitted, Table, Upgrade, Usage, Verify,
-    VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
+    ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow, Combined,
+    CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability, Entries,
+    Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, FoundRows, GroupWriter,
+    IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap,
+    MAX_KEY_LEN, MissingShard, OnDuplicate, Options, Page, Progress, QueueFull, RangeMap, ReadTxn,
+    Readers, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap,
+    ShardedOptions, ShardedStore, Stats, Store, StoreError, Submission, Submitted, Table, Upgrade,
+    Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.

@@ -48,7 +48,9 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
-            Error::DamagedFile { .. } | Error::Corrupt { .. } => Code::Damage,
+            Error::DamagedFile { .. } | Error::DamagedArchive { .. } | Error::Corrupt { .. } => {
+                Code::Damage
+            }
             Error::StoreNotFound { .. } => Code::NotFound,
             Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NotFound,
             Error::AlreadyOpen { .. }

@@ -1,7 +1,12 @@
 //! The options of a store.
 
 use serde::{Deserialize, Serialize};
-use std::{fmt::Debug, io, time::Duration};
+use std::{
+    fmt::Debug,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::durability::{Checkpoint, Durability};
 
@@ -47,6 +52,7 @@ pub struct Options {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) file_mode: u32,
     pub(crate) directory_mode: u32,
+    pub(crate) archive: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -64,6 +70,7 @@ impl Default for Options {
             checkpoint: Checkpoint::default(),
             file_mode: FILE_MODE,
             directory_mode: DIRECTORY_MODE,
+            archive: None,
         }
     }
 }
@@ -283,6 +290,62 @@ impl Options {
         self
     }
 
+    /// Sets the directory of an archive, with [`Durability::Journal`]. Default: none. Every commit is copied to the
+    /// directory within a second, and [`Store::restore_archive`](crate::Store::restore_archive) restores the store as of
+    /// any commit. When the last handle to the store is dropped, the archive has all commits.
+    ///
+    /// A missing directory is created with the modes of the store. An archive is of one store: another store that is
+    /// opened with the directory of an earlier one, such as a restored store, continues after a gap, with a new base. The
+    /// directory can be on another disk. With an archive, a relative path is relative to the current directory.
+    ///
+    /// An archive has a base, which is a copy of the data file, and segments with the commits. The first base is written
+    /// when the store is opened with a new archive, by a thread. Later bases follow when the segments have become as large
+    /// as the last base, and at least 64 MiB. A commit does nothing for the archive: a thread reads the journal. Each byte
+    /// of the journal is written twice more, to the directory `archive.pending` of the store and to the archive.
+    ///
+    /// If the archive can't be written, commits go on. `archive.pending` then keeps all commits until the archive can be
+    /// written again, also if the store is closed and opened meanwhile. [`Store::archive_lag`](crate::Store::archive_lag)
+    /// reports the error. After a write without the archive (with options that don't name it, or with another
+    /// durability), the archive continues after a gap, with a new base.
+    ///
+    /// No file of an archive is removed. A base, and all segments with smaller numbers than the oldest remaining base, can
+    /// be removed by hand.
+    ///
+    /// Sharded stores have no archive yet: opening them fails with [`Error::NotOffered`](crate::Error::NotOffered). With
+    /// another durability, opening fails with [`Error::Io`](crate::Error::Io) with the kind `InvalidInput`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Durability, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, archive, restored) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("c"));
+    /// let options = Store::options().durability(Durability::Journal).archive(&archive);
+    /// let store = options.open(&shop)?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// store.transaction(|txn| notes.insert(txn, &Note { id: 1 }))?;
+    /// drop((notes, store));
+    ///
+    /// Store::restore_archive(&archive).run(&restored)?;
+    /// let store = Store::open(&restored)?;
+    /// assert_eq!(NoteRepository::open(&store)?.all(&store.read()?).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn archive(mut self, directory: impl AsRef<Path>) -> Self {
+        self.archive = Some(directory.as_ref().to_owned());
+        self
+    }
+
     /// Whether a missing store is created.
     pub(crate) const fn creates(&self) -> bool {
         self.create && !self.read_only
@@ -340,6 +403,10 @@ impl Options {
 
     /// Refuses options that can't work.
     pub(crate) fn check(&self) -> io::Result<()> {
+        if self.archive.is_some() && !self.read_only && self.durability != Durability::Journal {
+            let reason = "`archive` needs `Durability::Journal`";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+        }
         let numbers =
             [("max_readers", self.max_readers, 1), ("max_databases", self.max_databases, 0)];
         for (option, number, least) in numbers {
@@ -379,6 +446,7 @@ impl Options {
             directory_mode: _,
             read_only,
             checkpoint,
+            archive,
         } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
@@ -390,6 +458,7 @@ impl Options {
             ("index_queue", index_queue, &other.index_queue),
             ("read_only", read_only, &other.read_only),
             ("checkpoint", checkpoint, &other.checkpoint),
+            ("archive", archive, &other.archive),
         ];
         options
             .into_iter()

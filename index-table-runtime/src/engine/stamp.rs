@@ -83,9 +83,21 @@ impl CommitNumber {
         }
     }
 
+    /// Returns the number of a store without shards.
+    pub(crate) fn single(&self) -> Option<u64> {
+        self.others.is_empty().then_some(self.first.0)
+    }
+
     /// Returns the stamp of each shard. The stamps of the last shards may be missing.
     fn stamps(&self) -> impl Iterator<Item = Stamp> {
         iter::once(self.first).chain(self.others.iter().copied())
+    }
+}
+
+/// The number of a commit in a store without shards, as [`Display`](fmt::Display) writes it.
+impl From<u64> for CommitNumber {
+    fn from(number: u64) -> Self {
+        Stamp::new(number).commit_number()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The types that applications hold: the store and its transactions, group writers, watchers, copies.
 
+mod archive;
 mod check;
 mod copy;
 mod group;
@@ -13,6 +14,7 @@ mod txn;
 mod waiting;
 pub(crate) mod watch;
 
+pub use archive::{ArchiveLag, RestoreArchive};
 pub use copy::Backup;
 pub use group::{GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, WriterGuard};

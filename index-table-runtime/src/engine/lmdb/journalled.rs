@@ -11,6 +11,7 @@ use super::{
     error::{self, damaged, failed},
     journal::{
         active::Active,
+        archive::worker::Distance,
         checkpoint::Limits,
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
@@ -32,9 +33,18 @@ use crate::{
 };
 
 impl Engine {
+    /// Returns the distance between the store and its archive; `None` without an archive.
+    pub(crate) fn archive_distance(&self) -> Option<Distance> {
+        match self.journal.get()? {
+            Active::Own(journal) => journal.archive_distance(),
+            Active::Shared(_) => None,
+        }
+    }
+
     /// Starts the journal, unless another process writes it.
     pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
-        match start::start(&self.env, &self.path, limits(options)) {
+        let archive = options.archive.as_deref();
+        match start::start(&self.env, &self.path, limits(options), archive) {
             Ok(journal) => {
                 let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
                 writing.scratch.recorder = journal.recorder();
@@ -185,11 +195,13 @@ fn unstarted(path: &Path, not_started: NotStarted) -> Error {
     }
 }
 
-/// Returns the number of reader slots. Two more than the option are for checkpoints, so that a checkpoint can
-/// be written when all others are taken.
+/// Returns the number of reader slots. Two more than the option are for checkpoints, and another one for the bases of an
+/// archive, so that they can be written when all others are taken.
 pub(super) const fn readers(options: &Options) -> u32 {
     match options.durability {
-        Durability::Journal if !options.read_only => options.max_readers.saturating_add(2),
+        Durability::Journal if !options.read_only => {
+            options.max_readers.saturating_add(if options.archive.is_some() { 3 } else { 2 })
+        }
         _ => options.max_readers,
     }
 }

@@ -53,6 +53,7 @@ mod write;
 pub(crate) use check::{Piece, Pieces};
 pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
+pub(crate) use journal::archive::restore::{Archive, Until};
 pub(crate) use journal::shared::start::SharedJournal;
 pub(crate) use journalled::{Marked, marked};
 pub(crate) use layout::layout;

@@ -110,6 +110,8 @@ impl Error {
             AlreadyOpen { path, reason }
             Forked { path }
             DamagedFile { path, reason }
+            DamagedArchive { path, reason }
+            NotInArchive { path, reason }
             RecoveryNeeded { path }
             WriterElsewhere { path }
             StoreNotFound { path }

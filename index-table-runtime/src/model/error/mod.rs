@@ -596,6 +596,28 @@ pub enum Error {
         reason: String,
     },
 
+    /// A file of an archive is damaged or missing.
+    #[error(
+        "the archive `{path}` can't be used: {reason}; restore an earlier commit or time, or use another copy of the \
+         archive",
+        path = path.display()
+    )]
+    DamagedArchive {
+        /// The directory of the archive.
+        path: PathBuf,
+        /// The problem.
+        reason: String,
+    },
+
+    /// An archive does not have the requested commit or time.
+    #[error("the archive `{path}` does not have the requested state: {reason}", path = path.display())]
+    NotInArchive {
+        /// The directory of the archive.
+        path: PathBuf,
+        /// The commits that it has.
+        reason: String,
+    },
+
     /// The store can't be used until all handles to it are dropped and it is opened again. No committed row
     /// is lost.
     #[error(

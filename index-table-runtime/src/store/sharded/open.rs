@@ -36,6 +36,10 @@ pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTree
 pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     options.options.check().map_err(io)?;
+    let of_shards = options.shards.iter().filter_map(|shard| shard.options.as_ref());
+    if of_shards.chain([&options.options]).any(|options| options.archive.is_some()) {
+        return Err(Error::NotOffered { what: "an archive, because it is sharded" });
+    }
     if options.is_full {
         let what = "`Durability::Full` for shards, each of which would sync its own data file twice for each \
                     commit: with `Durability::Journal`, which is the default, a commit is on the disk as well \

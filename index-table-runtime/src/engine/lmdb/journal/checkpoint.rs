@@ -19,7 +19,12 @@ use std::{
 };
 
 use super::{
-    block::Block,
+    archive::{
+        Bound,
+        worker::{Archiver, Archiving, Beginning, Distance},
+    },
+    block::{Block, HEAD},
+    frame::Place,
     log::{self, Log, Switched},
     marker::{self, Journalled, Marker},
     pinned::Slots,
@@ -54,6 +59,7 @@ pub(in crate::engine::lmdb) struct Limits {
 pub(in crate::engine::lmdb) struct Journal {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    archiver: Option<Archiver>,
 }
 
 pub(super) struct Shared {
@@ -65,6 +71,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) page_size: u64,
     pub(super) slots: Arc<Slots>,
+    archive: Option<Arc<Archiving>>,
     state: Mutex<State>,
     changed: Condvar,
     /// A checkpoint is durable, but not yet recorded in the log.
@@ -84,6 +91,10 @@ struct State {
     done: Option<(u64, Option<Snapshot>)>,
     /// The number of the last commit.
     number: u64,
+    /// The end of the last committed record.
+    committed: Place,
+    /// The ends of earlier segments that are not archived.
+    ends: Vec<Place>,
     /// The estimated size of the pages that were changed since the last checkpoint began.
     pages: u64,
     /// The start of the last checkpoint.
@@ -143,7 +154,20 @@ impl Shared {
         }
         let Switched { salt, record, link } = *switched;
         let block = Block { salt, record, link, time: log::now(), shards: vec![saved] };
+        if let Some(archive) = &self.archive {
+            // Files of the journal are reused after the checkpoint.
+            let at = Place { sequence: salt.sequence, offset: HEAD };
+            archive.save(&self.bound(Place::default()), (at, link, record), snapshot.number);
+        }
         log::put_block(&self.files, &block).map_err(|_| JOURNAL_SYNC)
+    }
+
+    /// Returns the committed part of the journal after this position.
+    fn bound(&self, after: Place) -> Bound {
+        let mut state = self.lock();
+        state.ends.retain(|end| end.sequence >= after.sequence);
+        let (committed, ends) = (state.committed, state.ends.clone());
+        Bound { committed, ends }
     }
 
     fn run(&self) {
@@ -199,17 +223,21 @@ pub(super) struct Start {
     pub(super) number: u64,
     pub(super) page_size: u64,
     pub(super) slots: Arc<Slots>,
+    pub(super) archive: Option<Beginning>,
 }
 
 impl Journal {
     pub(super) fn begin_with(start: Start, limits: Limits) -> std::io::Result<Self> {
-        let Start { env, data, files, log, journalled, pin, number, page_size, slots } = start;
+        let Start { env, data, files, log, journalled, pin, number, page_size, slots, .. } = start;
+        let (archive, rounds) = start.archive.map(|it| it.share(Arc::clone(&files))).unzip();
         let state = State {
             pin: Some(pin),
             making: false,
             pending: None,
             done: None,
             number,
+            committed: log.end(),
+            ends: Vec::new(),
             pages: 0,
             since: Instant::now(),
             is_due: false,
@@ -225,18 +253,28 @@ impl Journal {
             limits,
             page_size,
             slots,
+            archive,
             state: Mutex::new(state),
             changed: Condvar::new(),
             is_done: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
         });
         let own = Arc::clone(&shared);
+        let bound = move |after| own.bound(after);
+        let archiver = rounds.map(|rounds| Archiver::start(rounds, bound)).transpose()?;
+        let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name(NAME.to_owned()).spawn(move || own.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread), archiver })
     }
 
     pub(in crate::engine::lmdb) fn recorder(&self) -> Recorder {
         Recorder::new(Arc::clone(&self.shared.log))
+    }
+
+    /// Returns the distance between the store and its archive; `None` without an archive.
+    pub(in crate::engine::lmdb) fn archive_distance(&self) -> Option<Distance> {
+        let number = self.shared.lock().number;
+        self.shared.archive.as_ref().map(|archive| archive.distance(number))
     }
 
     /// Returns the file that must stay open as long as the environment does.
@@ -290,6 +328,7 @@ impl Journal {
         let shared = &*self.shared;
         let mut state = shared.lock();
         state.number = state.number.max(number);
+        state.committed.offset = HEAD + recorded.length;
         state.pages = state.pages.saturating_add(pages(recorded.operations) * shared.page_size);
         let is_due = state.is_due
             || state.pages >= shared.limits.changed
@@ -297,6 +336,20 @@ impl Journal {
             || state.since.elapsed() >= shared.limits.time;
         if is_due && !state.making && state.refused.is_none() {
             self.begin_checkpoint(&mut state);
+        }
+        if shared.archive.as_ref().is_some_and(|archive| archive.wants_base()) {
+            self.pin_base();
+        }
+    }
+
+    /// Pins the state for a base of the archive. Without a free reader slot, the next commit tries again.
+    #[cold]
+    fn pin_base(&self) {
+        let shared = &*self.shared;
+        if let (Some(archive), Ok(snapshot)) =
+            (&shared.archive, Snapshot::take(&shared.env, &shared.data))
+        {
+            archive.give_base(snapshot);
         }
     }
 
@@ -316,6 +369,11 @@ impl Journal {
         if weaken::is("early-release") {
             state.pin = None;
         }
+        if shared.archive.is_some() {
+            let end = state.committed;
+            state.ends.push(end);
+        }
+        state.committed = Place { sequence: switched.salt.sequence, offset: HEAD };
         state.making = true;
         state.pending = Some(Pending { snapshot, switched });
         state.pages = 0;
@@ -338,6 +396,9 @@ impl Journal {
         shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+        if let Some(archiver) = self.archiver.take() {
+            archiver.close();
         }
         let is_sound = is_mapped && shared.lock().refused.is_none();
         if is_sound && shared.env.write_txn().is_ok() && shared.env.force_sync().is_ok() {

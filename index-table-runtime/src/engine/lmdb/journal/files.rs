@@ -138,6 +138,16 @@ impl Source for Segment {
     }
 }
 
+impl Source for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        read_at(self, offset, into)
+    }
+}
+
 /// Makes the names of the files durable.
 #[cfg(unix)]
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {

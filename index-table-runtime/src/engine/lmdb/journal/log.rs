@@ -84,6 +84,11 @@ impl Log {
         self.whole.0 - self.head
     }
 
+    /// Returns the link of the last complete record.
+    pub(crate) const fn link(&self) -> u64 {
+        self.whole.1
+    }
+
     /// Returns the number of the next record.
     pub(crate) const fn next(&self) -> u64 {
         self.record

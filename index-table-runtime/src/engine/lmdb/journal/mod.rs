@@ -8,11 +8,13 @@
 //! | `marker` | what the data file says about its journal |
 //! | `tail` | which records count, and whether the journal is damaged |
 //! | `shared` | one journal for all shards of a store |
+//! | `archive` | bases and records in another directory |
 //!
-//! All but the last are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
+//! All but the last two are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
 //! `docs/ARCHITECTURE.md` has the order of each step and the argument that no crash loses a commit.
 
 pub(in crate::engine::lmdb) mod active;
+pub(crate) mod archive;
 pub(crate) mod block;
 pub(crate) mod changes;
 pub(in crate::engine::lmdb) mod checkpoint;

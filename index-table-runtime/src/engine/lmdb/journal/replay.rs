@@ -117,62 +117,73 @@ impl Source<'_> {
     }
 
     fn try_apply(&self, env: &Env, record: &Record, shard: u32) -> Result<(), Failure> {
-        let txn = env.write_txn()?;
-        let actual = txn.id() as u64;
-        let expected = Cell::new(actual);
-        env.create_databases_and_commit(txn, |opener, txn| {
-            let mut open: Option<(String, Database<'_>)> = None;
+        let each: Each<'_> = &|apply| {
             for place in &record.frames {
                 self.sections(*place, &mut |section| {
-                    if section.shard != shard {
-                        return Ok(());
-                    }
-                    expected.set(section.number);
-                    for operation in Operations::of(section.changes) {
-                        let (name, operation) = operation.map_err(|_| malformed(*place))?;
-                        if open.as_ref().is_none_or(|(open, _)| open != name) {
-                            let found = match operation {
-                                Operation::Create => opener.create_database(txn, Some(name))?,
-                                _ => opener
-                                    .open_database(txn, Some(name))?
-                                    .ok_or_else(|| malformed(*place))?,
-                            };
-                            open = Some((name.to_owned(), found));
-                        }
-                        let Some((_, database)) = &open else { continue };
-                        match operation {
-                            Operation::Put { key, value } => database.put(txn, key, value)?,
-                            Operation::Delete { key } => {
-                                database.delete(txn, key)?;
-                            }
-                            Operation::Clear => database.clear(txn)?,
-                            Operation::Create => {}
-                            Operation::Drop => {
-                                if let Some((_, database)) = open.take() {
-                                    #[expect(unsafe_code, reason = "other handles become invalid")]
-                                    // SAFETY: this is the only handle, since the store is not open yet.
-                                    unsafe {
-                                        database.remove(txn)?;
-                                    }
-                                }
-                            }
-                        }
-                    }
-                    Ok(())
+                    if section.shard == shard { apply(section, *place) } else { Ok(()) }
                 })?;
             }
-            if expected.get() != actual && !weaken::any() {
-                let reason = format!(
-                    "record {} is of LMDB's transaction {}, and the next one is {actual}",
-                    record.number,
-                    expected.get()
-                );
-                return Err(Failure::Fault(Fault::Damaged(reason)));
-            }
-            Ok(CommitOrAbort::<(), ()>::Commit(()))
-        })
-        .map(drop)
+            Ok(())
+        };
+        apply_sections(env, record.number, each)
     }
+}
+
+/// Calls a function with each section of a record, and the position of its frame.
+pub(super) type Each<'e> = &'e dyn Fn(Apply<'_>) -> Result<(), Failure>;
+type Apply<'a> = &'a mut dyn FnMut(Section<'_>, Place) -> Result<(), Failure>;
+
+/// Applies the sections of a record in one transaction.
+pub(super) fn apply_sections(env: &Env, record: u64, each: Each<'_>) -> Result<(), Failure> {
+    let txn = env.write_txn()?;
+    let actual = txn.id() as u64;
+    let expected = Cell::new(actual);
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let mut open: Option<(String, Database<'_>)> = None;
+        each(&mut |section, place| {
+            expected.set(section.number);
+            for operation in Operations::of(section.changes) {
+                let (name, operation) = operation.map_err(|_| malformed(place))?;
+                if open.as_ref().is_none_or(|(open, _)| open != name) {
+                    let found = match operation {
+                        Operation::Create => opener.create_database(txn, Some(name))?,
+                        _ => opener
+                            .open_database(txn, Some(name))?
+                            .ok_or_else(|| malformed(place))?,
+                    };
+                    open = Some((name.to_owned(), found));
+                }
+                let Some((_, database)) = &open else { continue };
+                match operation {
+                    Operation::Put { key, value } => database.put(txn, key, value)?,
+                    Operation::Delete { key } => {
+                        database.delete(txn, key)?;
+                    }
+                    Operation::Clear => database.clear(txn)?,
+                    Operation::Create => {}
+                    Operation::Drop => {
+                        if let Some((_, database)) = open.take() {
+                            #[expect(unsafe_code, reason = "other handles become invalid")]
+                            // SAFETY: this is the only handle, since the store is not open yet.
+                            unsafe {
+                                database.remove(txn)?;
+                            }
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        if expected.get() != actual && !weaken::any() {
+            let reason = format!(
+                "record {record} is of LMDB's transaction {}, and the next one is {actual}",
+                expected.get()
+            );
+            return Err(Failure::Fault(Fault::Damaged(reason)));
+        }
+        Ok(CommitOrAbort::<(), ()>::Commit(()))
+    })
+    .map(drop)
 }
 
 pub(super) fn malformed(place: Place) -> Failure {

@@ -11,6 +11,7 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions};
 
 use super::{
+    archive::{outbox::Outbox, worker::Beginning},
     block::{Block, HEAD, Saved},
     checkpoint::{Journal, Limits, Start},
     files::{self, OWN, Segment},
@@ -106,7 +107,7 @@ pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarte
 }
 
 /// Returns a random number, for which no file of the operating system is needed.
-fn identity() -> [u8; 16] {
+pub(super) fn identity() -> [u8; 16] {
     let word = || RandomState::new().build_hasher().finish().to_le_bytes();
     let mut identity = [0; 16];
     identity.iter_mut().zip(word().into_iter().chain(word())).for_each(|(to, from)| *to = from);
@@ -239,7 +240,7 @@ fn apply_all(env: &Env, data: &File, found: &Found, shard: u32) -> Result<Snapsh
 }
 
 /// Doubles the size of the map.
-fn grow(env: &Env) -> Result<bool, Failure> {
+pub(super) fn grow(env: &Env) -> Result<bool, Failure> {
     let Some(larger) = env.info().map_size.checked_mul(2) else { return Ok(false) };
     #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
     // SAFETY: only the pin is active, and nothing is read through it.
@@ -255,6 +256,7 @@ pub(in crate::engine::lmdb) fn start(
     env: &Env,
     directory: &Path,
     limits: Limits,
+    archive: Option<&Path>,
 ) -> Result<Journal, NotStarted> {
     let files = files::create(directory, OWN)?;
     if !files.first().map_or(Ok(false), lock_writer)? {
@@ -275,6 +277,8 @@ pub(in crate::engine::lmdb) fn start(
         Marker::Clean(known) => (known, None),
         Marker::Needed(known) => (known, Some(Found::read(directory, &known)?)),
     };
+    let outbox = archive.map(|_| outbox_of(directory, &known, left.as_ref(), pin.number));
+    let mut outbox = outbox.transpose()?;
     let heads = files::heads(&files::existing(directory, OWN)?)?;
     let (epoch, mut sequence) = last(&heads, &known);
     let next = left.as_ref().map_or(1, |found| found.tail.next);
@@ -321,10 +325,31 @@ pub(in crate::engine::lmdb) fn start(
         // This clears the pin of a process that has died.
         env.clear_stale_readers()?;
     }
+    if let Some(outbox) = &mut outbox {
+        outbox.begin(&log, &journalled, number)?;
+    }
+    let archive = outbox.zip(archive).map(|(outbox, archive)| {
+        // Without a free reader slot, a commit pins the state.
+        let pin = || Snapshot::of_last(env, &data).ok();
+        let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.to_owned());
+        Beginning::attach(outbox, archive, pin)
+    });
     let env = env.clone();
     let slots = Arc::new(Slots::open(directory));
-    let start = Start { env, data, files, log, journalled, pin, number, page_size, slots };
+    let start = Start { env, data, files, log, journalled, pin, number, page_size, slots, archive };
     Ok(Journal::begin_with(start, limits)?)
+}
+
+/// Returns the segments that wait for an archive, with the records of an earlier process.
+fn outbox_of(
+    directory: &Path,
+    known: &Journalled,
+    left: Option<&Found>,
+    number: u64,
+) -> Result<Outbox, NotStarted> {
+    // A recovery has applied the records. If they can't be read, the outbox finds the gap by the number.
+    let read = if left.is_none() { Found::read(directory, known).ok() } else { None };
+    Outbox::resume(directory, known, left.or(read.as_ref()), number)
 }
 
 /// Whether there is a journal with this identity in a directory.

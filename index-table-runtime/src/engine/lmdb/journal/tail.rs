@@ -215,7 +215,7 @@ fn damaged(place: Place, what: &str) -> Fault {
 }
 
 /// Reads the bytes of a frame. Returns false if no frame starts at the offset.
-fn load(file: &impl Source, offset: u64, into: &mut Vec<u8>) -> io::Result<bool> {
+pub(super) fn load(file: &impl Source, offset: u64, into: &mut Vec<u8>) -> io::Result<bool> {
     let left = file.length()?.saturating_sub(offset);
     if left < HEADER as u64 {
         return Ok(false);

@@ -1,0 +1,197 @@
+//! Manifests, heads of segments, and records of bases.
+//!
+//! This module does no input or output. `docs/FORMAT.md` fixes the bytes ("Archives").
+
+use crate::engine::lmdb::journal::{
+    frame::{Place, Salt},
+    read::{Rest, first_half},
+};
+
+const MANIFEST: [u8; 8] = *b"itAM\0\0\0\x01";
+const SEGMENT: [u8; 8] = *b"itAS\0\0\0\x01";
+const BASE: [u8; 8] = *b"itAB\0\0\0\x01";
+
+/// The offset of the first frame of a segment.
+pub(crate) const START: u64 = 80;
+
+/// The names of files in an archive.
+pub(crate) const MANIFEST_FILE: &str = "manifest";
+pub(crate) const LOCK: &str = "lock";
+pub(crate) const BASE_FILE: &str = "base";
+
+/// Returns the name of a complete segment.
+pub(crate) fn segment_name(segment: u64) -> String {
+    format!("segment.{segment:010}")
+}
+
+/// Returns the name of a segment to which records are still appended.
+pub(crate) fn part_name(segment: u64) -> String {
+    format!("segment.{segment:010}.part")
+}
+
+/// Returns the name of the directory of a base.
+pub(crate) fn base_name(segment: u64) -> String {
+    format!("base.{segment:010}")
+}
+
+/// Returns the number in a name with this prefix.
+pub(crate) fn number_of(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?.strip_prefix('.')?;
+    let is_number = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
+}
+
+/// The end of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// The identity of the archive.
+    pub(crate) identity: [u8; 16],
+    /// The identity of the journal.
+    pub(crate) origin: [u8; 16],
+    /// The number of times that another store took the archive over.
+    pub(crate) epoch: u64,
+    /// The number of the sequence of segments without a gap.
+    pub(crate) generation: u64,
+    /// The epoch of the journal of the last record.
+    pub(crate) journal: u64,
+    /// The last complete segment.
+    pub(crate) segment: u64,
+    /// The number of the last commit.
+    pub(crate) commit: u64,
+    /// The link of the last frame, or 0.
+    pub(crate) link: u64,
+    /// The time of the last commit, in milliseconds since 1970.
+    pub(crate) time: u64,
+    /// The position of the last record in the journal.
+    pub(crate) at: Place,
+}
+
+impl Manifest {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let Self { epoch, generation, journal, segment, commit, link, time, at, .. } = *self;
+        let Place { sequence, offset } = at;
+        let mut body = [self.identity, self.origin].concat();
+        let words = [epoch, generation, journal, segment, commit, link, time, sequence, offset];
+        body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        sealed(MANIFEST, &body)
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut rest = opened(MANIFEST, bytes)?;
+        let manifest = Self {
+            identity: rest.array()?,
+            origin: rest.array()?,
+            epoch: rest.word()?,
+            generation: rest.word()?,
+            journal: rest.word()?,
+            segment: rest.word()?,
+            commit: rest.word()?,
+            link: rest.word()?,
+            time: rest.word()?,
+            at: Place { sequence: rest.word()?, offset: rest.word()? },
+        };
+        rest.0.is_empty().then_some(manifest)
+    }
+
+    /// Returns the head of the next segment.
+    pub(crate) const fn head(&self) -> Head {
+        let Self { identity, generation, segment, commit, link, time, .. } = *self;
+        Head { identity, generation, segment: segment + 1, commit, link, time }
+    }
+}
+
+/// The first bytes of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) identity: [u8; 16],
+    pub(crate) generation: u64,
+    pub(crate) segment: u64,
+    /// The number of the last commit before the segment.
+    pub(crate) commit: u64,
+    /// The link of the last frame of the segment before, or 0 in the first segment of a generation.
+    pub(crate) link: u64,
+    /// The time of the last commit before the segment.
+    pub(crate) time: u64,
+}
+
+impl Head {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let Self { identity, generation, segment, commit, link, time } = self;
+        let mut body = identity.to_vec();
+        let words = [generation, segment, commit, link, time];
+        body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        sealed(SEGMENT, &body)
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut rest = opened(SEGMENT, bytes.get(..START as usize)?)?;
+        let head = Self {
+            identity: rest.array()?,
+            generation: rest.word()?,
+            segment: rest.word()?,
+            commit: rest.word()?,
+            link: rest.word()?,
+            time: rest.word()?,
+        };
+        rest.0.is_empty().then_some(head)
+    }
+
+    /// Returns the salt of the frames of the segment.
+    pub(crate) const fn salt(&self) -> Salt {
+        Salt { identity: self.identity, epoch: self.generation, sequence: self.segment }
+    }
+}
+
+/// The description of a copy of the data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Base {
+    pub(crate) identity: [u8; 16],
+    pub(crate) generation: u64,
+    /// The first segment with records that may follow the base.
+    pub(crate) segment: u64,
+    /// The number of the last commit in the base.
+    pub(crate) commit: u64,
+    /// The time of the copy, in milliseconds since 1970.
+    pub(crate) time: u64,
+    /// The length of the data file, in bytes.
+    pub(crate) length: u64,
+    /// The BLAKE3 hash of the data file.
+    pub(crate) hash: [u8; 32],
+}
+
+impl Base {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let Self { identity, generation, segment, commit, time, length, hash } = self;
+        let mut body = identity.to_vec();
+        let words = [generation, segment, commit, time, length];
+        body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        body.extend_from_slice(hash);
+        sealed(BASE, &body)
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut rest = opened(BASE, bytes)?;
+        let base = Self {
+            identity: rest.array()?,
+            generation: rest.word()?,
+            segment: rest.word()?,
+            commit: rest.word()?,
+            time: rest.word()?,
+            length: rest.word()?,
+            hash: rest.array()?,
+        };
+        rest.0.is_empty().then_some(base)
+    }
+}
+
+/// Returns the bytes after a magic number and their sum.
+fn sealed(magic: [u8; 8], body: &[u8]) -> Vec<u8> {
+    [&magic[..], &first_half(blake3::hash(body)), body].concat()
+}
+
+/// Checks the magic number and the sum, and returns the bytes after them.
+fn opened(magic: [u8; 8], bytes: &[u8]) -> Option<Rest<'_>> {
+    let mut rest = Rest(bytes);
+    let is_right = rest.array()? == magic && rest.array()? == first_half(blake3::hash(rest.0));
+    is_right.then_some(rest)
+}

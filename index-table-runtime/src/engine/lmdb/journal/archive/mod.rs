@@ -1,0 +1,36 @@
+//! The archive of a journal: bases and segments in another directory, from which any moment can be restored.
+//!
+//! | in | is |
+//! |---|---|
+//! | `format` | manifests, heads of segments, records of bases: functions over bytes |
+//! | `records` | the complete records of a segment |
+//! | `outbox` | the segments that are not archived yet, in the directory of the store |
+//! | `target` | the directory of the archive |
+//! | `base` | a copy of the data file at a pinned state |
+//! | `worker` | the thread that moves segments from the journal to the outbox, and from there to the archive |
+//! | `restore` | a data file as of any archived commit |
+//!
+//! Each committed record of the journal is copied to a segment of the outbox. A checkpoint becomes durable only after
+//! that copy, so that no file of the journal is reused before. The commit itself does nothing for the archive. A record
+//! that was taken back is followed by its notice before the next commit, so it never gets into a segment.
+
+mod base;
+pub(crate) mod format;
+pub(super) mod outbox;
+pub(crate) mod records;
+pub(in crate::engine::lmdb) mod restore;
+mod target;
+#[cfg(test)]
+mod tests;
+pub(in crate::engine::lmdb) mod worker;
+
+use super::frame::Place;
+
+/// The committed part of a journal.
+#[derive(Debug, Clone)]
+pub(super) struct Bound {
+    /// The end of the last committed record.
+    pub(super) committed: Place,
+    /// The ends of earlier segments.
+    pub(super) ends: Vec<Place>,
+}

@@ -1,0 +1,314 @@
+//! A data file as of any archived commit.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use heed::{EnvFlags, EnvOpenOptions, MdbError};
+
+use super::{
+    format::{self, Base, Head, MANIFEST_FILE, Manifest},
+    records::{Archived, Records, sections},
+    target::bases,
+};
+use crate::{
+    engine::lmdb::{
+        journal::{
+            frame::Place,
+            replay::{self, Failure},
+            start::grow,
+            tail::{Fault, Source as _},
+        },
+        names::{Env, FILE, LOCK_FILE},
+        pages::Meta,
+    },
+    model::error::{Error, Result},
+};
+
+/// The number of bytes that are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// The number of databases that the records can create.
+const DATABASES: u64 = 1 << 12;
+
+/// The last commit of a restored store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The last one of the archive.
+    End,
+    /// The commit with this number.
+    Commit(u64),
+    /// The last one at or before this time, in milliseconds since 1970.
+    Time(u64),
+}
+
+impl Until {
+    const fn includes(self, commit: u64, time: u64) -> bool {
+        match self {
+            Self::End => true,
+            Self::Commit(number) => commit <= number,
+            Self::Time(last) => time <= last,
+        }
+    }
+}
+
+/// An archive, for reading.
+pub(crate) struct Archive {
+    directory: PathBuf,
+    manifest: Manifest,
+    bases: Vec<Base>,
+}
+
+/// The segments that follow a base.
+struct Chain {
+    /// The paths of the segments, and whether each is complete.
+    segments: Vec<(PathBuf, bool)>,
+    bytes: u64,
+}
+
+impl Archive {
+    /// Reads what an archive contains.
+    pub(crate) fn open(directory: &Path) -> Result<Self> {
+        let path = directory.join(MANIFEST_FILE);
+        let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
+        let Some(manifest) = Manifest::read(&bytes) else {
+            return Err(damaged(directory, "its manifest is damaged"));
+        };
+        let mut bases = bases(directory).map_err(|source| Error::io(directory, source))?;
+        bases.sort_by_key(|base| (base.generation, base.commit));
+        Ok(Self { directory: directory.to_owned(), manifest, bases })
+    }
+
+    /// Returns the last base that does not follow the last commit of the restored store.
+    pub(crate) fn base(&self, until: Until) -> Result<Base> {
+        let is_before = |base: &&Base| until.includes(base.commit, base.time);
+        if let Some(base) = self.bases.iter().rev().find(is_before) {
+            return Ok(*base);
+        }
+        Err(self.lacks(match self.bases.first() {
+            None => "it has no base yet; the store writes it after it was opened with the archive"
+                .to_owned(),
+            Some(first) => {
+                format!("it begins with commit {}, {} ms after 1970", first.commit, first.time)
+            }
+        }))
+    }
+
+    /// Returns the directory of a base.
+    pub(crate) fn base_directory(&self, base: &Base) -> PathBuf {
+        self.directory.join(format::base_name(base.segment))
+    }
+
+    /// Returns the number of bytes that a restore reads at most.
+    pub(crate) fn bytes(&self, base: &Base) -> Result<u64> {
+        Ok(base.length + self.chain(base)?.bytes)
+    }
+
+    fn lacks(&self, reason: String) -> Error {
+        Error::NotInArchive { path: self.directory.clone(), reason }
+    }
+
+    /// Returns the segments from a base to the end of its generation.
+    fn chain(&self, base: &Base) -> Result<Chain> {
+        let mut chain = Chain { segments: Vec::new(), bytes: 0 };
+        for segment in base.segment.. {
+            let length = |path: &Path| match fs::metadata(path) {
+                Ok(file) => Ok(Some(file.len())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(Error::io(path, error)),
+            };
+            let path = self.directory.join(format::segment_name(segment));
+            if let Some(length) = length(&path)? {
+                chain.segments.push((path, true));
+                chain.bytes += length;
+                continue;
+            }
+            let path = self.directory.join(format::part_name(segment));
+            if let Some(length) = length(&path)? {
+                chain.segments.push((path, false));
+                chain.bytes += length;
+                // Another store may have continued after an incomplete segment.
+                break;
+            }
+            if segment <= self.manifest.segment {
+                let reason = format!("segment {segment} is missing");
+                return Err(damaged(&self.directory, reason));
+            }
+            break;
+        }
+        Ok(chain)
+    }
+
+    /// Copies the data file of a base into an empty file, and compares its hash. Calls `copied` with the number of bytes of
+    /// each piece.
+    pub(crate) fn copy(&self, base: &Base, to: &File, copied: &mut dyn FnMut(u64)) -> Result<()> {
+        let path = self.base_directory(base).join(FILE);
+        let io = |source| Error::io(&path, source);
+        let (mut from, mut to) = (File::open(&path).map_err(io)?, to);
+        let (mut hasher, mut piece) = (blake3::Hasher::new(), vec![0; PIECE]);
+        let mut length = 0;
+        loop {
+            let read = from.read(&mut piece).map_err(io)?;
+            let Some(piece) = piece.get(..read).filter(|piece| !piece.is_empty()) else { break };
+            hasher.update(piece);
+            to.write_all(piece).map_err(io)?;
+            length += read as u64;
+            copied(read as u64);
+        }
+        if length != base.length || *hasher.finalize().as_bytes() != base.hash {
+            let reason = format!("the base {} is damaged", format::base_name(base.segment));
+            return Err(damaged(&self.directory, reason));
+        }
+        Ok(())
+    }
+
+    /// Applies the records after a base to its copy, which no process has open. Returns the number of the last commit.
+    pub(crate) fn apply(
+        &self,
+        base: &Base,
+        until: Until,
+        to: &Path,
+        applied: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let env = open(to, base).map_err(|error| self.failed(error, to))?;
+        let outcome = self.apply_all(base, until, &env, applied);
+        let outcome = outcome.and_then(|last| {
+            env.force_sync().map_err(|error| self.failed(error.into(), to))?;
+            Ok(last)
+        });
+        env.prepare_for_closing().wait();
+        let last = outcome?;
+        let removed = fs::remove_file(to.join(LOCK_FILE));
+        removed.map_err(|source| Error::io(to, source))?;
+        self.check_end(until, last)?;
+        Ok(last)
+    }
+
+    fn apply_all(
+        &self,
+        base: &Base,
+        until: Until,
+        env: &Env,
+        applied: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
+        let mut last = base.commit;
+        let mut end: Option<(Head, u64)> = None;
+        for (path, is_complete) in self.chain(base)?.segments {
+            let io = |source| Error::io(&path, source);
+            let file = File::open(&path).map_err(io)?;
+            let length = file.length().map_err(io)?;
+            let Some(mut records) = Records::open(&file).map_err(io)? else {
+                // The process that creates a segment can be killed before its first bytes are written.
+                if is_complete {
+                    return Err(self.damaged_in(&path, 0));
+                }
+                break;
+            };
+            let head = records.head;
+            if head.generation != base.generation || head.identity != base.identity {
+                break;
+            }
+            if end.is_some_and(|(next, link)| next.segment != head.segment || link != head.link) {
+                let reason = format!("segment {} does not follow the one before", head.segment);
+                return Err(damaged(&self.directory, reason));
+            }
+            let mut before = 0;
+            while let Some(record) = records.next().map_err(io)? {
+                if !until.includes(record.commit, record.time) {
+                    return Ok(last);
+                }
+                if record.commit > base.commit {
+                    let outcome = apply_one(env, &file, &head, &record);
+                    outcome.map_err(|failure| self.failed(failure, &path))?;
+                    last = record.commit;
+                }
+                applied(records.offset - before);
+                before = records.offset;
+            }
+            if is_complete && records.offset != length {
+                return Err(self.damaged_in(&path, records.offset));
+            }
+            end = Some((Head { segment: head.segment + 1, ..head }, records.link));
+        }
+        Ok(last)
+    }
+
+    /// Checks that the archive has the last commit of the restored store.
+    fn check_end(&self, until: Until, last: u64) -> Result<()> {
+        match until {
+            Until::Commit(number) if last < number => {
+                let later = self.bases.iter().map(|base| base.commit).find(|it| *it > number);
+                Err(self.lacks(later.map_or_else(
+                    || format!("its last commit is {last}, and commit {number} was requested"),
+                    |later| format!("it has no commits between {last} and {later}"),
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn damaged_in(&self, path: &Path, offset: u64) -> Error {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        damaged(&self.directory, format!("{name} is damaged at byte {offset}"))
+    }
+
+    fn failed(&self, failure: Failure, path: &Path) -> Error {
+        match failure {
+            Failure::Fault(Fault::Damaged(reason)) => damaged(&self.directory, reason),
+            Failure::Fault(Fault::Io(source)) | Failure::Lmdb(heed::Error::Io(source)) => {
+                Error::io(path, source)
+            }
+            Failure::Lmdb(error) => damaged(&self.directory, error.to_string()),
+        }
+    }
+}
+
+fn damaged(directory: &Path, reason: impl Into<String>) -> Error {
+    Error::DamagedArchive { path: directory.to_owned(), reason: reason.into() }
+}
+
+/// Opens the copy of a base.
+fn open(directory: &Path, base: &Base) -> std::result::Result<Env, Failure> {
+    let mut first = [0; 512];
+    let file = File::open(directory.join(FILE)).map_err(Fault::Io)?;
+    file.read_at(0, &mut first).map_err(Fault::Io)?;
+    let meta =
+        Meta::read(&first).map_err(|_| Fault::Damaged("the base is not a data file".to_owned()))?;
+    let mut other = [0; 512];
+    file.read_at(meta.page_size(), &mut other).map_err(Fault::Io)?;
+    let other = Meta::read(&other).map_or(0, |other| other.names.entries);
+    let databases = meta.names.entries.max(other).min(1 << 14) + DATABASES;
+    let map_size = base.length.saturating_mul(2).max(1 << 26);
+    let mut open = EnvOpenOptions::new().read_txn_without_tls();
+    open.map_size(usize::try_from(map_size).unwrap_or(usize::MAX));
+    open.max_dbs(u32::try_from(databases).unwrap_or(u32::MAX));
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: the directory was created for this restore, and no other process knows it. The file is synced after the
+    // last record.
+    let env = unsafe { open.flags(EnvFlags::NO_SYNC).open(directory) };
+    Ok(env?)
+}
+
+/// Applies a record. Enlarges the map if it is full.
+fn apply_one(
+    env: &Env,
+    file: &File,
+    head: &Head,
+    record: &Archived,
+) -> std::result::Result<(), Failure> {
+    loop {
+        let each: replay::Each<'_> = &|apply| {
+            for offset in &record.frames {
+                let place = Place { sequence: head.segment, offset: *offset };
+                sections(file, head, *offset, &mut |section| apply(section, place))?;
+            }
+            Ok(())
+        };
+        match replay::apply_sections(env, record.commit, each) {
+            Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull))) if grow(env)? => {}
+            outcome => return outcome,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The directory of an archive, for writing.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    format::{self, Base, LOCK, MANIFEST_FILE, Manifest},
+    outbox::{Outbox, Work, put},
+};
+use crate::engine::{
+    DIRECTORY_MODE, files as modes,
+    lmdb::{
+        journal::files::{read_at, sync_directory, write_at},
+        names::FILE,
+    },
+};
+
+/// The number of bytes that are copied at once.
+const PIECE: usize = 1 << 20;
+
+const LOST: &str = "another store has written to the archive; choose another directory";
+
+/// An archive to which this process writes.
+pub(super) struct Target {
+    directory: PathBuf,
+    /// The data file of the store, whose mode all files get.
+    data: PathBuf,
+    /// Locked while this process writes to the archive.
+    lock: Option<File>,
+    /// The end of the archive that this process has written.
+    end: Option<Manifest>,
+    /// The segment that is being copied, with its length there.
+    part: Option<(u64, File, u64)>,
+    /// Another store has taken the archive over.
+    is_lost: bool,
+}
+
+impl Target {
+    pub(super) fn new(directory: PathBuf, store: &Path) -> Self {
+        Self {
+            directory,
+            data: store.join(FILE),
+            lock: None,
+            end: None,
+            part: None,
+            is_lost: false,
+        }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns whether the archive is known to continue with the outbox.
+    pub(super) const fn is_attached(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Opens the archive, and compares its end with the outbox. If they don't fit together, the outbox starts a new
+    /// generation. Returns whether the generation has a base.
+    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
+        if self.is_lost {
+            return Err(other(LOST));
+        }
+        if self.directory.join(FILE).exists() {
+            return Err(other("it is a store; choose an empty directory for the archive"));
+        }
+        if !self.directory.is_dir() {
+            modes::create_directories(&self.directory, DIRECTORY_MODE)?;
+            fs::set_permissions(&self.directory, fs::metadata(outbox.store())?.permissions())?;
+        }
+        if self.lock.is_none() {
+            self.lock = Some(self.lock()?);
+        }
+        let found = self.manifest()?;
+        let (own, last) = (*outbox.manifest(), last_segment(&self.directory)?);
+        let first = outbox.work().complete.first().map_or(own.segment + 1, |it| it.segment);
+        // Segments of an earlier generation may be pending.
+        let is_same = found.is_some_and(|found| {
+            found.identity == own.identity
+                && found.epoch == own.epoch
+                && found.generation <= own.generation
+                && found.segment < own.segment + 1
+                && found.segment + 1 >= first
+        });
+        let is_new = found.is_none() && last == 0 && own.segment == 0 && own.generation == 1;
+        if !is_same && !is_new {
+            outbox.move_to(found.as_ref(), last)?;
+        }
+        let end = if is_same { found } else { None };
+        let end = end.unwrap_or_else(|| {
+            let own = outbox.manifest();
+            let commit = found.map_or(own.commit, |found| found.commit);
+            Manifest { commit, ..*own }
+        });
+        self.put(&end)?;
+        self.end = Some(end);
+        self.has_base(outbox.manifest())
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(self.directory.join(LOCK))?;
+        file.set_permissions(fs::metadata(&self.data)?.permissions())?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                Err(other("another process archives a store to it; choose another directory"))
+            }
+            // Without file locks, the manifest shows another store.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+        }
+    }
+
+    fn manifest(&self) -> io::Result<Option<Manifest>> {
+        match fs::read(self.directory.join(MANIFEST_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+            Ok(bytes) => match Manifest::read(&bytes) {
+                Some(manifest) => Ok(Some(manifest)),
+                None => Err(other("its manifest is damaged; archive to another directory")),
+            },
+        }
+    }
+
+    fn put(&self, manifest: &Manifest) -> io::Result<()> {
+        put(&self.directory, MANIFEST_FILE, &manifest.bytes(), &self.data)
+    }
+
+    /// Returns whether the archive has a base of this generation.
+    pub(super) fn has_base(&self, own: &Manifest) -> io::Result<bool> {
+        let bases = bases(&self.directory)?;
+        Ok(bases
+            .iter()
+            .any(|base| base.identity == own.identity && base.generation == own.generation))
+    }
+
+    /// Copies everything that the archive lacks. `pending` is the directory of the outbox. Calls `complete` with the
+    /// number of each segment that is complete in the archive.
+    pub(super) fn deliver(
+        &mut self,
+        pending: &Path,
+        work: &Work,
+        complete: &mut dyn FnMut(u64),
+    ) -> io::Result<()> {
+        self.refuse_other_store()?;
+        for end in &work.complete {
+            let segment = end.segment;
+            if self.end.is_none_or(|own| own.segment < segment) {
+                self.copy(&pending.join(format::segment_name(segment)), segment, None)?;
+                self.finish(segment)?;
+                self.put(end)?;
+                self.end = Some(*end);
+            }
+            complete(segment);
+        }
+        if work.growing > 0 {
+            let segment = work.manifest.segment + 1;
+            self.copy(&pending.join(format::part_name(segment)), segment, Some(work.growing))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that no other store has taken the archive over.
+    fn refuse_other_store(&mut self) -> io::Result<()> {
+        let found = self.manifest()?;
+        if found == self.end {
+            return Ok(());
+        }
+        self.end = None;
+        if found.is_none() {
+            return Err(other("its manifest has been removed"));
+        }
+        self.is_lost = true;
+        Err(other(LOST))
+    }
+
+    /// Copies the bytes of a segment that the archive lacks, up to `length`.
+    fn copy(&mut self, from: &Path, segment: u64, length: Option<u64>) -> io::Result<()> {
+        let from = File::open(from)?;
+        let length = length.map_or_else(|| from.metadata().map(|file| file.len()), Ok)?;
+        let (file, mut offset) = match self.part.take() {
+            Some((part, file, offset)) if part == segment => (file, offset),
+            _ => (self.create(segment)?, 0),
+        };
+        let mut piece = Vec::new();
+        while offset < length {
+            piece.resize(usize::try_from(length - offset).unwrap_or(PIECE).min(PIECE), 0);
+            read_at(&from, offset, &mut piece)?;
+            write_at(&file, offset, &piece)?;
+            offset += piece.len() as u64;
+        }
+        self.part = Some((segment, file, offset));
+        Ok(())
+    }
+
+    fn create(&self, segment: u64) -> io::Result<File> {
+        let mut options = File::options();
+        // An earlier process may have copied the same bytes, which stay until they are replaced.
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(self.directory.join(format::part_name(segment)))?;
+        file.set_permissions(fs::metadata(&self.data)?.permissions())?;
+        Ok(file)
+    }
+
+    fn finish(&mut self, segment: u64) -> io::Result<()> {
+        if let Some((_, file, length)) = self.part.take() {
+            file.set_len(length)?;
+            file.sync_all()?;
+        }
+        let path = |name: String| self.directory.join(name);
+        fs::rename(path(format::part_name(segment)), path(format::segment_name(segment)))?;
+        sync_directory(&self.directory)
+    }
+}
+
+fn other(reason: &'static str) -> io::Error {
+    io::Error::other(reason)
+}
+
+/// Returns the last segment in an archive, complete or not; 0 if there is none.
+fn last_segment(directory: &Path) -> io::Result<u64> {
+    let mut last = 0;
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        let name = name.strip_suffix(".part").unwrap_or(&name);
+        last = last.max(format::number_of(name, "segment").unwrap_or(0));
+    }
+    Ok(last)
+}
+
+/// Returns the descriptions of all bases in an archive.
+pub(super) fn bases(directory: &Path) -> io::Result<Vec<Base>> {
+    let mut bases = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_base = format::number_of(&entry.file_name().to_string_lossy(), "base").is_some();
+        if is_base {
+            let bytes = fs::read(entry.path().join(format::BASE_FILE))?;
+            bases.extend(Base::read(&bytes));
+        }
+    }
+    Ok(bases)
+}

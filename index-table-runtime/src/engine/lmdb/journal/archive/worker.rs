@@ -1,0 +1,379 @@
+//! The thread that archives.
+
+use std::{
+    fs::File,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::{Bound, base, format::Manifest, outbox::Outbox, target::Target};
+use crate::engine::lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault};
+
+const NAME: &str = "index-table-archive";
+const BASE_NAME: &str = "index-table-base";
+
+/// The time between two rounds.
+const TICK: Duration = Duration::from_millis(250);
+
+/// The age at which a segment is complete.
+const OLDEST: Duration = Duration::from_mins(1);
+
+/// The time after which a base that could not be written is tried again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// A new base is written after as many bytes of segments as the last base has, but not before this number.
+const LEAST: u64 = 64 << 20;
+
+/// The distance between a store and its archive.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Distance {
+    pub(crate) commits: u64,
+    pub(crate) bytes: u64,
+    pub(crate) time: Duration,
+    pub(crate) has_base: bool,
+    pub(crate) error: Option<String>,
+}
+
+/// An archive that starts.
+pub(in crate::engine::lmdb::journal) struct Beginning {
+    outbox: Outbox,
+    target: Target,
+    /// Whether the archive has a base.
+    outcome: io::Result<bool>,
+    /// The state for the first base.
+    base: Option<Snapshot>,
+}
+
+impl Beginning {
+    /// Opens the archive. An error is reported by the lag, because commits don't depend on the archive. If the archive needs
+    /// a base, `pin` is called.
+    pub(in crate::engine::lmdb::journal) fn attach(
+        mut outbox: Outbox,
+        archive: PathBuf,
+        pin: impl FnOnce() -> Option<Snapshot>,
+    ) -> Self {
+        let mut target = Target::new(archive, outbox.store());
+        let outcome = target.attach(&mut outbox);
+        let base = if matches!(outcome, Ok(false)) { pin() } else { None };
+        Self { outbox, target, outcome, base }
+    }
+
+    /// Returns the state that the threads share, and the rounds of the thread that archives.
+    pub(in crate::engine::lmdb::journal) fn share(
+        self,
+        files: Arc<Vec<File>>,
+    ) -> (Arc<Archiving>, Rounds) {
+        let Self { outbox, target, outcome, base } = self;
+        let now = Instant::now();
+        let (has_base, error) = match outcome {
+            Ok(has_base) => (has_base, None),
+            Err(error) => (false, Some(reason(&target, &error))),
+        };
+        let status =
+            Status { commit: 0, current: now, bytes: 0, has_base, error, base_error: None };
+        let manifest = *outbox.manifest();
+        let shared = Arc::new(Archiving {
+            outbox: Mutex::new(outbox),
+            files,
+            wants_base: AtomicBool::new(false),
+            pinned: Mutex::new(base),
+            status: Mutex::new(status),
+            is_closing: Mutex::new(false),
+            closing: Condvar::new(),
+        });
+        let own = Arc::clone(&shared);
+        let request = (!has_base && target.is_attached()).then(|| Asked::of(&manifest));
+        let bases = Bases { asked: request, ..Bases::default() };
+        (
+            shared,
+            Rounds {
+                shared: own,
+                target,
+                bases,
+                completed: now,
+                has_base,
+                generation: manifest.generation,
+            },
+        )
+    }
+}
+
+/// The archive of a journal.
+pub(in crate::engine::lmdb::journal) struct Archiver {
+    pub(in crate::engine::lmdb::journal) shared: Arc<Archiving>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The state that the threads of an archive share.
+pub(in crate::engine::lmdb::journal) struct Archiving {
+    outbox: Mutex<Outbox>,
+    files: Arc<Vec<File>>,
+    /// A commit has to pin the state for a base.
+    wants_base: AtomicBool,
+    pinned: Mutex<Option<Snapshot>>,
+    status: Mutex<Status>,
+    is_closing: Mutex<bool>,
+    closing: Condvar,
+}
+
+struct Status {
+    /// The number of the last commit in the archive.
+    commit: u64,
+    /// When the archive last had all commits.
+    current: Instant,
+    bytes: u64,
+    has_base: bool,
+    error: Option<String>,
+    /// The reason why a base could not be written.
+    base_error: Option<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Archiver {
+    /// Starts the thread. `bound` returns the committed part of the journal after a position.
+    pub(in crate::engine::lmdb::journal) fn start(
+        mut rounds: Rounds,
+        bound: impl Fn(Place) -> Bound + Send + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::clone(&rounds.shared);
+        let run = move || rounds.run(&bound);
+        let thread = thread::Builder::new().name(NAME.to_owned()).spawn(run)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Archives all commits, and ends the thread.
+    pub(in crate::engine::lmdb::journal) fn close(mut self) {
+        *lock(&self.shared.is_closing) = true;
+        self.shared.closing.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Archiving {
+    /// Copies all committed records of the journal to the disk of the store, before a checkpoint becomes durable. If that
+    /// fails, the archive continues after a gap: at this position of the journal and this commit, with a new base.
+    pub(in crate::engine::lmdb::journal) fn save(
+        &self,
+        bound: &Bound,
+        next: (Place, u64, u64),
+        number: u64,
+    ) {
+        let mut outbox = lock(&self.outbox);
+        let saved = outbox.collect(&self.files, bound).and_then(|()| Ok(outbox.sync()?));
+        if let Err(fault) = saved {
+            outbox.skip(next, number);
+            lock(&self.status).error = Some(not_saved(&fault));
+        }
+    }
+
+    /// Returns true if the next commit has to pin the state for a base.
+    pub(in crate::engine::lmdb::journal) fn wants_base(&self) -> bool {
+        self.wants_base.load(SeqCst)
+    }
+
+    /// Provides the state for a base.
+    pub(in crate::engine::lmdb::journal) fn give_base(&self, snapshot: Snapshot) {
+        *lock(&self.pinned) = Some(snapshot);
+        self.wants_base.store(false, SeqCst);
+    }
+
+    /// Returns the distance between the store and the archive. `number` is the number of the last commit.
+    pub(in crate::engine::lmdb::journal) fn distance(&self, number: u64) -> Distance {
+        let status = lock(&self.status);
+        let commits = number.saturating_sub(status.commit);
+        let is_current = commits == 0;
+        let error = status.error.as_ref().or(status.base_error.as_ref()).cloned();
+        Distance {
+            commits,
+            bytes: if is_current { 0 } else { status.bytes },
+            time: if is_current { Duration::ZERO } else { status.current.elapsed() },
+            has_base: status.has_base,
+            error,
+        }
+    }
+}
+
+fn reason(target: &Target, error: &io::Error) -> String {
+    format!("`{}` can't be written: {error}", target.directory().display())
+}
+
+fn not_saved(fault: &Fault) -> String {
+    match fault {
+        Fault::Io(error) => format!("the store's own directory can't be written: {error}"),
+        Fault::Damaged(reason) => reason.clone(),
+    }
+}
+
+/// The place of a base in an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    identity: [u8; 16],
+    generation: u64,
+    segment: u64,
+    time: u64,
+}
+
+impl Asked {
+    const fn of(manifest: &Manifest) -> Self {
+        let Manifest { identity, generation, segment, time, .. } = *manifest;
+        Self { identity, generation, segment: segment + 1, time }
+    }
+}
+
+/// The bases that are written.
+#[derive(Default)]
+struct Bases {
+    /// The base whose state was or will be pinned.
+    asked: Option<Asked>,
+    /// The thread that writes a base.
+    writing: Option<JoinHandle<io::Result<u64>>>,
+    /// The length of the last base, and the bytes of all segments then.
+    length: u64,
+    since: u64,
+    /// When the last attempt failed.
+    failed: Option<Instant>,
+}
+
+/// The work of the thread that archives.
+pub(in crate::engine::lmdb::journal) struct Rounds {
+    shared: Arc<Archiving>,
+    target: Target,
+    bases: Bases,
+    /// When the last segment was completed.
+    completed: Instant,
+    has_base: bool,
+    /// The generation that has the base or not.
+    generation: u64,
+}
+
+impl Rounds {
+    fn run(&mut self, bound: &dyn Fn(Place) -> Bound) {
+        loop {
+            let is_closing = *lock(&self.shared.is_closing);
+            let outcome = self.round(bound, is_closing);
+            lock(&self.shared.status).error = outcome.err();
+            if is_closing {
+                break;
+            }
+            let closing = lock(&self.shared.is_closing);
+            let waited = self.shared.closing.wait_timeout_while(closing, TICK, |it| !*it);
+            drop(waited);
+        }
+        self.finish_base(true);
+    }
+
+    /// Moves all commits to the archive.
+    fn round(&mut self, bound: &dyn Fn(Place) -> Bound, is_closing: bool) -> Result<(), String> {
+        let shared = Arc::clone(&self.shared);
+        let begun = Instant::now();
+        let at = lock(&shared.outbox).at();
+        let bound = bound(at);
+        let mut outbox = lock(&shared.outbox);
+        let collected = outbox.collect(&shared.files, &bound).map_err(|fault| not_saved(&fault));
+        if is_closing || self.completed.elapsed() >= OLDEST {
+            let completed = outbox.complete();
+            completed.map_err(|error| not_saved(&Fault::Io(error)))?;
+            self.completed = begun;
+        }
+        if !self.target.is_attached() {
+            let attached = self.target.attach(&mut outbox);
+            self.has_base = attached.map_err(|error| reason(&self.target, &error))?;
+        }
+        if self.generation != outbox.manifest().generation {
+            self.generation = outbox.manifest().generation;
+            self.has_base = self.target.has_base(outbox.manifest()).unwrap_or(false);
+        }
+        let (work, pending) = (outbox.work(), outbox.directory().to_owned());
+        drop(outbox);
+        let mut complete = |segment| lock(&shared.outbox).delivered(segment);
+        let delivered = self.target.deliver(&pending, &work, &mut complete);
+        let mut status = lock(&shared.status);
+        status.bytes = work.bytes();
+        status.has_base = self.has_base;
+        delivered.map_err(|error| reason(&self.target, &error))?;
+        status.commit = work.manifest.commit;
+        if collected.is_ok() {
+            status.current = begun;
+        }
+        drop(status);
+        self.bases(&work.manifest, work.written);
+        collected
+    }
+
+    /// Writes a base, or requests one, if it is time.
+    fn bases(&mut self, manifest: &Manifest, written: u64) {
+        self.finish_base(false);
+        if self.bases.writing.is_some() {
+            return;
+        }
+        let is_of = |asked: &Asked| {
+            asked.identity == manifest.identity && asked.generation == manifest.generation
+        };
+        if let Some(asked) = self.bases.asked.filter(is_of) {
+            let pinned = lock(&self.shared.pinned).take();
+            if let Some(snapshot) = pinned {
+                self.write_base(asked, snapshot);
+                self.bases.since = written;
+            } else {
+                self.shared.wants_base.store(true, SeqCst);
+            }
+            return;
+        }
+        drop(lock(&self.shared.pinned).take());
+        self.bases.asked = None;
+        let is_far = written.saturating_sub(self.bases.since) > self.bases.length.max(LEAST);
+        let is_early = self.bases.failed.is_some_and(|failed| failed.elapsed() < RETRY);
+        if (!self.has_base || is_far) && !is_early {
+            self.bases.asked = Some(Asked::of(manifest));
+            self.shared.wants_base.store(true, SeqCst);
+        }
+    }
+
+    fn write_base(&mut self, asked: Asked, snapshot: Snapshot) {
+        let Asked { identity, generation, segment, time } = asked;
+        let request = base::Request { snapshot, identity, generation, segment, time };
+        let archive = self.target.directory().to_owned();
+        let store = lock(&self.shared.outbox).store().to_owned();
+        let run = move || base::write(&archive, &store, &request);
+        match thread::Builder::new().name(BASE_NAME.to_owned()).spawn(run) {
+            Ok(thread) => self.bases.writing = Some(thread),
+            Err(error) => lock(&self.shared.status).base_error = Some(error.to_string()),
+        }
+    }
+
+    /// Notes the outcome of a base. If it isn't complete, waits for it or returns.
+    fn finish_base(&mut self, is_closing: bool) {
+        if is_closing && self.bases.writing.is_none() {
+            return;
+        }
+        let is_finished = |it: &mut JoinHandle<_>| is_closing || it.is_finished();
+        let Some(thread) = self.bases.writing.take_if(is_finished) else { return };
+        let written = thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        let mut status = lock(&self.shared.status);
+        self.bases.asked = None;
+        match written {
+            Ok(length) => {
+                self.bases.failed = None;
+                self.bases.length = length;
+                self.has_base = true;
+                status.has_base = true;
+                status.base_error = None;
+            }
+            Err(error) => {
+                self.bases.failed = Some(Instant::now());
+                status.base_error = Some(reason(&self.target, &error));
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Archives: the lag of the archive of a store, and restoring a store from an archive.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use super::{
+    Store,
+    copy::{Modes, Partial, at_path},
+};
+use crate::{
+    engine::{
+        CommitNumber, files,
+        lmdb::{Archive, FILE, Until},
+    },
+    model::error::{Error, Result},
+    usage::Progress,
+};
+
+/// The distance between a store and its archive; from [`Store::archive_lag`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArchiveLag {
+    /// The number of commits that the archive does not have.
+    pub commits: u64,
+    /// The approximate number of bytes that were not copied at the last attempt.
+    pub bytes: u64,
+    /// The time since the archive last had all commits; zero if it has all.
+    pub time: Duration,
+    /// Whether the archive has a base for the commits since the last gap. Without a base, they can't be restored yet.
+    pub has_base: bool,
+    /// The reason why the archive can't be written. The next attempt follows within a second.
+    pub error: Option<String>,
+}
+
+/// Restores a store from an archive, with options. From [`Store::restore_archive`]; it does nothing until
+/// [`run`](RestoreArchive::run).
+#[must_use = "a restore does nothing until `run`"]
+pub struct RestoreArchive<'a> {
+    archive: PathBuf,
+    until: Option<Last>,
+    progress: Option<Box<dyn FnMut(Progress) + 'a>>,
+}
+
+/// The last commit of a restored store.
+#[derive(Debug, Clone)]
+enum Last {
+    Commit(CommitNumber),
+    Time(SystemTime),
+}
+
+impl Store {
+    /// Returns the distance between this store and its [archive](crate::Options::archive), and the error if the archive
+    /// can't be written. `None` without an archive, and in a process that only reads the store.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Durability, Store};
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, archive) = (dir.path().join("shop"), dir.path().join("archive"));
+    /// let store = Store::options().durability(Durability::Journal).archive(archive).open(shop)?;
+    /// let lag = store.archive_lag().unwrap();
+    /// assert!(lag.error.is_none(), "{lag:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn archive_lag(&self) -> Option<ArchiveLag> {
+        let distance = self.inner.engine.on_disk().ok()?.archive_distance()?;
+        let (commits, bytes, time) = (distance.commits, distance.bytes, distance.time);
+        let (has_base, error) = (distance.has_base, distance.error);
+        Some(ArchiveLag { commits, bytes, time, has_base, error })
+    }
+
+    /// Returns a restore from an [archive](crate::Options::archive): to its last commit, or to an earlier commit or time.
+    /// The store that writes the archive may be open meanwhile. The archive does not change.
+    ///
+    /// The restored store has the same commit numbers, and no journal and no archive until it is opened with them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Durability, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, archive, restored) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("c"));
+    /// let store = Store::options().durability(Durability::Journal).archive(&archive).open(&shop)?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// store.transaction(|txn| notes.insert(txn, &Note { id: 1 }))?;
+    /// let before = store.read()?.commit_number();
+    /// store.transaction(|txn| notes.delete(txn, 1))?;
+    /// drop((notes, store));
+    ///
+    /// // The row was deleted by mistake.
+    /// Store::restore_archive(&archive).until_commit(before).run(&restored)?;
+    /// let store = Store::open(&restored)?;
+    /// assert!(NoteRepository::open(&store)?.get(&store.read()?, 1)?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore_archive<'a>(archive: impl AsRef<Path>) -> RestoreArchive<'a> {
+        RestoreArchive { archive: archive.as_ref().to_owned(), until: None, progress: None }
+    }
+}
+
+impl<'a> RestoreArchive<'a> {
+    /// Restores the state after the last commit at or before this time, by the clock of the machine that wrote the store.
+    /// If that clock was set back, a commit counts as no earlier than the commit before it.
+    pub fn until(mut self, time: SystemTime) -> Self {
+        self.until = Some(Last::Time(time));
+        self
+    }
+
+    /// Restores the state after the commit with this number, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number).
+    pub fn until_commit(mut self, commit: impl Into<CommitNumber>) -> Self {
+        self.until = Some(Last::Commit(commit.into()));
+        self
+    }
+
+    /// Calls `progress` with the number of bytes of the archive that were read. The total includes later commits, so a
+    /// restore of an earlier commit ends before the total.
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Restores the store in the directory `path`, which must not exist. Returns the number of its last commit. The
+    /// directory is written under another name in the parent of `path`, synced, and renamed. It gets the modes of the
+    /// original store. Checksums of everything that is read are verified.
+    ///
+    /// It copies the last base before the requested commit, and applies each later commit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInArchive`] if the archive does not have the requested commit, begins later than the requested time, or
+    /// has no base yet; [`Error::DamagedArchive`] if a file is damaged or missing; [`Error::Io`] with the kind
+    /// `NotFound` if there is no archive, with the kind `AlreadyExists` if `path` exists, and for every error of the file
+    /// system; [`Error::DiskFull`].
+    pub fn run(self, path: impl AsRef<Path>) -> Result<CommitNumber> {
+        let Self { archive, until, mut progress } = self;
+        let path = path.as_ref();
+        let until = match until {
+            None => Until::End,
+            Some(Last::Commit(number)) => {
+                let what = "the commits of a sharded store in the archive of a plain store";
+                Until::Commit(number.single().ok_or(Error::NotOffered { what })?)
+            }
+            Some(Last::Time(time)) => {
+                let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                Until::Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+            }
+        };
+        let archive = Archive::open(&archive)?;
+        let base = archive.base(until)?;
+        let (begun, total) = (Instant::now(), archive.bytes(&base)?);
+        let mut done = 0;
+        let mut report = |bytes: u64| {
+            done += bytes;
+            if let Some(progress) = &mut progress {
+                progress(Progress::new("bytes", done, Some(total), begun));
+            }
+        };
+        let io = |source| Error::io(path, source);
+        let partial = Partial::create(path).map_err(io)?;
+        let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
+        archive.copy(&base, &file, &mut report)?;
+        let last = archive.apply(&base, until, &partial.0, &mut report);
+        let last = last.map_err(|error| match &error {
+            Error::Io { path: failed, .. } if failed.starts_with(&partial.0) => {
+                at_path(error, path)
+            }
+            _ => error,
+        })?;
+        Modes::of(&archive.base_directory(&base)).apply(&file, &partial.0).map_err(io)?;
+        file.sync_all().map_err(io)?;
+        drop(file);
+        partial.finish(path).map_err(io)?;
+        Ok(last.into())
+    }
+}
+
+impl fmt::Debug for RestoreArchive<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("RestoreArchive");
+        shown.field("archive", &self.archive).field("until", &self.until).finish_non_exhaustive()
+    }
+}
