@@ -1,4 +1,4 @@
-//! A sharded store: the customers and orders of 40 tenants over four shards.
+//! A sharded store: the customers and orders of 40 tenants across four shards.
 //!
 //! ```text
 //! cargo run --release --example tenants

@@ -71,7 +71,7 @@
 /// [reference tables]: sharding#reference-tables
 /// [until the deletion]: expiry#until-the-deletion
 /// [archiving]: expiry#archiving
-/// [transactions over shards]: sharding#transactions
+/// [transactions across shards]: sharding#transactions
 /// [another shard key]: sharding#another-shard-key
 /// [backups of shards]: sharding#backups
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager

@@ -235,7 +235,7 @@ fn a_row_that_moves_between_pages_is_not_repeated()
     Ok(())
 }
 
-mod anew {
+mod redeclared {
     use super::{Deserialize, IndexTable, Serialize};
 
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -268,14 +268,14 @@ fn an_index_with_a_new_declaration_refuses_older_cursors()
     let cursor = coded.by_code(&store.read()?).page(2)?.next.ok_or("no next page")?;
 
     let store = Store::in_memory();
-    let turned = anew::TurnedRepository::open(&store)?;
-    store.transaction(|txn| turned.insert(txn, &anew::Turned { id: 1, code: 1 }))?;
+    let turned = redeclared::TurnedRepository::open(&store)?;
+    store.transaction(|txn| turned.insert(txn, &redeclared::Turned { id: 1, code: 1 }))?;
     let outcome = turned.by_code(&store.read()?).after(&cursor).page(2);
     assert!(outcome.as_ref().is_err_and(is_refusal), "{outcome:?}");
 
     let store = Store::in_memory();
-    let moved = anew::MovedRepository::open(&store)?;
-    store.transaction(|txn| moved.insert(txn, &anew::Moved { id: 1, other: 1 }))?;
+    let moved = redeclared::MovedRepository::open(&store)?;
+    store.transaction(|txn| moved.insert(txn, &redeclared::Moved { id: 1, other: 1 }))?;
     let outcome = moved.by_code(&store.read()?).after(&cursor).page(2);
     assert!(outcome.as_ref().is_err_and(is_refusal), "{outcome:?}");
     Ok(())

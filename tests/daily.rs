@@ -141,7 +141,7 @@ fn replace_and_remove_return_the_previous_row() -> Result<()> {
 #[test]
 fn put_by_a_unique_key_replaces_the_row_with_that_key() -> Result<()> {
     with_members(4, |members, txn| {
-        // The same primary key, another one, and a new row.
+        // The same primary key, a different primary key, and a new row.
         let moved = Member { town: "Bergen".into(), ..member(1) };
         members.put_by_email(txn, &moved)?;
         assert_eq!(members.get(txn, 1)?, Some(moved));

@@ -1,7 +1,7 @@
 //! The command line tool of [`index_table`], for operators.
 //!
 //! The command `index-table` works on any store, without the structs of its rows: the catalog has the types of all
-//! keys. It opens a store read-only unless the command writes, runs beside a service that has the store open, and never
+//! keys. It opens a store read-only unless the command writes, runs alongside a service that has the store open, and never
 //! creates a store.
 //!
 //! ```sh

@@ -106,7 +106,7 @@ fn errors_are_json_with_the_exit_code() {
 }
 
 #[test]
-fn commands_work_beside_a_writer() {
+fn commands_work_during_a_write_transaction() {
     let dir = plain(3);
     let store = index_table::Store::open(dir.path()).expect("the store");
     let customers = support::CustomerRepository::open(&store).expect("the table");

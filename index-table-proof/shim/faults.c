@@ -4,7 +4,7 @@
  * FAULT_CALL    which call
  * FAULT_AT      the number of the call that fails, from 1 on
  * FAULT_ERROR   its errno
- * FAULT_MODE    once | always (it and all behind it) | short (half is done) | after (all is done)
+ * FAULT_MODE    once | always (it and all later calls) | short (half is done) | after (all is done)
  * FAULT_COUNTS  a file for the numbers of all calls, written at the end
  */
 #define _GNU_SOURCE

@@ -72,7 +72,7 @@ pub(crate) fn require_all(store: &ShardedStore) -> Result<()> {
     }
 }
 
-/// Copies the files of a store as a killed process leaves them. No thread commits meanwhile.
+/// Copies the files of a store as a killed process leaves them. No thread commits during the copy.
 pub(crate) fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir(to)?;
     for entry in fs::read_dir(from)? {

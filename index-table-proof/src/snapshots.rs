@@ -64,7 +64,7 @@ impl From<index_table::Error> for GivenUp {
 
 impl Bank {
     fn open(path: &str) -> Result<Self> {
-        // Too small, so that the map grows meanwhile.
+        // Too small, so that the map grows during the test.
         let options = Store::options().map_size(1 << 17).durability(Durability::None);
         let store = options.open(path)?;
         let (accounts, deposits) =

@@ -125,16 +125,16 @@ fn run(
     open: &dyn Fn() -> index_table::Result<Store>,
     numbers: &[u32],
     operations: &[Operation],
-    mended: Index,
+    repair_at: Index,
 ) -> index_table::Result<()> {
     let rows = numbers.iter().zip(0..).map(|(number, id)| item(id, *number));
     let mut model: Model = rows.clone().map(|row| (row.id, row)).collect();
     let mut store = open()?;
     fill(&store, rows)?;
     let mut items = after::ItemRepository::open_online(&store)?;
-    let mended = mended.index(operations.len());
+    let repair_at = repair_at.index(operations.len());
     for (position, operation) in operations.iter().enumerate() {
-        if position == mended {
+        if position == repair_at {
             repair(&store, &items, &mut model)?;
         }
         if matches!(operation, Operation::Reopen) {
@@ -175,18 +175,18 @@ proptest! {
     fn indexes_match_the_rows_after_random_writes_during_builds(
         numbers in prop::collection::vec(0..60_u32, 0..40),
         operations in prop::collection::vec(operation(40), 1..60),
-        mended: Index,
+        repair_at: Index,
     ) {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Store::options().map_size(1 << 24).durability(index_table::Durability::None);
         let fail = |error: Error| TestCaseError::fail(error.to_string());
-        run(&|| options.open(dir.path()), &numbers, &operations, mended).map_err(fail)?;
+        run(&|| options.open(dir.path()), &numbers, &operations, repair_at).map_err(fail)?;
         crate::killing::sampled(|| {
             let killed = crate::killing::Killed::new(options.clone()).expect("a directory");
-            run(&|| killed.open(), &numbers, &operations, mended)
+            run(&|| killed.open(), &numbers, &operations, repair_at)
         })
         .map_err(fail)?;
         let memory = Store::in_memory();
-        run(&|| Ok(memory.clone()), &numbers, &operations, mended).map_err(fail)?;
+        run(&|| Ok(memory.clone()), &numbers, &operations, repair_at).map_err(fail)?;
     }
 }

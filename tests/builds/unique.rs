@@ -5,7 +5,7 @@ use index_table::{Error, IndexState, Store};
 use crate::{TestResult, after, assert_clean, item, on_both, unreadable};
 
 /// Returns the rows 0 to 99. Every tenth row has the keys of the row before it.
-fn doubles() -> impl Iterator<Item = after::Item> + Clone {
+fn with_duplicates() -> impl Iterator<Item = after::Item> + Clone {
     (0..100).map(|id| item(id, if id % 10 == 0 && id > 0 { id - 1 } else { id }))
 }
 
@@ -22,7 +22,7 @@ fn violated(store: &Store) -> index_table::Result<Vec<(String, u64)>> {
 #[test]
 fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
     for exclusive in [false, true] {
-        on_both(doubles(), |store| {
+        on_both(with_duplicates(), |store| {
             let items = after::ItemRepository::open_online(store)?;
             let build = || {
                 let build = items.build(store).batch_bytes(700);
@@ -100,7 +100,7 @@ fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
 /// Duplicates that are resolved before the build reads them have no effect.
 #[test]
 fn duplicates_resolved_before_the_end_do_not_violate_an_index() -> TestResult {
-    on_both(doubles(), |store| {
+    on_both(with_duplicates(), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(100).limit(1).run()?;
         for id in (10..100).step_by(10) {

@@ -161,7 +161,7 @@ fn an_empty_first_block_is_replaced() -> TestResult {
                     .try_for_each(|id| citizens.insert(txn, &Citizen { id, town: "Oz".into() }))?;
                 (0..=254).try_for_each(|id| citizens.delete(txn, id).map(drop))?;
                 if other_town_before {
-                    // A new key, because the next change needs another one.
+                    // A new key, because the next change needs a different key.
                     citizens.insert(txn, &Citizen { id: 999, town: "Rome".into() })?;
                 }
                 citizens.delete(txn, 255).map(drop)

@@ -30,10 +30,10 @@ impl Event {
 }
 
 fn main() {
-    let _ = ask;
+    let _ = query;
 }
 
-fn ask(events: &EventRepository, txn: &ReadTxn<'_>) -> Result<()> {
+fn query(events: &EventRepository, txn: &ReadTxn<'_>) -> Result<()> {
     for entry in events.find_by_type(txn, "click").entries() {
         let entry = entry?;
         let _: (&str, u64, &Vec<u32>) = (entry.r#type, entry.r#mod, &entry.r#match);

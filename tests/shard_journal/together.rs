@@ -1,4 +1,4 @@
-//! Transactions over several shards, which are recovered in all of their shards or in none.
+//! Transactions across several shards, which are recovered in all of their shards or in none.
 
 use std::{fs, ops::Range, path::Path, thread};
 

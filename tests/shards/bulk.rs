@@ -112,7 +112,7 @@ fn a_shard_that_fails_leaves_the_others_loaded() -> Result<()> {
 }
 
 #[test]
-fn a_load_in_a_transaction_is_atomic_over_all_shards() -> Result<()> {
+fn a_load_in_a_transaction_is_atomic_across_all_shards() -> Result<()> {
     let store = options().in_memory()?;
     let repository = PersonRepository::open(&store)?;
     store.transaction(|txn| repository.insert(txn, &person(100, 5)))?;

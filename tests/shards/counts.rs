@@ -1,4 +1,4 @@
-//! Counts over several shards. Long counts run in several threads. With `tables::options`, short counts do so, too.
+//! Counts across several shards. Long counts run in several threads. With `tables::options`, short counts do so, too.
 
 use std::fs;
 

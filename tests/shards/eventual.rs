@@ -385,7 +385,7 @@ fn a_worker_applies_the_messages_of_all_shards() -> Result<()> {
 }
 
 #[test]
-fn threads_write_in_several_shards_beside_workers() -> Result<()> {
+fn threads_and_workers_write_in_several_shards() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = options(4).open(dir.path())?;
     let notes = NoteRepository::open(&store)?;

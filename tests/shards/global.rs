@@ -53,7 +53,7 @@ fn a_look_up_reads_the_shards_of_the_entry_and_of_the_row() -> Result<()> {
 }
 
 #[test]
-fn a_key_is_unique_over_all_shards() -> Result<()> {
+fn a_key_is_unique_across_all_shards() -> Result<()> {
     for (_dir, store) in stores()? {
         let orders = OrderRepository::open(&store)?;
         store.transaction(|txn| orders.insert(txn, &order(0, 1)))?;
@@ -245,7 +245,7 @@ fn an_index_is_rebuilt_when_its_scope_changes() -> Result<()> {
 }
 
 #[test]
-fn a_global_index_is_built_over_all_shards_after_an_adoption() -> Result<()> {
+fn a_global_index_is_built_across_all_shards_after_an_adoption() -> Result<()> {
     use scopes::global::{Person, PersonRepository};
     let dir = tempfile::tempdir().expect("a directory");
     let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));

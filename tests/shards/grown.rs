@@ -117,7 +117,7 @@ fn a_killed_process_leaves_a_store_with_the_added_shard() -> Result<()> {
     check(&store, 0)?;
     insert_events(&store)?;
     copy(&path, &killed);
-    // The manager knows where it was, so the original has to go before its copy is opened.
+    // The manager records the location of the shard, so the original must be removed before its copy is opened.
     drop(store);
     fs::remove_dir_all(&path).expect("removed");
     fs::rename(&killed, &path).expect("renamed");
@@ -135,7 +135,7 @@ fn a_store_keeps_its_shards_if_another_one_can_not_be_added() -> Result<()> {
     let store = ShardedStore::open(&path)?;
     assert_eq!(store.shard_ids().len(), 2);
     drop(store);
-    // A plain store has tables that the sharded store does not know.
+    // A plain store has tables that are not in the records of the sharded store.
     fs::remove_file(path.join("east")).expect("removed");
     {
         let plain = Store::open(path.join("east"))?;
@@ -150,7 +150,7 @@ fn a_store_keeps_its_shards_if_another_one_can_not_be_added() -> Result<()> {
 }
 
 #[test]
-fn a_store_can_be_created_with_added_shards_only_beside_others() -> Result<()> {
+fn a_new_store_needs_shards_that_are_not_added() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("shop");
     assert!(matches!(east().open(&path), Err(Error::StoreNotFound { .. })));
@@ -204,7 +204,7 @@ fn a_directory_without_the_shard_is_refused_and_not_kept() -> Result<()> {
 }
 
 #[test]
-fn a_reader_beside_the_writer_has_the_copies_of_an_added_shard() -> Result<()> {
+fn an_incomplete_copy_in_an_added_shard_is_never_read() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     create(dir.path())?;
     drop(east().open(dir.path())?);

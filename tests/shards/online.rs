@@ -209,7 +209,7 @@ macro_rules! tests {
                 }
             }
 
-            fn build_beside_writers(kind: Kind, shards: u8, on_disk: bool) -> Result<()> {
+            fn build_during_writes(kind: Kind, shards: u8, on_disk: bool) -> Result<()> {
                 let what = format!("{kind:?} over {shards} shards");
                 let dir = tempfile::tempdir().expect("a directory");
                 let (one, options) = (Store::in_memory(), $options(kind, shards));
@@ -274,11 +274,11 @@ macro_rules! tests {
             }
 
             #[test]
-            fn a_build_beside_writers_gives_the_results_of_one_store() -> Result<()> {
-                build_beside_writers(Kind::Ranges, 1, true)?;
-                build_beside_writers(Kind::List, 5, true)?;
-                build_beside_writers(Kind::List, 2, false)?;
-                build_beside_writers(Kind::Ranges, 5, false)
+            fn a_build_during_writes_gives_the_results_of_one_store() -> Result<()> {
+                build_during_writes(Kind::Ranges, 1, true)?;
+                build_during_writes(Kind::List, 5, true)?;
+                build_during_writes(Kind::List, 2, false)?;
+                build_during_writes(Kind::Ranges, 5, false)
             }
 
             #[test]

@@ -259,7 +259,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn transactions_over_shards_in_memory_equal_transactions_of_one_store(
+    fn transactions_across_shards_in_memory_equal_transactions_of_one_store(
         steps in prop::collection::vec(step(), 0..40),
         kind in prop::sample::select(KINDS.to_vec()),
         shards in prop::sample::select(vec![1_u8, 2, 5, 16]),
@@ -272,7 +272,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn transactions_over_shards_on_disk_equal_transactions_of_one_store(
+    fn transactions_across_shards_on_disk_equal_transactions_of_one_store(
         steps in prop::collection::vec(step(), 0..30),
         kind in prop::sample::select(KINDS.to_vec()),
         shards in prop::sample::select(vec![2_u8, 5]),

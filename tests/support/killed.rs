@@ -18,7 +18,7 @@ pub(crate) fn journal(options: Options) -> Options {
 }
 
 /// Copies the files of a store except LMDB's lock file: the files that remain if the process is killed now.
-/// No thread may commit meanwhile.
+/// No thread may commit during the copy.
 pub(crate) fn leave(store: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(store)? {

@@ -179,7 +179,7 @@ fn the_time_does_not_grow_with_the_square_of_the_elements() -> Result<()> {
         Ok(began.elapsed())
     };
     let mut ratios = Vec::new();
-    // Another process may use the processor meanwhile, so the measurement is repeated.
+    // Another process may use the processor at the same time, so the measurement is repeated.
     while ratios.len() < 5 {
         let ratio = time(16 * FEW)?.as_secs_f64() / time(FEW)?.as_secs_f64();
         if ratio < 64. {

@@ -10,11 +10,15 @@ fn check(index: &str, expected: &[(FindingKind, u64)], damage: impl FnOnce(&mut 
     let dir = filled((1..=6).map(item));
     let before = raw::dump(dir.path());
     raw::on(dir.path(), &format!("items.{index}"), damage);
-    mended(&dir, index, expected).expect("a store");
+    assert_repaired(&dir, index, expected).expect("a store");
     assert_eq!(raw::dump(dir.path()), before, "{index}");
 }
 
-fn mended(dir: &tempfile::TempDir, index: &str, expected: &[(FindingKind, u64)]) -> Result<()> {
+fn assert_repaired(
+    dir: &tempfile::TempDir,
+    index: &str,
+    expected: &[(FindingKind, u64)],
+) -> Result<()> {
     let (store, items) = open(dir)?;
     let found = items.verify(&store.read()?).run()?;
     assert_eq!(counts(&found), expected, "{found}");

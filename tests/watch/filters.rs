@@ -164,8 +164,8 @@ fn an_eventual_index_is_watched_by_its_rows() -> TestResult {
     let pages = PageRepository::open(&store)?;
     let txn = store.read()?;
     let word = pages.watch(&store).only(pages.find_by_words(&txn, "loom")).start()?;
-    let beginning = pages.find_by_words_starting_with(&txn, "lo").rev().limit(1);
-    let beginning = pages.watch(&store).only(beginning).start()?;
+    let prefix = pages.find_by_words_starting_with(&txn, "lo").rev().limit(1);
+    let prefix = pages.watch(&store).only(prefix).start()?;
     let url = pages.watch(&store).only(pages.find_by_url(&txn, "/2")).start()?;
     drop(txn);
     let page = |id: u32, words: &[&str]| Page {
@@ -187,7 +187,7 @@ fn an_eventual_index_is_watched_by_its_rows() -> TestResult {
         events.map(kind).collect()
     };
     assert_eq!(kinds(&word), [Inserted, Deleted]);
-    assert_eq!(kinds(&beginning), [Inserted, Inserted, Updated]);
+    assert_eq!(kinds(&prefix), [Inserted, Inserted, Updated]);
     assert_eq!(kinds(&url), [Inserted]);
     // The worker gives no events either.
     pages.drain(&store, u64::MAX)?;

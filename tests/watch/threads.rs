@@ -104,7 +104,7 @@ fn a_copy_started_at_any_time_misses_no_change() -> TestResult {
 }
 
 /// Makes a copy, applies events for a while and compares it with the table. Returns true if other threads
-/// have written meanwhile.
+/// have written during this time.
 fn make_copy(store: &Store, people: &PersonRepository, buffer: usize) -> bool {
     let watcher = people.watch(store).buffer(buffer).start().expect("a watcher");
     let reread = || {

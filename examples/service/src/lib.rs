@@ -38,7 +38,7 @@
 //! | cold, 1,000,000 customers: the longest wait of a request without a read | 100 to 640 ms | 6 to 15 ms |
 //! | warm, customers by id | 59,000 to 69,000/s | 34,000 to 39,000/s |
 //! | warm, pages of 100 customers | 10,500 to 11,200/s | 8,800 to 9,800/s |
-//! The pool adds about 20 to 40 µs to a read, which matters for a look-up, hardly for a page, and little
+//! The pool adds about 20 to 40 µs to a read, which matters for a look-up, but hardly for a page, and little
 //! compared to a real network. In exchange, a slow read delays no other request. A service whose store always
 //! fits into memory should read on the runtime's threads.
 //!

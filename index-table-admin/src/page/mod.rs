@@ -43,7 +43,7 @@ const AT_ONCE: usize = 4;
 /// The time for which counted sizes are shown.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// The time after which a request is answered without a result.
+/// The time after which a request fails without a result.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the page and the metrics of an open store, for a service to mount:
@@ -55,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// | `/table/{table}/{index}` | the queries and the costs of an index, advice, and its keys |
 /// | `/metrics` | usage, sizes, readers, lag and shards as Prometheus text |
 ///
-/// The tables are those with a repository in use. The router only reads, and has no authentication: put it behind that
+/// It shows the tables with a repository in use. The router only reads, and has no authentication: put it behind that
 /// of the service. Requests that a browser sends for another site are refused.
 ///
 /// A mounted router needs the trailing slash of its path, since its links are relative: `/admin/`.
@@ -125,7 +125,7 @@ impl Page {
 
     /// Returns the sizes of all tables, counted a short time ago; none of them if a shard is missing.
     fn sizes(&self) -> Result<Arc<Vec<TableSize>>, Failure> {
-        // Requests that come meanwhile wait for this count.
+        // Requests that arrive during the count wait for its result.
         let mut counted = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
         match &*counted {
             Some((at, sizes)) if at.elapsed() < FRESH => Ok(Arc::clone(sizes)),

@@ -120,7 +120,7 @@ fn measure(layout: Layout, workload: &Workload, directory: &Path) -> Outcome<Fig
         }
         options.name("index").create(txn).map(CommitOrAbort::<_, ()>::Commit)
     })?;
-    // The optimizer must not know the length, because each index has another one.
+    // The optimizer must not treat the length as a constant, because it differs between indexes.
     let (database, primary_key) = (database.unwrap_commit(), black_box(8));
     let [at, found, packed] = Default::default();
     let mut index = Index { layout, database, primary_key, new_key: false, at, found, packed };

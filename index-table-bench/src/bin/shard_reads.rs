@@ -61,7 +61,7 @@ fn readings() -> impl Iterator<Item = Reading> {
 
 type Count = fn(&ReadingRepository, &ReadTxn<'_>, u32) -> Result<u64>;
 
-/// Measures counts over four shards.
+/// Measures counts across four shards.
 fn counts(dir: &Path, rounds: u32) -> Outcome<()> {
     let one = options(Durability::None).open(dir.join("one"))?;
     let four = SHARDS.iter().fold(ShardedStore::options(), |all, name| all.shard(*name, name));
@@ -216,7 +216,7 @@ fn fill(store: &Store, tenants: impl Iterator<Item = u32>) -> Result<CustomerRep
     Ok(customers)
 }
 
-/// Measures scans over four shards: merged in one thread, by a prototype that reads each shard ahead in a thread, and
+/// Measures scans across four shards: merged in one thread, by a prototype that reads each shard ahead in a thread, and
 /// without an order. The prototype reads four plain stores with the rows of the shards.
 fn scans(dir: &Path, rounds: u32) -> Outcome<()> {
     let sharded = sharded::open(&dir.join("scans"), 4, TENANTS, Durability::None)?;

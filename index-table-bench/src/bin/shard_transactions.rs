@@ -1,4 +1,4 @@
-//! Compares transactions over several shards with transactions over one shard.
+//! Compares transactions across several shards with transactions of one shard.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin shard_transactions -- [ROUNDS [DIRECTORY]]
@@ -79,10 +79,10 @@ fn alone(dir: &Path, rounds: u32) -> Outcome<()> {
     Ok(())
 }
 
-/// The numbers of transactions out of ten that are over two shards.
+/// The numbers of transactions out of ten that are across two shards.
 const SHARES: [u64; 4] = [0, 1, 5, 10];
 
-/// Measures transactions of eight threads, some of them over two shards.
+/// Measures transactions of eight threads, some of them across two shards.
 fn together(dir: &Path, rounds: u32) -> Outcome<()> {
     let mut sides = Vec::new();
     for share in SHARES {
@@ -108,7 +108,9 @@ fn together(dir: &Path, rounds: u32) -> Outcome<()> {
             times.push(began.elapsed().as_secs_f64() * 1e6 / f64::from(commits * THREADS));
         }
     }
-    println!("| transactions over two shards, 8 threads | µs a transaction | compared with none |");
+    println!(
+        "| transactions across two shards, 8 threads | µs a transaction | compared with none |"
+    );
     println!("|--:|--:|--:|");
     let none = sides.first().map(|side| side.2.clone()).unwrap_or_default();
     for (share, _, times) in &sides {

@@ -65,7 +65,7 @@ fn few_values(draft: &Draft) -> Option<String> {
     let [part] = draft.parts.as_slice() else { return None };
     (part.key_type().is_bool() && has_all_rows(draft) && !draft.unique).then(|| {
         "an index on a `bool` alone finds a large part of the table for either value, and a scan \
-         of the table costs little more, or even less; put the field behind a selective one, or \
+         of the table costs little more, or even less; put the field after a selective one, or \
          index only the rare value with a `filter`; if queries use the rare value only, suppress \
          this with `allow(few_values)`"
             .to_owned()
@@ -101,8 +101,8 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
     // The query on the longer index.
     let query = if longer.named { format!("{}_{fields}", longer.name) } else { fields };
     Some(format!(
-        "the index `{}` begins with the same fields, so it answers `find_by_{query}` too; what \
-         this one adds is rows in the order of the primary key, which `and` and `or` read without sorting; keep \
+        "the index `{}` begins with the same fields, so `find_by_{query}` can use it; a separate \
+         index adds only the order of the primary key, which `and` and `or` read without sorting; keep \
          it for that with `allow(redundant)`",
         longer.name
     ))

@@ -20,7 +20,7 @@ use crate::sharded::{
 /// The lengths of texts are multiples of this number. Some rows need pages of their own, and a larger map.
 const UNIT: u32 = 2000;
 
-/// Stands for all tenants, in one transaction over all shards.
+/// Stands for all tenants, in one transaction across all shards.
 const ALL: u8 = TENANTS;
 
 /// The number of committed transactions of each tenant.

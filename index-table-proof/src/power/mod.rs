@@ -42,7 +42,7 @@ const OF_A_RECORD: u64 = 50;
 /// The maximum time until the next acknowledgement of a child.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The maximum time to check an image. A check takes milliseconds, and longer beside other programs.
+/// The maximum time to check an image. A check takes milliseconds, and longer when other programs run.
 const JUDGEMENT: Duration = Duration::from_mins(2);
 
 /// The results of a scenario.

@@ -333,7 +333,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Returns the reason to run the closure again, whatever its result.
+    /// Returns the reason why the closure must run again, even if it succeeded.
     pub(crate) fn retry(&self) -> Option<Retry> {
         match self {
             Self::Lmdb(txn) => txn.retry(),
@@ -442,7 +442,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Adds the shard of a row that an entry refers to, if it can be another one than that of the entry.
+    /// Adds the shard of a row that an entry refers to, if it can differ from the shard of the entry.
     #[inline]
     pub(crate) fn note_referred(self, primary_key: &[u8], shards: &mut ShardSet) {
         if let Self::Sharded(reader) = self

@@ -54,7 +54,7 @@ pub(crate) fn open_or_create(
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(options, FILE_MODE);
     let file = options.open(path)?;
-    // An empty file was created just now, by this process or another one with the same options.
+    // An empty file was created just now, by this process, or by another process with the same options.
     if mode != FILE_MODE && file.metadata()?.len() == 0 {
         set_mode(&file, mode)?;
     }

@@ -33,7 +33,7 @@
 //!    read, or the commit, but [`Write::insert_fact`] and [`Write::insert_entry`] return their results at
 //!    once.
 //! 7. After its commit, a nested transaction is part of the outer transaction. A dropped nested transaction changes
-//!    nothing. The outer transaction can't be used meanwhile.
+//!    nothing. The outer transaction can't be used until then.
 //! 8. A dropped write transaction changes nothing.
 //! 9. The [`Stamp`]s of commits with changes ascend. The stamp of a read transaction is the stamp of its snapshot.
 //!    The stamp of a write transaction is the stamp of its future commit, if it changes something.

@@ -183,7 +183,7 @@ impl Options {
     /// repository can be opened if its declaration matches the file, which may have more indexes. Otherwise
     /// it is [`Error::SchemaMismatch`](crate::Error::SchemaMismatch).
     ///
-    /// Other processes may write meanwhile. So a reader needs a slot in the lock file, to which this process
+    /// Other processes may write at the same time. So a reader needs a slot in the lock file, to which this process
     /// must be able to write; a missing lock file is created. A reader without a slot might see pages that a
     /// writer reuses. So if the lock file can't be written to, the store is opened only if no process can
     /// write, on a file system that is read-only as a whole. Otherwise, opening fails with

@@ -72,7 +72,7 @@ impl CommitNumber {
         Self { first: stamps.next().unwrap_or_default(), others: stamps.collect() }
     }
 
-    /// Sets this to the number of the last commit in each shard, of this number and another one.
+    /// Sets this to the number of the last commit in each shard, of this number and `other`.
     pub(crate) fn join(&mut self, other: &Self) {
         self.first = self.first.max(other.first);
         if self.others.len() < other.others.len() {
@@ -101,7 +101,7 @@ impl From<u64> for CommitNumber {
     }
 }
 
-/// A number is less than another one if it is less in some shard, and greater in none.
+/// A number is less than another number if it is less in some shard, and greater in none.
 impl PartialOrd for CommitNumber {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let len = self.others.len().max(other.others.len()) + 1;

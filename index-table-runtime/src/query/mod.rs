@@ -237,7 +237,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Otherwise, there is one step for each entry. Nothing is read after the limit. For a query with the
     /// value of a hashed field, the cost is the same as of [`entries`](Scan::entries).
     ///
-    /// In a read transaction of a [`ShardedStore`](crate::ShardedStore), a count over several shards without a
+    /// In a read transaction of a [`ShardedStore`](crate::ShardedStore), a count across several shards without a
     /// limit uses other threads when it has made 4,096 steps in one shard. All counts together use at most as
     /// many other threads as the machine has cores, less one.
     ///

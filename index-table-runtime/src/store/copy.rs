@@ -72,7 +72,7 @@ impl fmt::Debug for Backup<'_> {
 
 impl Store {
     /// Copies one snapshot of the store to the directory `path`, which must not exist. Other threads and processes
-    /// may write meanwhile. Free pages are copied too; [`compact_to`](Store::compact_to) leaves them out and is
+    /// may write during the copy. Free pages are copied too; [`compact_to`](Store::compact_to) leaves them out and is
     /// slower.
     ///
     /// The copy is a store: it can be opened in place, or [restored](Store::restore) to another directory.
@@ -115,7 +115,7 @@ impl Store {
     /// store.transaction(|txn| notes.insert(txn, &Note { id: 1, text: "kept".into() }))?;
     /// store.backup_to(&backup)?;
     ///
-    /// // The disk is lost, and another one takes its place.
+    /// // The disk is lost. A new disk replaces it.
     /// drop(store);
     /// std::fs::remove_dir_all(&shop).unwrap();
     /// Store::restore(&backup, &shop)?;

@@ -206,7 +206,7 @@ impl Inner {
         mut choose: impl FnMut(&Records, &dyn Fn(&str, &str) -> bool) -> Vec<String>,
     ) -> Result<Vec<String>> {
         self.refuse_nested_write()?;
-        // Prevents the opening of tables meanwhile.
+        // Prevents the opening of tables until the function returns.
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let is_in_use = |table: &str, index: &str| {
             let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());

@@ -172,9 +172,9 @@ impl Store {
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
     /// `body` should have no effects outside the transaction, because it can run again. If the map is full,
-    /// its size is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. This needs
-    /// a moment without transactions of this process. The call waits for it up to two seconds; new
-    /// transactions wait meanwhile. `body` also runs again after [waiting](crate::WhenFull::Wait) for a full
+    /// its size is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. The map
+    /// can only be enlarged while this process has no other transactions. The call waits up to two seconds for them to
+    /// end, and new transactions wait with it. `body` also runs again after [waiting](crate::WhenFull::Wait) for a full
     /// queue of eventual indexes.
     ///
     /// On a [`ShardedStore`], the transaction may read and write any shards. All of its writes are committed,

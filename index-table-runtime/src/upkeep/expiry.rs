@@ -63,7 +63,7 @@ pub(crate) fn expire(
                 thread::sleep(PAUSE);
             }
         }
-        // If all rows of a batch were changed meanwhile, the caller decides whether to continue.
+        // If all rows of a batch have been changed since they were read, the caller decides whether to continue.
         if (batch.len() as u64) < BATCH || deleted == before {
             break;
         }

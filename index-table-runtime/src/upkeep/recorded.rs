@@ -111,8 +111,9 @@ pub(super) fn find(
 fn differs(schema: &TableSchema) -> Error {
     Error::SchemaMismatch {
         table: schema.name,
-        difference: "another process is changing its declaration, or a shard has another one"
-            .to_owned(),
+        difference:
+            "another process is changing its declaration, or a shard has a different declaration"
+                .to_owned(),
         way_out: "open it again; if that doesn't help, open the table once with the program that \
                   declares it",
     }

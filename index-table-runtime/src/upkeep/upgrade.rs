@@ -24,7 +24,7 @@ use crate::{
 /// The default number of bytes of rows that are written in a transaction.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// A transaction reads at most this many times as many bytes as it may write.
+/// A transaction reads at most this multiple of the bytes that it may write.
 const READ: usize = 16;
 
 /// The pause between two batches. The lock isn't fair, so waiting threads would not get it without a pause.
@@ -79,7 +79,7 @@ const ONE_SHARD: &str = "upgrading a single shard of a table with a global index
 /// store.transaction(|txn| people.insert(txn, &PersonV1 { id: 1, name: "Ada Byron".into() }))?;
 /// drop(people);
 ///
-/// // In this one:
+/// // In this release:
 /// let people = PersonRepository::open(&store)?;
 /// assert_eq!(people.find_by_last_name(&store.read()?, "Byron").count()?, 1);
 ///
@@ -122,7 +122,7 @@ impl<'a> Upgrade<'a> {
     /// Rewrites the rows in one shard of a [`ShardedStore`](crate::ShardedStore). Otherwise, the shards are upgraded one
     /// after another.
     ///
-    /// A table with a global index is upgraded as a whole, in transactions over all shards: with `on`,
+    /// A table with a global index is upgraded as a whole, in transactions across all shards: with `on`,
     /// [`run`](Upgrade::run) returns [`Error::NotOffered`](crate::Error::NotOffered).
     pub const fn on(mut self, shard: &'a ShardId) -> Self {
         self.shard = Some(shard);
@@ -138,7 +138,7 @@ impl<'a> Upgrade<'a> {
     /// Rewrites the rows, in one transaction after another. Between them, other threads and processes can write.
     /// The last transaction records that there are no rows of older versions.
     ///
-    /// Rows that are inserted behind the last row meanwhile have the current version, and are not read.
+    /// Rows that are added after the last row during the upgrade have the current version, and are not read.
     ///
     /// The process may end at any point. The next run starts at the first row, and reads finished rows without
     /// rewriting them. If the catalog records no older versions, the table is not read.
@@ -151,8 +151,8 @@ impl<'a> Upgrade<'a> {
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Conversion`](crate::Error::Conversion)
     /// for a row that can't be read or converted;
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
-    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has changed the declaration
-    /// meanwhile; [`Error::ShardUnavailable`](crate::Error::ShardUnavailable);
+    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has since changed the
+    /// declaration; [`Error::ShardUnavailable`](crate::Error::ShardUnavailable);
     /// [`Error::NotOffered`](crate::Error::NotOffered) for [one shard](Upgrade::on) of a table with a global index;
     /// the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
     pub fn run(self) -> Result<Upgraded> {
@@ -292,10 +292,10 @@ impl Work<'_> {
     }
 }
 
-/// Returns the last primary key of the table; without rows, the least byte string.
+/// Returns the last primary key of the table, or the empty byte string if the table is empty.
 ///
-/// Rows that are inserted later have the current version. An upgrade doesn't read beyond the last key, since another thread
-/// may add rows to the end of the table as fast as the upgrade reads them.
+/// An upgrade doesn't read beyond this key, since another thread may add rows to the end of the table as fast as the
+/// upgrade reads them. Such rows have the current version.
 fn last_key(reader: Reader<'_>) -> Result<Vec<u8>> {
     let query = Query { reverse: true, limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
     let mut found = reader.cursor(query)?;

@@ -39,7 +39,7 @@ fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<Str
     match index.strategy {
         Strategy::Full => None,
         Strategy::Partial(_) => Some(format!(
-            "{read}, so what it includes was hardly used; use `entries()` where that is enough, or \
+            "{read}, so the included fields were rarely used; use `entries()` where that is enough, or \
              leave out the `include`"
         )),
         Strategy::Normalized => {

@@ -59,8 +59,8 @@ fn an_index_that_is_always_followed_gets_advice() {
     );
     assert_eq!(
         reasons(&index(PARTIAL, false), 9999, [50, 1100, 1000, 9999]),
-        ["of the 1100 entries that were read, 1000 were followed to their rows, so what it \
-             includes was hardly used; use `entries()` where that is enough, or leave out the \
+        ["of the 1100 entries that were read, 1000 were followed to their rows, so the \
+             included fields were rarely used; use `entries()` where that is enough, or leave out the \
              `include`"]
     );
     for strategy in [NORMALIZED, PARTIAL] {

@@ -109,7 +109,7 @@ impl NewTotals {
     }
 }
 
-/// Returns the record of a group after a row is removed and another one is added.
+/// Returns the record of a group after one row is removed and another is added.
 fn changed(
     rows: &RowVtable,
     declared: &AggregateSchema,

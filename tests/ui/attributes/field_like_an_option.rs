@@ -11,7 +11,7 @@ struct Customer {
     unique: u64,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.get(txn, 1)?;
     Ok(())
 }

@@ -11,7 +11,7 @@ struct Customer {
     phone: String,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get(txn, 7)?;
     Ok(())
 }

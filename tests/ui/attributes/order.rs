@@ -12,7 +12,7 @@ struct Order {
     at: u64,
 }
 
-fn ask(orders: &OrderRepository, txn: &index_table::ReadTxn<'_>) {
+fn query(orders: &OrderRepository, txn: &index_table::ReadTxn<'_>) {
     let _ = orders.find_by_town(txn, "Redmond").rows();
     let _ = orders.find_by_at(txn, 7).rows();
 }

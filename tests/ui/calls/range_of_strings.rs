@@ -9,7 +9,7 @@ struct Customer {
     town: String,
 }
 
-fn ask(
+fn query(
     customers: &CustomerRepository,
     txn: &index_table::ReadTxn<'_>,
     from: &String,

@@ -7,7 +7,7 @@ struct Customer {
     id: u64,
 }
 
-fn ask(customers: &CustomerRepository, store: &Store) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, store: &Store) -> index_table::Result<()> {
     let txn = store.read()?;
     std::thread::scope(|scope| {
         scope.spawn(|| customers.get(&txn, 7));

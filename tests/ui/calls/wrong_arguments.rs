@@ -9,7 +9,7 @@ struct Customer {
     town: String,
 }
 
-fn ask(customers: &CustomerRepository, txn: &mut index_table::WriteTxn<'_>) {
+fn query(customers: &CustomerRepository, txn: &mut index_table::WriteTxn<'_>) {
     let _ = customers.insert(txn);
     let _ = customers.find_by_id(txn);
     let _ = customers.find_by_town(txn);

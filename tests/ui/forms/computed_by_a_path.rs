@@ -16,7 +16,7 @@ impl Customer {
     }
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.find_by_initial(txn, 'R').first()?;
     Ok(())
 }

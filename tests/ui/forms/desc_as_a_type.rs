@@ -9,7 +9,7 @@ struct Event {
     at: index_table::Desc<u64>,
 }
 
-// What serde's derive says of such fields, behind our errors, differs with its releases.
+// The messages that serde's derive adds to ours for such fields differ between its releases.
 impl<'de> Deserialize<'de> for Event {
     fn deserialize<D: Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
         unimplemented!()

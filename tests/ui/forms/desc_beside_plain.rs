@@ -20,7 +20,7 @@ impl Film {
     }
 }
 
-fn ask(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = films.find_by_title(txn, "M").first()?;
     let _ = films.find_by_year(txn, 1931).first()?;
     Ok(())

@@ -44,7 +44,7 @@ impl Film {
     fn nothing(&self) {}
 }
 
-fn ask(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = films.find_by_option(txn, "M").first()?;
     Ok(())
 }

@@ -21,7 +21,7 @@ impl Film {
     }
 }
 
-fn ask(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = films.find_by_shown(txn, "M").first()?;
     Ok(())
 }

@@ -17,7 +17,7 @@ impl Ticket {
     }
 }
 
-fn ask(tickets: &TicketRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(tickets: &TicketRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = tickets.find_by_assignee(txn, "Ann").first()?;
     Ok(())
 }

@@ -11,7 +11,7 @@ struct Page {
     url: String,
 }
 
-fn ask(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = pages.find_by_url(txn, "https://example.com").first()?;
     let _ = pages.find_by_twice(txn, "https://example.com").first()?;
     Ok(())

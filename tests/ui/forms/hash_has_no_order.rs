@@ -10,7 +10,7 @@ struct Page {
     year: u16,
 }
 
-fn ask(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) {
+fn query(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) {
     let _ = pages.find_by_url_range(txn, "a".."b");
     let _ = pages.find_by_url_starting_with(txn, "https://");
     let _ = pages.distinct_url(txn);

@@ -15,7 +15,7 @@ struct Page {
     optional_exact: Option<u128>,
 }
 
-fn ask(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(pages: &PageRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = pages.find_by_year(txn, 2000).first()?;
     let _ = pages.get_by_size(txn, Some(1.5))?;
     Ok(())

@@ -13,7 +13,7 @@ struct Film {
     year: Year,
 }
 
-fn ask(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = films.find_by_rating_year(txn, 7, 1931).first()?;
     let _ = films.find_by_rated_rating(txn, 7).first()?;
     Ok(())

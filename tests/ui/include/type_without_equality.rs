@@ -15,7 +15,7 @@ pub struct Address {
     street: String,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<u64> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<u64> {
     customers.find_by_town(txn, "Redmond").count()
 }
 

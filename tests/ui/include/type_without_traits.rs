@@ -25,7 +25,7 @@ pub enum Kind {
     Company,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<u64> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<u64> {
     for entry in customers.find_by_town(txn, "Redmond").entries() {
         let _ = entry?.address;
     }

@@ -12,7 +12,7 @@ struct Customer {
     tags: Vec<String>,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _: Option<String> =
         customers.by_town(txn).entries().next().transpose()?.map(|entry| entry.phone.to_owned());
     Ok(())

@@ -12,7 +12,7 @@ struct Customer {
     tags: Vec<String>,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.find_by_town(txn, "Redmond").first()?;
     Ok(())
 }

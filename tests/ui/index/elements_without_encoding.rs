@@ -13,7 +13,7 @@ struct Customer {
     matrix: Vec<Vec<f32>>,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get(txn, 7)?;
     Ok(())
 }

@@ -24,7 +24,7 @@ impl<'de> Deserialize<'de> for Customer {
     }
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.find_by_town(txn, "Redmond").first()?;
     Ok(())
 }

@@ -23,7 +23,7 @@ struct Customer {
     words: Words,
 }
 
-fn ask(customers: &CustomerRepository, txn: &ReadTxn<'_>) -> Result<u64> {
+fn query(customers: &CustomerRepository, txn: &ReadTxn<'_>) -> Result<u64> {
     for entry in customers.find_by_words(txn, &Words(Vec::new())).entries() {
         let _: Words = entry?.words;
     }

@@ -14,7 +14,7 @@ struct Customer {
     town_last_name: String,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.find_by_town_last_name(txn, "Redmond", "Smith").first()?;
     Ok(())
 }

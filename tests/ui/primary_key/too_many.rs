@@ -35,7 +35,7 @@ struct Wide {
     text: String,
 }
 
-fn ask(rows: &WideRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(rows: &WideRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = rows.find_by_text(txn, "x").first()?;
     Ok(())
 }

@@ -25,7 +25,7 @@ impl From<Customer> for Wire {
     }
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.find_by_town(txn, "Redmond").first()?;
     Ok(())
 }

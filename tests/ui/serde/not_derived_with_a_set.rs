@@ -11,7 +11,7 @@ struct Customer {
     tags: HashSet<u8>,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get(txn, 7)?;
     customers.find_by_town(txn, "Redmond").count()?;
     Ok(())

@@ -25,7 +25,7 @@ mod as_text {
 
 struct Level;
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.find_by_town(txn, "Redmond").first()?;
     Ok(())
 }

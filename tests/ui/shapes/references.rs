@@ -25,7 +25,7 @@ struct CustomerV1 {
     name: &'static str,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get(txn, "a")?;
     customers.get_view(txn, "a")?;
     customers.find_by_town(txn, "Redmond").entries().next();

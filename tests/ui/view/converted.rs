@@ -25,7 +25,7 @@ impl From<Customer> for Wire {
     }
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get_view(txn, 7)?;
     Ok(())
 }

@@ -10,7 +10,7 @@ struct Customer {
     town: String,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get_view(txn, 7)?;
     let _ = customers.find_by_town(txn, "Redmond").views();
     Ok(())

@@ -9,7 +9,7 @@ struct Customer {
     town: String,
 }
 
-fn ask(customers: &CustomerView, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerView, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get_view(txn, 7)?;
     Ok(())
 }

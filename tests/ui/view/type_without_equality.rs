@@ -14,7 +14,7 @@ pub struct Address {
     town: String,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     customers.get_view(txn, 7)?;
     Ok(())
 }

@@ -27,7 +27,7 @@ struct Employee {
     town: String,
 }
 
-fn ask(
+fn query(
     customers: &CustomerRepository,
     suppliers: &SupplierRepository,
     employees: &EmployeeRepository,

@@ -91,7 +91,7 @@ impl Engine {
                     Ok(snapshot) => Ok(Some(Ok(snapshot))),
                     Err(Refused::Lmdb(error)) => Err(error),
                     Err(Refused::Io(source)) => Ok(Some(Err(source))),
-                    // A commit has changed a meta page meanwhile.
+                    // A commit has changed a meta page during the copy.
                     Err(Refused::Changed(_)) => Ok(None),
                 }
             })?;

@@ -83,7 +83,7 @@ impl Gate {
     }
 
     /// Prevents new transactions, and waits until all transactions have ended. Returns `None` if another
-    /// thread has closed the gate meanwhile.
+    /// thread has closed the gate.
     pub(super) fn close(&self, limit: Duration) -> Result<Option<Closed<'_>>, Refused> {
         let deadline = Instant::now() + limit;
         let lock = self.lock();

@@ -84,7 +84,7 @@ fn create(directory: &Path, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = match options.open(path) {
-        // Another process has created the file meanwhile.
+        // Another process has created the file since the check.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return open(path),
         outcome => outcome?,
     };

@@ -247,7 +247,7 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // A child that was forked meanwhile has the file open too, so closing it does not release the
+            // A child that was forked since then has the file open too, so closing it does not release the
             // lock.
             let _ = file.unlock();
         }

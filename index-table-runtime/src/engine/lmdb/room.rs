@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The maximum time to wait for active transactions before the map is replaced. It is short, because new transactions
-/// wait meanwhile.
+/// wait, too.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The interval at which a reader checks whether the writer of this process has the larger map.
@@ -45,7 +45,7 @@ impl Engine {
                 Err(heed::Error::Mdb(MdbError::MapResized)) => {
                     drop(pass);
                     match kind {
-                        Kind::Reader => self.adopt_beside_writer(map_size)?,
+                        Kind::Reader => self.adopt_despite_writer(map_size)?,
                         Kind::Writer => self.adopt()?,
                     }
                 }
@@ -94,10 +94,10 @@ impl Engine {
 
     /// Maps pages that another process has added, for a reader whose snapshot is larger than a map of this size.
     ///
-    /// The writer of this process may be in the gate for as long as another process has LMDB's lock. The gate stays
-    /// open meanwhile, so that neither this reader nor the writer fails. If the writer begins first, it enlarges the
+    /// The writer of this process may be in the gate for as long as another process has LMDB's lock. Until then,
+    /// the gate stays open, so that neither this reader nor the writer fails. If the writer begins first, it enlarges the
     /// map itself.
-    fn adopt_beside_writer(&self, map_size: usize) -> Result<()> {
+    fn adopt_despite_writer(&self, map_size: usize) -> Result<()> {
         while self.map_size.load(Ordering::Relaxed) == map_size {
             let turn = match self.writing.try_lock() {
                 Ok(turn) => Some(turn),

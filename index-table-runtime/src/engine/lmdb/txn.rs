@@ -112,7 +112,7 @@ impl<'s> Txn<'s> {
         Stamp::new(id as u64)
     }
 
-    /// Returns the reason to run the closure again, whatever its result.
+    /// Returns the reason why the closure must run again, even if it succeeded.
     pub(crate) fn retry(&self) -> Option<Retry> {
         match &self.inner {
             Inner::Read(..) | Inner::Over => None,

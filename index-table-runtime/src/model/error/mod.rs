@@ -388,7 +388,7 @@ pub enum Error {
 
     /// The [`GroupWriter`](crate::GroupWriter) is closed.
     #[error(
-        "the group writer is closed, and the closure was not run; `store.writer()` starts another one"
+        "the group writer is closed, and the closure was not run; `store.writer()` starts a new one"
     )]
     WriterClosed,
 

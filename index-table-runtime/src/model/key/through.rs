@@ -77,7 +77,7 @@ through! {
         |value| since_epoch(value),
         |raw| match raw {
             (seconds, nanoseconds @ ..SECOND) => at(seconds, nanoseconds)
-                .ok_or(DecodeError::Value("a time that this machine does not know")),
+                .ok_or(DecodeError::Value("a time outside the range of this machine's clock")),
             _ => Err(DecodeError::Value("a second or more of nanoseconds")),
         };
     Ipv4Addr: [u8; 4], KeyShape::Named("ipv4", &<[u8; 4]>::SHAPE),

@@ -28,7 +28,7 @@ pub(super) const GLOBAL: &str = "global";
 /// The prefix of the option of a filtered index, before the name of the method.
 pub(super) const FILTER: &str = "filter=";
 
-/// The layout of an aggregate. An older release that doesn't know it retires the aggregate.
+/// The layout of an aggregate. An older release without support for it retires the aggregate.
 pub(crate) const AGGREGATE: &str = "aggregate";
 
 /// The forms of a field in a key.

@@ -193,8 +193,8 @@ impl Routing {
         len.and_then(|len| primary_key.get(..len)).unwrap_or(primary_key)
     }
 
-    /// Returns the position of the shard map's segment with the row of this primary key; `None`: the table has no
-    /// shard key.
+    /// Returns the position, in the shard map, of the segment that contains this primary key; `None` if the table has
+    /// no shard key.
     pub(crate) fn segment_of(&self, primary_key: &[u8]) -> Option<usize> {
         let Target::ByKey { key, len, boundaries } = &self.target else { return None };
         let shard_key = self.shard_key(*key, *len, primary_key);

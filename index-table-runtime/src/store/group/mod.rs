@@ -89,7 +89,7 @@ impl Store {
 /// A writer for many threads and tasks, which commits many closures together. From [`Store::writer`].
 ///
 /// A thread takes the submitted closures in order, runs each in isolation, and commits them together, with
-/// one wait for the disk. Closures that are submitted meanwhile are the next group. Each closure gets its own
+/// one wait for the disk. Closures that are submitted during a commit form the next group. Each closure gets its own
 /// result as soon as the commit is durable according to the store's [`Durability`](crate::Durability).
 ///
 /// - The closures run in the order of the calls, and of the first polls of futures. A caller that waits for

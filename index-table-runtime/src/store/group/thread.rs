@@ -110,7 +110,7 @@ impl<'q> Groups<'q> {
         }
     }
 
-    /// Runs the taken closures, and closures that arrive meanwhile, in one transaction.
+    /// Runs the taken closures, and closures that arrive while they run, in one transaction.
     fn write(&mut self) -> Replies {
         let Some(store) = self.store() else { return Replies::new() };
         let begun = match &self.shard {

@@ -84,7 +84,7 @@ impl<'s> ReadTxn<'s> {
     }
 
     /// Returns the number of the last commit in this snapshot; in a write transaction, the number that its
-    /// commit will have (over several shards: the numbers in the shards written so far). Each commit with
+    /// commit will have (across several shards: the numbers in the shards written so far). Each commit with
     /// changes has a greater number than all earlier commits of any process.
     ///
     /// The snapshot contains the changes of every [`Event`](crate::Event) up to this number, so events with

@@ -89,8 +89,8 @@ impl<'s> WriteTxn<'s> {
     ///
     /// Cost: LMDB copies the list of the pages that this transaction has written so far, and copies each of these
     /// pages if `body` changes it. On a [`ShardedStore`](crate::ShardedStore), this is done in each shard that `body` uses.
-    /// In a closure of [`Store::transaction`](crate::Store::transaction), a shard that is first used in a nested
-    /// transaction lets the closure run again, unless the closure has used no shard before.
+    /// In a closure of [`Store::transaction`](crate::Store::transaction), the first use of a shard inside a nested
+    /// transaction makes the closure run again, unless it is the first shard that the closure uses.
     ///
     /// # Errors
     ///
@@ -188,8 +188,9 @@ impl<'s> WriteTxn<'s> {
         Ok(())
     }
 
-    /// [`nested_if`](WriteTxn::nested_if) in a transaction that has locked no shard yet. It has read and written nothing,
-    /// so it can be begun again if `body` fails, with the shards locked that `body` has used.
+    /// [`nested_if`](WriteTxn::nested_if) in a transaction that has locked no shard yet. Such a transaction has read and
+    /// written nothing. So if `body` fails, the transaction is started again with the locks of the shards that `body`
+    /// used.
     fn nested_before_a_shard(
         &mut self,
         body: impl FnOnce(&mut WriteTxn<'_>) -> bool,
@@ -208,7 +209,7 @@ impl<'s> WriteTxn<'s> {
         if kept { unfinished } else { Ok(()) }
     }
 
-    /// Notes the shards that the next run of the closure locks first, if this run came to them in another order.
+    /// Records the shards that the next run of the closure must lock first, if this run reached them in another order.
     pub(in crate::store) fn note_locks(&self, locks: &mut Locks) {
         if let Some(used) = self.read.engine.sharded().and_then(shards::Txn::next_locks) {
             locks.next(used);
@@ -236,7 +237,7 @@ impl<'s> WriteTxn<'s> {
         self.try_commit().map_err(Error::from)
     }
 
-    /// [`commit`](WriteTxn::commit), with an error that distinguishes whether the commit can have been applied.
+    /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
     pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
         let Self { guard, read, mut written, .. } = self;
@@ -277,8 +278,8 @@ impl<'s> WriteTxn<'s> {
     }
 
     /// Returns a token for the writes of this transaction so far and of all earlier transactions. After the commit,
-    /// the `wait_for` of a repository waits until the eventual indexes contain these writes. In a sharded store, the earlier
-    /// transactions are those in the shards in which this transaction has written the table.
+    /// the `wait_for` of a repository waits until the eventual indexes contain these writes. In a sharded store, the token
+    /// covers the earlier transactions of each shard in which this transaction has written to the table.
     #[must_use]
     pub fn token(&self) -> IndexToken {
         let tables = self
@@ -338,8 +339,8 @@ impl<'s> WriteTxn<'s> {
         Ok((writer, scratch, written))
     }
 
-    /// Empties the queues of a table that are damaged, and returns the damage of each queue: a sharded table has a
-    /// queue in each shard. Called before the messages are counted.
+    /// Empties the damaged queues of a table, and returns the damage of each queue. A sharded table has a queue in each
+    /// shard. This runs before the messages are counted.
     pub(crate) fn repair_queues(&mut self, table: &OpenTable) -> Result<Vec<Option<String>>> {
         self.read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };

@@ -34,7 +34,7 @@ use crate::write::watch::{Buffer, Subscriber};
 ///
 /// Several threads may share a watcher. Each event is received by one of them.
 ///
-/// A thread with a write transaction should not wait for events, since no other commit is possible meanwhile.
+/// A thread with a write transaction should not wait for events, since no other thread can commit until it ends.
 pub struct Watcher<R> {
     subscriber: Arc<Subscriber>,
     table: Arc<OpenTable>,

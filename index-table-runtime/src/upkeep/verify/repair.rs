@@ -111,7 +111,7 @@ impl<'t, 's> Repair<'t, 's> {
     }
 
     /// Replaces the copies of a reference table by the copy in this shard. Without it,
-    /// [`DifferentCopy`](FindingKind::DifferentCopy) remains, because a repair can't know which copy is right. For other
+    /// [`DifferentCopy`](FindingKind::DifferentCopy) remains, because a repair can't determine which copy is right. For other
     /// tables, it has no effect.
     ///
     /// Cost: each copy is compared with the copy in the shard.

@@ -14,7 +14,7 @@ use super::{
 use crate::engine::lmdb::names::FILE;
 
 /// The number of files. While a checkpoint is made, the segments since the last checkpoint are needed, which
-/// are two. A recovery needs another one.
+/// are two. A recovery needs one more.
 pub(crate) const FILES: usize = 3;
 
 /// The length of a new file, whose bytes are all written.

@@ -26,8 +26,8 @@ impl Presence {
         Self { directory: None, alone: false, forks: process::forks() }
     }
 
-    /// Takes the lock, exclusively if possible. The caller has the turn to open the store, so no other process opens it
-    /// meanwhile.
+    /// Takes the lock, exclusively if possible. The caller has the turn to open the store, so no other process can open it
+    /// at the same time.
     ///
     /// If the file system cannot lock directories, no process is alone, and there is no journal.
     pub(in crate::engine::lmdb) fn take(directory: &Path) -> io::Result<Self> {

@@ -168,7 +168,7 @@ impl Found {
     }
 }
 
-/// Brings the data file to the last commit. No process has the store open or opens it meanwhile.
+/// Brings the data file to the last commit. No process has the store open, or opens it before this function returns.
 /// The data file is complete afterwards. An interrupted recovery is repeated from the same checkpoint, whose
 /// pages are unchanged because a reader pins them before the first write.
 pub(in crate::engine::lmdb) fn recover(

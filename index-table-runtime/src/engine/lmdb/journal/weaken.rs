@@ -15,7 +15,7 @@ pub(in crate::engine::lmdb) fn any() -> bool {
     !chosen().is_empty()
 }
 
-/// Delays a checkpoint, so that writers commit meanwhile.
+/// Delays a checkpoint, so that writers commit while it runs.
 #[cfg(index_table_weaken)]
 pub(in crate::engine::lmdb) fn pause() {
     if any() {

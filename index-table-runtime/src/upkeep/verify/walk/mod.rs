@@ -93,7 +93,7 @@ pub(super) struct TableCheck<'t> {
     place: Option<(&'t Routing, ShardNumber)>,
     /// The routing, if the walk only compares the global indexes with the rows of all shards.
     only_global: Option<&'t Routing>,
-    /// The first copy of a reference table, if this is another one.
+    /// The first copy of a reference table, if this is a later copy.
     first_copy: Option<Reader<'t>>,
 }
 

@@ -20,7 +20,7 @@
 //!   file.
 //! - **A shard that is not available** when the journal is started keeps what it needs ([`left`]): its state
 //!   and its records are copied into a file of their own before a segment is used again. The file does not
-//!   grow, because the shard has no commits meanwhile. When the shard is available again, it is recovered
+//!   grow, because the shard has no commits until then. When the shard is available again, it is recovered
 //!   from this file, and the file is removed.
 //!
 //! The journal has the identity of the manager. The marker of each data file records whether it needs the

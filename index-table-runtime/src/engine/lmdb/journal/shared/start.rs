@@ -125,7 +125,7 @@ impl SharedJournal {
         Err(NotStarted::Damaged(reason))
     }
 
-    /// Brings the data file of a shard to its last commit. No process has it open or opens it meanwhile.
+    /// Brings the data file of a shard to its last commit. No process has it open, or opens it before this function returns.
     pub(in crate::engine::lmdb) fn recover(
         &self,
         shard: u32,

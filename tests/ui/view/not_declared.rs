@@ -9,7 +9,7 @@ struct Customer {
     town: String,
 }
 
-fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+fn query(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
     let _ = customers.find_by_town(txn, "Redmond").views();
     let _ = customers.all(txn).or(customers.all(txn)).views();
     let _ = customers.get_many(txn, [1]).views();
