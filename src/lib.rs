@@ -41,12 +41,13 @@ pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
     ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow, Combined,
     CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability, Entries,
-    Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, FoundRows, GroupWriter,
-    IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap,
-    MAX_KEY_LEN, MissingShard, OnDuplicate, Options, Page, Progress, QueueFull, RangeMap, ReadTxn,
-    Readers, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap,
-    ShardedOptions, ShardedStore, Stats, Store, StoreError, Submission, Submitted, Table, Upgrade,
-    Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
+    Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower, FollowerLag,
+    FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag,
+    Lagged, ListMap, MAX_KEY_LEN, MissingShard, OnDuplicate, Options, Page, Progress, QueueFull,
+    RangeMap, ReadTxn, Readers, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,
+    ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError, Submission,
+    Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull,
+    WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.

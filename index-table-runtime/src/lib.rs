@@ -40,8 +40,8 @@ pub use query::{
 };
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
-    ArchiveLag, Backup, GroupWriter, QueueFull, ReadTxn, Readers, RestoreArchive, ShardId,
-    ShardedOptions, ShardedStore, Store, Submission, Submitted, WriteTxn,
+    ArchiveLag, Backup, Follower, FollowerLag, GroupWriter, QueueFull, ReadTxn, Readers,
+    RestoreArchive, ShardId, ShardedOptions, ShardedStore, Store, Submission, Submitted, WriteTxn,
 };
 pub use table::{
     Aggregates, IndexSize, RangeInfo, Scrub, ShardInfo, ShardStatus, StoreReport, Table, TableSize,

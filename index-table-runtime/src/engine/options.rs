@@ -53,6 +53,9 @@ pub struct Options {
     pub(crate) file_mode: u32,
     pub(crate) directory_mode: u32,
     pub(crate) archive: Option<PathBuf>,
+    /// Whether the store follows an archive, which alone writes to it.
+    #[serde(skip)]
+    pub(crate) follower: bool,
 }
 
 impl Default for Options {
@@ -71,6 +74,7 @@ impl Default for Options {
             file_mode: FILE_MODE,
             directory_mode: DIRECTORY_MODE,
             archive: None,
+            follower: false,
         }
     }
 }
@@ -447,6 +451,7 @@ impl Options {
             read_only,
             checkpoint,
             archive,
+            follower,
         } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
@@ -459,6 +464,7 @@ impl Options {
             ("read_only", read_only, &other.read_only),
             ("checkpoint", checkpoint, &other.checkpoint),
             ("archive", archive, &other.archive),
+            ("follower", follower, &other.follower),
         ];
         options
             .into_iter()

@@ -150,8 +150,17 @@ impl<'a> RestoreArchive<'a> {
     /// `NotFound` if there is no archive, with the kind `AlreadyExists` if `path` exists, and for every error of the file
     /// system; [`Error::DiskFull`].
     pub fn run(self, path: impl AsRef<Path>) -> Result<CommitNumber> {
+        self.run_with(path.as_ref(), &mut |_, _| Ok(()))
+    }
+
+    /// Does the same, and calls `complete` with the directory and the number of the last commit before the directory gets
+    /// its name.
+    pub(super) fn run_with(
+        self,
+        path: &Path,
+        complete: &mut dyn FnMut(&Path, u64) -> Result<()>,
+    ) -> Result<CommitNumber> {
         let Self { archive, until, mut progress } = self;
-        let path = path.as_ref();
         let until = match until {
             None => Until::End,
             Some(Last::Commit(number)) => {
@@ -187,6 +196,7 @@ impl<'a> RestoreArchive<'a> {
         Modes::of(&archive.base_directory(&base)).apply(&file, &partial.0).map_err(io)?;
         file.sync_all().map_err(io)?;
         drop(file);
+        complete(&partial.0, last)?;
         partial.finish(path).map_err(io)?;
         Ok(last.into())
     }

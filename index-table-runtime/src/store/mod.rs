@@ -3,6 +3,7 @@
 mod archive;
 mod check;
 mod copy;
+mod follower;
 mod group;
 mod inner;
 mod open_table;
@@ -16,6 +17,7 @@ pub(crate) mod watch;
 
 pub use archive::{ArchiveLag, RestoreArchive};
 pub use copy::Backup;
+pub use follower::{Follower, FollowerLag};
 pub use group::{GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;

@@ -29,8 +29,8 @@ pub(crate) struct Engine {
     pub(super) path: PathBuf,
     /// The value of [`process::forks`] when the store was opened.
     pub(super) forks: u32,
-    /// Whether the options were read-only.
-    pub(super) read_only: bool,
+    /// Whether the options were read-only, or the store follows an archive.
+    pub(super) read_only: AtomicBool,
     pub(super) max_databases: u32,
     pub(super) max_readers: u32,
     /// The gate of all transactions, and of all other accesses to the map.

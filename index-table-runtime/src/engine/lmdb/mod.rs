@@ -27,6 +27,7 @@ mod commit;
 mod copy;
 mod env;
 mod error;
+mod follow;
 mod gate;
 pub(crate) mod journal;
 mod journalled;
@@ -53,7 +54,11 @@ mod write;
 pub(crate) use check::{Piece, Pieces};
 pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
-pub(crate) use journal::archive::restore::{Archive, Until};
+pub(crate) use follow::is_clean;
+pub(crate) use journal::archive::{
+    follow::{Following, is_of_follower},
+    restore::{Archive, Until},
+};
 pub(crate) use journal::shared::start::SharedJournal;
 pub(crate) use journalled::{Marked, marked};
 pub(crate) use layout::layout;

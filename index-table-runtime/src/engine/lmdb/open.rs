@@ -155,7 +155,7 @@ impl Engine {
         let engine = Self {
             path: path.to_owned(),
             forks: process::forks(),
-            read_only: options.read_only,
+            read_only: AtomicBool::new(options.read_only || options.follower),
             max_databases: options.max_databases,
             max_readers,
             gate: Gate::new(max_readers),

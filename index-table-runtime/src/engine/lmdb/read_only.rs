@@ -1,6 +1,6 @@
 //! Read-only stores.
 
-use std::{fs::File, io, path::Path};
+use std::{fs::File, io, path::Path, sync::atomic::Ordering};
 
 use heed::{CommitOrAbort, EnvFlags};
 
@@ -42,12 +42,12 @@ pub(super) fn flags(options: &Options, path: &Path) -> Result<EnvFlags> {
 
 impl Engine {
     /// Whether this process can't write the store.
-    pub(crate) const fn is_read_only(&self) -> bool {
-        self.read_only || self.is_elsewhere
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Ordering::Acquire) || self.is_elsewhere
     }
 
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
-        if self.read_only {
+        if self.read_only.load(Ordering::Acquire) {
             return Err(Error::ReadOnly { path: self.path.clone(), source: None });
         }
         if self.is_elsewhere {

@@ -116,6 +116,7 @@ pub(super) const DATA_SYNC: &str = "the data file could not be written to the di
 pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
 pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
 pub(super) const MAP_LOST: &str = "the data file of a shard could not be mapped again";
+const PROMOTED: &str = "a follower of its archive has been promoted, and is written instead";
 pub(super) const OTHER_WRITER: &str = "a program without the journal has written to the store";
 
 /// Estimates the number of pages that a commit with this number of operations has changed. Each operation changes a leaf.
@@ -261,7 +262,9 @@ impl Journal {
         });
         let own = Arc::clone(&shared);
         let bound = move |after| own.bound(after);
-        let archiver = rounds.map(|rounds| Archiver::start(rounds, bound)).transpose()?;
+        let own = Arc::clone(&shared);
+        let refuse = move || own.refuse(&mut own.lock(), PROMOTED);
+        let archiver = rounds.map(|rounds| Archiver::start(rounds, bound, refuse)).transpose()?;
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name(NAME.to_owned()).spawn(move || own.run())?;
         Ok(Self { shared, thread: Some(thread), archiver })

@@ -29,7 +29,7 @@ pub(in crate::engine::lmdb) mod plan;
 pub(in crate::engine::lmdb) mod presence;
 mod read;
 pub(in crate::engine::lmdb) mod recorder;
-mod replay;
+pub(in crate::engine::lmdb) mod replay;
 pub(in crate::engine::lmdb) mod shared;
 pub(in crate::engine::lmdb) mod snapshot;
 pub(in crate::engine::lmdb) mod start;

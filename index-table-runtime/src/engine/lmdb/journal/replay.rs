@@ -15,7 +15,7 @@ use super::{
 use crate::engine::lmdb::names::{Database, Env};
 
 /// The reason why a record could not be applied.
-pub(super) enum Failure {
+pub(in crate::engine::lmdb) enum Failure {
     Lmdb(heed::Error),
     Fault(Fault),
 }
@@ -125,16 +125,30 @@ impl Source<'_> {
             }
             Ok(())
         };
-        apply_sections(env, record.number, each)
+        apply_sections(env, record.number, Drops::Remove, each)
     }
 }
 
 /// Calls a function with each section of a record, and the position of its frame.
-pub(super) type Each<'e> = &'e dyn Fn(Apply<'_>) -> Result<(), Failure>;
+pub(in crate::engine::lmdb) type Each<'e> = &'e dyn Fn(Apply<'_>) -> Result<(), Failure>;
 type Apply<'a> = &'a mut dyn FnMut(Section<'_>, Place) -> Result<(), Failure>;
 
+/// The effect of the removal of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine::lmdb) enum Drops {
+    /// The database is removed. No other handle to it may exist.
+    Remove,
+    /// The database becomes empty, because readers may have a handle to it.
+    Empty,
+}
+
 /// Applies the sections of a record in one transaction.
-pub(super) fn apply_sections(env: &Env, record: u64, each: Each<'_>) -> Result<(), Failure> {
+pub(in crate::engine::lmdb) fn apply_sections(
+    env: &Env,
+    record: u64,
+    drops: Drops,
+    each: Each<'_>,
+) -> Result<(), Failure> {
     let txn = env.write_txn()?;
     let actual = txn.id() as u64;
     let expected = Cell::new(actual);
@@ -161,6 +175,7 @@ pub(super) fn apply_sections(env: &Env, record: u64, each: Each<'_>) -> Result<(
                     }
                     Operation::Clear => database.clear(txn)?,
                     Operation::Create => {}
+                    Operation::Drop if drops == Drops::Empty => database.clear(txn)?,
                     Operation::Drop => {
                         if let Some((_, database)) = open.take() {
                             #[expect(unsafe_code, reason = "other handles become invalid")]

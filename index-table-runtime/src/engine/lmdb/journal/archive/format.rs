@@ -18,6 +18,8 @@ pub(crate) const START: u64 = 80;
 pub(crate) const MANIFEST_FILE: &str = "manifest";
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const BASE_FILE: &str = "base";
+pub(crate) const PROMOTED: &str = "promoted";
+pub(crate) const FOLLOWER: &str = "follower";
 
 /// Returns the name of a complete segment.
 pub(crate) fn segment_name(segment: u64) -> String {

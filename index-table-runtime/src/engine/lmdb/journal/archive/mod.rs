@@ -9,17 +9,19 @@
 //! | `base` | a copy of the data file at a pinned state |
 //! | `worker` | the thread that moves segments from the journal to the outbox, and from there to the archive |
 //! | `restore` | a data file as of any archived commit |
+//! | `follow` | the records that a follower has not applied |
 //!
 //! Each committed record of the journal is copied to a segment of the outbox. A checkpoint becomes durable only after
 //! that copy, so that no file of the journal is reused before. The commit itself does nothing for the archive. A record
 //! that was taken back is followed by its notice before the next commit, so it never gets into a segment.
 
 mod base;
+pub(crate) mod follow;
 pub(crate) mod format;
 pub(super) mod outbox;
 pub(crate) mod records;
 pub(in crate::engine::lmdb) mod restore;
-mod target;
+pub(in crate::engine::lmdb) mod target;
 #[cfg(test)]
 mod tests;
 pub(in crate::engine::lmdb) mod worker;

@@ -443,14 +443,19 @@ impl Outbox {
     }
 
     /// Starts a new generation in an archive that ends differently than this outbox expects.
-    pub(super) fn move_to(&mut self, archive: Option<&Manifest>, last: u64) -> io::Result<()> {
+    pub(super) fn move_to(
+        &mut self,
+        archive: Option<&Manifest>,
+        epoch: u64,
+        last: u64,
+    ) -> io::Result<()> {
         let commit = self.manifest.commit;
         self.growing = None;
         self.pending.clear();
         self.clear()?;
         let own = &mut self.manifest;
         if let Some(archive) = archive {
-            (own.identity, own.epoch) = (archive.identity, archive.epoch);
+            (own.identity, own.epoch) = (archive.identity, archive.epoch.max(epoch));
             own.generation = own.generation.max(archive.generation);
             own.time = own.time.max(archive.time);
         }

@@ -17,7 +17,7 @@ use crate::{
     engine::lmdb::{
         journal::{
             frame::Place,
-            replay::{self, Failure},
+            replay::{self, Drops, Failure},
             start::grow,
             tail::{Fault, Source as _},
         },
@@ -56,9 +56,9 @@ impl Until {
 
 /// An archive, for reading.
 pub(crate) struct Archive {
-    directory: PathBuf,
-    manifest: Manifest,
-    bases: Vec<Base>,
+    pub(super) directory: PathBuf,
+    pub(super) manifest: Manifest,
+    pub(super) bases: Vec<Base>,
 }
 
 /// The segments that follow a base.
@@ -255,17 +255,22 @@ impl Archive {
     }
 
     fn failed(&self, failure: Failure, path: &Path) -> Error {
-        match failure {
-            Failure::Fault(Fault::Damaged(reason)) => damaged(&self.directory, reason),
-            Failure::Fault(Fault::Io(source)) | Failure::Lmdb(heed::Error::Io(source)) => {
-                Error::io(path, source)
-            }
-            Failure::Lmdb(error) => damaged(&self.directory, error.to_string()),
-        }
+        failed(&self.directory, failure, path)
     }
 }
 
-fn damaged(directory: &Path, reason: impl Into<String>) -> Error {
+/// Returns the error of a record that could not be applied to the store in a directory.
+pub(in crate::engine::lmdb) fn failed(archive: &Path, failure: Failure, path: &Path) -> Error {
+    match failure {
+        Failure::Fault(Fault::Damaged(reason)) => damaged(archive, reason),
+        Failure::Fault(Fault::Io(source)) | Failure::Lmdb(heed::Error::Io(source)) => {
+            Error::io(path, source)
+        }
+        Failure::Lmdb(error) => damaged(archive, error.to_string()),
+    }
+}
+
+pub(super) fn damaged(directory: &Path, reason: impl Into<String>) -> Error {
     Error::DamagedArchive { path: directory.to_owned(), reason: reason.into() }
 }
 
@@ -306,7 +311,7 @@ fn apply_one(
             }
             Ok(())
         };
-        match replay::apply_sections(env, record.commit, each) {
+        match replay::apply_sections(env, record.commit, Drops::Remove, each) {
             Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull))) if grow(env)? => {}
             outcome => return outcome,
         }

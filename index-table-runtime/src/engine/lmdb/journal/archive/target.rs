@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    format::{self, Base, LOCK, MANIFEST_FILE, Manifest},
+    format::{self, Base, LOCK, MANIFEST_FILE, Manifest, PROMOTED},
     outbox::{Outbox, Work, put},
 };
 use crate::engine::{
@@ -23,6 +23,9 @@ const PIECE: usize = 1 << 20;
 
 const LOST: &str = "another store has written to the archive; choose another directory";
 
+const PROMOTED_ELSEWHERE: &str = "a follower has been promoted, and this store must not be written any more; to write it \
+                                  nevertheless, archive it to another directory";
+
 /// An archive to which this process writes.
 pub(super) struct Target {
     directory: PathBuf,
@@ -36,6 +39,8 @@ pub(super) struct Target {
     part: Option<(u64, File, u64)>,
     /// Another store has taken the archive over.
     is_lost: bool,
+    /// A follower of the archive has been promoted.
+    is_promoted: bool,
 }
 
 impl Target {
@@ -47,6 +52,7 @@ impl Target {
             end: None,
             part: None,
             is_lost: false,
+            is_promoted: false,
         }
     }
 
@@ -63,7 +69,8 @@ impl Target {
     /// generation. Returns whether the generation has a base.
     pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
         if self.is_lost {
-            return Err(other(LOST));
+            let reason = if self.is_promoted { PROMOTED_ELSEWHERE } else { LOST };
+            return Err(other(reason));
         }
         if self.directory.join(FILE).exists() {
             return Err(other("it is a store; choose an empty directory for the archive"));
@@ -76,6 +83,11 @@ impl Target {
             self.lock = Some(self.lock()?);
         }
         let found = self.manifest()?;
+        let promoted = promoted(&self.directory)?;
+        let is_own = promoted.is_some_and(|it| it.identity == outbox.manifest().identity);
+        if is_own && promoted.is_some_and(|it| it.epoch > outbox.manifest().epoch) {
+            return Err(self.lose_to_follower());
+        }
         let (own, last) = (*outbox.manifest(), last_segment(&self.directory)?);
         let first = outbox.work().complete.first().map_or(own.segment + 1, |it| it.segment);
         // Segments of an earlier generation may be pending.
@@ -88,7 +100,7 @@ impl Target {
         });
         let is_new = found.is_none() && last == 0 && own.segment == 0 && own.generation == 1;
         if !is_same && !is_new {
-            outbox.move_to(found.as_ref(), last)?;
+            outbox.move_to(found.as_ref(), promoted.map_or(0, |it| it.epoch), last)?;
         }
         let end = if is_same { found } else { None };
         let end = end.unwrap_or_else(|| {
@@ -168,6 +180,10 @@ impl Target {
 
     /// Checks that no other store has taken the archive over.
     fn refuse_other_store(&mut self) -> io::Result<()> {
+        let own = self.end.map_or(0, |end| end.epoch);
+        if promoted(&self.directory)?.is_some_and(|promoted| promoted.epoch > own) {
+            return Err(self.lose_to_follower());
+        }
         let found = self.manifest()?;
         if found == self.end {
             return Ok(());
@@ -177,7 +193,19 @@ impl Target {
             return Err(other("its manifest has been removed"));
         }
         self.is_lost = true;
+        self.lock = None;
         Err(other(LOST))
+    }
+
+    /// Ends the archive of this store, because a follower of it is written now.
+    fn lose_to_follower(&mut self) -> io::Error {
+        (self.end, self.lock, self.is_lost, self.is_promoted) = (None, None, true, true);
+        other(PROMOTED_ELSEWHERE)
+    }
+
+    /// Returns true if a follower of the archive has been promoted, so that this store must not be written.
+    pub(super) const fn is_promoted(&self) -> bool {
+        self.is_promoted
     }
 
     /// Copies the bytes of a segment that the archive lacks, up to `length`.
@@ -223,6 +251,25 @@ impl Target {
 
 fn other(reason: &'static str) -> io::Error {
     io::Error::other(reason)
+}
+
+/// Returns the record of the last follower that was promoted.
+fn promoted(directory: &Path) -> io::Result<Option<Manifest>> {
+    match fs::read(directory.join(PROMOTED)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+        Ok(bytes) => match Manifest::read(&bytes) {
+            Some(promoted) => Ok(Some(promoted)),
+            None => Err(other("its file `promoted` is damaged; archive to another directory")),
+        },
+    }
+}
+
+/// Records that a follower of an archive has been promoted.
+pub(in crate::engine::lmdb) fn promote(directory: &Path, last: &Manifest) -> io::Result<()> {
+    let before = promoted(directory)?.map_or(0, |before| before.epoch);
+    let record = Manifest { epoch: before.max(last.epoch) + 1, ..*last };
+    put(directory, PROMOTED, &record.bytes(), &directory.join(MANIFEST_FILE))
 }
 
 /// Returns the last segment in an archive, complete or not; 0 if there is none.

@@ -139,13 +139,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Archiver {
-    /// Starts the thread. `bound` returns the committed part of the journal after a position.
+    /// Starts the thread. `bound` returns the committed part of the journal after a position. `refuse` ends all writes,
+    /// because a follower has been promoted.
     pub(in crate::engine::lmdb::journal) fn start(
         mut rounds: Rounds,
         bound: impl Fn(Place) -> Bound + Send + 'static,
+        refuse: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::clone(&rounds.shared);
-        let run = move || rounds.run(&bound);
+        let run = move || rounds.run(&bound, &refuse);
         let thread = thread::Builder::new().name(NAME.to_owned()).spawn(run)?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -258,11 +260,14 @@ pub(in crate::engine::lmdb::journal) struct Rounds {
 }
 
 impl Rounds {
-    fn run(&mut self, bound: &dyn Fn(Place) -> Bound) {
+    fn run(&mut self, bound: &dyn Fn(Place) -> Bound, refuse: &dyn Fn()) {
         loop {
             let is_closing = *lock(&self.shared.is_closing);
             let outcome = self.round(bound, is_closing);
             lock(&self.shared.status).error = outcome.err();
+            if self.target.is_promoted() {
+                refuse();
+            }
             if is_closing {
                 break;
             }

@@ -1,0 +1,103 @@
+//! The data file of a follower. Only the records of an archive change it.
+//!
+//! Commits of a follower are not synced. While it is open, a marker says that the data file needs a journal, which it does
+//! not have. So after a crash, nothing opens the file, and the follower copies the archive again.
+
+use std::{path::Path, sync::atomic::Ordering};
+
+use heed::{EnvFlags, FlagSetMode, MdbError};
+
+use super::{
+    env::Engine,
+    gate::Kind,
+    journal::{
+        archive::{follow::Followed, records::sections, restore::failed},
+        frame::Place,
+        marker::{self, Journalled, Marker},
+        presence::Presence,
+        replay::{self, Drops, Failure},
+        start,
+    },
+    names::FILE,
+};
+use crate::{
+    engine::Retry,
+    model::error::{Error, Result},
+};
+
+/// Returns whether the data file of a follower is complete; `None` if a process has it open.
+pub(crate) fn is_clean(directory: &Path) -> Result<Option<bool>> {
+    let presence = Presence::take(directory).map_err(|source| Error::io(directory, source))?;
+    if presence.is_known() && !presence.is_alone() {
+        return Ok(None);
+    }
+    Ok(Some(matches!(start::marker_of(directory), Ok(Marker::None))))
+}
+
+impl Engine {
+    /// Returns the number of LMDB's last transaction.
+    pub(crate) fn last_commit(&self) -> u64 {
+        self.env.info().last_txn_id as u64
+    }
+
+    /// Marks the data file as that of an open follower.
+    pub(crate) fn begin_to_follow(&self) -> Result<()> {
+        self.mark(Marker::Needed(Journalled::own(*b"index-table live", 1)))
+    }
+
+    fn mark(&self, marker: Marker) -> Result<()> {
+        let io = |source| Error::io(&self.path, source);
+        let mut options = std::fs::File::options();
+        let data = options.read(true).write(true).open(self.path.join(FILE)).map_err(io)?;
+        marker::put(&data, marker).and_then(|()| data.sync_data()).map_err(io)
+    }
+
+    /// Applies a record of the archive. A record that LMDB has is skipped.
+    pub(crate) fn follow(&self, archive: &Path, followed: &Followed<'_>) -> Result<()> {
+        self.refuse_forked()?;
+        let Followed { file, head, record, .. } = followed;
+        loop {
+            let map_size = self.map_size();
+            let outcome = {
+                let _turn = self.lock_writing();
+                let (number, _pass) =
+                    self.begin(Kind::Writer, |env| Ok(env.info().last_txn_id as u64))?;
+                if record.commit <= number {
+                    return Ok(());
+                }
+                let each: replay::Each<'_> = &|apply| {
+                    for offset in &record.frames {
+                        let place = Place { sequence: head.segment, offset: *offset };
+                        sections(*file, head, *offset, &mut |section| apply(section, place))?;
+                    }
+                    Ok(())
+                };
+                replay::apply_sections(&self.env, record.commit, Drops::Empty, each)
+            };
+            match outcome {
+                Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull)))
+                    if self.prepare(Retry::Map { map_size })? => {}
+                outcome => return outcome.map_err(|failure| failed(archive, failure, &self.path)),
+            }
+        }
+    }
+
+    /// Makes the data file of a follower complete.
+    pub(crate) fn end_to_follow(&self) -> Result<()> {
+        let _turn = self.lock_writing();
+        let (synced, _pass) = self.begin(Kind::Writer, |env| Ok(env.force_sync()))?;
+        synced.map_err(|error| self.error(error))?;
+        self.mark(Marker::None)
+    }
+
+    /// Lets the process write the store, with a sync for each commit.
+    pub(crate) fn become_writable(&self) -> Result<()> {
+        let _turn = self.lock_writing();
+        #[expect(unsafe_code, reason = "no other thread may change the flags at the same time")]
+        // SAFETY: this thread has the turn to write, and only writers use these flags. Nothing else changes flags.
+        let changed = unsafe { self.env.set_flags(EnvFlags::NO_SYNC, FlagSetMode::Disable) };
+        changed.map_err(|error| self.error(error))?;
+        self.read_only.store(false, Ordering::Release);
+        Ok(())
+    }
+}

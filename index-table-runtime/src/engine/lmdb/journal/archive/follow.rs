@@ -1,0 +1,196 @@
+//! The records of an archive that a follower has not applied.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    format::{self, FOLLOWER, Head, Manifest, START},
+    outbox::put,
+    records::{Archived, Records},
+    restore::{Archive, damaged},
+    target,
+};
+use crate::{
+    engine::lmdb::{journal::tail::Source as _, names::FILE},
+    model::error::{Error, Result},
+};
+
+/// A record with the segment in which it is.
+pub(crate) struct Followed<'f> {
+    pub(in crate::engine::lmdb) file: &'f File,
+    pub(in crate::engine::lmdb) head: Head,
+    pub(in crate::engine::lmdb) record: Archived,
+    /// The length of the record in the segment, in bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Followed<'_> {
+    pub(crate) const fn commit(&self) -> u64 {
+        self.record.commit
+    }
+
+    pub(crate) const fn time(&self) -> u64 {
+        self.record.time
+    }
+}
+
+/// The position of a follower in its archive.
+#[derive(Debug, Clone)]
+pub(crate) struct Following {
+    directory: PathBuf,
+    /// The base from which the follower began.
+    begun: Manifest,
+    segment: u64,
+    offset: u64,
+    link: Option<u64>,
+}
+
+/// Returns whether a follower's directory belongs to an archive; `None` if it is not the directory of a follower, with
+/// the number of the commit at which the follower was closed.
+pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Option<(bool, u64)>> {
+    let path = directory.join(FOLLOWER);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.map_err(|source| Error::io(&path, source))?,
+    };
+    let latest = archive.bases.iter().map(|base| base.generation).max();
+    Ok(Manifest::read(&bytes).map(|found| {
+        let is_same = found.identity == archive.manifest.identity;
+        (is_same && Some(found.generation) == latest, found.commit)
+    }))
+}
+
+impl Following {
+    /// Begins after the last base at or before a commit, in the last generation.
+    pub(crate) fn begin(archive: &Archive, commit: u64) -> Result<Self> {
+        let generation = archive.bases.iter().map(|base| base.generation).max();
+        let mut bases = archive.bases.iter().rev();
+        let base = bases.find(|it| Some(it.generation) == generation && it.commit <= commit);
+        let Some(base) = base else {
+            return Err(Error::NotInArchive {
+                path: archive.directory.clone(),
+                reason: format!("it has no base at or before commit {commit}"),
+            });
+        };
+        let begun = Manifest {
+            identity: base.identity,
+            generation: base.generation,
+            commit,
+            segment: base.segment,
+            ..archive.manifest
+        };
+        let (directory, segment) = (archive.directory.clone(), base.segment);
+        Ok(Self { directory, begun, segment, offset: START, link: None })
+    }
+
+    /// Returns the directory of the archive.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Writes the file by which a follower's directory is recognized.
+    pub(crate) fn record(&self, directory: &Path, commit: u64) -> Result<()> {
+        let bytes = Manifest { commit, ..self.begun }.bytes();
+        let put = put(directory, FOLLOWER, &bytes, &directory.join(FILE));
+        put.map_err(|source| Error::io(directory, source))
+    }
+
+    /// Removes that file.
+    pub(crate) fn forget(directory: &Path) -> Result<()> {
+        let removed = fs::remove_file(directory.join(FOLLOWER));
+        removed.map_err(|source| Error::io(directory, source))
+    }
+
+    /// Tells the store that writes the archive that a follower was promoted.
+    pub(crate) fn promote(&self) -> Result<()> {
+        let promoted = target::promote(&self.directory, &self.begun);
+        promoted.map_err(|source| Error::io(&self.directory, source))
+    }
+
+    /// Returns whether the archive continues in another generation.
+    pub(crate) fn is_over(&self) -> Result<bool> {
+        let archive = Archive::open(&self.directory)?;
+        let Manifest { identity, generation, .. } = archive.manifest;
+        Ok(identity != self.begun.identity || generation != self.begun.generation)
+    }
+
+    /// Calls `each` with each record that follows. If it fails, the next call continues with the same record. A record
+    /// can be repeated.
+    pub(crate) fn advance(
+        &mut self,
+        each: &mut dyn FnMut(&Followed<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut is_repeated = false;
+        loop {
+            let Some((path, file, is_complete)) = self.open()? else { return Ok(()) };
+            let io = |source| Error::io(&path, source);
+            let Some(mut records) = Records::open(&file).map_err(io)? else {
+                if is_complete {
+                    return Err(self.damaged(&path, 0));
+                }
+                return Ok(());
+            };
+            let head = records.head;
+            let Manifest { identity, generation, .. } = self.begun;
+            if head.identity != identity || head.generation != generation {
+                return Ok(());
+            }
+            if self.offset == START {
+                if self.link.is_some_and(|link| link != head.link) {
+                    let reason = format!("segment {} does not follow the one before", self.segment);
+                    return Err(damaged(&self.directory, reason));
+                }
+            } else {
+                records.offset = self.offset;
+                records.link = self.link.unwrap_or_default();
+            }
+            while let Some(record) = records.next().map_err(io)? {
+                let bytes = records.offset - self.offset;
+                each(&Followed { file: &file, head, record, bytes })?;
+                (self.offset, self.link) = (records.offset, Some(records.link));
+            }
+            let length = file.length().map_err(io)?;
+            if is_complete && self.offset == length {
+                self.segment += 1;
+                self.offset = START;
+                is_repeated = false;
+                continue;
+            }
+            // After a crash of its writer, a segment can get other frames for the same commits.
+            if !is_repeated && length > self.offset {
+                is_repeated = true;
+                (self.offset, self.link) = (START, Some(head.link));
+                continue;
+            }
+            if is_complete {
+                return Err(self.damaged(&path, self.offset));
+            }
+            return Ok(());
+        }
+    }
+
+    /// Opens the current segment. Returns `None` if it does not exist yet.
+    fn open(&self) -> Result<Option<(PathBuf, File, bool)>> {
+        // A segment that is completed meanwhile is found by its other name.
+        for name in [format::segment_name, format::part_name, format::segment_name]
+            .map(|it| it(self.segment))
+        {
+            let is_complete = !name.ends_with("part");
+            let path = self.directory.join(name);
+            match File::open(&path) {
+                Ok(file) => return Ok(Some((path, file, is_complete))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(Error::io(&path, source)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn damaged(&self, path: &Path, offset: u64) -> Error {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        damaged(&self.directory, format!("{name} is damaged at byte {offset}"))
+    }
+}

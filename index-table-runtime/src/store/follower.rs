@@ -1,0 +1,319 @@
+//! Followers: read-only copies of a store that apply what its archive gets.
+
+use std::{
+    fmt, fs, io,
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, SystemTime},
+};
+
+use super::Store;
+use crate::{
+    engine::{
+        Durability, Options,
+        lmdb::{self, Archive, FILE, Following},
+    },
+    model::error::{Error, Result},
+};
+
+/// The name of the thread that applies commits.
+const NAME: &str = "index-table-follower";
+
+/// The time between two reads of the archive.
+const TICK: Duration = Duration::from_millis(200);
+
+/// A read-only copy of a store, which applies each commit that the [archive](crate::Options::archive) of the store gets.
+///
+/// The copy is a store in a directory of its own, on any machine that can read the archive. Repositories and queries are
+/// those of any read-only store; writes fail with [`Error::ReadOnly`]. A commit is visible about half a second after the
+/// original. Tables that the original creates later can be opened then. Watchers get no events.
+///
+/// Commits of a follower are not synced, because the archive has them. When the follower is dropped, the copy is complete
+/// and [`open`](Follower::open) continues from there. After a crash, `open` copies the archive again, and
+/// [`Store::open`] refuses the directory with [`Error::DamagedFile`]. To get a copy that is a store, [promote](Follower::promote)
+/// the follower, or use [`Store::restore_archive`].
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Durability, Error, Follower, IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// struct Note {
+///     #[primary_key]
+///     id: u32,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let (shop, archive, standby) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("c"));
+/// let store = Store::options().durability(Durability::Journal).archive(&archive).open(&shop)?;
+/// let notes = NoteRepository::open(&store)?;
+/// store.transaction(|txn| notes.insert(txn, &Note { id: 1 }))?;
+/// drop((notes, store));
+///
+/// let follower = Follower::open(&standby, &archive)?;
+/// let notes = NoteRepository::open(follower.store())?;
+/// assert_eq!(notes.all(&follower.store().read()?).count()?, 1);
+/// assert!(matches!(follower.store().write(), Err(Error::ReadOnly { .. })));
+///
+/// // The machine of the original is lost.
+/// let store = follower.promote()?;
+/// store.transaction(|txn| notes.insert(txn, &Note { id: 2 }))?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Follower {
+    store: Store,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The distance between a follower and its archive; from [`Follower::lag`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FollowerLag {
+    /// The number of commits of the archive that the follower has not applied.
+    pub commits: u64,
+    /// Their length in the archive, in bytes.
+    pub bytes: u64,
+    /// The age of the oldest of them, by the clocks of both machines; zero if there are none.
+    pub time: Duration,
+    /// The reason why the follower can't continue. It tries again several times a second. After a gap in the archive, it
+    /// has to be opened again.
+    pub error: Option<String>,
+}
+
+struct Shared {
+    following: Mutex<Following>,
+    error: Mutex<Option<String>>,
+    is_closing: Mutex<bool>,
+    closing: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Applies all commits of the archive.
+    fn advance(&self, store: &Store) -> Result<()> {
+        let engine = store.inner.engine.on_disk()?;
+        let mut following = lock(&self.following);
+        let archive = following.directory().to_owned();
+        following.advance(&mut |followed| engine.follow(&archive, followed))?;
+        if following.is_over()? {
+            return Err(Error::NotInArchive {
+                path: archive,
+                reason: "it continues after a gap; drop the follower and open it again, which copies the new base"
+                    .to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn run(&self, store: &Store) {
+        loop {
+            let closing = lock(&self.is_closing);
+            let waited = self.closing.wait_timeout_while(closing, TICK, |it| !*it);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+            let outcome = self.advance(store);
+            *lock(&self.error) = outcome.err().map(|error| error.to_string());
+        }
+    }
+}
+
+impl Follower {
+    /// Opens the follower in the directory `path`, or creates it from the archive, and applies all commits that the
+    /// archive has. Then a thread applies further commits. One process at a time has a follower open for this; others can
+    /// open its directory [read-only](crate::Options::read_only) meanwhile.
+    ///
+    /// If the copy was not closed, or if the archive continues after a gap, the copy is removed and the archive is copied
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists and is not the directory of a follower, or if the copy
+    /// has been written as a store; [`Error::AlreadyOpen`]; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
+    /// and [`Store::open`].
+    pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let directory =
+            std::path::absolute(&archive).map_err(|it| Error::io(archive.as_ref(), it))?;
+        let archive = Archive::open(&directory)?;
+        let exists = fs::symlink_metadata(path.join(FILE)).is_ok();
+        let found = lmdb::is_of_follower(path, &archive)?;
+        match found {
+            None if exists => return Err(exists_already(path, "it is not a follower")),
+            None => copy(path, &directory, &archive)?,
+            Some((is_same, _)) => match lmdb::is_clean(path)? {
+                None => {
+                    let reason = "by this or another process; drop that follower first".to_owned();
+                    return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
+                }
+                Some(true) if is_same => {}
+                Some(_) => {
+                    discard(path).map_err(|source| Error::io(path, source))?;
+                    copy(path, &directory, &archive)?;
+                }
+            },
+        }
+        let options = Options { follower: true, ..Store::options() };
+        let store = options.create(false).durability(Durability::None).open(path)?;
+        let engine = store.inner.engine.on_disk()?;
+        let commit = engine.last_commit();
+        // The copy was closed after this commit.
+        let closed = lmdb::is_of_follower(path, &archive)?.map(|(_, commit)| commit);
+        if closed != Some(commit) {
+            return Err(exists_already(path, "it has been written as a store"));
+        }
+        let following = Following::begin(&archive, commit)?;
+        engine.begin_to_follow()?;
+        let shared = Arc::new(Shared {
+            following: Mutex::new(following),
+            error: Mutex::default(),
+            is_closing: Mutex::default(),
+            closing: Condvar::new(),
+        });
+        let mut follower = Self { store, shared, thread: None };
+        match follower.shared.advance(&follower.store) {
+            // The archive has no base after the gap yet.
+            Err(error @ Error::NotInArchive { .. }) => {
+                *lock(&follower.shared.error) = Some(error.to_string());
+            }
+            outcome => outcome?,
+        }
+        let (shared, store) = (Arc::clone(&follower.shared), follower.store.clone());
+        let run = move || shared.run(&store);
+        let thread = thread::Builder::new().name(NAME.to_owned()).spawn(run);
+        follower.thread = Some(thread.map_err(|source| Error::Thread { name: NAME, source })?);
+        Ok(follower)
+    }
+
+    /// Returns the read-only store. It remains readable after the follower is dropped, and then does not change any more.
+    #[must_use]
+    pub const fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Returns the distance to the archive. The archive itself can be [behind](Store::archive_lag) the original. It reads
+    /// the commits that are not applied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DamagedArchive`] and [`Error::Io`] if the archive can't be read.
+    pub fn lag(&self) -> Result<FollowerLag> {
+        let mut following = lock(&self.shared.following).clone();
+        let applied = self.store.inner.engine.on_disk()?.last_commit();
+        let error = lock(&self.shared.error).clone();
+        let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error };
+        let mut first = None;
+        following.advance(&mut |followed| {
+            if followed.commit() > applied {
+                lag.commits += 1;
+                lag.bytes += followed.bytes;
+                first = first.or(Some(followed.time()));
+            }
+            Ok(())
+        })?;
+        if let Some(first) = first {
+            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+            lag.time = now.saturating_sub(Duration::from_millis(first));
+        }
+        Ok(lag)
+    }
+
+    /// Applies all commits that the archive has, and makes the copy a store that can be written. Repositories of the
+    /// follower stay valid. Commits of the original that its archive did not get are lost.
+    ///
+    /// The original must not be written any more. If it still runs, it finds out within a second, if it can read the
+    /// archive: its archive gets no more commits, and its next write fails with [`Error::ReopenNeeded`], also after it
+    /// was opened again with that archive.
+    ///
+    /// Each commit of the promoted store is synced, as with [`Durability::Full`]. It has no archive. To archive it, drop all
+    /// handles, and open its directory with [`archive`](crate::Options::archive). The same archive continues with a new base.
+    ///
+    /// # Errors
+    ///
+    /// The archive must be readable and writable: [`Error::Io`], [`Error::DamagedArchive`]; [`Error::Thread`]. After an
+    /// error, the follower can be opened again.
+    pub fn promote(mut self) -> Result<Store> {
+        self.stop();
+        let engine = self.store.inner.engine.on_disk()?;
+        // First, so that the original archives nothing after the last commit that is applied here.
+        lock(&self.shared.following).promote()?;
+        self.shared.advance(&self.store)?;
+        engine.end_to_follow()?;
+        Following::forget(engine.directory())?;
+        engine.become_writable()?;
+        Ok(self.store.clone())
+    }
+
+    fn stop(&mut self) {
+        *lock(&self.shared.is_closing) = true;
+        self.shared.closing.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Makes the copy complete, so that it can be opened again.
+    fn close(&self) -> Result<()> {
+        let engine = self.store.inner.engine.on_disk()?;
+        if !engine.is_read_only() {
+            return Ok(());
+        }
+        lock(&self.shared.following).record(engine.directory(), engine.last_commit())?;
+        engine.end_to_follow()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if self.store.inner.engine.refuse_forked().is_err() {
+            // The thread and the marker belong to the other process.
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        self.stop();
+        // Otherwise the next opening copies the archive again.
+        let _ = self.close();
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// Creates the copy.
+fn copy(path: &Path, directory: &Path, archive: &Archive) -> Result<()> {
+    let restored = Store::restore_archive(directory).run_with(path, &mut |partial, last| {
+        Following::begin(archive, last)?.record(partial, last)
+    });
+    restored.map(drop)
+}
+
+/// Removes a copy. A process that is killed meanwhile leaves a directory `.….discarded`.
+fn discard(path: &Path) -> io::Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+    name.push(".discarded");
+    let discarded = path.with_file_name(name);
+    if discarded.exists() {
+        fs::remove_dir_all(&discarded)?;
+    }
+    fs::rename(path, &discarded)?;
+    fs::remove_dir_all(discarded)
+}
+
+fn exists_already(path: &Path, reason: &str) -> Error {
+    let reason = format!("{reason}; choose another directory");
+    let source = io::Error::new(io::ErrorKind::AlreadyExists, reason);
+    Error::Io { path: path.to_owned(), source }
+}
