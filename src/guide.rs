@@ -76,6 +76,8 @@
 /// [backups of shards]: sharding#backups
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 /// [verification of shards]: sharding#verification-repair-and-upgrades
+/// [archives]: durability#archives
+/// [with your types]: admin#with-your-types
 ///
 /// The chapters in reading order, and the section for each task.
 #[doc = include_str!("guide/tasks.md")]
@@ -239,6 +241,9 @@ pub mod sharding {}
 /// [strategies and their costs]: strategies
 /// [when indexes change]: changing_indexes
 /// [aggregates]: aggregates
+/// [archives]: durability#archives
+/// [the command line tool]: admin
+/// [with your types]: admin#with-your-types
 ///
 /// Damaged files, and indexes that differ from the rows: `check`, `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]

@@ -1,4 +1,4 @@
-//! The bytes of a row are refused, or all readers decode the same row, also after it is written again.
+//! The bytes of a row are refused, or all readers decode the same row, before and after it is written again.
 #![no_main]
 
 use index_table::IndexTable;

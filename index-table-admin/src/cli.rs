@@ -13,8 +13,8 @@ use crate::{
 
 /// Shows what is in a store of index-table, checks it, and copies it.
 ///
-/// DIR is the directory of a plain or of a sharded store. Commands open it read-only, also while a service uses it,
-/// unless they say otherwise.
+/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless they say otherwise, and work
+/// while a service uses it.
 #[derive(Debug, Parser)]
 #[command(name = "index-table", version, after_help = EXIT_CODES)]
 struct Cli {
@@ -138,8 +138,8 @@ impl Command {
 
 /// Shows what is in a store, checks it, copies it, and works on its rows.
 ///
-/// DIR is the directory of a plain or of a sharded store. Commands open it read-only, also while a service uses it,
-/// unless they say otherwise.
+/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless they say otherwise, and work
+/// while a service uses it.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_CODES)]
 struct TypedCli {

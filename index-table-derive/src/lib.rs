@@ -1,6 +1,6 @@
 //! The derive macro of `index-table`.
 
-// A mistake in the user's program causes a message, never a panic of the compiler.
+// A mistake in the user's program must cause an error message, never a panic in the macro.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
@@ -22,9 +22,9 @@ use crate::derive::{derive, derive_key, derive_version};
 
 /// Generates a repository with secondary indexes for a struct.
 ///
-/// The struct `Customer` gets a `CustomerRepository` with methods that store and query rows, and for each
-/// index a struct of its entries, such as `CustomerByTown`. The struct has named fields, no generic
-/// parameters, and implements serde's `Serialize` and `Deserialize`.
+/// For the struct `Customer`, it generates a `CustomerRepository` with methods that store and query rows, and a
+/// struct for the entries of each index, such as `CustomerByTown`. The struct must have named fields and no
+/// generic parameters, and must implement serde's `Serialize` and `Deserialize`.
 ///
 /// ```text
 /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -46,14 +46,14 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # `#[primary_key]`, on a field
 ///
-/// Marks the field that identifies a row. Several fields, at most 12, are a composite key in the order of
+/// Marks the field that identifies a row. Several fields, at most 12, form a composite key in the order of their
 /// declaration. The attribute takes no arguments.
 ///
 /// # `#[revision]`, on a field
 ///
-/// Marks an unsigned field that counts the writes of a row. `insert` stores 1, and each further write adds
-/// one. A `put`, `replace` or `update` of a row with another revision than the stored one fails with
-/// `Conflict`. The repository also has `delete_if`.
+/// Marks an unsigned field that counts the writes of a row. `insert` stores 1, and each later write adds
+/// 1. A `put`, `replace` or `update` fails with `Conflict` if the revision of its row differs from the stored
+/// revision. The repository also has `delete_if`.
 ///
 /// # `#[table(…)]`, on the struct
 ///
@@ -64,22 +64,22 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
 /// | `version = N` | the version of the struct, at least 1 | 1 |
 /// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
-/// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes over other fields with the same name and type stay readable when the version changes | none |
-/// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of one. If no index begins with it, the table gets one with its name | none |
+/// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes on other fields with the same name and type stay readable when the version changes | none |
+/// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of an instant. If no index begins with it, the derive adds an index with its name | none |
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | suppresses the warning about an `Option` in the primary key | none |
-/// | `view`, `view = Ident` | generates a view, which borrows its strings, and its name | none; the struct's name and `View` |
+/// | `view`, `view = Ident` | generates a view, which borrows its strings; `Ident` is its name | no view; the struct's name and `View` |
 /// | `crate = path` | the path of the crate `index-table` | `::index_table` |
 ///
 /// ## Views
 ///
-/// With `#[table(view)]`, `Customer` has a view `CustomerView<'txn>`, from `get_view`, `get_view_by_…` and
-/// the `views()` of scans, of their combinations and of `get_many`. It has the same fields under the same
-/// names. Fields with a type that is spelled as in the first column are borrowed from the transaction. Other
-/// fields have the type of the row.
+/// With `#[table(view)]`, `Customer` has a view `CustomerView<'txn>`. It is returned by `get_view`,
+/// `get_view_by_…`, and the `views()` of scans, of combinations and of `get_many`. It has the fields of the row
+/// under the same names. A field whose type is spelled as in the first column is borrowed from the transaction.
+/// Other fields have the same type as in the row.
 ///
 /// | field of the row | field of the view |
 /// |---|---|
@@ -95,8 +95,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// function of its `default`, or the default of its type.
 ///
 /// A view reads the fields one after another, in the order of declaration, so the row's serde traits must be
-/// derived. The view of a row of an older version borrows from the converted row, which is in memory of the
-/// transaction.
+/// derived. The view of a row of an older version borrows from the converted row, which the transaction keeps in
+/// memory.
 ///
 /// # `#[index(fields, options)]`, on the struct
 ///
@@ -125,7 +125,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `unique` | at most one row for each key |
 /// | `sparse` | no entry with a `None` among the fields of its key; queries take the value of an `Option` |
 /// | `filter = method` | entries only for rows for which `fn method(&self) -> bool` returns true; needs a `name` |
-/// | `allow(lint)` | suppresses warnings: `few_values`, `redundant`, `doubled_full`, several with commas |
+/// | `allow(lint)` | suppresses a warning, or several separated by commas: `few_values`, `redundant`, `doubled_full` |
 /// | `name = "ident"` | the name of the index on disk and in the names of all its methods, instead of its fields |
 ///
 /// Fields whose types are spelled with `HashSet` or `HashMap` are stored in a canonical order, in rows and in
@@ -145,8 +145,8 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # `#[aggregate(fields, options)]`, on the struct
 ///
-/// Keeps the number of rows, and the sums of some fields, for each group of rows with the same values of the
-/// fields; without fields, for the whole table. The attribute can be repeated. The totals change in the
+/// Keeps the number of rows, and the sums of some fields, for each group of rows with equal values in these
+/// fields. Without fields, the whole table is one group. The attribute can be repeated. The totals change in the
 /// transaction of the row.
 ///
 /// | option | meaning |
@@ -172,7 +172,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `redundant` | another index serves the same queries at the same cost | its fields are the first fields of another index, in the same forms, with the same strategy (of two partial indexes, the other includes all of its fields) and the same `sparse` and `filter`, so that both have entries for the same rows; or its fields are the first fields of the primary key, and it isn't partial. Not if it is `unique` |
 /// | `doubled_full` | each full index stores the whole table again | another full index with all rows is declared before it |
 ///
-/// A redundant index can be intended: only an index without further fields has the rows of one key in the
+/// A redundant index can be useful: only an index without additional fields has the rows of one key in the
 /// order of the primary key, which `and` and `or` read without sorting.
 ///
 /// # Undetected changes
@@ -182,13 +182,13 @@ use crate::derive::{derive, derive_key, derive_version};
 /// of such a method can't be detected. If you change the body, give the index another name.
 ///
 /// A field called `unique` or `sparse` is written `r#unique` or `r#sparse` in the attribute. Names have no
-/// `r#`: the index over `r#type` is called `type`.
+/// `r#`: the index on `r#type` is called `type`.
 ///
 /// # What is generated
 ///
 /// The repository has `open`, `open_online`, `insert`, `put`, `update`, `try_update`, `delete`, `remove`,
 /// `get`, `all`, and `get_view` if there is a view. It dereferences to the `Table` of its rows, which has
-/// other methods, such as `replace`, `get_many`, `bulk_load`, `watch` and `verify`. An index over `a` and `b`
+/// other methods, such as `replace`, `get_many`, `bulk_load`, `watch` and `verify`. An index on `a` and `b`
 /// adds these methods:
 ///
 /// | method | returns |
@@ -200,7 +200,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `find_by_a_in`, `find_by_a_b_in` | the entries with the last field equal to one of several values, in the order of the index |
 /// | `get_by_a_b` | the row with these values, if the index is `unique` |
 /// | `get_view_by_a_b` | the view of this row, if the index is `unique` and there is a view |
-/// | `put_by_a_b` | nothing; replaces the row with the same values, if the index is `unique` and has no `each` |
+/// | `put_by_a_b` | nothing; inserts a row, or replaces the row with the same values, if the index is `unique` and has no `each` |
 /// | `delete_by_a_b` | whether a row with these values was deleted, if the index is `unique` |
 /// | `distinct_a`, `distinct_a_b` | the distinct values of these fields, and the number of entries with each; up to 12 fields |
 /// | `distinct_b_by_a` | the distinct values of `b` in the entries with a value of `a`; the first and the last are the smallest and the greatest (reversed for a `desc` field) |
@@ -209,10 +209,10 @@ use crate::derive::{derive, derive_key, derive_version};
 /// no `distinct_…` methods.
 ///
 /// The primary key also has the `find_by_…` methods, and `distinct_…` for its first fields. If several keys
-/// begin with the same fields, the methods for these fields query the key without further fields, or else the
+/// begin with the same fields, the methods for these fields query the key that has no other fields, or else the
 /// key that is declared first. The primary key counts as declared before all indexes.
 ///
-/// All methods of an index with a name have that name: with `name = "open"`, an index over `a` and `b` has
+/// The methods of an index with a name contain that name. With `name = "open"`, an index on `a` and `b` has
 /// `by_open`, `find_by_open` with both values, `find_by_open_a` with the first value, and `distinct_open`,
 /// `distinct_open_a` and `distinct_open_by_a`. A query on the first fields of a `sparse` index omits rows if
 /// a later field is `None`, so its name contains the name of the index: `find_by_a_b_a`. If the type of the
@@ -221,11 +221,11 @@ use crate::derive::{derive, derive_key, derive_version};
 /// A range of a `desc` field is a range of its values, and is read from the greatest value to the smallest.
 ///
 /// A `hash(field)` takes 16 bytes of a key. A query compares its value with the value in the row, so values
-/// that share a hash are distinguished, also by `unique`. Hashed fields have no ranges, prefixes or distinct
+/// that share a hash are distinguished; `unique` distinguishes them, too. Hashed fields have no ranges, prefixes or distinct
 /// values; other fields of the key have them. `by_…` returns the whole index in the order of the hashes. The
-/// comparison costs a look-up of the row for each entry, also in `entries()`, `keys()` and `count()`, unless
-/// the entry carries the field, in an `include` or a full index. A field that is never longer than its hash
-/// can't be hashed, and `hash` can't be used inside other forms.
+/// comparison costs a look-up of the row for each entry, even in `entries()`, `keys()` and `count()`, unless
+/// the entry carries the field by `include` or in a full index. `hash` is refused for a field that is never
+/// longer than its hash, and inside other forms.
 ///
 /// An entry has the fields of its key, the fields of the primary key, and the included fields, but no field
 /// for a hash. Strings and bytes are borrowed from the store, except in a `desc` field, where they are owned.
@@ -238,7 +238,7 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # Errors
 ///
-/// All mistakes are reported at once, each at the wrong word. The stored format of a row has no names of
+/// All mistakes are reported at once, each at the offending token. The stored format of a row has no names of
 /// fields, so these serde attributes are mistakes too:
 ///
 /// | attribute | where |
@@ -259,8 +259,8 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 
 /// Makes rows of an older version readable as the struct of that version.
 ///
-/// The struct has named fields, no generic parameters, and implements serde's `Deserialize`. The order, names
-/// and types of its fields must not change, and neither must the definitions of its fields' types. The struct
+/// The struct must have named fields and no generic parameters, and must implement serde's `Deserialize`. The
+/// order, names and types of its fields must not change, and neither must the definitions of these types. The struct
 /// of the next version names this struct as its `previous`, and implements `From` it. The next version is the
 /// table itself, or another older version.
 ///
@@ -300,12 +300,12 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes | none |
 /// | `crate = path` | the path of the crate `index-table` | `::index_table` |
 ///
-/// `#[primary_key]` may stay on fields, and has no effect.
+/// `#[primary_key]` can stay on fields. It has no effect.
 ///
 /// # Errors
 ///
-/// All mistakes are reported at once, each at the wrong word. The serde attributes that rows of a table can't
-/// have are mistakes too; see [`IndexTable`](macro@IndexTable).
+/// All mistakes are reported at once, each at the offending token. The serde attributes that are mistakes on the
+/// struct of a table are mistakes here, too; see [`IndexTable`](macro@IndexTable).
 #[proc_macro_derive(
     RowVersion,
     attributes(table, primary_key, revision, index, indexes, aggregate)
@@ -343,8 +343,8 @@ pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// variants of an enum have this attribute or none. Without it, variants are numbered from 0 in the order of
 /// declaration. A variant's discriminant (`A = 5`) is ignored.
 ///
-/// New variants must be declared after the existing variants, and don't change existing files. `order` can
-/// sort them between others. If the variants in a file are not the first variants of the enum, or have other
+/// New variants must be declared after the existing variants, and don't change existing files. With `order`, they
+/// can sort between existing variants. If the variants in a file are not the first variants of the enum, or have other
 /// numbers, opening the table fails, because rows contain the positions of variants.
 ///
 /// # `#[key(crate = path)]`, on the type
@@ -353,7 +353,7 @@ pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// # Errors
 ///
-/// All mistakes are reported at once, each at the wrong word.
+/// All mistakes are reported at once, each at the offending token.
 #[proc_macro_derive(IndexKey, attributes(key))]
 pub fn derive_index_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_key(input.into()).into()

@@ -74,7 +74,7 @@ pub(crate) struct Aggregate {
     pub(crate) place: Span,
 }
 
-/// The first or last value of a field in a group, from an index over the group and the field.
+/// The first or last value of a field in a group, from an index on the group and the field.
 pub(crate) struct Extreme {
     pub(crate) field: Rc<Field>,
     /// The position of the index.

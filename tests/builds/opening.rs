@@ -14,7 +14,7 @@ const MANY: u32 = 4_200;
 
 #[test]
 fn opening_builds_a_large_table_in_batches() -> TestResult {
-    on_both((0..MANY).map(|id| item(id, id)), |store| {
+    on_each((0..MANY).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open(store)?;
         assert_eq!(unreadable(store)?, []);
         let txn = store.read()?;
@@ -26,7 +26,7 @@ fn opening_builds_a_large_table_in_batches() -> TestResult {
 
 #[test]
 fn duplicates_in_a_small_table_change_nothing() -> TestResult {
-    on_both((0..100).map(|id| item(id, id / 2)), |store| {
+    on_each((0..100).map(|id| item(id, id / 2)), |store| {
         let result = after::ItemRepository::open(store).map(drop);
         assert!(matches!(result, Err(Error::UniqueViolation { index: "code", .. })), "{result:?}");
         assert_eq!(unreadable(store)?, []);
@@ -37,7 +37,7 @@ fn duplicates_in_a_small_table_change_nothing() -> TestResult {
 
 #[test]
 fn duplicates_in_a_large_table_are_listed_in_the_catalog() -> TestResult {
-    on_both((0..MANY).map(|id| item(id, id.max(1))), |store| {
+    on_each((0..MANY).map(|id| item(id, id.max(1))), |store| {
         for _ in 0..2 {
             let result = after::ItemRepository::open(store).map(drop);
             let Err(Error::IndexNotReadable {
@@ -64,7 +64,7 @@ fn duplicates_in_a_large_table_are_listed_in_the_catalog() -> TestResult {
 /// Both threads take part in the build. They block neither other tables nor writers.
 #[test]
 fn threads_that_open_a_large_table_share_the_build() -> TestResult {
-    on_both((0..MANY).map(|id| item(id, id)), |store| {
+    on_each((0..MANY).map(|id| item(id, id)), |store| {
         thread::scope(|scope| {
             let open = || {
                 let items = after::ItemRepository::open(store)?;
@@ -90,7 +90,7 @@ impl after::ItemRepository {
 /// Writers maintain the entries of their own rows while another thread builds.
 #[test]
 fn writers_continue_during_a_build() -> TestResult {
-    on_both((0..MANY).map(|id| item(id, id)), |store| {
+    on_each((0..MANY).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let (report, written) = thread::scope(|scope| {
             let build = scope.spawn(|| items.build(store).batch_bytes(20_000).run());

@@ -13,7 +13,7 @@ fn assert_not_readable<T: std::fmt::Debug>(result: index_table::Result<T>) -> St
 
 #[test]
 fn queries_on_an_index_under_construction_are_refused() -> TestResult {
-    on_both((0..200).map(|id| item(id, id)), |store| {
+    on_each((0..200).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let run_queries = |txn: &index_table::ReadTxn<'_>| {
             vec![
@@ -76,7 +76,7 @@ fn queries_on_an_index_under_construction_are_refused() -> TestResult {
 
 #[test]
 fn write_transactions_refuse_the_same_queries() -> TestResult {
-    on_both((0..50).map(|id| item(id, id)), |store| {
+    on_each((0..50).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let mut txn = store.write()?;
         items.insert(&mut txn, &item(60, 60))?;
@@ -93,7 +93,7 @@ fn write_transactions_refuse_the_same_queries() -> TestResult {
 
 #[test]
 fn an_empty_table_has_nothing_to_build() -> TestResult {
-    on_both([], |store| {
+    on_each([], |store| {
         let items = after::ItemRepository::open_online(store)?;
         assert_eq!(unreadable(store)?, []);
         assert_eq!(items.by_town(&store.read()?).count()?, 0);
@@ -105,7 +105,7 @@ fn an_empty_table_has_nothing_to_build() -> TestResult {
 
 #[test]
 fn progress_and_report_count_rows() -> TestResult {
-    on_both((0..300).map(|id| item(id, id)), |store| {
+    on_each((0..300).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let mut reports = Vec::new();
         let report = items.build(store).batch_bytes(2000).progress(|it| reports.push(it)).run()?;
@@ -121,7 +121,7 @@ fn progress_and_report_count_rows() -> TestResult {
 
 #[test]
 fn an_exclusive_build_gives_the_same_index() -> TestResult {
-    on_both((0..3000).map(|id| item(id, id)), |store| {
+    on_each((0..3000).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(10_000).limit(2).run()?;
         let report = items.build(store).exclusive().run()?;
@@ -154,7 +154,7 @@ fn indexes_declared_at_different_times_are_built_together() -> TestResult {
             live: bool,
         }
     }
-    on_both((0..400).map(|id| item(id, id)), |store| {
+    on_each((0..400).map(|id| item(id, id)), |store| {
         let items = first::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(5_000).limit(2).run()?;
         let [(_, IndexState::Building { rows, .. })] = &unreadable(store)?[..] else {

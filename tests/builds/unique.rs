@@ -22,7 +22,7 @@ fn violated(store: &Store) -> index_table::Result<Vec<(String, u64)>> {
 #[test]
 fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
     for exclusive in [false, true] {
-        on_both(with_duplicates(), |store| {
+        on_each(with_duplicates(), |store| {
             let items = after::ItemRepository::open_online(store)?;
             let build = || {
                 let build = items.build(store).batch_bytes(700);
@@ -72,7 +72,7 @@ fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
 /// A writer refuses keys that are in the index already. The build finds the other duplicates later.
 #[test]
 fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
-    on_both((0..100).map(|id| item(id, id)), |store| {
+    on_each((0..100).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(2000).limit(1).run()?;
         let result = store.transaction(|txn| items.insert(txn, &item(500, 3)));
@@ -100,7 +100,7 @@ fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
 /// Duplicates that are resolved before the build reads them have no effect.
 #[test]
 fn duplicates_resolved_before_the_end_do_not_violate_an_index() -> TestResult {
-    on_both(with_duplicates(), |store| {
+    on_each(with_duplicates(), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(100).limit(1).run()?;
         for id in (10..100).step_by(10) {
@@ -116,7 +116,7 @@ fn duplicates_resolved_before_the_end_do_not_violate_an_index() -> TestResult {
 #[test]
 fn more_duplicates_than_are_listed_are_counted() -> TestResult {
     for exclusive in [false, true] {
-        on_both((0..400).map(|id| item(id, 7)), |store| {
+        on_each((0..400).map(|id| item(id, 7)), |store| {
             let items = after::ItemRepository::open_online(store)?;
             let build = items.build(store);
             let report = if exclusive { build.exclusive().run()? } else { build.run()? };
@@ -135,7 +135,7 @@ fn more_duplicates_than_are_listed_are_counted() -> TestResult {
 #[test]
 fn a_duplicate_can_not_be_moved_past_the_build() -> TestResult {
     let rows = (2..100).map(|id| item(id, if id == 90 { 9 } else { id }));
-    on_both(rows, |store| {
+    on_each(rows, |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(2000).limit(1).run()?;
         let moved = |from, to| store.transaction(|txn| items.update(txn, from, |row| row.id = to));

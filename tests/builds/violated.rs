@@ -116,7 +116,7 @@ fn compare(items: &after::ItemRepository, store: &Store) -> TestResult {
 
 #[test]
 fn a_scan_returns_all_rows_of_a_duplicate_key() -> TestResult {
-    on_both(duplicates(), |store| {
+    on_each(duplicates(), |store| {
         let items = open(store)?;
         let states = unreadable(store)?;
         assert!(states.iter().map(|(name, _)| name.as_str()).eq(UNIQUE), "{states:?}");
@@ -142,7 +142,7 @@ fn a_scan_returns_all_rows_of_a_duplicate_key() -> TestResult {
 
 #[test]
 fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
-    on_both(duplicates(), |store| {
+    on_each(duplicates(), |store| {
         let items = open(store)?;
         let write = |change: &dyn Fn(&mut index_table::WriteTxn<'_>) -> index_table::Result<()>| {
             store.transaction(|txn| change(txn))?;
@@ -180,7 +180,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
 /// Between two pages, the first row of a key is deleted, or another row is inserted before it.
 #[test]
 fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
-    on_both(duplicates(), |store| {
+    on_each(duplicates(), |store| {
         let items = open(store)?;
         let txn = store.read()?;
         let (from, to) = (items.find_by_code(&txn, 114), items.find_by_code(&txn, 114).rev());
@@ -210,7 +210,7 @@ fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
 /// The build reads no row, because the index has all entries.
 #[test]
 fn a_violated_index_becomes_readable_when_the_duplicates_are_resolved() -> TestResult {
-    on_both(duplicates(), |store| {
+    on_each(duplicates(), |store| {
         let items = open(store)?;
         // The catalog lists resolved duplicates until the next build.
         store.transaction(|txn| items.delete(txn, 2))?;
@@ -242,7 +242,7 @@ fn a_violated_index_becomes_readable_when_the_duplicates_are_resolved() -> TestR
 /// A row with a duplicate key has its entry before and after the build reads it.
 #[test]
 fn a_build_keeps_the_entries_of_duplicates() -> TestResult {
-    on_both(duplicates(), |store| {
+    on_each(duplicates(), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(500).limit(3).run()?;
         store.transaction(|txn| {
@@ -461,7 +461,7 @@ proptest! {
         operations in prop::collection::vec(operation(), 1..40),
     ) {
         let rows = (0..).zip(numbers).map(|(id, number)| item(id, number));
-        on_both(rows.collect::<Vec<_>>(), |store| {
+        on_each(rows.collect::<Vec<_>>(), |store| {
             let items = after::ItemRepository::open_online(store)?;
             items.build(store).batch_bytes(200).limit(steps).run()?;
             for operation in &operations {

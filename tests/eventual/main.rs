@@ -81,7 +81,7 @@ fn item(id: u32, content: u32) -> Item {
 }
 
 /// Runs `check` on a store of each kind.
-fn on_both(check: impl Fn(&Store) -> TestResult) -> TestResult {
+fn on_each(check: impl Fn(&Store) -> TestResult) -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 26).durability(index_table::Durability::None);
     check(&options.open(dir.path())?)?;

@@ -170,7 +170,7 @@ fn a_message_whose_method_panics_becomes_a_dead_letter() -> TestResult {
 
 #[test]
 fn without_failures_there_are_no_dead_letters() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let items = ItemRepository::open(store)?;
         assert!(items.dead_letters(&store.read()?)?.is_empty());
         assert_eq!(items.retry_dead_letters(store)?, index_table::Drained::default());

@@ -9,7 +9,7 @@ fn roman(id: u32) -> Item {
 
 #[test]
 fn verified_scans_leave_out_outdated_entries() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let items = ItemRepository::open(store)?;
         store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &roman(id))))?;
         items.drain(store, u64::MAX)?;

@@ -53,7 +53,7 @@ macro_rules! assert_right {
 
 #[test]
 fn messages_of_another_declaration_are_dropped() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         for round in 0..6 {
             fill(store, round)?;
             assert_right!(eventual, store);
@@ -88,7 +88,7 @@ fn messages_of_another_declaration_are_dropped() -> TestResult {
 /// A strong index that becomes eventual is not rebuilt. An eventual index that becomes strong is rebuilt.
 #[test]
 fn an_index_changes_its_consistency() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let rows = strong::RowRepository::open(store)?;
         let row = strong::Row { id: "a".into(), a: "x".into(), b: 1 };
         store.transaction(|txn| rows.insert(txn, &row))?;
@@ -109,7 +109,7 @@ fn an_index_changes_its_consistency() -> TestResult {
 /// A new index is built online while rows are written and messages applied.
 #[test]
 fn an_index_is_built_while_messages_arrive() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let rows = none::RowRepository::open(store)?;
         let row = |id: u32| none::Row { id: id.to_string(), a: format!("a{}", id % 7), b: id };
         store.transaction(|txn| (0..300).try_for_each(|id| rows.insert(txn, &row(id))))?;
@@ -141,7 +141,7 @@ fn an_index_is_built_while_messages_arrive() -> TestResult {
 /// An entry of a row in the old declaration has the bytes of another row's entry in the new declaration.
 #[test]
 fn a_key_of_another_declaration_is_not_applied() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let rows = eventual::RowRepository::open(store)?;
         let row = |id: &str, a: &str, b| eventual::Row { id: id.into(), a: a.into(), b };
         store.transaction(|txn| {

@@ -11,7 +11,7 @@ const SHORT: Duration = Duration::from_millis(30);
 
 #[test]
 fn a_token_waits_for_its_writes() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let items = ItemRepository::open(store)?;
         let worker = store.start_index_worker()?;
         for id in 0..30 {
@@ -35,7 +35,7 @@ fn a_token_waits_for_its_writes() -> TestResult {
 
 #[test]
 fn a_closure_can_return_its_token() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let items = ItemRepository::open(store)?;
         let token = store.transaction(|txn| {
             items.insert(txn, &item(1, 1))?;
@@ -98,7 +98,7 @@ fn a_token_covers_rows_that_are_partly_changed_in_line() -> TestResult {
 
 #[test]
 fn waiting_within_a_write_transaction_is_refused() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let items = ItemRepository::open(store)?;
         let worker = store.start_index_worker()?;
         let mut txn = store.write()?;
@@ -117,7 +117,7 @@ fn waiting_within_a_write_transaction_is_refused() -> TestResult {
 
 #[test]
 fn lag_has_the_number_and_the_age_of_messages() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let items = ItemRepository::open(store)?;
         assert_eq!(items.lag(&store.read()?)?, index_table::Lag::default());
         store.transaction(|txn| (0..5).try_for_each(|id| items.insert(txn, &item(id, id))))?;
@@ -157,7 +157,7 @@ fn a_worker_does_not_keep_the_store_open() -> TestResult {
 /// A group writer runs closures as nested transactions.
 #[test]
 fn group_writers_return_tokens() -> TestResult {
-    on_both(|store| {
+    on_each(|store| {
         let items = ItemRepository::open(store)?;
         let writer = store.writer()?;
         let submitted: Vec<_> = (0..40_u32)

@@ -1,4 +1,4 @@
-//! Queries on `hash(field)`, also with entries that share a hash.
+//! Queries on `hash(field)`, with and without entries that share a hash.
 
 mod forged;
 mod found;

@@ -21,12 +21,12 @@ struct Session {
     ends: Option<SystemTime>,
 }
 
-/// Returns the time of this number of seconds.
+/// Returns the time `seconds` after the Unix epoch.
 fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Returns a session. Session 0 never ends, and session `n` ends at second `n`.
+/// Returns a session. Session 0 never ends. Every other session ends at the second of its number.
 fn session(id: u32) -> Session {
     Session { id, user: (id % 3) as u8, ends: (id > 0).then(|| at(id.into())) }
 }
@@ -40,7 +40,7 @@ fn ids(store: &Store, sessions: &SessionRepository) -> Result<Vec<u32>> {
 }
 
 #[test]
-fn only_rows_whose_time_has_come_are_deleted() -> Result<()> {
+fn only_expired_rows_are_deleted() -> Result<()> {
     for tried in stores("sessions")? {
         let sessions = SessionRepository::open(&tried)?;
         insert(&tried, &sessions, 9)?;
@@ -139,7 +139,7 @@ fn rows_stay_if_the_archive_fails() -> Result<()> {
 }
 
 #[test]
-fn a_row_that_changes_after_its_archiving_stays() -> Result<()> {
+fn a_row_that_changes_after_it_was_archived_stays() -> Result<()> {
     for tried in plain_stores()? {
         let sessions = SessionRepository::open(&tried)?;
         insert(&tried, &sessions, 5)?;
@@ -204,7 +204,7 @@ impl Lease {
 }
 
 #[test]
-fn a_declared_index_over_a_method_is_used() -> Result<()> {
+fn a_declared_index_on_the_expiry_method_is_used() -> Result<()> {
     let store = Store::in_memory();
     let leases = LeaseRepository::open(&store)?;
     let lease = |id: u32| Lease { id, kind: (id % 2) as u8, begin: at(id.into()) };
@@ -232,7 +232,7 @@ macro_rules! other_clocks {
             }
 
             #[test]
-            fn its_instants_expire() -> Result<()> {
+            fn rows_with_this_type_of_time_expire() -> Result<()> {
                 let store = Store::in_memory();
                 let rows = RowRepository::open(&store)?;
                 let ends = [Some($now), Some($later), None];

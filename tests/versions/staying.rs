@@ -251,7 +251,7 @@ fn a_field_that_is_changed_and_not_declared_assert_conversion_error() -> TestRes
                 "its conversion changes `town`, a field that `changed` does not name"
             );
         };
-        // The build of the indexes over methods fails.
+        // The build of the indexes on methods fails.
         assert_conversion_error(people);
         Ok(())
     })?;

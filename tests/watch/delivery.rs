@@ -18,7 +18,7 @@ use crate::{
 
 #[test]
 fn every_kind_of_write_gives_an_event() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).start()?;
         let mut txn = store.write()?;
         people.insert(&mut txn, &person(1))?;
@@ -62,7 +62,7 @@ fn every_kind_of_write_gives_an_event() -> TestResult {
 
 #[test]
 fn a_rollback_gives_no_events() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).start()?;
         let mut txn = store.write()?;
         people.insert(&mut txn, &person(1))?;
@@ -110,7 +110,7 @@ fn a_failed_commit_gives_no_events() -> TestResult {
 
 #[test]
 fn only_successful_closures_of_a_group_give_events() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).start()?;
         let held = store.write()?;
         let writer = store.writer()?;
@@ -139,7 +139,7 @@ fn only_successful_closures_of_a_group_give_events() -> TestResult {
 
 #[test]
 fn a_load_gives_events() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).start()?;
         people.bulk_load(&store, (0..10).map(person)).run()?;
         let events = received(&watcher);
@@ -174,7 +174,7 @@ fn a_load_gives_events() -> TestResult {
 
 #[test]
 fn a_watcher_ends_with_the_store() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).start()?;
         assert!(matches!(watcher.try_recv(), Err(TryRecvError::Empty)));
         let soon = Duration::from_millis(5);
@@ -201,7 +201,7 @@ fn a_watcher_ends_with_the_store() -> TestResult {
 /// The repository may be dropped and opened again while a watcher exists.
 #[test]
 fn a_watcher_keeps_the_table_in_use() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).start()?;
         drop(people);
         let people = PersonRepository::open(&store)?;

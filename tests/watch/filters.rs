@@ -7,7 +7,7 @@ use crate::{Person, TestResult, on_both, person, received, summary};
 
 #[test]
 fn rows_enter_and_leave_a_key() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = {
             let txn = store.read()?;
             people.watch(&store).only(people.find_by_town(&txn, "Redmond")).start()?
@@ -41,7 +41,7 @@ fn rows_enter_and_leave_a_key() -> TestResult {
 /// Events of rows that are not watched take no room.
 #[test]
 fn only_watched_rows_fill_the_buffer() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = {
             let txn = store.read()?;
             people.watch(&store).only(people.find_by_town(&txn, "Redmond")).buffer(2).start()?
@@ -56,7 +56,7 @@ fn only_watched_rows_fill_the_buffer() -> TestResult {
 
 #[test]
 fn several_scans_are_watched_together() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = {
             let txn = store.read()?;
             let (redmond, old) = (people.find_by_town(&txn, "Redmond"), people.by_adults(&txn));

@@ -13,7 +13,7 @@ fn lagged(event: Option<Event<crate::Person>>) -> Lagged {
 
 #[test]
 fn a_full_buffer_is_emptied() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let slow = people.watch(&store).buffer(3).start()?;
         let quick = people.watch(&store).start()?;
         for id in 0..5 {
@@ -32,7 +32,7 @@ fn a_full_buffer_is_emptied() -> TestResult {
 
 #[test]
 fn a_commit_is_received_as_a_whole_or_not_at_all() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).buffer(3).start()?;
         store.transaction(|txn| people.insert(txn, &person(0)))?;
         let number = {
@@ -59,7 +59,7 @@ fn a_commit_is_received_as_a_whole_or_not_at_all() -> TestResult {
 
 #[test]
 fn a_buffer_is_also_bounded_in_bytes() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).buffer_bytes(1000).start()?;
         let long = |id| crate::Person { notes: "n".repeat(600), ..person(id) };
         store.transaction(|txn| people.insert(txn, &long(1)))?;
@@ -79,7 +79,7 @@ fn a_buffer_is_also_bounded_in_bytes() -> TestResult {
 #[test]
 fn a_subscriber_during_a_transaction_receives_lagged() -> TestResult {
     for others in [false, true] {
-        on_both(|store, people| {
+        on_each(|store, people| {
             let early = others.then(|| people.watch(&store).start()).transpose()?;
             let mut txn = store.write()?;
             people.insert(&mut txn, &person(1))?;
@@ -107,7 +107,7 @@ fn a_subscriber_during_a_transaction_receives_lagged() -> TestResult {
 /// Unchanged rows give no events.
 #[test]
 fn a_transaction_without_changes_gives_no_events() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let mut txn = store.write()?;
         people.delete(&mut txn, 1)?;
         let watcher = people.watch(&store).start()?;
@@ -119,7 +119,7 @@ fn a_transaction_without_changes_gives_no_events() -> TestResult {
 
 #[test]
 fn a_subscriber_between_closures_of_one_commit_receives_lagged() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let held = store.write()?;
         let writer = store.writer()?;
         let (sender, receiver) = std::sync::mpsc::channel();

@@ -62,7 +62,7 @@ fn stores() -> TestResult<[(Store, Option<TempDir>); 3]> {
 }
 
 /// Runs a test on each of the stores.
-fn on_both(test: impl Fn(Store, PersonRepository) -> TestResult) -> TestResult {
+fn on_each(test: impl Fn(Store, PersonRepository) -> TestResult) -> TestResult {
     for (store, _dir) in stores()? {
         let people = PersonRepository::open(&store)?;
         test(store, people)?;

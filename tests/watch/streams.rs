@@ -50,7 +50,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 #[test]
 fn events_are_received_by_a_minimal_executor() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watcher = people.watch(&store).start()?;
         let task = thread::spawn(move || block_on(ids(watcher)));
         for id in 0..200 {
@@ -64,7 +64,7 @@ fn events_are_received_by_a_minimal_executor() -> TestResult {
 
 #[test]
 fn events_are_received_by_tokio() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let watcher = people.watch(&store).start()?;
         let writing = thread::spawn(move || {

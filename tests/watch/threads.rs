@@ -16,7 +16,7 @@ const ROUNDS: u32 = 60;
 /// Each commit increments a number, so the rows show the order of the commits.
 #[test]
 fn commits_are_received_in_their_order() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         store.transaction(|txn| people.insert(txn, &Person { tags: vec![0; 4], ..person(0) }))?;
         let watcher = people.watch(&store).buffer(100_000).start()?;
         let group = store.writer()?;
@@ -72,7 +72,7 @@ impl Drop for Watching<'_> {
 /// A subscriber that reads the table and continues with events misses no concurrent change.
 #[test]
 fn a_copy_started_at_any_time_misses_no_change() -> TestResult {
-    on_both(|store, people| {
+    on_each(|store, people| {
         let watching = AtomicU32::new(2);
         thread::scope(|scope| {
             let (store, people, watching) = (&store, &people, &watching);

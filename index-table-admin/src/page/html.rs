@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// Escapes text for HTML, also inside of quotation marks.
+/// Escapes text for HTML, including attribute values in quotation marks.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

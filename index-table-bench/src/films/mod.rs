@@ -1,4 +1,4 @@
-//! Real data: films from a file of JSON lines, with an index over the elements of a collection.
+//! Real data: films from a file of JSON lines, with an index on the elements of a collection.
 
 mod fjall;
 mod heed;

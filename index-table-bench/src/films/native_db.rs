@@ -1,4 +1,4 @@
-//! `native_db`, which has no index over the elements of a collection.
+//! `native_db`, which has no index on the elements of a collection.
 
 use std::{path::Path, sync::OnceLock};
 

@@ -48,7 +48,7 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
     keys
 }
 
-/// Returns the path in `"path::to"`, also inside an invisible group of `macro_rules!`.
+/// Returns the path in `"path::to"`, even inside an invisible group of `macro_rules!`.
 fn in_quotes(value: &Expr) -> Option<ExprPath> {
     match value {
         Expr::Group(group) => in_quotes(&group.expr),

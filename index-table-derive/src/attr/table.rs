@@ -20,7 +20,7 @@ pub(crate) struct TableAttr {
     pub(crate) repository: Option<Setting<Ident>>,
     /// The view; its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
-    /// The index over the time of expiry; `None` if it could not be parsed.
+    /// The index on the time of expiry; `None` if it could not be parsed.
     pub(crate) expires: Option<Setting<Option<IndexAttr>>>,
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,

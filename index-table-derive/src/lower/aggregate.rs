@@ -182,7 +182,7 @@ fn check_stored(declared: &Declared<'_>, scope: &Scope<'_>) {
     }
 }
 
-/// Returns the first or last value of a field in a group, which an index over the group and the field has. After a
+/// Returns the first or last value of a field in a group, which an index on the group and the field has. After a
 /// mistake, the position of the index is wrong.
 fn extreme(
     scope: &Scope<'_>,

@@ -15,7 +15,7 @@ pub(super) struct Expires {
     time: Option<(KeyPart, String)>,
 }
 
-/// Returns the expiry of the table's attributes. Adds an index over the time if no declared index begins with it and has
+/// Returns the expiry of the table's attributes. Adds an index on the time if no declared index begins with it and has
 /// an entry for each row that expires.
 pub(super) fn lower(
     scope: &Scope<'_>,

@@ -44,7 +44,7 @@ struct Session {
 }
 ";
 
-    /// The index over the method is the declared one.
+    /// The index on the method is the declared one.
     computed_expiry: "
 #[table(expires = computed(end: SystemTime))]
 #[index(computed(end: SystemTime), id)]

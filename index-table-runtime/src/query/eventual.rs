@@ -107,7 +107,7 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
     ///
     /// Rows are missing if the worker has not added them yet, including rows that have changed to this key.
     ///
-    /// Cost: a look-up of each row with every strategy, also for a count. The row is decoded, and its keys in
+    /// Cost: a look-up of each row with every strategy, even for a count. The row is decoded, and its keys in
     /// this index are computed and compared. A returned row is decoded again.
     pub fn verified(self) -> Scan<'txn, E::Row> {
         let mut scan = self.scan.boxed();

@@ -15,10 +15,10 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// called before or after `filter`. A cursor does not depend on the filter.
     ///
     /// Cost: the row of each entry is decoded for the test, and decoded again if it is returned. On a
-    /// normalized or partial index, each row is looked up in the fact table once, also for
+    /// normalized or partial index, each row is looked up in the fact table once, even for
     /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count), which otherwise read no
     /// rows. If few rows pass the test, the scan reads many rows for each row it returns. A filtered index,
-    /// or an index over the tested field, finds these rows without reading others.
+    /// or an index on the tested field, finds these rows without reading others.
     ///
     /// A watcher or a [deletion](crate::DetachedQuery::delete) of a scan with a filter fails with
     /// [`Error::NotCombinable`](crate::Error::NotCombinable).

@@ -147,8 +147,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// Returns an iterator over the rows, as `for row in scan` does.
     ///
-    /// Cost: one seek and one step for each entry. On a normalized or partial index, also a look-up in the
-    /// fact table for each row, which is not repeated to compare hashed fields. Each row is decoded into
+    /// Cost: one seek and one step for each entry. On a normalized or partial index, each row also costs a look-up in the
+    /// fact table, which is not repeated to compare hashed fields. Each row is decoded into
     /// owned values. A row of an older version is also converted.
     pub fn rows(mut self) -> Rows<'txn, E> {
         self.request.reads_rows();

@@ -101,7 +101,7 @@ pub struct IndexUsage {
     pub name: &'static str,
     /// `"normalized"`, `"partial"` or `"full"`.
     pub strategy: &'static str,
-    /// Queries that were run: one for each scan, also within a [`Combined`](crate::Combined), and one for
+    /// Queries that were run: one for each scan, including scans within a [`Combined`](crate::Combined), and one for
     /// each [`Distinct`](crate::Distinct). The check of a `unique` index in a write is not counted.
     pub queries: u64,
     /// Entries that these queries read, as in [`Stats::entries`](crate::Stats::entries).

@@ -23,7 +23,7 @@ pub struct Stats {
     /// reads no entries if the total size is known.
     pub entries: u64,
     /// Facts that were looked up by their primary key: by `get` and `get_many`, and for the references of a
-    /// normalized or partial index, also to compare a hashed field.
+    /// normalized or partial index, or to compare a hashed field.
     pub facts: u64,
     /// Bytes that were decoded: the bytes of a row; the index key, the primary key and the data of an entry;
     /// the bytes of a key; the index key of a value of a [`Distinct`](crate::Distinct). Skipped and counted

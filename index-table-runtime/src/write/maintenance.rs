@@ -284,7 +284,7 @@ impl MaintenancePlan {
         Filter { places, later: later.as_mut().filter(|later| !later.in_line), to, old }
     }
 
-    /// Returns a sink that passes on all changes, also those of eventual indexes.
+    /// Returns a sink that passes on all changes, including the changes of eventual indexes.
     pub(crate) fn filter_in_line<'a, 't, 's>(
         &'a self,
         to: Counting<'a, Writer<'t, 's>>,

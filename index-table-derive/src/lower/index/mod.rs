@@ -63,7 +63,7 @@ pub(super) struct Draft {
     pub(super) allowed: Vec<Lint>,
     pub(super) findings: Vec<Finding>,
     pub(super) mentions: Vec<Ident>,
-    /// Whether a mistake was repaired by a guess, so that further messages could be wrong.
+    /// Whether a mistake was corrected by a guess, so that more messages could be wrong.
     guessed: bool,
 }
 

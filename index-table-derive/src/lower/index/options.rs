@@ -137,7 +137,7 @@ pub(super) fn sparse(
 }
 
 /// Requires a name for a filtered index. Without it, a query on the index would have the name of a query on
-/// the whole table. If another index over the same fields were declared, the query would return other rows.
+/// the whole table. If another index on the same fields were declared, the query would return other rows.
 pub(super) fn filter(attribute: &IndexAttr, errors: &Diagnostics) {
     let Some(filter) = &attribute.filter else { return };
     if attribute.name.is_some() {

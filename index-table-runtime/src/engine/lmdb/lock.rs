@@ -114,7 +114,7 @@ mod os {
         first.next_multiple_of(SLOT) + mutex.next_multiple_of(SLOT)
     }
 
-    /// Allocates blocks for the first bytes of the file, also beyond its end. A file system that can't do
+    /// Allocates blocks for the first bytes of the file, even beyond its end. A file system that can't do
     /// this is not an error.
     pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
         // In units of 512 bytes.

@@ -76,7 +76,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 ///
 /// Cost: `or` steps through all of its scans. `and` moves from each primary key in one scan to the same
 /// position in the other, by steps over a few entries or by a seek. It needs at most about as many seeks as
-/// the smaller scan has entries, and few if the scans have few primary keys near each other. An index over
+/// the smaller scan has entries, and few if the scans have few primary keys near each other. An index on
 /// all fields of both scans needs only one seek, but costs writes and space. If a scan has a hashed field
 /// that its entries don't carry, each step costs a look-up in the fact table. A sorted scan reads all of its
 /// entries for each page. The cost is linear in the number of entries read, with a factor of log n in an `or`

@@ -111,7 +111,7 @@ fn floats_are_in_total_order() {
     ]);
 }
 
-/// Compares all pairs of byte strings of up to three of these bytes, also with further bytes after the
+/// Compares all pairs of byte strings of up to three of these bytes, and with more bytes after the
 /// smaller string.
 #[test]
 fn all_short_byte_strings_are_in_order() {
