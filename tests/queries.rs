@@ -139,7 +139,7 @@ fn exists_is_one_seek() -> TestResult {
 }
 
 #[test]
-fn count_reads_no_more_than_it_must() -> TestResult {
+fn count_uses_totals_and_block_sizes() -> TestResult {
     on_all_stores(|customers, txn, lmdb| {
         let by_entry = |entries, lmdb_reads| if lmdb { lmdb_reads } else { [1, entries, 0] };
         // Whole tables and indexes.
@@ -209,7 +209,7 @@ fn the_smallest_and_the_largest_are_one_seek() -> TestResult {
 }
 
 #[test]
-fn and_seeks_over_entries() -> TestResult {
+fn and_skips_entries_by_seeking() -> TestResult {
     on_all_stores(|customers, txn, _| {
         // Two rows of 4000 have the age. From the first to the second, the scan steps 16 times before it
         // seeks. The other entries between them are not read.

@@ -136,7 +136,7 @@ fn dump_and_load_give_an_equal_store_with_every_type_of_key() {
     assert_eq!(facts(&from), facts(&to));
     typed_text(&["verify"], &to, &["everything"]);
 
-    // The keys of each index are shown, and are found by what is shown.
+    // The keys of each index are shown, and the shown text finds them.
     let indexes = process::json_of(&["indexes"], &to, &[]);
     let indexes = indexes["indexes"].as_array().expect("a list");
     assert_eq!(indexes.len(), 38);
@@ -173,7 +173,7 @@ fn a_load_with_a_wrong_line_loads_nothing_and_names_the_line() {
 }
 
 #[test]
-fn a_load_says_what_to_do_with_duplicates() {
+fn a_load_fails_skips_or_replaces_on_duplicates() {
     let dir = plain(2);
     let mut other = customer(2);
     other.town = "Rome".to_owned();
@@ -197,7 +197,7 @@ fn a_load_says_what_to_do_with_duplicates() {
 }
 
 #[test]
-fn a_load_creates_no_store_unless_it_is_told_to() {
+fn a_load_without_create_creates_no_store() {
     let dir = tempfile::tempdir().expect("a directory");
     let output = typed("", &["load"], &dir.path().join("typo"), &["customers"]);
     assert_eq!(output.status.code(), Some(3));

@@ -39,7 +39,7 @@ fn commits_go_on_while_the_archive_cant_be_written() -> TestResult {
 }
 
 #[test]
-fn an_archive_that_is_away_for_a_while_gets_all_commits() -> TestResult {
+fn an_archive_that_was_unavailable_gets_all_commits() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
     let (mut random, mut rows) = (Random(7), Rows::new());

@@ -1,4 +1,4 @@
-//! What `filter` and `computed` call can be a method of a trait, for the struct or for any type.
+//! The methods of `filter` and `computed` can be methods of a trait that the struct or every type implements.
 #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 
 use std::fmt::Debug;

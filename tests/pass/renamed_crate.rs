@@ -1,4 +1,4 @@
-//! The crate is found where `crate = …` says.
+//! Generated code uses the path of `crate = …`.
 #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![deny(warnings)]
 
@@ -20,7 +20,7 @@ impl From<Older> for Customer {
     }
 }
 
-// What `::index_table` means is nothing to the derive.
+// The derive does not use the path `::index_table`.
 #[derive(Serialize, Deserialize, vendor::tables::IndexTable)]
 #[table(crate = crate::vendor::tables, repository = Customers, view = Borrowed, version = 2, previous = Older)]
 #[index(town, name = "home")]

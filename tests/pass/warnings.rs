@@ -1,4 +1,4 @@
-//! What is said against an index is a warning: the program compiles, wherever it is written.
+//! Advice against an index is only a warning: the program compiles in every scope.
 #![allow(deprecated, missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![no_implicit_prelude]
 #![forbid(unsafe_code, missing_docs)]

@@ -107,7 +107,7 @@ fn a_stale_write_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn an_edit_of_two_clients_is_lost_by_neither() -> Result<()> {
+fn the_later_of_two_concurrent_edits_is_refused() -> Result<()> {
     let store = Store::in_memory();
     let articles = ArticleRepository::open(&store)?;
     store.transaction(|txn| articles.insert(txn, &article(1, 0, "draft")))?;

@@ -122,7 +122,7 @@ fn a_count_in_several_threads_reports_the_sum_of_the_costs_of_all_shards() -> Re
 }
 
 #[test]
-fn a_count_over_a_lost_shard_fails() -> Result<()> {
+fn a_count_fails_if_a_shard_is_lost() -> Result<()> {
     let (dir, store, orders) = on_disk()?;
     drop((store, orders));
     fs::remove_dir_all(dir.path().join("s2")).expect("removed");

@@ -456,7 +456,7 @@ fn a_transaction_of_one_shard_leaves_the_messages_of_a_global_index() -> Result<
 }
 
 #[test]
-fn a_full_queue_is_that_of_a_shard() -> Result<()> {
+fn a_full_queue_of_one_shard_does_not_block_the_others() -> Result<()> {
     let when_full = WhenFull::Wait(Duration::from_millis(20));
     let store = with_queue(2, 2, when_full).in_memory()?;
     let notes = NoteRepository::open(&store)?;

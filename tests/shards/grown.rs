@@ -89,7 +89,7 @@ fn insert_events(store: &ShardedStore) -> Result<()> {
 }
 
 #[test]
-fn an_added_shard_takes_part_in_everything() -> Result<()> {
+fn an_added_shard_is_recorded_and_stores_new_rows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     create(dir.path())?;
     {

@@ -238,7 +238,7 @@ fn changed_fields_have_their_indexes_rebuilt() -> TestResult {
 /// With debug assertions, as in tests, such a row can't be read. `verify` finds the wrong entries, and
 /// `repair` rewrites them from the converted rows.
 #[test]
-fn a_field_that_is_changed_and_not_declared_assert_conversion_error() -> TestResult {
+fn a_change_of_an_undeclared_field_is_a_conversion_error() -> TestResult {
     on_both_engines(|store| {
         fill(store, 3)?;
         let people = undeclared::PersonRepository::open(store).map(drop);
@@ -370,7 +370,7 @@ mod states {
 }
 
 #[test]
-fn an_index_over_another_type_of_the_same_name_is_rebuilt() -> TestResult {
+fn an_index_on_another_type_of_the_same_name_is_rebuilt() -> TestResult {
     on_both_engines(|store| {
         let tasks = states::first::TaskRepository::open(store)?;
         let task = |id, state| states::first::Task { id, owner: "Ada".into(), due: id, state };

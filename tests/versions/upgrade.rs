@@ -67,7 +67,7 @@ fn upgraded_rows_are_skipped() -> TestResult {
 
 /// Otherwise the upgrade would not end while another thread adds rows as fast as it reads them.
 #[test]
-fn rows_that_are_added_behind_the_last_row_are_not_read() -> TestResult {
+fn rows_added_after_the_last_row_are_not_read() -> TestResult {
     on_both_engines(|store| {
         let customers = fill(store, 60)?;
         let (mut batches, mut next) = (0, 1000);

@@ -170,7 +170,7 @@ impl Dump {
     }
 }
 
-/// What a load does with a row whose primary key exists.
+/// The handling of a loaded row whose primary key exists.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Duplicate {
     /// Load nothing.

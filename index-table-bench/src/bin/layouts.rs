@@ -272,7 +272,7 @@ impl Index {
             Some((physical, block)) if physical == key && block == primary_key => {}
             _ => return Ok(false),
         }
-        #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+        #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
         // SAFETY: nothing borrowed from the database is alive.
         unsafe {
             range.del_current()?;
@@ -376,7 +376,7 @@ impl Writer<'_, '_> {
     fn add(&mut self, at: &[u8], packed: &[u8]) -> Result<()> {
         match self {
             Self::TwoSteps(database, txn) => database.put(txn, at, packed),
-            #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+            #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
             // SAFETY: nothing borrowed from the database is alive: `Index::find` copies.
             Self::OneCursor(cursor) => unsafe {
                 cursor.put_current_with_options::<Bytes>(PutFlags::empty(), at, packed)
@@ -390,7 +390,7 @@ impl Writer<'_, '_> {
         let done = match self {
             Self::TwoSteps(database, txn) if empty => database.delete(txn, found)?,
             Self::TwoSteps(database, txn) => return database.put(txn, found, packed),
-            #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+            #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
             // SAFETY: as above, and `found` is the key at the cursor.
             Self::OneCursor(cursor) => unsafe {
                 if empty { cursor.del_current()? } else { cursor.put_current(found, packed)? }

@@ -159,7 +159,7 @@ struct Customer {
     /// Its number.
     #[primary_key]
     id: u64,
-    /// Where it is.
+    /// Its location.
     ///
     /// Not the address.
     town: String,
@@ -168,7 +168,7 @@ struct Customer {
     r#type: u8,
     /// With the country's number.
     phone: String,
-    /// What is said of it.
+    /// Its labels.
     tags: Vec<String>,
     plain: u8,
 }

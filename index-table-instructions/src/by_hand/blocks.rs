@@ -110,14 +110,14 @@ pub(super) fn offset_of(packed: &[u8], id: [u8; 8]) -> std::result::Result<usize
 type Cursor<'t> = heed::RwRevRange<'t, Bytes, Bytes>;
 
 fn put_current(cursor: &mut Cursor<'_>, found: &[u8], packed: &[u8]) -> Result<()> {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
     // SAFETY: key and data are not borrowed from the database.
     let _written = unsafe { cursor.put_current(found, packed)? };
     Ok(())
 }
 
 fn put_at(cursor: &mut Cursor<'_>, at: &[u8], packed: &[u8]) -> Result<()> {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
     // SAFETY: key and data are not borrowed from the database.
     unsafe {
         cursor.put_current_with_options::<Bytes>(PutFlags::empty(), at, packed)?;

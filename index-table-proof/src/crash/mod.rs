@@ -185,7 +185,7 @@ fn kill_once(
     }
     known.acknowledged += known.said;
     if let Some(Beside::Shop(shop)) = open {
-        // This process has the store open all the time, and continues. Readers see a transaction that was
+        // This process has the store open throughout, and continues. Readers see a transaction that was
         // written and never acknowledged when the next write begins: then LMDB detects that the owner of its
         // lock has died.
         drop(shop.store.write().map_err(|error| error.to_string())?);

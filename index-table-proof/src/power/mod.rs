@@ -171,7 +171,7 @@ impl Setup<'_> {
                 }
                 recorded => recorded?,
             };
-            // Where a record has one moment of interest, more records are needed.
+            // If a record has only one critical moment, more records are needed.
             let of_a_record = if self.scenario.needs_power { OF_A_RECORD / 5 } else { OF_A_RECORD };
             let share = of_a_record.min(images - counted.images);
             self.judge_all(&mut disk, &record, share, &mut known, random, &mut counted)?;

@@ -28,9 +28,9 @@ pub struct ShardInfo {
     pub rows: u64,
     /// The bytes of the pages of these rows and of the shard's index entries; 0 for a store in memory.
     pub bytes: u64,
-    /// How many read transactions have read the shard and ended, since this process opened the store.
+    /// The number of read transactions that have read the shard and ended, since this process opened the store.
     pub reads: u64,
-    /// How many committed transactions have changed the shard, since this process opened the store.
+    /// The number of committed transactions that have changed the shard, since this process opened the store.
     pub writes: u64,
 }
 
@@ -43,7 +43,7 @@ pub enum ShardStatus {
     /// The shard is not open: queries that need it fail with
     /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable).
     Unavailable {
-        /// Why it is not open.
+        /// The reason why it is not open.
         reason: String,
     },
 }

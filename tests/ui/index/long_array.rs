@@ -11,7 +11,7 @@ struct Customer {
     signature: [u8; 0x40],
 }
 
-// What serde derives has no such arrays either.
+// serde's derive does not support such arrays either.
 impl Serialize for Customer {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.town)

@@ -13,7 +13,7 @@ struct Customer {
     name: String,
 }
 
-// What nothing is made of can be spelled so.
+// A field that is in no key can have this type.
 #[derive(Serialize, Deserialize, IndexTable)]
 struct Street {
     #[primary_key]

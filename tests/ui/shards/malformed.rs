@@ -1,4 +1,4 @@
-//! How a shard key is written.
+//! Malformed shard keys.
 
 use index_table::IndexTable;
 use serde::{Deserialize, Serialize};

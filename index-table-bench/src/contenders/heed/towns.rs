@@ -173,7 +173,7 @@ impl Towns for Packed {
         if !block.is_empty() {
             return replace(&mut cursor, found, block);
         }
-        #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+        #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
         // SAFETY: nothing borrowed from the database is alive: `seek` copies.
         unsafe {
             cursor.del_current()?;
@@ -242,7 +242,7 @@ impl Towns for Packed {
 }
 
 fn add(cursor: &mut RwRevRange<'_, Bytes, Bytes>, key: &[u8], block: &[u8]) -> Outcome {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
     // SAFETY: nothing borrowed from the database is alive: `Packed::seek` copies.
     unsafe {
         cursor.put_current_with_options::<Bytes>(PutFlags::empty(), key, block)?;
@@ -251,7 +251,7 @@ fn add(cursor: &mut RwRevRange<'_, Bytes, Bytes>, key: &[u8], block: &[u8]) -> O
 }
 
 fn replace(cursor: &mut RwRevRange<'_, Bytes, Bytes>, found: &[u8], block: &[u8]) -> Outcome {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
     // SAFETY: as above, and `found` is the key at the cursor.
     unsafe {
         cursor.put_current(found, block)?;

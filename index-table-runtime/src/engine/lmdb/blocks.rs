@@ -251,7 +251,7 @@ pub(super) fn remove(
         _ => return Ok(false),
     }
     if packed.is_empty() {
-        #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+        #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
         // SAFETY: nothing borrowed from the database is alive: `found` and `packed` are copies.
         unsafe {
             range.del_current()?;
@@ -286,7 +286,7 @@ fn remove_single(
         Some((physical, block)) if physical == key && block == primary_key => {}
         _ => return Ok(false),
     }
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
     // SAFETY: nothing borrowed from the database is alive: `key` and `primary_key` are the
     // caller's.
     unsafe {
@@ -340,7 +340,7 @@ type Cursor<'t> = heed::RwRevRange<'t, heed::types::Bytes, heed::types::Bytes>;
 
 /// Overwrites the block under the cursor.
 fn put_current(cursor: &mut Cursor<'_>, found: &[u8], packed: &[u8]) -> heed::Result<()> {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
     // SAFETY: key and data are scratch buffers, not borrowed from the database, and `found` is a
     // copy of the key that the cursor is on.
     let written = unsafe { cursor.put_current(found, packed)? };
@@ -349,7 +349,7 @@ fn put_current(cursor: &mut Cursor<'_>, found: &[u8], packed: &[u8]) -> heed::Re
 
 /// Writes a new block through the cursor, which is already in the right page.
 fn put_at(cursor: &mut Cursor<'_>, at: &[u8], packed: &[u8]) -> heed::Result<()> {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
     // SAFETY: key and data are scratch buffers or the caller's, not borrowed from the database.
     unsafe {
         cursor.put_current_with_options::<heed::types::Bytes>(PutFlags::empty(), at, packed)

@@ -50,7 +50,7 @@ fn check(reader: Reader<'_>, joins: bool) -> Result<()> {
 }
 
 #[test]
-fn joined_rows_are_those_that_look_ups_find() {
+fn joined_rows_equal_looked_up_rows() {
     on_each(|harness| {
         let (engine, joins) = (harness.engine(), harness.joins);
         let tables = open(engine, TABLE);

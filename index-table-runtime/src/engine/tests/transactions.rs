@@ -289,7 +289,7 @@ fn commits_survive_reopening() {
 }
 
 #[test]
-fn a_full_map_is_the_transactions_reason_and_growing_it_is_enough() -> Result<()> {
+fn a_full_map_is_reported_by_retry_and_the_transaction_succeeds_after_growth() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let options = Options::default().map_size(1 << 18).max_map_size(1 << 24);
     let engine = Engine::open(&options, directory.path())?;

@@ -43,7 +43,7 @@ fn a_group_without_rows_has_no_record() {
 }
 
 #[test]
-fn the_order_of_summands_is_no_matter() {
+fn a_sum_may_leave_its_range_and_return() {
     let mut totals = Totals::decode(None, 1).unwrap();
     totals.add(&summands(&[i128::MAX]));
     totals.add(&summands(&[1]));

@@ -93,7 +93,7 @@ fn rows_before_a_damaged_row_are_returned_and_none_after_it() -> Result<()> {
 }
 
 #[test]
-fn keys_are_taken_as_the_engine_looks_them_up() -> Result<()> {
+fn get_many_takes_keys_only_when_the_engine_looks_them_up() -> Result<()> {
     on_each(|table, store, at_once| {
         let taken = Cell::new(0);
         let keys = (0_u16..8).inspect(|_| taken.set(taken.get() + 1));

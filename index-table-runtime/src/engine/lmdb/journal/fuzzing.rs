@@ -1,4 +1,4 @@
-//! What the fuzz target does with a journal.
+//! The body of the fuzz target for journals: it writes, damages and reads a journal.
 
 use super::{
     block::Block,
@@ -9,7 +9,7 @@ use super::{
     written::Written,
 };
 
-/// Writes a journal as the bytes say, damages it, and reads it.
+/// Writes a journal by a script in the first half of the bytes, damages it as the second half describes, and reads it.
 pub(crate) fn journal(bytes: &[u8]) {
     let _ = (Block::read(bytes), Marker::read(bytes));
     let _ = Operations::of(bytes).count();
@@ -17,9 +17,9 @@ pub(crate) fn journal(bytes: &[u8]) {
     let (script, damage) = bytes.split_at(bytes.len() / 2);
     let mut written = Written::new();
     let mut kept = Vec::new();
-    // How many records are durable however the last frame looks, and how many segments there are.
+    // The number of records that are durable even if the last frame is damaged, and the number of segments.
     let (mut durable, mut segments) = (0, 1);
-    // Where the transaction began that has parts.
+    // The position and link before the first part of the open transaction.
     let mut began = None;
     for step in script {
         let record = written.record;
@@ -39,7 +39,7 @@ pub(crate) fn journal(bytes: &[u8]) {
                 kept.pop();
             }
             5 if began.is_none() => {
-                // Of several shards.
+                // A commit of several shards.
                 durable = kept.len();
                 written.commit_of(&[u32::from(step >> 3), 1], &changes);
                 kept.push(record);
@@ -60,8 +60,8 @@ pub(crate) fn journal(bytes: &[u8]) {
     }
     assert_eq!(written.numbers(), kept);
 
-    // One damaged frame in front of an intact one is noticed. With several, the last frames may all be damaged, and
-    // then nothing says that they were durable.
+    // A single damaged frame before an intact frame is detected. If several frames are damaged, all of the last frames
+    // may be among them, and no intact frame shows that they were durable.
     let is_single = damage.first().is_some_and(|first| first.is_multiple_of(2));
     for change in damage.chunks_exact(4).take(if is_single { 1 } else { usize::MAX }) {
         let [file, high, low, bits] = change else { continue };
@@ -90,7 +90,7 @@ pub(crate) fn journal(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn any_script_is_fine() {
+    fn single_damage_loses_no_durable_record() {
         let mut state = 1_u64;
         for length in 0..600 {
             let bytes = (0..length % 97).map(|_| {

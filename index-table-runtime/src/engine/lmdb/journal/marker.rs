@@ -1,4 +1,4 @@
-//! The marker in the data file. It says whether the state of the file is complete without the journal.
+//! The marker in the data file. It records whether the state of the file is complete without the journal.
 //!
 //! The marker is in the first page, after the bytes of LMDB, which writes only the first 152 bytes of the page. A file of
 //! its own would not do: with the marker in the data file, a deleted journal is noticed, and so is a data file that was

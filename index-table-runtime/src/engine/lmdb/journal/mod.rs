@@ -2,10 +2,10 @@
 //!
 //! | in | is |
 //! |---|---|
-//! | `changes` | what a transaction changes, as bytes |
+//! | `changes` | the changes of a transaction, as bytes |
 //! | `frame` | a record of the journal, or a part of one, with its checksum |
 //! | `block` | a checkpoint: the state of the data file from which records are applied |
-//! | `marker` | what the data file says about its journal |
+//! | `marker` | the marker in the data file, which describes its journal |
 //! | `tail` | which records count, and whether the journal is damaged |
 //! | `shared` | one journal for all shards of a store |
 //! | `archive` | bases and records in another directory |

@@ -205,7 +205,7 @@ pub(super) fn recover_from(
     open.map_size(map_size.max(noted)).max_dbs(databases);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: no other process has the store open, and none opens it before this one is done. Without syncs
-    // the file is what the last checkpoint and the journal say, until it is synced below.
+    // the file can be rebuilt from the last checkpoint and the journal, until it is synced below.
     let env = unsafe { open.flags(EnvFlags::NO_SYNC).open(directory) }?;
     let applied = apply_all(&env, &data, found, shard);
     if applied.is_ok() {

@@ -13,7 +13,7 @@ fn is_damaged(outcome: Result<Tail, Fault>, place: Place) -> bool {
 }
 
 #[test]
-fn records_are_read_over_segments() {
+fn records_are_read_across_segments() {
     let mut written = Written::new();
     assert_eq!(written.numbers(), []);
     for _ in 0..3 {

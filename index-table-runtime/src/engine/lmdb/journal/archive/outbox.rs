@@ -70,7 +70,7 @@ pub(in crate::engine::lmdb) struct Outbox {
     written: u64,
 }
 
-/// What the archive does not have yet.
+/// The data that the archive lacks.
 pub(super) struct Work {
     pub(super) manifest: Manifest,
     pub(super) complete: Vec<Manifest>,
