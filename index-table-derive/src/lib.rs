@@ -51,9 +51,9 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # `#[revision]`, on a field
 ///
-/// Marks an unsigned field that counts the writes of a row. `insert` stores 1, and each later write adds
-/// 1. A `put`, `replace` or `update` fails with `Conflict` if the revision of its row differs from the stored
-/// revision. The repository also has `delete_if`.
+/// Marks an unsigned field that counts the writes of a row. `insert` stores 1, and each later write
+/// increments it. A `put`, `replace` or `update` fails with `Conflict` if the revision of its row differs from
+/// the stored revision. The repository also has `delete_if`.
 ///
 /// # `#[table(…)]`, on the struct
 ///

@@ -54,7 +54,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// Selects the rows that are in one or both of the scans, without duplicates.
     ///
-    /// The same scans as for [`and`](Scan::and) can be combined. A [`filter`](Scan::filter) of a scan applies
+    /// The conditions for the scans are the same as for [`and`](Scan::and). A [`filter`](Scan::filter) of a scan applies
     /// to this scan alone, and reads the row of each of its entries.
     ///
     /// Cost: see [`Combined`].
@@ -75,8 +75,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// are sorted. All such scans of a combination share 4 MiB of memory, and use temporary files beyond that.
 ///
 /// Cost: `or` steps through all of its scans. `and` moves from each primary key in one scan to the same
-/// position in the other, by steps over a few entries or by a seek. It needs at most about as many seeks as
-/// the smaller scan has entries, and few if the scans have few primary keys near each other. An index on
+/// position in the other, by steps over a few entries or by a seek. The number of seeks is at most about the
+/// number of entries of the smaller scan. It is low if few primary keys of the scans are near each other. An index on
 /// all fields of both scans needs only one seek, but costs writes and space. If a scan has a hashed field
 /// that its entries don't carry, each step costs a look-up in the fact table. A sorted scan reads all of its
 /// entries for each page. The cost is linear in the number of entries read, with a factor of log n in an `or`
