@@ -1,5 +1,5 @@
 //! The queries in criterion, for development. `cargo bench -p index-table-bench -- heed` runs the benchmarks
-//! whose names contain `heed`. Criterion compares the figures with those of its last run. To compare
+//! whose names contain `heed`. Criterion compares the figures with its last run. To compare
 //! contenders, use the program, whose interleaved rounds are more accurate.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

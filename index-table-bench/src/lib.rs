@@ -4,8 +4,8 @@
 //! [`contenders`] implements. [`run`] measures the contenders in turn, and [`films`] does the same with real
 //! data. [`writers`] measures single commits of many threads, [`eventual`] compares strong and eventual
 //! indexes, and [`build_cost`] measures the compile time of the derive. [`report`] writes the results. Each
-//! of the other programs in `src/bin` measures one design decision; [`sharded`] has the table of those that
-//! measure shards.
+//! of the other programs in `src/bin` measures one design decision. [`sharded`] has the table for the programs
+//! that measure shards.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
 

@@ -262,7 +262,7 @@ impl Owner {
         })
     }
 
-    /// Whether this is an eventual index, which may contain values that no row has any longer.
+    /// Whether this is an eventual index, which may still contain values that no row has.
     fn is_eventual(&self) -> bool {
         match &self.target {
             Target::Rows => false,

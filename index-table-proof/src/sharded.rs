@@ -40,7 +40,7 @@ impl Part {
 }
 
 impl PartRepository {
-    /// Returns the number of rows of a tenant; `None` if they or their entries differ from those of [`Part::new`].
+    /// Returns the number of rows of a tenant; `None` if they or their entries differ from the rows of [`Part::new`].
     pub(crate) fn count(&self, txn: &ReadTxn<'_>, tenant: u8, unit: u32) -> Result<Option<u32>> {
         let rows = self.find_by_tenant(txn, tenant).rows().collect::<Result<Vec<_>>>()?;
         let codes = self.find_by_tenant_code_range(txn, tenant, ..).count()?;
@@ -88,7 +88,7 @@ pub(crate) fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Commits in rounds until a commit fails: in each round, every thread commits once, at the same time. `counts` are the
-/// commits of the threads so far. `commit` has the number of the thread and that of its commit.
+/// commits of the threads so far. `commit` has the number of the thread and the number of its commit.
 pub(crate) fn commit_in_rounds(
     counts: Vec<u32>,
     commit: impl Fn(u8, u32) -> Result<()> + Sync,

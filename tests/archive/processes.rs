@@ -57,7 +57,7 @@ fn run(dir: &Path, seed: u64, commits: usize) -> Result<(u64, u64), Box<dyn std:
     Ok((first, *numbers.last().ok_or("the child has not committed")?))
 }
 
-/// Returns the rows after so many commits of a child.
+/// Returns the rows after this number of commits of a child.
 fn model(before: &Rows, seed: u64, commits: u64) -> Result<Rows, Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(index_table::Durability::None).open(dir.path())?;

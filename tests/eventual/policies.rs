@@ -286,7 +286,7 @@ fn a_rebuild_empties_the_queue() -> TestResult {
     Ok(())
 }
 
-/// An upgrade of more rows than the queue has room for does not wait.
+/// An upgrade does not wait for the queue, even if it has more rows than the queue can hold.
 #[test]
 fn an_upgrade_fills_no_queue() -> TestResult {
     for when_full in [WhenFull::ApplyInLine, WhenFull::Wait(Duration::ZERO), WhenFull::Disable] {

@@ -1,4 +1,4 @@
-//! Constants, statics and unit structs whose names are those of the generated code's own variables.
+//! Constants, statics and unit structs that have the names of variables in the generated code.
 #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![deny(warnings)]
 #![allow(dead_code, non_upper_case_globals, non_camel_case_types)]

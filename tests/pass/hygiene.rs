@@ -1,4 +1,4 @@
-//! Fields whose names are those of the generated code's own variables.
+//! Fields that have the names of variables in the generated code.
 #![allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::pedantic)]
 #![deny(warnings)]
 

@@ -203,7 +203,7 @@ fn the_greatest_revision_is_refused() -> Result<()> {
 #[derive(Debug, Clone)]
 enum Operation {
     Insert(Article),
-    /// The revision is that of the model's row, plus a difference.
+    /// The revision of the model's row, plus a difference.
     Put(Article, i8),
     Update(u8, String, i8),
     DeleteIf(u8, i8),

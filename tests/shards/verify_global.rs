@@ -153,7 +153,7 @@ pub(crate) fn raw(
     Ok(())
 }
 
-/// Copies the entries of an index from shard `c` to shard `a`, and removes those of shard `b`.
+/// Copies the entries of an index from shard `c` to shard `a`, and removes the entries of shard `b`.
 fn damage(path: &Path, index: &str) -> heed::Result<()> {
     let mut entries = Vec::new();
     raw(path, "c", index, |index, txn| {

@@ -1,4 +1,4 @@
-//! Random damage: after a repair, the indexes equal those of a new store with the same rows.
+//! Random damage: after a repair, the indexes equal the indexes of a new store with the same rows.
 
 use index_table::{FindingKind, Result, Store};
 use proptest::prelude::*;

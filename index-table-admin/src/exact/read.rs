@@ -163,7 +163,7 @@ impl<'de> de::Deserializer<'de> for Reader {
                 }
                 None => visitor.visit_f32(text.parse().map_err(|_| wrong(&text, "a float"))?),
             },
-            // The shortest decimals of an `f32` are those of the nearest `f64`, too.
+            // The shortest decimals of an `f32` are also the shortest decimals of the nearest `f64`.
             Err(Value::Number(number)) => {
                 let text = number.to_string();
                 visitor.visit_f32(text.parse().map_err(|_| wrong(&text, "a float"))?)

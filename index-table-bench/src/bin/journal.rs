@@ -4,7 +4,7 @@
 //! ```text
 //! cargo run --release -p index-table-bench --bin journal -- [ROWS] [COMMITS] [ROUNDS] [DIRECTORY]
 //! ```
-//! The rows are those of the other benchmarks, with three indexes. Each round measures all contenders, in a
+//! The rows are the same as in the other benchmarks, with three indexes. Each round measures all contenders, in a
 //! different order each time. Ratios are medians of the ratios within a round. The directory must be on a
 //! disk.
 #![allow(clippy::cast_precision_loss, reason = "figures for reports")]

@@ -15,7 +15,7 @@
 //! - **C2**: the same blocks, always found with one call and written with another.
 //!
 //! One transaction inserts all rows, another scans and counts the rows of each key, and a third deletes a
-//! random fifth of the rows. The times are those of the calls, without commits, and nothing is synced. The
+//! random fifth of the rows. The times include the calls only, without commits, and nothing is synced. The
 //! space is the number of pages by which the file grows. Each round measures every candidate, and the figures
 //! are medians of the rounds. After the inserts and after the deletes, the entries of the index are compared
 //! with a sorted list of the rows.

@@ -356,7 +356,7 @@ pub(super) fn expiry(
     Ok(index)
 }
 
-/// Reads the method of `filter`. Reports further tokens after the name.
+/// Reads the method of `filter`. Reports any tokens after the name.
 fn filter(input: ParseStream<'_>, usage: &str, errors: &Diagnostics) -> syn::Result<Ident> {
     const WHAT: &str = "the name of a method";
     if let Ok(text) = input.fork().parse::<LitStr>() {

@@ -188,7 +188,7 @@ impl Order {
 /// Misspelt options for the order, which are treated as descending order.
 const ORDERS: [&str; 5] = ["order", "order_by", "sort", "sort_by", "direction"];
 
-/// Misspelt options for the fields, which have no option.
+/// Words for an option that does not exist, because the fields are given without an option.
 const FIELDS: [&str; 7] = ["fields", "field", "columns", "column", "keys", "key", "on"];
 
 /// Returns the key with this name.
@@ -250,7 +250,7 @@ pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     })
 }
 
-/// Whether an unknown `word` in `#[index(…)]` is also not a misspelt option.
+/// Whether an unknown `word` in `#[index(…)]` is not a misspelt option either.
 pub(crate) fn is_no_option(word: &str) -> bool {
     suggestion(word, INDEX_KEYS.iter().map(|key| key.name)).is_none() && !ORDERS.contains(&word)
 }

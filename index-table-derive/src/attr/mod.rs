@@ -210,7 +210,7 @@ fn word(input: ParseStream<'_>, expected: &str) -> syn::Result<Ident> {
     Ident::parse_any(input).map_err(|_| syn::Error::new(at, format!("expected {expected}")))
 }
 
-/// Skips the row before a field or a method: `self.town`, `Customer::town`, `&town`. The prefix is reported
+/// Skips the prefix of a field or a method: `self.town`, `Customer::town`, `&town`. The prefix is reported
 /// together with the word.
 fn skip_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::Result<()> {
     let at = input.span();

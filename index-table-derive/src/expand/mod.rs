@@ -167,7 +167,7 @@ fn primary_key(cx: &Context<'_>) -> (Vec<TokenStream>, TokenStream) {
 pub(crate) fn allow() -> TokenStream {
     mixed! {
         #[allow(
-            // The style is that of the generator.
+            // Generated code follows the style of the generator, not of the user.
             clippy::all,
             clippy::pedantic,
             clippy::nursery,

@@ -1,4 +1,4 @@
-//! The requirements on types of which only the name is known.
+//! The requirements on types that the macro knows by name only.
 //!
 //! The compiler can check whether such a type has a key encoding, but the macro can't. For a single error
 //! that names the field, the encoding is asserted once, and all other code is generated under the condition

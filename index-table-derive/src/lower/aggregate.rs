@@ -182,8 +182,8 @@ fn check_stored(declared: &Declared<'_>, scope: &Scope<'_>) {
     }
 }
 
-/// Returns the first or last value of a field in a group, which an index on the group and the field has. After a
-/// mistake, the position of the index is wrong.
+/// Returns the first or last value of a field in a group, and the index on the group and the field that supplies it. After
+/// a mistake, the position of the index is wrong.
 fn extreme(
     scope: &Scope<'_>,
     group: &[Rc<Field>],

@@ -1,6 +1,6 @@
 //! The conversion of attributes to the model, with every rule about more than one token, and every default.
 //!
-//! After a mistake is reported, it is repaired or its part is left out, so that the generated code still has
+//! After a mistake is reported, it is corrected or its part is left out, so that the generated code still has
 //! the methods that the program calls.
 
 mod aggregate;

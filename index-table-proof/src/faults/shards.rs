@@ -78,7 +78,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Returns the number of transactions of a tenant; a failure if its rows are not those of any number of transactions.
+    /// Returns the number of transactions of a tenant; a failure if its rows match no number of transactions.
     fn commits(&self, txn: &ReadTxn<'_>, tenant: u8) -> Result<Result<u32, Failure>> {
         let count = self.parts.count(txn, tenant, UNIT)?;
         let is_whole = |count: &u32| count.is_multiple_of(2);

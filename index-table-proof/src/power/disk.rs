@@ -36,7 +36,7 @@ pub(super) struct Disk {
 
 struct Started {
     inode: u64,
-    /// A write covers the change with this number, and a sync covers those with smaller numbers.
+    /// A write covers the change with this number, and a sync covers all changes with smaller numbers.
     change: u64,
     is_write: bool,
 }

@@ -344,7 +344,7 @@ impl Setup<'_> {
     }
 }
 
-/// Replaces the bytes of the last write of a killed process by those in the file. A write is recorded before it is done, and
+/// Replaces the bytes of the last write of a killed process by the bytes in the file. A write is recorded before it is done, and
 /// the process that is started next finds nothing of a write that was not done.
 fn interrupt(path: &Path, inode: u64, at: u64, data: &mut Vec<u8>) -> std::io::Result<()> {
     for entry in fs::read_dir(path)? {

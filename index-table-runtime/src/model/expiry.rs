@@ -34,7 +34,7 @@ pub trait Expires: Entity {
             (`Timestamp`), or an `Option` of one of these"
 )]
 pub trait ExpiryTime: Key {
-    /// Whether the encoding is that of an `Option`.
+    /// Whether the encoding is the encoding of an `Option`.
     const OPTIONAL: bool = false;
 }
 

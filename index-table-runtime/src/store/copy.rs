@@ -76,7 +76,7 @@ impl Store {
     /// slower.
     ///
     /// The copy is a store: it can be opened in place, or [restored](Store::restore) to another directory.
-    /// Its directory and its `data.mdb` have the same modes as those of the store. While it is incomplete,
+    /// Its directory and its `data.mdb` have the same modes as in the store. While it is incomplete,
     /// only the owner has access, and missing parent directories are created with mode `0700`.
     ///
     /// A copy of a [`ShardedStore`](crate::ShardedStore) has all shards at one instant, each in a directory

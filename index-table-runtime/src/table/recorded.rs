@@ -126,7 +126,7 @@ impl Store {
 }
 
 impl ShardedStore {
-    /// Returns the names of the shard maps, without those of global indexes.
+    /// Returns the names of the shard maps, without the maps of global indexes.
     #[doc(hidden)]
     #[must_use]
     pub fn map_names(&self) -> Vec<String> {
@@ -213,7 +213,7 @@ impl UntypedTable {
     ///
     /// # Errors
     ///
-    /// [`Error::IndexNotReadable`]; the [errors of reading](crate::Error#common-errors), and those of `each`.
+    /// [`Error::IndexNotReadable`]; the [errors of reading](crate::Error#common-errors), and the errors of `each`.
     pub fn each_entry<E: From<Error>>(
         &self,
         txn: &ReadTxn<'_>,
@@ -240,7 +240,7 @@ impl UntypedTable {
 
     /// Returns the number of entries of a range.
     ///
-    /// Cost: that of [`Scan::count`](crate::Scan::count).
+    /// Cost: the cost of [`Scan::count`](crate::Scan::count).
     ///
     /// # Errors
     ///

@@ -72,7 +72,7 @@ impl ShardedStore {
     /// Only tables with a repository in use are counted. Each shard is read in a transaction of its own, which the next call
     /// counts among its reads.
     ///
-    /// Cost: that of [`sizes_on`](ShardedStore::sizes_on) for each shard.
+    /// Cost: the cost of [`sizes_on`](ShardedStore::sizes_on) for each shard.
     ///
     /// # Errors
     ///

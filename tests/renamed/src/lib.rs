@@ -125,7 +125,7 @@ pub mod keys {
     #[key(crate = crate::reexported::tables)]
     pub struct Number(pub u32);
 
-    /// An enum with variants named like those of `Result`.
+    /// An enum with the variants' names of `Result`.
     #[derive(
         ::std::fmt::Debug,
         ::std::clone::Clone,
@@ -186,6 +186,6 @@ pub mod keys {
         pub state: State,
     }
 
-    /// Ensures that these names are not those of the standard library.
+    /// Ensures that these names do not refer to the standard library.
     pub type Others = (Option, Result, Ok, Box);
 }

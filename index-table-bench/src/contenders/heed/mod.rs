@@ -1,5 +1,5 @@
 //! Code written by hand on heed for this table: the lower bound of the cost.
-//! Keys, rows and values have the same bytes as those of `index-table` (`docs/FORMAT.md`). The index on towns
+//! Keys, rows and values have the same bytes as in `index-table` (`docs/FORMAT.md`). The index on towns
 //! has two layouts: the packed blocks of `index-table` (`Packed`), and the layout that is easier to write by
 //! hand (`Plain`), with an entry for each row, the primary key in its key and an empty value.
 

@@ -32,7 +32,7 @@ const SPLIT: &str = "a commit of several shards has failed in some of them; the 
 const OF_SEVERAL_JOURNALS: &str = "it was restored while the store was open, and a transaction that changes other shards too \
                                    can change it when the store has been opened again";
 
-/// The pages that a commit of LMDB may need beyond those of its transaction: it writes the list of freed pages, and copies
+/// The pages that a commit of LMDB may need in addition to the pages of its transaction: it writes the list of freed pages, and copies
 /// pages of this list. Each change adds up to some ten pages to the list, and a page of the list has 500 of them.
 const COMMIT_PAGES: usize = 32;
 const CHANGES_OF_A_PAGE: usize = 32;

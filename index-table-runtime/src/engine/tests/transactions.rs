@@ -130,7 +130,7 @@ fn a_shared_unique_key_has_an_entry_for_each_row() {
                 (left.to_vec(), left.first().copied())
             );
         }
-        // One entry is that of any unique index.
+        // A single entry has the same form as in any unique index.
         put(&mut writer, Source::Index(UNIQUE), 7, 5, b"")?;
         assert_eq!(ids(writer.reader())?, [5]);
         writer.remove_shared(UNIQUE, &[7], &[0, 5])?;

@@ -18,7 +18,7 @@ impl TableRecord {
     /// The reason: a later release wrote the record, and this release doesn't know a type or an option in it.
     pub(crate) fn schema(&self, table: &str) -> Result<TableSchema, String> {
         let fields = self.fields.iter().map(|(name, declared)| {
-            // The types are compared only with those of other structs.
+            // The types are compared only with the types of other structs.
             FieldSchema::new::<()>(kept_text(name), kept_text(declared))
         });
         let fields = fields.collect();

@@ -1,4 +1,4 @@
-//! Bounds over random keys, which are longer than those of the other tests.
+//! Bounds on random keys, which are longer than the keys of the other tests.
 
 use std::ops::Bound;
 

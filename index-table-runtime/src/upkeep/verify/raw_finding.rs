@@ -15,7 +15,7 @@ pub(super) struct RawFinding {
     pub(super) primary_key: Vec<u8>,
     pub(super) reason: Cow<'static, str>,
     pub(super) fix: Fix,
-    /// The aggregate, if the key is that of a group.
+    /// The aggregate, if the key is the key of a group.
     pub(super) aggregate: Option<&'static AggregateSchema>,
 }
 

@@ -41,7 +41,7 @@ struct End {
     is_current: bool,
     /// The number of the last message.
     last: u64,
-    /// The number of messages in the queue, including those of this transaction.
+    /// The number of messages in the queue, including the messages of this transaction.
     length: u64,
     /// The number of messages that this transaction has written.
     written: u64,

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Removes all indexes except those in `keep` from the messages of a queue. Messages that then name no index are
+/// Removes all indexes except the indexes in `keep` from the messages of a queue. Messages that then name no index are
 /// removed, to make room.
 pub(crate) fn purge(
     schema: &TableSchema,

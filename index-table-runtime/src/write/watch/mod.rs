@@ -1,7 +1,7 @@
 //! Committed changes for subscribers.
 //!
-//! A write transaction notes its changes ([`Watched`]) for the subscribers that exist at its first write to the
-//! table. After its commit, and before the next commit of the process, the notes are added to the buffer of each
+//! A write transaction records its changes ([`Watched`]) for the subscribers that exist at its first write to the
+//! table. After its commit, and before the next commit of the process, the changes are added to the buffer of each
 //! [`Subscriber`]. A subscriber that has missed a change is marked as lagged.
 
 mod subscriber;

@@ -41,7 +41,7 @@ pub(crate) struct Saved {
     pub(crate) map_size: u64,
     /// The first bytes of both meta pages.
     pub(crate) metas: [[u8; META]; 2],
-    /// The checksums of two root pages by [`root_sum`]: that of the free list, and that of the names of databases.
+    /// The checksums of two root pages by [`root_sum`]: the roots of the free list and of the names of databases.
     pub(crate) roots: [[u8; 16]; 2],
 }
 

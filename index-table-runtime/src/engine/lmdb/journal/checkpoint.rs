@@ -203,7 +203,7 @@ impl Shared {
                     self.changed.notify_all();
                 }
                 Err(reason) => {
-                    // The pin of the last checkpoint stays, and that of this one may.
+                    // The pin of the last checkpoint stays, and the pin of this checkpoint may stay.
                     self.refuse(&mut state, reason);
                     return;
                 }

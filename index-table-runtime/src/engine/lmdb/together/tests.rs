@@ -24,9 +24,9 @@ use crate::{
 };
 
 thread_local! {
-    /// The position in its transaction of the next commit that fails.
+    /// The commit that fails next, as its position among the commits of a transaction.
     static REFUSED: Cell<Option<usize>> = const { Cell::new(None) };
-    /// The time until it fails.
+    /// The delay before this failure.
     static DELAY: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -191,7 +191,7 @@ fn a_commit_of_several_shards_needs_room_in_all_of_them() {
     let opened = open_with(directory.path(), &options).expect("a store");
     let mut ids = 1..u8::MAX;
     let full = loop {
-        let id = ids.next().expect("fewer rows than the map has room for");
+        let id = ids.next().expect("the map is full before the ids run out");
         opened.write_row(&[2], id, &[id; 4000]).expect("room for a row");
         if let Err(full) = opened.write(&[0, 2], 0) {
             break full;

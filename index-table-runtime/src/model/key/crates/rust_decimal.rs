@@ -21,7 +21,7 @@ const ZERO: u8 = 0x80;
 const BIAS: u32 = 28;
 
 /// Encodes a positive number, 0.d₁d₂…d₂₉ · 10ᵉ where d₁ is not 0, as e and then the digits as one number. The
-/// bytes of a negative number are those of its absolute value, inverted.
+/// bytes of a negative number are the inverted bytes of its absolute value.
 fn encode(value: Decimal) -> [u8; LEN] {
     let number = value.mantissa().unsigned_abs();
     let Some(length) = number.checked_ilog10().map(|log| log + 1) else {

@@ -21,7 +21,7 @@ use crate::{
 /// Rows with their primary keys, in order.
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Makes the rows of the copy in shard `to` equal to those in shard `from`.
+/// Makes the rows of the copy in shard `to` equal to the rows in shard `from`.
 pub(super) fn replace(
     part: Part<'_>,
     writer: &mut shards::Writer<'_>,

@@ -4,11 +4,11 @@
 //! frames, segments and checkpoints of the [journal](super) of one data file, with these differences.
 //!
 //! - **Records** name the shard of each of their sections. The numbers of records count the commits of all
-//!   shards; the number in a section is that of LMDB's transaction in its shard. A record may have sections
+//!   shards; the number in a section is the number of LMDB's transaction in its shard. A record may have sections
 //!   of several shards, which are applied all or none, because a record is whole or absent.
 //! - **Syncs** are shared ([`group`]): a thread appends its record and waits for a sync that covers it, and
 //!   one of the waiting threads makes it for all of them. Between the append and LMDB's commit, a thread
-//!   holds the lock of its shard, not that of the log. The changes of a transaction are in memory until its
+//!   holds the lock of its shard, not the lock of the log. The changes of a transaction are in memory until its
 //!   commit, so that the frames of a record are next to each other.
 //! - **Checkpoints** ([`checkpoint`]) have the state of each shard, pinned at its own time: a segment is
 //!   begun, and then each shard that has changed since its last checkpoint is pinned between two of its
