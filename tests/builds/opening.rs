@@ -5,7 +5,7 @@ use std::thread;
 use index_table::{Durability, Error, IndexState, Store};
 
 use crate::{
-    TestResult, after, assert_clean, before, fill, item, on_both, plain, support::Threads,
+    TestResult, after, assert_clean, before, fill, item, on_each, plain, support::Threads,
     unreadable,
 };
 

@@ -2,7 +2,7 @@
 
 use index_table::{Error, IndexState, Store};
 
-use crate::{TestResult, after, assert_clean, fill, item, on_both, unreadable};
+use crate::{TestResult, after, assert_clean, fill, item, on_each, unreadable};
 
 fn assert_not_readable<T: std::fmt::Debug>(result: index_table::Result<T>) -> String {
     match result {

@@ -2,7 +2,7 @@
 
 use index_table::{Error, IndexState, Store};
 
-use crate::{TestResult, after, assert_clean, item, on_both, unreadable};
+use crate::{TestResult, after, assert_clean, item, on_each, unreadable};
 
 /// Returns the rows 0 to 99. Every tenth row has the keys of the row before it.
 fn with_duplicates() -> impl Iterator<Item = after::Item> + Clone {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use index_table::{Error, FindingKind, IndexState, Store};
 use proptest::prelude::*;
 
-use crate::{TestResult, after, assert_clean, fill, item, on_both, unreadable};
+use crate::{TestResult, after, assert_clean, fill, item, on_each, unreadable};
 
 const UNIQUE: [&str; 4] = ["code", "coded", "noted", "once"];
 

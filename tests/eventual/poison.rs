@@ -5,7 +5,7 @@ use std::path::Path;
 use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, RwTxn, types::Bytes};
 use index_table::{Store, WhenFull};
 
-use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item, on_both};
+use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item, on_each};
 
 pub(crate) type Raw<'a> = Database<'a, Bytes, Bytes>;
 

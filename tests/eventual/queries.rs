@@ -1,6 +1,6 @@
 //! Results of indexes with pending messages, with `stale` and with `verified`.
 
-use crate::{Item, ItemRepository, TestResult, item, on_both};
+use crate::{Item, ItemRepository, TestResult, item, on_each};
 
 /// Returns a row whose town is Rome and whose name is Li.
 fn roman(id: u32) -> Item {

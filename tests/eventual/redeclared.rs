@@ -3,7 +3,7 @@
 use index_table::{IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::{TestResult, on_both};
+use crate::{TestResult, on_each};
 
 macro_rules! table {
     ($name:ident, $($index:tt)*) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use index_table::{Error, IndexToken, OnDuplicate, Store, WhenFull};
 
-use crate::{Item, ItemRepository, TestResult, assert_drained, item, on_both};
+use crate::{Item, ItemRepository, TestResult, assert_drained, item, on_each};
 
 const LONG: Duration = Duration::from_mins(1);
 const SHORT: Duration = Duration::from_millis(30);

@@ -12,7 +12,7 @@ use std::{
 use index_table::{ChangeKind::*, Error, Event, OnDuplicate, Store};
 
 use crate::{
-    Person, PersonRepository, TestResult, on_both, person, received, summary,
+    Person, PersonRepository, TestResult, on_each, person, received, summary,
     support::{PATIENCE, Threads},
 };
 

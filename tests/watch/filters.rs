@@ -3,7 +3,7 @@
 use index_table::{ChangeKind, ChangeKind::*, Error, Event, IndexTable, Store, Watcher};
 use serde::{Deserialize, Serialize};
 
-use crate::{Person, TestResult, on_both, person, received, summary};
+use crate::{Person, TestResult, on_each, person, received, summary};
 
 #[test]
 fn rows_enter_and_leave_a_key() -> TestResult {

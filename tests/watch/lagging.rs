@@ -2,7 +2,7 @@
 
 use index_table::{ChangeKind::*, Event, Lagged};
 
-use crate::{Copy, TestResult, on_both, person, received, summary};
+use crate::{Copy, TestResult, on_each, person, received, summary};
 
 fn lagged(event: Option<Event<crate::Person>>) -> Lagged {
     match event {

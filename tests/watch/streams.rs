@@ -14,7 +14,7 @@ use std::{
 use futures_core::Stream;
 use index_table::{Event, Watcher};
 
-use crate::{Person, TestResult, on_both, person, stores, summary};
+use crate::{Person, TestResult, on_each, person, stores, summary};
 
 /// Does the same as `StreamExt::next`.
 async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {

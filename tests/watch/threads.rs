@@ -8,7 +8,7 @@ use std::{
 
 use index_table::{ChangeKind, Event, Store};
 
-use crate::{Copy, Person, PersonRepository, TestResult, on_both, person};
+use crate::{Copy, Person, PersonRepository, TestResult, on_each, person};
 
 const WRITERS: u32 = 3;
 const ROUNDS: u32 = 60;
