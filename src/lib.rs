@@ -39,9 +39,9 @@ pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow, Combined,
-    CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability, Entries,
-    Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower, FollowerLag,
+    ArchiveFile, ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow,
+    Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability,
+    Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower, FollowerLag,
     FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag,
     Lagged, ListMap, MAX_KEY_LEN, MissingShard, OnDuplicate, Options, Page, Progress, QueueFull,
     RangeMap, ReadTxn, Readers, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,

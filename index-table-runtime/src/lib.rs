@@ -25,7 +25,7 @@ mod upkeep;
 mod usage;
 mod write;
 
-pub use engine::{CommitNumber, Durability, Options, WhenFull};
+pub use engine::{ArchiveFile, CommitNumber, Durability, Options, WhenFull};
 pub use model::{
     entity::IndexEntry,
     error::{Error, Result, StoreError},

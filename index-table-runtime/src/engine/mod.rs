@@ -70,6 +70,7 @@ mod dispatch;
 mod durability;
 pub(crate) mod files;
 mod forward;
+mod hand_over;
 pub(crate) mod lmdb;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
@@ -87,6 +88,8 @@ mod write;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::Durability;
+pub use hand_over::ArchiveFile;
+pub(crate) use hand_over::{Destination, HandOver};
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST};
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry};

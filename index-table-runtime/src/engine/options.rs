@@ -5,10 +5,14 @@ use std::{
     fmt::Debug,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use super::durability::{Checkpoint, Durability};
+use super::{
+    durability::{Checkpoint, Durability},
+    hand_over::{ArchiveFile, Destination, HandOver},
+};
 
 /// The maximum number of readers, and of tables and indexes. LMDB accepts greater numbers, and then fails
 /// later or behaves incorrectly.
@@ -53,6 +57,9 @@ pub struct Options {
     pub(crate) file_mode: u32,
     pub(crate) directory_mode: u32,
     pub(crate) archive: Option<PathBuf>,
+    /// The function of an archive without a directory.
+    #[serde(skip)]
+    pub(crate) hand_over: Option<HandOver>,
     /// Whether the store follows an archive, which alone writes to it.
     #[serde(skip)]
     pub(crate) follower: bool,
@@ -74,6 +81,7 @@ impl Default for Options {
             file_mode: FILE_MODE,
             directory_mode: DIRECTORY_MODE,
             archive: None,
+            hand_over: None,
             follower: false,
         }
     }
@@ -347,7 +355,64 @@ impl Options {
     /// ```
     pub fn archive(mut self, directory: impl AsRef<Path>) -> Self {
         self.archive = Some(directory.as_ref().to_owned());
+        self.hand_over = None;
         self
+    }
+
+    /// Sets a function that gets the files of an archive, such as for an object store. It replaces a directory set by
+    /// [`archive`](Options::archive), whose documentation applies except for the following.
+    ///
+    /// The function gets complete segments only: at the latest 10 seconds after a commit, after 16 MiB, and when the last
+    /// handle to the store is dropped. It stores the contents of the file under the name, and replaces an object with the
+    /// same name. After an error, or if the process ends, it gets the file again. It is called by two threads. Files stay in
+    /// `archive.pending` until the function has returned `Ok`. A base is written there first, so the disk of the store needs
+    /// room for a copy of the data file.
+    ///
+    /// Each name begins with the identity of the archive, in hex, and `/`. To restore, download all objects with the same
+    /// identity to a directory, with the rest of the names as paths, and call
+    /// [`Store::restore_archive`](crate::Store::restore_archive) with this directory. A store whose `archive.pending` is
+    /// lost, such as a restored store, has a new identity. Two open stores never use the same names.
+    ///
+    /// Functions are compared by identity: opening an open store again with options that have another function fails with
+    /// [`Error::AlreadyOpen`](crate::Error::AlreadyOpen); use a clone of the options. They are not serialized.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::fs;
+    ///
+    /// use index_table::{Durability, Store};
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (bucket, path) = (dir.path().join("bucket"), dir.path().join("shop"));
+    /// let options = Store::options().durability(Durability::Journal).archive_with(move |file| {
+    ///     let object = bucket.join(file.name); // stands for an upload
+    ///     fs::create_dir_all(object.parent().unwrap())?;
+    ///     fs::copy(file.path, object).map(drop)
+    /// });
+    /// let store = options.open(path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn archive_with(
+        mut self,
+        function: impl Fn(ArchiveFile<'_>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.hand_over = Some(HandOver(Arc::new(function)));
+        self.archive = None;
+        self
+    }
+
+    /// Whether the store has an archive.
+    pub(crate) const fn has_archive(&self) -> bool {
+        self.archive.is_some() || self.hand_over.is_some()
+    }
+
+    /// Returns the destination of the archive.
+    pub(crate) fn destination(&self) -> Option<Destination> {
+        let function = self.hand_over.clone().map(Destination::Function);
+        function.or_else(|| self.archive.clone().map(Destination::Directory))
     }
 
     /// Whether a missing store is created.
@@ -407,7 +472,7 @@ impl Options {
 
     /// Refuses options that can't work.
     pub(crate) fn check(&self) -> io::Result<()> {
-        if self.archive.is_some() && !self.read_only && self.durability != Durability::Journal {
+        if self.has_archive() && !self.read_only && self.durability != Durability::Journal {
             let reason = "`archive` needs `Durability::Journal`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
@@ -451,6 +516,7 @@ impl Options {
             read_only,
             checkpoint,
             archive,
+            hand_over,
             follower,
         } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
@@ -464,6 +530,7 @@ impl Options {
             ("read_only", read_only, &other.read_only),
             ("checkpoint", checkpoint, &other.checkpoint),
             ("archive", archive, &other.archive),
+            ("archive_with", hand_over, &other.hand_over),
             ("follower", follower, &other.follower),
         ];
         options

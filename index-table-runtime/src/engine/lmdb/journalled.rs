@@ -43,8 +43,7 @@ impl Engine {
 
     /// Starts the journal, unless another process writes it.
     pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
-        let archive = options.archive.as_deref();
-        match start::start(&self.env, &self.path, limits(options), archive) {
+        match start::start(&self.env, &self.path, limits(options), options.destination()) {
             Ok(journal) => {
                 let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
                 writing.scratch.recorder = journal.recorder();
@@ -200,7 +199,7 @@ fn unstarted(path: &Path, not_started: NotStarted) -> Error {
 pub(super) const fn readers(options: &Options) -> u32 {
     match options.durability {
         Durability::Journal if !options.read_only => {
-            options.max_readers.saturating_add(if options.archive.is_some() { 3 } else { 2 })
+            options.max_readers.saturating_add(if options.has_archive() { 3 } else { 2 })
         }
         _ => options.max_readers,
     }

@@ -37,7 +37,7 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     let io = |source| Error::Io { path: path.to_owned(), source };
     options.options.check().map_err(io)?;
     let of_shards = options.shards.iter().filter_map(|shard| shard.options.as_ref());
-    if of_shards.chain([&options.options]).any(|options| options.archive.is_some()) {
+    if of_shards.chain([&options.options]).any(Options::has_archive) {
         return Err(Error::NotOffered { what: "an archive, because it is sharded" });
     }
     if options.is_full {

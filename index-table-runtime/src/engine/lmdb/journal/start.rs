@@ -25,7 +25,10 @@ use super::{
     tail::{self, Fault, Record, Tail},
     weaken,
 };
-use crate::engine::lmdb::names::{Env, FILE};
+use crate::engine::{
+    Destination,
+    lmdb::names::{Env, FILE},
+};
 
 /// The reason why a journal is not started, or a store not recovered.
 pub(in crate::engine::lmdb) enum NotStarted {
@@ -256,7 +259,7 @@ pub(in crate::engine::lmdb) fn start(
     env: &Env,
     directory: &Path,
     limits: Limits,
-    archive: Option<&Path>,
+    archive: Option<Destination>,
 ) -> Result<Journal, NotStarted> {
     let files = files::create(directory, OWN)?;
     if !files.first().map_or(Ok(false), lock_writer)? {
@@ -277,7 +280,7 @@ pub(in crate::engine::lmdb) fn start(
         Marker::Clean(known) => (known, None),
         Marker::Needed(known) => (known, Some(Found::read(directory, &known)?)),
     };
-    let outbox = archive.map(|_| outbox_of(directory, &known, left.as_ref(), pin.number));
+    let outbox = archive.as_ref().map(|_| outbox_of(directory, &known, left.as_ref(), pin.number));
     let mut outbox = outbox.transpose()?;
     let heads = files::heads(&files::existing(directory, OWN)?)?;
     let (epoch, mut sequence) = last(&heads, &known);
@@ -331,7 +334,6 @@ pub(in crate::engine::lmdb) fn start(
     let archive = outbox.zip(archive).map(|(outbox, archive)| {
         // Without a free reader slot, a commit pins the state.
         let pin = || Snapshot::of_last(env, &data).ok();
-        let archive = std::path::absolute(archive).unwrap_or_else(|_| archive.to_owned());
         Beginning::attach(outbox, archive, pin)
     });
     let env = env.clone();

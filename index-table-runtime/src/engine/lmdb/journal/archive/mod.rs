@@ -6,6 +6,8 @@
 //! | `records` | the complete records of a segment |
 //! | `outbox` | the segments that are not archived yet, in the directory of the store |
 //! | `target` | the directory of the archive |
+//! | `handed` | a function that gets the files of the archive |
+//! | `to` | one of these two |
 //! | `base` | a copy of the data file at a pinned state |
 //! | `worker` | the thread that moves segments from the journal to the outbox, and from there to the archive |
 //! | `restore` | a data file as of any archived commit |
@@ -18,12 +20,14 @@
 mod base;
 pub(crate) mod follow;
 pub(crate) mod format;
+mod handed;
 pub(super) mod outbox;
 pub(crate) mod records;
 pub(in crate::engine::lmdb) mod restore;
 pub(in crate::engine::lmdb) mod target;
 #[cfg(test)]
 mod tests;
+mod to;
 pub(in crate::engine::lmdb) mod worker;
 
 use super::frame::Place;

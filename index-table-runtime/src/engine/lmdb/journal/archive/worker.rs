@@ -3,7 +3,6 @@
 use std::{
     fs::File,
     io,
-    path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -12,17 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Bound, base, format::Manifest, outbox::Outbox, target::Target};
-use crate::engine::lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault};
+use super::{Bound, base, format::Manifest, outbox::Outbox, to::To};
+use crate::engine::{
+    Destination,
+    lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault},
+};
 
 const NAME: &str = "index-table-archive";
 const BASE_NAME: &str = "index-table-base";
 
 /// The time between two rounds.
 const TICK: Duration = Duration::from_millis(250);
-
-/// The age at which a segment is complete.
-const OLDEST: Duration = Duration::from_mins(1);
 
 /// The time after which a base that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(10);
@@ -43,7 +42,7 @@ pub(crate) struct Distance {
 /// An archive that starts.
 pub(in crate::engine::lmdb::journal) struct Beginning {
     outbox: Outbox,
-    target: Target,
+    target: To,
     /// Whether the archive has a base.
     outcome: io::Result<bool>,
     /// The state for the first base.
@@ -55,10 +54,10 @@ impl Beginning {
     /// a base, `pin` is called.
     pub(in crate::engine::lmdb::journal) fn attach(
         mut outbox: Outbox,
-        archive: PathBuf,
+        archive: Destination,
         pin: impl FnOnce() -> Option<Snapshot>,
     ) -> Self {
-        let mut target = Target::new(archive, outbox.store());
+        let mut target = To::new(archive, &outbox);
         let outcome = target.attach(&mut outbox);
         let base = if matches!(outcome, Ok(false)) { pin() } else { None };
         Self { outbox, target, outcome, base }
@@ -73,7 +72,7 @@ impl Beginning {
         let now = Instant::now();
         let (has_base, error) = match outcome {
             Ok(has_base) => (has_base, None),
-            Err(error) => (false, Some(reason(&target, &error))),
+            Err(error) => (false, Some(target.reason(&error))),
         };
         let status =
             Status { commit: 0, current: now, bytes: 0, has_base, error, base_error: None };
@@ -206,10 +205,6 @@ impl Archiving {
     }
 }
 
-fn reason(target: &Target, error: &io::Error) -> String {
-    format!("`{}` can't be written: {error}", target.directory().display())
-}
-
 fn not_saved(fault: &Fault) -> String {
     match fault {
         Fault::Io(error) => format!("the store's own directory can't be written: {error}"),
@@ -250,7 +245,7 @@ struct Bases {
 /// The work of the thread that archives.
 pub(in crate::engine::lmdb::journal) struct Rounds {
     shared: Arc<Archiving>,
-    target: Target,
+    target: To,
     bases: Bases,
     /// When the last segment was completed.
     completed: Instant,
@@ -286,18 +281,18 @@ impl Rounds {
         let bound = bound(at);
         let mut outbox = lock(&shared.outbox);
         let collected = outbox.collect(&shared.files, &bound).map_err(|fault| not_saved(&fault));
-        if is_closing || self.completed.elapsed() >= OLDEST {
+        if is_closing || self.completed.elapsed() >= self.target.oldest() {
             let completed = outbox.complete();
             completed.map_err(|error| not_saved(&Fault::Io(error)))?;
             self.completed = begun;
         }
         if !self.target.is_attached() {
             let attached = self.target.attach(&mut outbox);
-            self.has_base = attached.map_err(|error| reason(&self.target, &error))?;
+            self.has_base = attached.map_err(|error| self.target.reason(&error))?;
         }
         if self.generation != outbox.manifest().generation {
             self.generation = outbox.manifest().generation;
-            self.has_base = self.target.has_base(outbox.manifest()).unwrap_or(false);
+            self.has_base = self.target.has_base(outbox.manifest());
         }
         let (work, pending) = (outbox.work(), outbox.directory().to_owned());
         drop(outbox);
@@ -306,9 +301,8 @@ impl Rounds {
         let mut status = lock(&shared.status);
         status.bytes = work.bytes();
         status.has_base = self.has_base;
-        delivered.map_err(|error| reason(&self.target, &error))?;
-        status.commit = work.manifest.commit;
-        if collected.is_ok() {
+        status.commit = delivered.map_err(|error| self.target.reason(&error))?;
+        if collected.is_ok() && status.commit == work.manifest.commit {
             status.current = begun;
         }
         drop(status);
@@ -348,9 +342,7 @@ impl Rounds {
     fn write_base(&mut self, asked: Asked, snapshot: Snapshot) {
         let Asked { identity, generation, segment, time } = asked;
         let request = base::Request { snapshot, identity, generation, segment, time };
-        let archive = self.target.directory().to_owned();
-        let store = lock(&self.shared.outbox).store().to_owned();
-        let run = move || base::write(&archive, &store, &request);
+        let run = self.target.base(&lock(&self.shared.outbox), request);
         match thread::Builder::new().name(BASE_NAME.to_owned()).spawn(run) {
             Ok(thread) => self.bases.writing = Some(thread),
             Err(error) => lock(&self.shared.status).base_error = Some(error.to_string()),
@@ -366,18 +358,19 @@ impl Rounds {
         let Some(thread) = self.bases.writing.take_if(is_finished) else { return };
         let written = thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         let mut status = lock(&self.shared.status);
-        self.bases.asked = None;
+        let asked = self.bases.asked.take();
         match written {
             Ok(length) => {
                 self.bases.failed = None;
                 self.bases.length = length;
-                self.has_base = true;
-                status.has_base = true;
+                // A gap may have begun another generation meanwhile.
+                self.has_base |= asked.is_some_and(|it| it.generation == self.generation);
+                status.has_base = self.has_base;
                 status.base_error = None;
             }
             Err(error) => {
                 self.bases.failed = Some(Instant::now());
-                status.base_error = Some(reason(&self.target, &error));
+                status.base_error = Some(self.target.reason(&error));
             }
         }
     }

@@ -1,0 +1,107 @@
+//! An archive whose files a function gets.
+//!
+//! `archive.pending` also has the last manifest that the function got, and the description of the last base.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    format::{self, BASE_FILE, Base, MANIFEST_FILE, Manifest},
+    outbox::{Outbox, Work, put},
+};
+use crate::engine::{ArchiveFile, HandOver, lmdb::names::FILE};
+
+/// The file with the last manifest that the function got.
+const HANDED: &str = "handed";
+
+/// The target of an archive with a function.
+#[derive(Clone)]
+pub(super) struct Handed {
+    function: HandOver,
+    /// The directory of the outbox.
+    pending: PathBuf,
+    data: PathBuf,
+    /// The last commit that the function got.
+    pub(super) commit: u64,
+    pub(super) is_attached: bool,
+}
+
+impl Handed {
+    pub(super) fn new(function: HandOver, outbox: &Outbox) -> Self {
+        let (pending, data) = (outbox.directory().to_owned(), outbox.store().join(FILE));
+        Self { function, pending, data, commit: 0, is_attached: false }
+    }
+
+    /// Removes unfinished bases. Returns whether the function got a base of this generation.
+    pub(super) fn attach(&mut self, outbox: &Outbox) -> io::Result<bool> {
+        for entry in fs::read_dir(&self.pending)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        let own = outbox.manifest();
+        let before = outbox.work().complete.first().map_or(own.commit, |first| first.commit);
+        let handed = fs::read(self.pending.join(HANDED)).ok();
+        let handed = handed.and_then(|bytes| Manifest::read(&bytes));
+        let handed = handed.filter(|handed| handed.identity == own.identity);
+        if handed.is_none() {
+            // Later segments need it, and a restore without segments.
+            let first = outbox.work().complete.first().map_or(own.segment + 1, |it| it.segment);
+            let manifest = Manifest { segment: first.saturating_sub(1), ..*own };
+            put(&self.pending, HANDED, &manifest.bytes(), &self.data)?;
+            let outcome = self.hand_over(&own.identity, MANIFEST_FILE, &self.pending.join(HANDED));
+            if outcome.is_err() {
+                fs::remove_file(self.pending.join(HANDED))?;
+            }
+            outcome?;
+        }
+        self.commit = handed.map_or(before, |handed| handed.commit).min(own.commit);
+        self.is_attached = true;
+        Ok(self.has_base(own))
+    }
+
+    pub(super) fn has_base(&self, own: &Manifest) -> bool {
+        let base = fs::read(self.pending.join(BASE_FILE)).ok();
+        base.and_then(|bytes| Base::read(&bytes))
+            .is_some_and(|base| base.identity == own.identity && base.generation == own.generation)
+    }
+
+    /// Calls the function with a file.
+    fn hand_over(&self, identity: &[u8; 16], name: &str, path: &Path) -> io::Result<()> {
+        let prefixed = format!("{:032x}/{name}", u128::from_be_bytes(*identity));
+        (self.function.0)(ArchiveFile { name: &prefixed, path })
+    }
+
+    /// Calls the function with all complete segments.
+    pub(super) fn deliver(&mut self, work: &Work, complete: &mut dyn FnMut(u64)) -> io::Result<()> {
+        for end in &work.complete {
+            let name = format::segment_name(end.segment);
+            self.hand_over(&end.identity, &name, &self.pending.join(&name))?;
+            put(&self.pending, HANDED, &end.bytes(), &self.data)?;
+            self.hand_over(&end.identity, MANIFEST_FILE, &self.pending.join(HANDED))?;
+            self.commit = end.commit;
+            complete(end.segment);
+        }
+        if work.complete.is_empty() && work.growing == 0 {
+            // The last records changed nothing that a segment needs.
+            self.commit = work.manifest.commit;
+        }
+        Ok(())
+    }
+
+    /// Calls the function with a base, and removes the copy.
+    pub(super) fn deliver_base(&self, segment: u64) -> io::Result<()> {
+        let name = format::base_name(segment);
+        let directory = self.pending.join(&name);
+        let bytes = fs::read(directory.join(BASE_FILE))?;
+        let base = Base::read(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+        for file in [FILE, BASE_FILE] {
+            self.hand_over(&base.identity, &format!("{name}/{file}"), &directory.join(file))?;
+        }
+        put(&self.pending, BASE_FILE, &bytes, &self.data)?;
+        fs::remove_dir_all(directory)
+    }
+}
