@@ -43,11 +43,11 @@ pub use index_table_runtime::{
     Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability,
     Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower, FollowerLag,
     FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag,
-    Lagged, ListMap, MAX_KEY_LEN, MissingShard, OnDuplicate, Options, Page, Progress, QueueFull,
-    RangeMap, ReadTxn, Readers, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,
-    ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError, Submission,
-    Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull,
-    WriteTxn,
+    Lagged, ListMap, MAX_KEY_LEN, MissingShard, Move, OnDuplicate, Options, Page, Progress,
+    QueueFull, RangeMap, ReadTxn, Readers, Repair, RestoreArchive, Result, Rows, Scan, Scrub,
+    ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError,
+    Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher,
+    WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.
@@ -62,7 +62,7 @@ pub mod iter {
 pub mod report {
     pub use index_table_runtime::{
         BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
-        IndexSize, LoadReport, LoadedShard, RangeInfo, ShardInfo, ShardStatus, StoreReport,
-        TableSize, Upgraded,
+        IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved, RangeInfo, ShardInfo,
+        ShardStatus, StoreReport, TableSize, Upgraded,
     };
 }

@@ -51,6 +51,7 @@ pub use upkeep::{
     bulk::{BulkLoad, LoadReport, LoadedShard, OnDuplicate},
     catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable},
     expiry::ExpiryWorker,
+    moves::{Move, MoveInfo, MoveState, Moved},
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},

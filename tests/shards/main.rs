@@ -11,6 +11,8 @@ mod groups;
 mod grown;
 mod load;
 mod missing;
+mod moves;
+mod moves_otherwise;
 mod numbers;
 mod online;
 mod online_otherwise;

@@ -50,7 +50,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-pub(crate) fn reason(outcome: Result<ShardedStore>) -> String {
+pub(crate) fn reason<T: std::fmt::Debug>(outcome: Result<T>) -> String {
     match outcome {
         Err(Error::ShardRefused { what, reason }) => format!("{what}: {reason}"),
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Durability, Error, Result, ShardedStore, Store, WriteTxn};
+use index_table::{Durability, Error, Result, ShardedStore, Store, WriteTxn, report::MoveState};
 use proptest::prelude::*;
 
 use super::{Order, OrderRepository, options_of, results_of};
@@ -45,7 +45,16 @@ enum Step {
     Reopen,
     /// Continues with the files that a killed process would leave.
     Kill,
+    /// Moves a range of tenants, or one tenant of a list, to another shard.
+    MoveTenants(MovedRange),
+    /// The same, and continues with the files that a process would leave that was killed at this point of the move.
+    KillMove(MovedRange, usize),
+    /// Continues an interrupted move, or takes it back.
+    EndMove(bool),
 }
+
+/// The tenants, and the shard to which they move.
+type MovedRange = (u8, u8, u8, bool);
 
 fn key() -> impl Strategy<Value = Key> {
     (0..TENANTS, 0..4_u16)
@@ -96,6 +105,10 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     prop::collection::vec(operation(), 1..6)
 }
 
+fn moved_range() -> impl Strategy<Value = MovedRange> {
+    (0..TENANTS, 0..TENANTS, 0..16_u8, any::<bool>())
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let commits = prop::bool::weighted(0.9);
     prop_oneof![
@@ -103,6 +116,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (operations(), commits).prop_map(|(all, commits)| Step::ByHand(all, commits)),
         1 => Just(Step::Reopen),
         2 => Just(Step::Kill),
+        2 => moved_range().prop_map(Step::MoveTenants),
+        2 => (moved_range(), 0..3_usize).prop_map(|(range, at)| Step::KillMove(range, at)),
+        2 => any::<bool>().prop_map(Step::EndMove),
     ]
 }
 
@@ -174,9 +190,56 @@ fn take(store: &Store, tables: &Tables, step: &Step) -> Vec<String> {
                 outcomes.push(shown(txn.commit()));
             }
         }
-        Step::Reopen | Step::Kill => {}
+        Step::Reopen
+        | Step::Kill
+        | Step::MoveTenants(_)
+        | Step::KillMove(..)
+        | Step::EndMove(_) => {}
     }
     outcomes
+}
+
+/// Moves tenants. Calls `at` with the number of each report of progress.
+fn move_tenants(
+    store: &ShardedStore,
+    (kind, shards): (Kind, u8),
+    (one, other, to, offline): MovedRange,
+    mut at: impl FnMut(usize),
+) -> Result<()> {
+    let to = format!("s{}", to % shards);
+    let moved = match kind {
+        Kind::List => store.move_keys("tenants", [one, other], &to),
+        _ => store.move_range("tenants", one.min(other)..=one.max(other), &to),
+    };
+    let mut number = 0;
+    let moved = moved.progress(|_| {
+        at(number);
+        number += 1;
+    });
+    let ended = if offline { moved.offline().run() } else { moved.run() };
+    match ended {
+        // An interrupted move has some of these tenants.
+        Err(Error::ShardRefused { .. }) if !store.moves()?.is_empty() => Ok(()),
+        ended => ended.map(drop),
+    }
+}
+
+/// Continues the interrupted moves, or takes those back that have not switched.
+fn end_moves(store: &ShardedStore, resumes: bool) -> Result<()> {
+    for begun in store.moves()? {
+        if resumes || begun.state == MoveState::CleaningUp {
+            store.resume_move(begun.id).run()?;
+        } else {
+            store.cancel_move(begun.id)?;
+        }
+    }
+    assert_eq!(store.moves()?, []);
+    Ok(())
+}
+
+/// Ends a move that doesn't let its rows be written.
+fn end_offline(store: &ShardedStore) -> Result<()> {
+    if store.moves()?.iter().any(|begun| begun.offline) { end_moves(store, true) } else { Ok(()) }
 }
 
 /// Copies the files except LMDB's lock files.
@@ -207,7 +270,8 @@ fn look(one: (&Store, &Tables), many: (&ShardedStore, &Tables), what: &str) -> R
     let (one_txn, many_txn) = (one.0.read()?, many.0.read()?);
     let expected = results_of(&one.1.orders, &one_txn, &values);
     assert_same(&expected, &results_of(&many.1.orders, &many_txn, &values), what);
-    assert!(many.1.orders.verify(&many_txn).run()?.is_clean());
+    let report = many.1.orders.verify(&many_txn).run()?;
+    assert!(report.is_clean(), "{what}: {report:?}");
     let towns = one.1.towns.all(&one_txn).rows().collect::<Result<Vec<_>>>()?;
     for shard in many.0.shard_ids() {
         let txn = many.0.read_on(&shard)?;
@@ -226,6 +290,27 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let mut many = options_of(kind, shards).durability(Durability::Journal).open(&path)?;
     let mut of_many = Tables::open(&many)?;
     for (number, step) in (1..).zip(steps) {
+        match step {
+            Step::MoveTenants(range) => move_tenants(&many, (kind, shards), *range, |_| ())?,
+            Step::KillMove(range, at) => {
+                let next = dir.path().join(format!("{number}"));
+                move_tenants(&many, (kind, shards), *range, |report| {
+                    if report == *at {
+                        copy(&path, &next).expect("copied");
+                    }
+                })?;
+                if next.exists() {
+                    path = next;
+                    drop((many, of_many));
+                    many = ShardedStore::open(&path)?;
+                    of_many = Tables::open(&many)?;
+                    look((&one, &orders), (&many, &of_many), &what)?;
+                    end_offline(&many)?;
+                }
+            }
+            Step::EndMove(resumes) => end_moves(&many, *resumes)?,
+            _ => {}
+        }
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
         let is_killed = matches!(step, Step::Kill);
         if is_killed || matches!(step, Step::Reopen) {
@@ -248,6 +333,9 @@ fn in_memory(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let (one, many) = (Store::in_memory(), options_of(kind, shards).in_memory()?);
     let (orders, of_many) = (Tables::open(&one)?, Tables::open(&many)?);
     for step in steps {
+        if let Step::MoveTenants(range) | Step::KillMove(range, _) = step {
+            move_tenants(&many, (kind, shards), *range, |_| ())?;
+        }
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
     }
     look((&one, &orders), (&many, &of_many), &what)

@@ -12,7 +12,8 @@ use super::{
     Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, NotVisible,
     Options, Query, Read, Records, Retry, Space, Stamp, Write,
     forward::{forward, of_each_engine, on_engine, unlikely},
-    lmdb, shards,
+    lmdb,
+    shards::{self, CurrentRouting},
 };
 use crate::model::{
     aggregate::AggregateSchema,
@@ -218,14 +219,19 @@ impl Tables {
         }
     }
 
-    /// Returns the mapping of rows to shards; `None` in a store without shards.
-    pub(crate) const fn routing(&self) -> Option<&Routing> {
+    /// Returns the current mapping of rows to shards; `None` in a store without shards.
+    pub(crate) fn routing(&self) -> Option<CurrentRouting<'_>> {
         match self {
             Self::Sharded(tables) => Some(tables.routing()),
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
         }
+    }
+
+    /// Whether the rows can be in several shards.
+    pub(crate) fn are_split(&self) -> bool {
+        self.routing().is_some_and(|routing| routing.is_split())
     }
 }
 

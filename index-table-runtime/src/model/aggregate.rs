@@ -205,6 +205,18 @@ impl Totals {
         }
     }
 
+    /// Removes the totals of other rows.
+    pub(crate) fn remove_all(&mut self, other: &Self) {
+        self.count -= other.count;
+        if self.sums.len() < other.sums.len() {
+            self.sums.resize(other.sums.len(), Sum::default());
+        }
+        for (sum, other) in self.sums.iter_mut().zip(&other.sums) {
+            sum.subtract(other.low);
+            sum.carry -= other.carry;
+        }
+    }
+
     fn each(&mut self, summands: &[u8], change: fn(&mut Sum, i128)) {
         let len = summands.len() / SUM_LEN;
         if self.sums.len() < len {

@@ -18,7 +18,6 @@ use crate::{
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
-        shard::Routing,
     },
     usage::TableCounters,
     write::{Scratch, SharedTable, queue::Signals, watch::Watchers},
@@ -101,9 +100,7 @@ impl Inner {
             return Ok(used);
         }
         let (tables, Declared { record, readable }) = open(&self.engine)?;
-        if self.limit.when_full == WhenFull::Disable
-            && schema.has_eventual()
-            && tables.routing().is_some_and(Routing::is_split)
+        if self.limit.when_full == WhenFull::Disable && schema.has_eventual() && tables.are_split()
         {
             let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
             return Err(Error::NotOffered { what });

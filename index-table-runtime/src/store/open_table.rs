@@ -13,7 +13,6 @@ use crate::{
         maintain::Image,
         row_vtable::RowVtable,
         schema::{IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema},
-        shard::Routing,
     },
     write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
@@ -64,18 +63,13 @@ impl Readable {
         counter: &Arc<AtomicU64>,
     ) -> Self {
         // An eventual index may be disabled at any time, by any process. In several shards, it is never disabled.
-        let stays = is_split(tables);
+        let stays = tables.are_split();
         let once =
             |(readable, index): (&bool, &IndexSchema)| *readable && (stays || !index.eventual);
         let from =
             readable.iter().zip(schema.indexes).map(|it| if once(it) { opened } else { u64::MAX });
         Self { from: from.map(AtomicU64::new).collect(), counter: Arc::clone(counter) }
     }
-}
-
-/// Whether the rows are in several shards, of which each has a queue.
-fn is_split(tables: &Tables) -> bool {
-    tables.routing().is_some_and(Routing::is_split)
 }
 
 impl OpenTable {
@@ -116,7 +110,7 @@ impl OpenTable {
 
     /// Records that an index is readable in all later snapshots, unless it may be disabled.
     pub(crate) fn became_readable(&self, index: usize) {
-        if self.schema.is_eventual(index) && !is_split(&self.tables) {
+        if self.schema.is_eventual(index) && !self.tables.are_split() {
             return;
         }
         let now = self.readable.counter.fetch_add(1, Ordering::AcqRel) + 1;

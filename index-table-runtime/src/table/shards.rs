@@ -190,11 +190,10 @@ impl ShardedStore {
         let tables = self.inner.tables_in_use();
         let own: Vec<_> = tables
             .iter()
-            .filter_map(|table| match &table.tables {
-                Tables::Sharded(tables) if tables.routing().map() == map => {
-                    Some((table, tables.routing()))
-                }
-                _ => None,
+            .filter_map(|table| {
+                let Tables::Sharded(tables) = &table.tables else { return None };
+                let routing = tables.routing();
+                (routing.map() == map).then_some((table, routing))
             })
             .collect();
         let Some((_, routing)) = own.first() else {

@@ -26,13 +26,15 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Reads all rows, for the first groups after `after`. Rows that can't be decoded are passed to `unreadable`.
+    /// Reads all rows that `is_own` selects by their primary keys, for the first groups after `after`. Rows that can't be
+    /// decoded are passed to `unreadable`.
     pub(super) fn of(
         rows: &RowVtable,
         reader: Reader<'_>,
         aggregate: usize,
         after: Option<&[u8]>,
         most: usize,
+        is_own: &dyn Fn(&[u8]) -> bool,
         unreadable: &mut dyn FnMut(DecodeError, &[u8]) -> Result<()>,
     ) -> Result<Self> {
         let position = rows.schema.indexes.len() + aggregate;
@@ -40,6 +42,9 @@ impl Pass {
         let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
         while facts.advance()? {
             let fact = facts.entry();
+            if !is_own(fact.primary_key) {
+                continue;
+            }
             match (rows.load_unchecked)(&mut image, fact.data, Some(position)) {
                 Ok(loaded) => loaded?,
                 Err(error) => {
@@ -93,7 +98,8 @@ pub(super) fn build(
             let unreadable: &mut dyn FnMut(_, &[u8]) -> _ =
                 &mut |error, key| Err(rows.corrupt(error, key));
             let reader = writer.reader();
-            let pass = Pass::of(rows, reader, aggregate, after.as_deref(), GROUPS, unreadable)?;
+            let (after_group, all) = (after.as_deref(), |_: &[u8]| true);
+            let pass = Pass::of(rows, reader, aggregate, after_group, GROUPS, &all, unreadable)?;
             for (group, totals) in &pass.groups {
                 let record = totals.record();
                 let record =

@@ -108,7 +108,8 @@ fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
 
 /// Returns the global indexes that a shard has emptied.
 fn unbuilt(shards: &Engine, tables: &shards::Tables, schema: &TableSchema) -> Result<Vec<usize>> {
-    let global = tables.routing().global_indexes();
+    let routing = tables.routing();
+    let global = routing.global_indexes();
     if global.is_empty() {
         return Ok(Vec::new());
     }

@@ -7,6 +7,7 @@ pub(crate) mod bulk;
 pub(crate) mod catalog;
 mod copies;
 pub(crate) mod expiry;
+pub(crate) mod moves;
 pub(crate) mod opening;
 mod parallel;
 pub(crate) mod queue;

@@ -78,7 +78,7 @@ fn open_in_all(
         shards.keep(rows.schema.name, new)?;
     }
     let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
-    let tables = Tables::Sharded(shards::Tables::new(routing, opened.collect()).named(shards));
+    let tables = Tables::Sharded(shards::Tables::new(routing, shards, opened.collect()));
     let unreadable = if online {
         if !shards.is_read_only() {
             all_shards::align(engine, &tables, rows)?;
@@ -136,6 +136,22 @@ fn open_in(
         copies.add(store_of(shard)?, &table)?;
     }
     Ok(Some(table))
+}
+
+/// Opens a table in a further shard, to which its rows move. Its caller prevents other threads from opening tables.
+pub(super) fn open_target(
+    store: &Store,
+    shards: &Engine,
+    table: &OpenTable,
+    tables: &shards::Tables,
+    number: ShardNumber,
+) -> Result<()> {
+    let shard = shards.shard(number)?;
+    shard.opened()?;
+    let in_shard = InShard { global: table.rows.distribution.global(), ..InShard::default() };
+    let opened = opening::open_with(&store_of(shard)?, table.rows, in_shard)?;
+    tables.add(number, opened);
+    all_shards::align(&store.inner.engine, &table.tables, table.rows)
 }
 
 fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<bool> {
@@ -281,9 +297,10 @@ impl ShardedStore {
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             let copies = &mut Copies::default();
-            let routing = (tables.routing(), copies);
-            if let Some(own) = open_in(shards, number, &shard, routing, (table.rows, false))? {
-                if tables.routing().is_reference() {
+            let routing = tables.routing();
+            let opened = open_in(shards, number, &shard, (&routing, copies), (table.rows, false))?;
+            if let Some(own) = opened {
+                if routing.is_reference() {
                     // The other copies can't change while this copy is missing.
                     Copies::of(shards, tables)?.replace(&store_of(&shard)?, &own)?;
                 }

@@ -15,7 +15,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    store::{OpenTable, ShardId, Store, parts_of},
+    store::{OpenTable, ShardId, Store, engine_of, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
     write::rows,
@@ -172,6 +172,8 @@ impl<'a> Upgrade<'a> {
             let work = Work { store, table, rows: table.rows, batch_bytes };
             return work.run(progress);
         }
+        // Each shard is upgraded as a plain store.
+        let _held = engine_of(store)?.hold_moves();
         let mut done = Upgraded::default();
         for (store, table) in parts_of(store, tables, shard)? {
             let mut of_shard = progress.as_mut().map(|progress| {

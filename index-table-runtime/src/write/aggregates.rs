@@ -130,7 +130,7 @@ fn changed(
 }
 
 /// Totals of rows that were written without their aggregates, by group, in memory.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Gathered {
     /// The removed rows and the added rows of each group.
     groups: std::collections::BTreeMap<(usize, Vec<u8>), Totals>,
@@ -151,6 +151,12 @@ impl Gathered {
         if writer.sharded().is_some() {
             return NewTotals::of(rows, writer, old, new)?.write(writer, old, new);
         }
+        self.add(rows, old, new);
+        if self.groups.len() > MOST { self.write(rows, writer) } else { Ok(()) }
+    }
+
+    /// Notes that a row has changed from `old` to `new`, in memory.
+    pub(crate) fn add(&mut self, rows: &RowVtable, old: Option<&Image>, new: Option<&Image>) {
         for aggregate in 0..rows.aggregates.len() {
             let position = rows.schema.indexes.len() + aggregate;
             for (image, change) in [(old, Totals::remove as fn(&mut _, &_)), (new, Totals::add)] {
@@ -159,7 +165,23 @@ impl Gathered {
                 change(self.groups.entry((aggregate, group.to_vec())).or_default(), summands);
             }
         }
-        if self.groups.len() > MOST { self.write(rows, writer) } else { Ok(()) }
+    }
+
+    /// Adds the changes that were noted elsewhere.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (group, totals) in other.groups {
+            self.groups.entry(group).or_default().add_all(&totals);
+        }
+    }
+
+    /// Returns the opposite changes.
+    pub(crate) fn negated(&self) -> Self {
+        let opposite = |(group, totals): (&(usize, Vec<u8>), &Totals)| {
+            let mut none = Totals::default();
+            none.remove_all(totals);
+            (group.clone(), none)
+        };
+        Self { groups: self.groups.iter().map(opposite).collect() }
     }
 
     /// Adds the noted changes to the records.

@@ -265,6 +265,9 @@ fn reserve(
     if let Some(plan) = &mut written.plan {
         plan.turn_to(writer.reader().table(), writer.reader(), old, new)?;
     }
+    if let Some(writer) = writer.sharded() {
+        writer.refuse_read_only(old, new)?;
+    }
     match writer.with_global() {
         None => Ok(()),
         Some(writer) => {

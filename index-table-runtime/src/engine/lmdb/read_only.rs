@@ -41,6 +41,11 @@ pub(super) fn flags(options: &Options, path: &Path) -> Result<EnvFlags> {
 }
 
 impl Engine {
+    /// Whether this process writes a journal.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.journal.get().is_some()
+    }
+
     /// Whether this process can't write the store.
     pub(crate) fn is_read_only(&self) -> bool {
         self.read_only.load(Ordering::Acquire) || self.is_elsewhere

@@ -48,8 +48,8 @@ impl Lent<'_> {
 
 impl<'t> Reader<'t> {
     pub(crate) fn count(self, query: &Query) -> Result<Count> {
-        if self.leaving_out(query).is_some() {
-            return self.count_available(query);
+        if self.routing().moves() || self.leaving_out(query).is_some() {
+            return self.count_entries(query);
         }
         let shards = self.shards_of(query)?;
         match (&*shards, query.limit) {
@@ -111,9 +111,10 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Counts the entries of a global index whose rows are in available shards.
+    /// Counts the entries one by one: those of a global index whose rows are in available shards, and those of rows that are
+    /// not copies while rows are being moved.
     #[cold]
-    fn count_available(self, query: &Query) -> Result<Count> {
+    fn count_entries(self, query: &Query) -> Result<Count> {
         let mut count = Count::default();
         let mut entries = self.cursor(query.clone())?;
         while query.limit.is_none_or(|limit| count.found < limit) && entries.advance()? {

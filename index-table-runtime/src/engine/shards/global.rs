@@ -5,12 +5,9 @@
 //! [`Writer::reserve`] locks these shards before anything is written, so an operation that can't lock them leaves the
 //! transaction as it was.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::{Engine, Identity, Map, OwnRanges, Tables, Writer};
+use super::{Engine, Identity, OwnRanges, Tables, Writer};
 use crate::model::{
     error::{Error, Result},
     maintain::{self, Change, Image, Sink},
@@ -28,9 +25,7 @@ impl Engine {
     ) -> Result<()> {
         for index in global.iter().filter_map(|index| schema.indexes.get(*index)) {
             let name = map_of(schema.name, index.name);
-            let is_known =
-                self.maps.read().unwrap_or_else(PoisonError::into_inner).contains_key(&name);
-            if is_known {
+            if self.maps.now().get(&name).is_some() {
                 continue;
             }
             let even = ShardMap::hashed(self.shards.iter().map(|shard| &**shard.name()));
@@ -39,7 +34,7 @@ impl Engine {
                 manager.write_map(&name, &map)?;
                 self.record_ranges(&name, &map)?;
             }
-            self.maps.write().unwrap_or_else(PoisonError::into_inner).insert(name, map.into());
+            self.maps.add(name, map.into());
         }
         Ok(())
     }
@@ -67,7 +62,7 @@ impl Engine {
         schema: &'static TableSchema,
         global: &[usize],
     ) -> Result<Vec<GlobalIndex>> {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let maps = self.maps.now();
         let of_index = |index: &usize| {
             let declared = schema.indexes.get(*index)?;
             let name = map_of(schema.name, declared.name);
@@ -95,12 +90,6 @@ impl Engine {
             Some(Ok(GlobalIndex::new(*index, declared.key, name, &map.key_type, boundaries)))
         };
         global.iter().filter_map(of_index).collect()
-    }
-}
-
-impl From<Declared> for Map {
-    fn from(declared: Declared) -> Self {
-        Self { key_type: declared.key_type, boundaries: Arc::new(declared.boundaries) }
     }
 }
 

@@ -13,6 +13,9 @@
 //!   snapshot, then no commit became visible between these snapshots. Otherwise, all snapshots are taken again,
 //!   and commits of several shards wait until this is done.
 //!
+//! - *It has the [shard maps](super::maps) of its snapshots.* They change in a commit of several shards, and are taken
+//!   again together with the snapshots.
+//!
 //! After [`TRIES`] rounds, all commits wait until the snapshots are taken.
 
 use std::sync::{
@@ -23,7 +26,10 @@ use std::sync::{
 use super::{Engine, Shard, Txn};
 use crate::{
     engine,
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
 };
 
 /// The number of rounds before commits have to wait.
@@ -91,6 +97,7 @@ impl Engine {
         let Visibility { begun, ended, is_split, .. } = &self.visibility;
         let (mut turn, mut gate) = (None, None);
         let mut since = ended.load(SeqCst);
+        let mut maps = self.maps.capture();
         for round in 0_usize.. {
             if round == TRIES {
                 turn = turn.or_else(|| Some(self.visibility.wait()));
@@ -113,19 +120,51 @@ impl Engine {
                 snapshots.fill_with(|| None);
                 turn = turn.or_else(|| Some(self.visibility.wait()));
                 since = ended.load(SeqCst);
+                maps = self.maps.capture();
                 continue;
             }
             let is_same = |(shard, snapshot): (&Shard, &Option<(u64, _)>)| {
                 let commits = || shard.commits.load(SeqCst);
                 snapshot.as_ref().is_none_or(|(before, _)| *before == commits())
             };
+            if self.maps.generation() != maps.generation {
+                snapshots.fill_with(|| None);
+                maps = self.maps.capture();
+                continue;
+            }
             if self.shards.iter().zip(&snapshots).all(is_same) {
                 break;
             }
         }
         drop((gate, turn));
+        for (shard, snapshot) in (0..).zip(&snapshots).filter(|_| !self.seen.is_empty()) {
+            if let Some((_, txn)) = snapshot {
+                self.check_seen(shard, txn)?;
+            }
+        }
         let snapshots = snapshots.into_iter().map(|it| it.map(|(_, txn)| txn));
-        Ok(Txn::reading(self, snapshots))
+        Ok(Txn::reading(self, snapshots, maps))
+    }
+
+    /// Begins a read transaction of one shard.
+    pub(crate) fn read_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
+        let engine = self.shard(shard)?.engine()?;
+        let mut maps = self.maps.capture();
+        let txn = loop {
+            let txn = engine.read()?;
+            if self.maps.are_still(&maps) {
+                break txn;
+            }
+            drop((txn, self.visibility.wait()));
+            if self.visibility.is_split.load(SeqCst) {
+                return Err(self.split());
+            }
+            maps = self.maps.capture();
+        };
+        self.check_seen(shard, &txn)?;
+        let mut txn = Some(txn);
+        let snapshots = (0..self.shards.len()).map(|at| txn.take_if(|_| at == shard as usize));
+        Ok(Txn::reading_one(self, snapshots, shard, maps))
     }
 
     /// Prevents commits from becoming visible in any shard until the result is dropped.

@@ -17,6 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::MoveRecord;
 use crate::{
     engine::{Engine, Options, Query, Read as _, Tables},
     model::{
@@ -36,12 +37,14 @@ const VERSION: u8 = 1;
 static MANAGER: TableSchema = TableSchema::of_records(".shards", KEY);
 
 /// The table of a shard.
-static SHARD: TableSchema = TableSchema::of_records(".shard", KEY);
+pub(super) static SHARD: TableSchema = TableSchema::of_records(".shard", KEY);
 
 const KEY: &[KeyField] = &[KeyField::new::<String>("record")];
 
 /// The key of the manager's own record, and of a shard's identity.
-const OWN: &[u8] = b"own";
+pub(super) const OWN: &[u8] = b"own";
+/// The key of a shard's moves that have begun and not ended.
+pub(super) const MOVES: &[u8] = b"moves";
 const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
@@ -206,10 +209,12 @@ impl Manager {
 }
 
 impl Manager {
-    /// Adds a shard map.
+    /// Adds or replaces a shard map.
     pub(crate) fn write_map(&self, name: &str, map: &Declared) -> Result<()> {
         let mut records = read(&self.engine, &MANAGER)?;
-        records.push(map_record(name, map)?);
+        let (key, record) = map_record(name, map)?;
+        records.retain(|(own, _)| *own != key);
+        records.push((key, record));
         replace(&self.engine, &MANAGER, &records)
     }
 }
@@ -238,6 +243,24 @@ pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)
         all.push(([TABLES, table.as_bytes()].concat(), encode(&MANAGER, record)?));
     }
     Ok(all)
+}
+
+/// Returns the records of a shard about itself.
+pub(super) fn own_records(engine: &Engine) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    read(engine, &SHARD)
+}
+
+/// Returns the encoding of the moves of a shard.
+pub(super) fn encode_moves(moves: &[&MoveRecord]) -> Result<Vec<u8>> {
+    encode(&SHARD, &moves)
+}
+
+pub(super) fn decode_moves(bytes: &[u8]) -> Result<Vec<MoveRecord>> {
+    decode(&SHARD, MOVES, bytes)
+}
+
+pub(super) fn decode_identity(bytes: &[u8]) -> Result<Identity> {
+    decode(&SHARD, OWN, bytes)
 }
 
 /// Returns the encoding of a shard's identity.
@@ -298,15 +321,24 @@ impl OwnRanges {
 }
 
 impl Identity {
+    /// Whether these two give the shard different ranges of a shard map.
+    pub(crate) fn contradicts(&self, other: &Self) -> bool {
+        let mut ranges = self.maps.iter();
+        ranges.any(|own| other.maps.iter().any(|it| it.map == own.map && it != own))
+    }
+
     /// Reads the identity of a shard. Returns `None` if the store is not a shard yet.
     pub(crate) fn read(engine: &Engine) -> Result<Option<Self>> {
-        let records = read(engine, &SHARD)?;
+        let records = own_records(engine)?;
         let own = records.iter().find(|(key, _)| key == OWN);
-        own.map(|(_, bytes)| decode(&SHARD, OWN, bytes)).transpose()
+        own.map(|(_, bytes)| decode_identity(bytes)).transpose()
     }
 
     pub(crate) fn write(&self, engine: &Engine) -> Result<()> {
-        replace(engine, &SHARD, &[(OWN.to_vec(), encode_identity(self)?)])
+        let mut records = read(engine, &SHARD)?;
+        records.retain(|(key, _)| key != OWN);
+        records.push((OWN.to_vec(), encode_identity(self)?));
+        replace(engine, &SHARD, &records)
     }
 }
 

@@ -11,6 +11,8 @@ use crate::{
     model::{
         entry::RawEntry,
         error::{Boxed, Result},
+        schema::Source,
+        shard::ShardNumber,
     },
 };
 
@@ -259,25 +261,51 @@ impl<S: Stream> Merged<S> {
     }
 }
 
-/// A merge that skips entries whose rows are in unavailable shards.
-struct Available<'t, S> {
-    merged: Merged<S>,
-    /// The reader that checks whether the shard of a row is available; `None` to return all entries.
-    rows: Option<Reader<'t>>,
+/// The entries that a merge leaves out.
+pub(super) struct Filter<'t> {
+    /// Leaves out entries whose rows are in shards that are not available to this reader.
+    pub(super) rows: Option<Reader<'t>>,
+    /// Leaves out entries of this source that are copies of rows of other shards.
+    pub(super) copies: Option<(Reader<'t>, Source)>,
+    /// The shards of the streams.
+    pub(super) shards: Vec<ShardNumber>,
 }
 
-impl<S: Stream> Available<'_, S> {
+impl Filter<'_> {
+    /// Sets the shards of the streams.
+    pub(super) fn of(self, shards: &[ShardNumber]) -> Self {
+        Self { shards: shards.to_vec(), ..self }
+    }
+
+    /// Whether an entry of this stream is returned.
+    fn keeps(&self, stream: usize, primary_key: &[u8]) -> bool {
+        let is_copy = |(reader, source): (Reader<'_>, Source)| {
+            self.shards.get(stream).is_some_and(|it| reader.is_copy(source, primary_key, *it))
+        };
+        self.rows.is_none_or(|rows| rows.has_shard_of(primary_key))
+            && !self.copies.is_some_and(is_copy)
+    }
+}
+
+/// A merge with a filter.
+struct Filtered<'t, S> {
+    merged: Merged<S>,
+    filter: Option<Filter<'t>>,
+}
+
+impl<S: Stream> Filtered<'_, S> {
     /// Advances to the next entry. Returns false at the end.
     #[inline]
     fn advance(&mut self) -> Result<bool, Boxed> {
-        if self.rows.is_none() { self.merged.advance() } else { self.advance_to_available() }
+        if self.filter.is_none() { self.merged.advance() } else { self.advance_to_kept() }
     }
 
     #[cold]
-    fn advance_to_available(&mut self) -> Result<bool, Boxed> {
+    fn advance_to_kept(&mut self) -> Result<bool, Boxed> {
         while self.merged.advance()? {
             let entry = self.merged.first().map_or(RawEntry::NOWHERE, S::entry);
-            if self.rows.is_none_or(|rows| rows.has_shard_of(entry.primary_key)) {
+            let stream = self.merged.winner();
+            if self.filter.as_ref().is_none_or(|filter| filter.keeps(stream, entry.primary_key)) {
                 return Ok(true);
             }
         }
@@ -286,15 +314,15 @@ impl<S: Stream> Available<'_, S> {
 }
 
 /// The merged entries of several shards. Each entry is borrowed until the next step.
-pub(crate) struct LentEntries<'t>(Box<Available<'t, engine::LentEntries<'t>>>);
+pub(crate) struct LentEntries<'t>(Box<Filtered<'t, engine::LentEntries<'t>>>);
 
 impl<'t> LentEntries<'t> {
     pub(super) fn new(
         streams: Vec<engine::LentEntries<'t>>,
         reverse: bool,
-        rows: Option<Reader<'t>>,
+        filter: Option<Filter<'t>>,
     ) -> Self {
-        Self(Box::new(Available { merged: Merged::new(streams, reverse), rows }))
+        Self(Box::new(Filtered { merged: Merged::new(streams, reverse), filter }))
     }
 }
 
@@ -314,17 +342,17 @@ impl engine::Cursor for LentEntries<'_> {
 }
 
 /// The merged entries of several shards. They live as long as the transaction.
-pub(crate) struct Entries<'t>(Box<Available<'t, Kept<'t>>>);
+pub(crate) struct Entries<'t>(Box<Filtered<'t, Kept<'t>>>);
 
 impl<'t> Entries<'t> {
     pub(super) fn new(
         streams: Vec<engine::Entries<'t>>,
         reverse: bool,
-        rows: Option<Reader<'t>>,
+        filter: Option<Filter<'t>>,
     ) -> Self {
         let kept = |entries| Kept { entries, entry: RawEntry::NOWHERE };
         let merged = Merged::new(streams.into_iter().map(kept).collect(), reverse);
-        Self(Box::new(Available { merged, rows }))
+        Self(Box::new(Filtered { merged, filter }))
     }
 }
 

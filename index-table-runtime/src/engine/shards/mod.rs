@@ -9,6 +9,8 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`maps`] | the shard maps of a transaction, which change when rows move |
+//! | [`moving`] | the moves of keys to other shards that have begun and not ended |
 //! | [`instant`] | why a read transaction sees one instant of all shards |
 //! | [`writing`] | the order in which write transactions lock shards |
 //! | [`count`] | counts over several shards, in several threads if they are long |
@@ -19,10 +21,15 @@ mod count;
 mod global;
 mod instant;
 mod manager;
+mod maps;
 mod merge;
+mod moving;
+mod own;
 mod pin;
 mod read;
 mod states;
+mod steps;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -35,8 +42,14 @@ pub(crate) use manager::{
     Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
     TableRecord, options_of, place_of, recorded,
 };
+pub(crate) use maps::{CurrentRouting, Map, Maps};
+use merge::Filter;
 pub(crate) use merge::{Entries, LentEntries};
+pub(crate) use moving::{Held, MoveId, MoveRecord, Moving, Tracked, new_id};
+pub(crate) use own::Seen;
 pub(crate) use read::{Part, Reader};
+pub(crate) use steps::MoveStep;
+pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
 pub(crate) use writing::Locks;
@@ -58,6 +71,8 @@ use crate::model::{
     shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
 };
 use instant::Visibility;
+use maps::{CurrentMaps, Routed};
+use moving::Holds;
 
 /// A handle that keeps the engine of a shard open.
 pub(crate) trait HasEngine: Any + Send + Sync {
@@ -138,7 +153,7 @@ impl Shard {
 pub(crate) struct Engine {
     /// All shards, in the order of their numbers.
     shards: Box<[Shard]>,
-    maps: RwLock<BTreeMap<String, Map>>,
+    maps: Arc<CurrentMaps>,
     /// The shards of placed tables. Other tables without a shard key are in the first shard.
     places: BTreeMap<String, ShardNumber>,
     /// The locations of the rows of all tables that have ever been opened.
@@ -152,12 +167,13 @@ pub(crate) struct Engine {
     /// Locked shared by each commit of one shard, and exclusively to make these commits wait.
     gate: RwLock<()>,
     visibility: Visibility,
-}
-
-/// A shard map.
-struct Map {
-    key_type: String,
-    boundaries: Arc<Boundaries>,
+    holds: Holds,
+    /// Locked while a move runs.
+    move_turn: Mutex<()>,
+    /// The tables of the shards' records about themselves.
+    own: OnceLock<Tables>,
+    /// The records of the shards about themselves, for a store that another process may write.
+    seen: Vec<Option<(Seen, super::Tables)>>,
 }
 
 impl Engine {
@@ -170,7 +186,7 @@ impl Engine {
         read_only: bool,
     ) -> Self {
         let maps = maps.into_iter().map(|(name, declared)| (name, declared.into())).collect();
-        let maps = RwLock::new(maps);
+        let maps = Arc::new(CurrentMaps::new(maps));
         let (shards, gate, tables) = (shards.into(), RwLock::default(), Mutex::default());
         let (visibility, any_map) = (Visibility::default(), false);
         Self {
@@ -184,6 +200,10 @@ impl Engine {
             any_map,
             gate,
             visibility,
+            holds: Holds::default(),
+            move_turn: Mutex::default(),
+            own: OnceLock::new(),
+            seen: Vec::new(),
         }
     }
 
@@ -266,8 +286,7 @@ impl Engine {
 
     /// Returns the names of the shard maps of rows, without those of global indexes.
     pub(crate) fn maps(&self) -> Vec<String> {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        maps.keys().filter(|name| !name.contains('.')).cloned().collect()
+        self.maps.now().by_name.keys().filter(|name| !name.contains('.')).cloned().collect()
     }
 
     /// Returns all reference tables that have ever been opened.
@@ -294,8 +313,20 @@ impl Engine {
 
     /// Returns the boundaries of a shard map; `None`: the store has no such map.
     pub(crate) fn boundaries(&self, map: &str) -> Option<Arc<Boundaries>> {
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
-        maps.get(map).map(|map| Arc::clone(&map.boundaries))
+        self.maps.now().get(map).map(|map| Arc::clone(&map.boundaries))
+    }
+
+    /// Returns a shard map; `None`: the store has no such map.
+    pub(crate) fn map(&self, name: &str) -> Option<Map> {
+        self.maps.now().get(name).cloned()
+    }
+
+    /// Returns the names of the tables that have ever been opened with this shard map.
+    pub(crate) fn tables_with_map(&self, name: &str) -> Vec<String> {
+        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_map =
+            |record: &TableRecord| matches!(record, TableRecord::ByKey { map, .. } if map == name);
+        known.iter().filter(|(_, record)| has_map(record)).map(|(table, _)| table.clone()).collect()
     }
 
     /// Returns the number of the shard with this name.
@@ -355,7 +386,7 @@ impl Engine {
             }
         };
         let global = self.global_indexes(schema, key.global)?;
-        let maps = self.maps.read().unwrap_or_else(PoisonError::into_inner);
+        let maps = self.maps.now();
         let Some(map) = maps.get(key.map) else {
             let even = ShardMap::hashed(self.shards.iter().map(|shard| &*shard.name));
             if self.any_map
@@ -380,15 +411,8 @@ impl Engine {
                 "declare a shard map for each type of shard key",
             );
         }
-        Ok(Routing::by_key(schema, key, Arc::clone(&map.boundaries), global))
-    }
-
-    /// Begins a read transaction of one shard.
-    pub(crate) fn read_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
-        let txn = self.shard(shard)?.engine()?.read()?;
-        let mut txn = Some(txn);
-        let snapshots = (0..self.shards.len()).map(|at| txn.take_if(|_| at == shard as usize));
-        Ok(Txn::reading_one(self, snapshots, shard))
+        let routing = Routing::by_key(schema, key, Arc::clone(&map.boundaries), global);
+        Ok(routing.with_moves(maps.has_moves(key.map)))
     }
 
     /// Begins a write transaction of all shards.
@@ -484,84 +508,6 @@ impl Engine {
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
         let open = self.shards.iter().find_map(|shard| shard.open.get());
         open.map_or("", |open| open.engine().layout(schema, index))
-    }
-}
-
-/// The databases of one table in all shards that have it.
-pub(crate) struct Tables {
-    routing: Routing,
-    /// The databases in each shard, in the order of shard numbers.
-    shards: Box<[OnceLock<Arc<dyn HasTables>>]>,
-    /// The names of the shards.
-    names: Box<[Arc<str>]>,
-}
-
-impl Tables {
-    /// Creates the tables from the databases in each shard, with `None` for a shard that is not open.
-    pub(crate) fn new(routing: Routing, shards: Vec<Option<Arc<dyn HasTables>>>) -> Self {
-        let once = |tables: Option<_>| tables.map_or_else(OnceLock::new, OnceLock::from);
-        Self { routing, shards: shards.into_iter().map(once).collect(), names: Box::default() }
-    }
-
-    /// Sets the names of the shards.
-    pub(crate) fn named(self, engine: &Engine) -> Self {
-        Self { names: engine.shards.iter().map(|shard| Arc::clone(&shard.name)).collect(), ..self }
-    }
-
-    /// Returns the number and the name of the shard of a row.
-    pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<(ShardNumber, Arc<str>)> {
-        let shard = self.routing.shard_of(primary_key)?;
-        Some((shard, Arc::clone(self.names.get(shard as usize)?)))
-    }
-
-    /// Adds the databases in a shard that has become available.
-    pub(crate) fn add(&self, shard: ShardNumber, tables: Arc<dyn HasTables>) {
-        if let Some(own) = self.shards.get(shard as usize) {
-            let _ = own.set(tables);
-        }
-    }
-
-    pub(crate) const fn routing(&self) -> &Routing {
-        &self.routing
-    }
-
-    /// Returns the handle that keeps the table open in a shard, or `None` if it is not open there.
-    pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&Arc<dyn HasTables>> {
-        self.shards.get(shard as usize)?.get()
-    }
-
-    pub(crate) fn were_known(&self) -> bool {
-        self.shards.iter().filter_map(OnceLock::get).all(|tables| tables.tables().were_known())
-    }
-
-    /// Whether the databases of all shards were opened.
-    pub(crate) fn are_complete(&self) -> bool {
-        let is_open = |shard: &ShardNumber| {
-            self.shards.get(*shard as usize).is_some_and(|tables| tables.get().is_some())
-        };
-        self.routing.all_shards().iter().all(is_open)
-    }
-
-    fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&dyn HasTables> {
-        let found = self.shards.get(shard as usize).and_then(OnceLock::get);
-        found.map(|tables| &**tables).ok_or_else(|| Error::ShardUnavailable {
-            shard: engine.name(shard),
-            reason: format!(
-                "table `{}` was opened without it; open the repository again",
-                self.routing.schema().name
-            ),
-        })
-    }
-
-    pub(crate) fn of(&self, engine: &Engine, shard: ShardNumber) -> Result<&super::Tables> {
-        self.opened(engine, shard).map(HasTables::tables)
-    }
-
-    #[cold]
-    pub(crate) fn no_shard(&self, primary_key: &[u8]) -> Error {
-        let schema = self.routing.schema();
-        let key = schema.show_primary_key(primary_key);
-        Error::NoShard { table: schema.name, key, map: self.routing.map().to_owned() }
     }
 }
 

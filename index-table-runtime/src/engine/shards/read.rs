@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Entries, HasTables, LentEntries, Tables, txn::Reads};
+use super::{Entries, Filter, HasTables, LentEntries, Tables, txn::Reads};
 use crate::{
     engine::{self, Query, Read, Space},
     model::{
@@ -116,6 +116,7 @@ impl<'t> Reader<'t> {
         };
         // The rows of a global index may be in other shards, and each value of a list may be in a different shard.
         if !is_global
+            && !self.tables.routing.moves()
             && query.list.is_none()
             && let [shard] = *self.shards_of(query)?
         {
@@ -236,6 +237,27 @@ impl<'t> Reader<'t> {
         (query.available && self.tables.routing.global(index).is_some()).then_some(self)
     }
 
+    /// Prepares a query for single shards, and returns the filter of their entries, if one is needed: while rows are being
+    /// moved, and for a query that leaves out unavailable shards.
+    #[inline]
+    fn filter(self, query: &mut Query, rows: Option<Self>) -> Option<Filter<'t>> {
+        let moves = self.tables.routing.moves();
+        if rows.is_none() && !moves {
+            return None;
+        }
+        if moves {
+            // Filtered entries don't count.
+            query.limit = None;
+        }
+        let copies = moves.then_some((self, query.source));
+        Some(Filter { rows, copies, shards: Vec::new() })
+    }
+
+    /// Whether an entry of a shard is a copy of a row of another shard.
+    pub(super) fn is_copy(self, source: Source, primary_key: &[u8], shard: ShardNumber) -> bool {
+        self.tables.routing.is_copy(source, primary_key, shard)
+    }
+
     /// Whether the shard of a row is available.
     pub(super) fn has_shard_of(self, primary_key: &[u8]) -> bool {
         let shard = self.tables.routing.shard_of(primary_key);
@@ -245,8 +267,9 @@ impl<'t> Reader<'t> {
     pub(crate) fn scan(self, mut query: Query) -> Result<engine::Entries<'t>> {
         let rows = self.of_global(&mut query);
         let shards = self.shards_of(&query)?;
+        let filter = self.filter(&mut query, rows);
         if let [shard] = *shards
-            && rows.is_none()
+            && filter.is_none()
         {
             return self.of_shard(shard)?.scan(query);
         }
@@ -254,14 +277,16 @@ impl<'t> Reader<'t> {
         for shard in shards.iter().copied() {
             streams.push(self.of_shard(shard)?.scan(query.clone())?);
         }
-        Ok(engine::Entries::Sharded(Entries::new(streams, reverse, rows)))
+        let filter = filter.map(|filter| filter.of(&shards));
+        Ok(engine::Entries::Sharded(Entries::new(streams, reverse, filter)))
     }
 
     pub(crate) fn cursor(self, mut query: Query) -> Result<engine::LentEntries<'t>> {
         let rows = self.of_global(&mut query);
         let shards = self.shards_of(&query)?;
+        let filter = self.filter(&mut query, rows);
         if let [shard] = *shards
-            && rows.is_none()
+            && filter.is_none()
         {
             return self.of_shard(shard)?.cursor(query);
         }
@@ -269,7 +294,8 @@ impl<'t> Reader<'t> {
         for shard in shards.iter().copied() {
             streams.push(self.of_shard(shard)?.cursor(query.clone())?);
         }
-        Ok(engine::LentEntries::Sharded(LentEntries::new(streams, reverse, rows)))
+        let filter = filter.map(|filter| filter.of(&shards));
+        Ok(engine::LentEntries::Sharded(LentEntries::new(streams, reverse, filter)))
     }
 
     pub(crate) fn table(self) -> &'static TableSchema {
@@ -316,8 +342,10 @@ impl<'t> Reader<'t> {
         // A unique index contains the shard key or is global, so this is a single shard.
         let shards = self.shards_within(Source::Index(index), &KeyRange::beginning_with(key))?;
         let mut first: Option<RawEntry<'t>> = None;
+        let source = Source::Index(index);
         for shard in shards.iter().copied() {
             let found = self.of_shard(shard)?.unique(index, key)?;
+            let found = found.filter(|found| !self.is_copy(source, found.primary_key, shard));
             let is_before = |found: &RawEntry<'_>| {
                 first.is_none_or(|first| found.primary_key < first.primary_key)
             };
@@ -327,6 +355,10 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {
+        if self.tables.routing.moves() {
+            // The shards also count copies.
+            return Ok(None);
+        }
         let mut total = Some(0);
         for shard in self.shards_with(source).iter() {
             let stored = self.of_shard(*shard)?.stored(source)?;

@@ -68,6 +68,29 @@ fn the_record_of_a_shard_has_these_bytes() {
 }
 
 #[test]
+fn the_moves_of_a_shard_have_these_bytes() {
+    let record = super::MoveRecord {
+        id: 7,
+        map: "m".to_owned(),
+        start: vec![0, 0, 0, 50],
+        end: Some(vec![0, 0, 0, 100]),
+        from: 0,
+        to: 2,
+        is_offline: false,
+        is_switched: false,
+        begun: 1,
+    };
+    let bytes = manager::encode_moves(&[&record]).expect("bytes");
+    let shown = r"\x01\x01\x07\x01m\x04\x00\x00\x002\x01\x04\x00\x00\x00d\x00\x02\x00\x00\x01";
+    assert_eq!(bytes.escape_ascii().to_string(), shown);
+    assert_eq!(manager::decode_moves(&bytes).expect("a record"), [record]);
+    for len in 0..bytes.len() {
+        let cut = bytes.get(..len).unwrap_or_default();
+        assert!(manager::decode_moves(cut).is_err(), "{len} bytes");
+    }
+}
+
+#[test]
 fn options_of_a_shard_come_back() {
     let options = Options::default()
         .durability(Durability::None)

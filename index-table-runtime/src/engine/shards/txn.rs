@@ -3,11 +3,16 @@
 use std::{
     cell::Cell,
     collections::BTreeSet,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use super::{
-    Engine, Locks, Reader, Shard, Tables, Writer, sum,
+    Engine, Locks, Maps, Reader, Routed, Shard, Tables, Writer,
+    maps::MapsAt,
+    sum,
     writing::{Writing, foreign},
 };
 use crate::{
@@ -22,6 +27,9 @@ use crate::{
 pub(crate) struct Txn<'s> {
     engine: &'s Engine,
     state: State<'s>,
+    routed: Routed,
+    /// The shard maps that become current with the commit.
+    next_maps: Option<Arc<Maps>>,
 }
 
 enum State<'s> {
@@ -138,24 +146,37 @@ impl<'s> Txn<'s> {
     pub(super) fn reading(
         engine: &'s Engine,
         snapshots: impl Iterator<Item = Option<engine::Txn<'s>>>,
+        maps: MapsAt,
     ) -> Self {
-        Self { engine, state: State::Read(of_shards(engine, snapshots), None) }
+        Self::new(engine, State::Read(of_shards(engine, snapshots), None), maps)
     }
 
     pub(super) fn reading_one(
         engine: &'s Engine,
         snapshots: impl Iterator<Item = Option<engine::Txn<'s>>>,
         shard: ShardNumber,
+        maps: MapsAt,
     ) -> Self {
-        Self { engine, state: State::Read(of_shards(engine, snapshots), Some(shard)) }
+        Self::new(engine, State::Read(of_shards(engine, snapshots), Some(shard)), maps)
+    }
+
+    const fn new(engine: &'s Engine, state: State<'s>, maps: MapsAt) -> Self {
+        Self { engine, state, routed: Routed::new(maps), next_maps: None }
     }
 
     pub(super) fn writing(engine: &'s Engine, locks: &Locks) -> Result<Self> {
-        Ok(Self { engine, state: State::Write(Box::new(Writing::with(engine, locks)?)) })
+        let (writing, maps) = Writing::with(engine, locks)?;
+        Ok(Self::new(engine, State::Write(Box::new(writing)), maps))
     }
 
     pub(super) fn writing_on(engine: &'s Engine, shard: ShardNumber) -> Result<Self> {
-        Ok(Self { engine, state: State::Write(Box::new(Writing::on(engine, shard)?)) })
+        let (writing, maps) = Writing::on(engine, shard)?;
+        Ok(Self::new(engine, State::Write(Box::new(writing)), maps))
+    }
+
+    /// Makes these shard maps current when the transaction is committed. It must write in all shards whose ranges differ.
+    pub(crate) fn change_maps(&mut self, maps: Arc<Maps>) {
+        self.next_maps = Some(maps);
     }
 
     pub(crate) fn directory(&self) -> std::path::PathBuf {
@@ -230,24 +251,26 @@ impl<'s> Txn<'s> {
             State::Read(..) => self,
             State::Write(writing) => &**writing,
         };
-        Reader::new(reads, tables)
+        Reader::new(reads, self.routed.of(tables))
     }
 
     /// Returns a writer of the table, or `None` for a read transaction.
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
         match &mut self.state {
             State::Read(..) => None,
-            State::Write(writing) => Some(Writer::new(&mut **writing, self.engine, tables)),
+            State::Write(writing) => {
+                Some(Writer::new(&mut **writing, self.engine, self.routed.of(tables)))
+            }
         }
     }
 
     /// Begins a nested transaction. Returns `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
-        let engine = self.engine;
+        let (engine, maps) = (self.engine, self.routed.at().clone());
         match &mut self.state {
             State::Read(..) => None,
             State::Write(writing) => {
-                Some(writing.nested().map(|nested| Txn { engine, state: State::Write(nested) }))
+                Some(writing.nested().map(|nested| Txn::new(engine, State::Write(nested), maps)))
             }
         }
     }
@@ -260,10 +283,14 @@ impl<'s> Txn<'s> {
     }
 
     pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
-        let mut committed = Some(committed);
+        let (mut committed, mut maps) = (Some(committed), self.next_maps);
+        let _changing = maps.as_ref().map(|_| self.engine.maps.begin_change());
         match self.state {
             State::Read(..) => Ok(()),
             State::Write(writing) => writing.commit(&mut || {
+                if let Some(maps) = maps.take() {
+                    self.engine.maps.install(maps);
+                }
                 if let Some(committed) = committed.take() {
                     committed();
                 }

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::{Engine, Reader, Tables, txn::Writes};
+use super::{Engine, Reader, Tables, Tracked, txn::Writes};
 use crate::{
     engine::{self, Ascending, Space, Write as _},
     model::{
         error::{Error, Result},
-        maintain::{Change, Sink as _},
+        maintain::{Change, Image, Sink as _},
         schema::{IndexSchema, Source, version_of},
         shard::{GlobalIndex, Routing, ShardNumber},
     },
@@ -43,7 +43,29 @@ impl<'t> Writer<'t> {
         let Some(shard) = self.tables.routing.shard_of(primary_key) else {
             return self.without_a_shard(primary_key, write);
         };
+        if self.tables.routing.moves() {
+            self.track(primary_key)?;
+        }
         self.in_shard(shard, primary_key, write)
+    }
+
+    /// Tells the moves of the row's shard key that the row changes.
+    #[cold]
+    fn track(&self, primary_key: &[u8]) -> Result<()> {
+        self.engine.note_change(&self.tables.routing, primary_key)
+    }
+
+    /// Fails if one of these rows can't be written, since it is being moved offline.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardReadOnly`]
+    pub(crate) fn refuse_read_only(&self, old: Option<&Image>, new: Option<&Image>) -> Result<()> {
+        if !self.tables.routing.moves() {
+            return Ok(());
+        }
+        let mut rows = [old, new].into_iter().flatten();
+        rows.try_for_each(|row| self.track(row.primary_key()))
     }
 
     /// Whether two rows are in the same shard.
@@ -169,8 +191,20 @@ impl<'t> Writer<'t> {
         Ok(self.engine.shard(shard)?.name())
     }
 
-    /// Writes in one shard, regardless of the routing.
+    /// Writes rows or entries in one shard, regardless of the routing.
     pub(crate) fn part(
+        &mut self,
+        shard: ShardNumber,
+        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        if self.tables.routing.moves() {
+            self.engine.restart_moves();
+        }
+        self.beside(shard, write)
+    }
+
+    /// Writes in one shard what a move doesn't copy, or what a move itself writes.
+    pub(crate) fn beside(
         &mut self,
         shard: ShardNumber,
         write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
@@ -290,7 +324,13 @@ impl<'t> Writer<'t> {
             && !key.is_empty()
             && let Some(shard) = self.tables.routing.shard_of_shard_key(key)
         {
-            return self.part(shard, &mut |writer| writer.put(space, key, record));
+            let routing = &self.tables.routing;
+            if routing.moves() {
+                let (table, map_key) = (routing.schema().name, routing.map_key_of(key));
+                let changed = || Tracked::Sequence(table, key.to_vec());
+                self.engine.track(routing, &map_key, changed)?;
+            }
+            return self.beside(shard, &mut |writer| writer.put(space, key, record));
         }
         self.only(SMALL, &mut |writer| writer.put(space, key, record))
     }

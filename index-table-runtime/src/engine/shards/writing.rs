@@ -15,6 +15,9 @@
 //! the closure has used ([`Locks`]), and then runs the closure. If the closure has to run a third time, all
 //! shards are locked first. So there is no fourth run.
 //!
+//! **The shard maps may change while a closure runs.** If they have changed when the closure locks a further shard, it runs
+//! again in the same way. The ranges of a locked shard don't change.
+//!
 //! A write to a reference table locks all shards in order. A read of a reference table uses a locked shard, or
 //! locks the first shard.
 //!
@@ -30,6 +33,7 @@ use std::{
 
 use super::{
     Engine, Tables,
+    maps::MapsAt,
     txn::{Reads, Writes},
 };
 use crate::{
@@ -120,6 +124,8 @@ struct Other<'s> {
 /// A write transaction of one shard or several.
 pub(super) struct Writing<'s> {
     engine: &'s Engine,
+    /// The number of the [generation](super::Maps) of its shard maps.
+    generation: u64,
     scope: Scope<'s>,
     /// The first shard that was locked on use: the only shard of most transactions. It precedes the others.
     first: OnceCell<Locked<'s>>,
@@ -128,26 +134,35 @@ pub(super) struct Writing<'s> {
 }
 
 impl<'s> Writing<'s> {
-    const fn new(engine: &'s Engine, scope: Scope<'s>) -> Self {
-        Self { engine, scope, first: OnceCell::new(), others: OnceCell::new() }
+    const fn new(engine: &'s Engine, scope: Scope<'s>, generation: u64) -> Self {
+        Self { engine, generation, scope, first: OnceCell::new(), others: OnceCell::new() }
+    }
+
+    /// Takes the current shard maps, in which the locked shards keep their ranges.
+    fn with_maps(mut self) -> (Self, MapsAt) {
+        let maps = self.engine.maps.capture();
+        self.generation = maps.generation;
+        (self, maps)
     }
 
     /// Starts a transaction of one shard.
-    pub(super) fn on(engine: &'s Engine, shard: ShardNumber) -> Result<Self> {
-        let writing = Self::new(engine, Scope::Fixed(OnceCell::new()));
+    pub(super) fn on(engine: &'s Engine, shard: ShardNumber) -> Result<(Self, MapsAt)> {
+        let writing = Self::new(engine, Scope::Fixed(OnceCell::new()), 0);
         let txn = engine.shard(shard)?.engine()?.write()?;
         let _ = writing.first.set(Locked::new(shard, true, txn));
-        Ok(writing)
+        Ok(writing.with_maps())
     }
 
     /// Starts a transaction that immediately locks those of the given shards that are available.
-    pub(super) fn with(engine: &'s Engine, locks: &Locks) -> Result<Self> {
+    pub(super) fn with(engine: &'s Engine, locks: &Locks) -> Result<(Self, MapsAt)> {
         let scope = match locks {
-            Locks::None => return Ok(Self::new(engine, Scope::Growing(OnceCell::new()))),
+            Locks::None => {
+                return Ok(Self::new(engine, Scope::Growing(OnceCell::new()), 0).with_maps());
+            }
             Locks::These(_) => Scope::Growing(OnceCell::new()),
             Locks::All => Scope::Fixed(OnceCell::new()),
         };
-        let writing = Self::new(engine, scope);
+        let writing = Self::new(engine, scope, 0);
         let is_chosen = |shard: &ShardNumber| match locks {
             Locks::These(these) => these.contains(shard),
             Locks::None | Locks::All => true,
@@ -157,7 +172,7 @@ impl<'s> Writing<'s> {
                 let _ = other.locked.set(Locked::new(number, false, open.engine().write()?));
             }
         }
-        Ok(writing)
+        Ok(writing.with_maps())
     }
 
     fn others(&self) -> &[Other<'s>] {
@@ -216,6 +231,11 @@ impl<'s> Writing<'s> {
             return refused();
         }
         let locked = Locked::new(shard, true, engine.write()?);
+        if self.engine.maps.generation() != self.generation {
+            // Rows may have moved into the shard or out of it, so the routing of this run is out of date.
+            self.again(Some(shard));
+            return refused();
+        }
         if self.last().is_none() {
             return Ok(self.first.get_or_init(|| locked));
         }
@@ -360,12 +380,12 @@ impl Writes for Writing<'_> {
 
     fn nested(&mut self) -> Result<Box<dyn Writes + '_>> {
         let grows = self.scope.grows();
-        let Self { engine, scope, first, others } = self;
+        let Self { engine, generation, scope, first, others } = self;
         let doom = match scope {
             Scope::Fixed(doom) | Scope::Growing(doom) => &*doom,
             Scope::Nested { doom, .. } => *doom,
         };
-        let mut inside = Writing::new(engine, Scope::Nested { doom, grows });
+        let mut inside = Writing::new(engine, Scope::Nested { doom, grows }, *generation);
         // Most nested transactions use the first shard of the outer one, so they begin in it at once.
         if let Some(locked) = first.get_mut().filter(|_| doom.get().is_none()) {
             let shard = locked.shard.get();
@@ -418,7 +438,7 @@ impl Writes for Writing<'_> {
     }
 
     fn commit(self: Box<Self>, committed: &mut dyn FnMut()) -> Result<(), CommitFailure> {
-        let Self { engine, scope, first, others } = *self;
+        let Self { engine, scope, first, others, .. } = *self;
         match scope.doom().get() {
             None => {}
             // The closure runs again, whatever the error.

@@ -130,7 +130,7 @@ fn open_in_shards(engine: &shards::Engine, schema: &'static TableSchema) -> Tabl
     let tables = engine.engines().map(|engine| -> Option<Arc<dyn HasTables>> {
         Some(Arc::new(Alone(open(engine, schema))))
     });
-    Tables::Sharded(shards::Tables::new(routing, tables.collect()))
+    Tables::Sharded(shards::Tables::new(routing, engine, tables.collect()))
 }
 
 /// Runs a test on each engine.

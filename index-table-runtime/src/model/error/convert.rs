@@ -128,6 +128,7 @@ impl Error {
             NoShard { table, key, map }
             OtherShard { table, key, shard, own }
             ShardUnavailable { shard, reason }
+            ShardReadOnly { table, key, shard, to, rows }
             ShardRefused { what, reason }
             NotOffered { what }
             Internal { reason }

@@ -708,6 +708,26 @@ pub enum Error {
         reason: String,
     },
 
+    /// The row has a shard key that is being moved to another shard [offline](crate::Move::offline), so it can't be
+    /// written until the move has ended.
+    #[error(
+        "the row with primary key {key} of table `{table}` can't be written: its shard key is being moved from shard \
+         `{shard}` to shard `{to}`, and {rows} rows are copied; try again when the move has ended, or cancel it \
+         (`ShardedStore::moves`)"
+    )]
+    ShardReadOnly {
+        /// The table.
+        table: &'static str,
+        /// The primary key, or the shard key.
+        key: String,
+        /// The shard that has the row.
+        shard: String,
+        /// The shard to which the row is being moved.
+        to: String,
+        /// The number of copied rows.
+        rows: u64,
+    },
+
     /// A bulk load has failed in some shards. Each shard is loaded in a transaction of its own, so the other shards have
     /// their rows.
     #[error(

@@ -59,6 +59,12 @@ impl GlobalIndex {
         Self { index, key, map, hashed: key_type == HASHED, boundaries, shards }
     }
 
+    /// Returns the index with other boundaries of its shard map.
+    pub(super) fn with(&self, boundaries: Arc<Boundaries>) -> Self {
+        let shards = boundaries.shards();
+        Self { map: self.map.clone(), boundaries, shards, ..*self }
+    }
+
     /// Returns the position of the index.
     pub(crate) const fn index(&self) -> usize {
         self.index

@@ -85,6 +85,69 @@ fn encoded(value: &impl ShardKeyValue) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
 
+/// A range of encoded shard keys, or of slots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: Vec<u8>,
+    /// The first key after the range.
+    pub(crate) end: Option<Vec<u8>>,
+}
+
+impl Span {
+    /// Returns the span of a range of keys; `None` if it has no keys.
+    pub(crate) fn of_range<K: ShardKeyValue>(range: &impl RangeBounds<K>) -> Option<Self> {
+        let start = match range.start_bound() {
+            Bound::Unbounded => Some(Vec::new()),
+            Bound::Included(key) => Some(encoded(key)),
+            Bound::Excluded(key) => after_prefix(encoded(key)),
+        };
+        let end = match range.end_bound() {
+            Bound::Unbounded => None,
+            Bound::Included(key) => after_prefix(encoded(key)),
+            Bound::Excluded(key) => Some(encoded(key)),
+        };
+        let start = start.filter(|start| end.as_ref().is_none_or(|end| end > start))?;
+        Some(Self { start, end })
+    }
+
+    /// Returns the span with the empty key as its start, if it starts with the least value of a type with values of a fixed
+    /// length. There are no keys in between.
+    pub(crate) fn with_first_key<K: ShardKeyValue>(mut self) -> Self {
+        if K::SHAPE.fixed_len() == Some(self.start.len())
+            && self.start.iter().all(|byte| *byte == 0)
+        {
+            self.start.clear();
+        }
+        self
+    }
+
+    /// Returns the span of a range of slots; `None` if it has no slots.
+    pub(crate) fn of_slots(slots: &impl RangeBounds<u16>) -> Option<Self> {
+        let start = match slots.start_bound() {
+            Bound::Unbounded => 0,
+            Bound::Included(slot) => *slot,
+            Bound::Excluded(slot) => slot.checked_add(1)?,
+        };
+        let end = match slots.end_bound() {
+            Bound::Unbounded => SLOTS,
+            Bound::Included(slot) => slot.checked_add(1)?,
+            Bound::Excluded(slot) => *slot,
+        };
+        let end = end.min(SLOTS);
+        let bytes = |slot: u16| slot.to_be_bytes().to_vec();
+        // The first slot starts with the empty key.
+        let start_of = |slot: u16| if slot == 0 { Vec::new() } else { bytes(slot) };
+        (start < end)
+            .then(|| Self { start: start_of(start), end: (end < SLOTS).then(|| bytes(end)) })
+    }
+
+    /// Returns the span of one key.
+    pub(crate) fn of_key<K: ShardKeyValue>(key: &K) -> Self {
+        let start = encoded(key);
+        Self { end: after_prefix(start.clone()), start }
+    }
+}
+
 /// Returns the smallest bytes after all keys that begin with this one; `None` if there are none.
 fn after_prefix(mut key: Vec<u8>) -> Option<Vec<u8>> {
     successor(&mut key).then_some(key)
@@ -199,24 +262,11 @@ impl RangeMap {
         range: impl RangeBounds<K>,
     ) -> Self {
         self.0.expect::<K>();
-        let start = match range.start_bound() {
-            Bound::Unbounded => Some(Vec::new()),
-            Bound::Included(key) => Some(encoded(key)),
-            Bound::Excluded(key) => after_prefix(encoded(key)),
-        };
-        let end = match range.end_bound() {
-            Bound::Unbounded => None,
-            Bound::Included(key) => after_prefix(encoded(key)),
-            Bound::Excluded(key) => Some(encoded(key)),
-        };
-        match start {
-            Some(start) if end.as_ref().is_none_or(|end| *end > start) => {
-                self.0.add(start, end, shard.into());
-            }
-            _ => {
-                let shard = shard.into();
-                self.0.fault.get_or_insert(format!("a range of shard `{shard}` has no keys"));
-            }
+        if let Some(Span { start, end }) = Span::of_range(&range) {
+            self.0.add(start, end, shard.into());
+        } else {
+            let shard = shard.into();
+            self.0.fault.get_or_insert(format!("a range of shard `{shard}` has no keys"));
         }
         self
     }

@@ -28,7 +28,7 @@ mod tests;
 pub(crate) use boundaries::Boundaries;
 pub(crate) use global::{GlobalIndex, can_distribute, map_of};
 pub use key::{Distribution, ShardKey};
-pub(crate) use map::{Declared, MapKind};
+pub(crate) use map::{Declared, MapKind, Span};
 pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};
 pub(crate) use routing::{Routing, Shards};
 pub(crate) use set::ShardSet;

@@ -1,6 +1,6 @@
 //! The shard of a row, and the shards of a query.
 
-use std::{ops::Deref, sync::Arc};
+use std::{borrow::Cow, ops::Deref, sync::Arc};
 
 use super::{
     Boundaries, GlobalIndex, ShardKey, ShardNumber,
@@ -23,6 +23,8 @@ pub(crate) struct Routing {
     global: Box<[GlobalIndex]>,
     /// The shards that can have rows or entries, sorted and without duplicates.
     all: Vec<ShardNumber>,
+    /// Whether rows are being moved, so that a shard can have rows of another one.
+    moves: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -95,13 +97,15 @@ impl Routing {
     /// Creates the routing of a table in one shard.
     pub(crate) fn whole(schema: &'static TableSchema, shard: ShardNumber) -> Self {
         let (shards, all) = (vec![shard], vec![shard]);
-        Self { schema, target: Target::Whole(shard), shards, global: Box::default(), all }
+        let target = Target::Whole(shard);
+        Self { schema, target, shards, global: Box::default(), all, moves: false }
     }
 
     /// Creates the routing of a table with a copy in each of these shards.
     pub(crate) fn reference(schema: &'static TableSchema, shards: u32) -> Self {
         let (shards, all): (Vec<_>, _) = ((0..shards).collect(), (0..shards).collect());
-        Self { schema, target: Target::Reference, shards, global: Box::default(), all }
+        let target = Target::Reference;
+        Self { schema, target, shards, global: Box::default(), all, moves: false }
     }
 
     /// Whether every shard has a copy of the table.
@@ -109,9 +113,9 @@ impl Routing {
         matches!(self.target, Target::Reference)
     }
 
-    /// Whether the rows are in several shards, each row in one of them.
-    pub(crate) fn is_split(&self) -> bool {
-        !self.is_reference() && self.shards.len() > 1
+    /// Whether the rows can be in several shards, each row in one of them: the table has a shard key.
+    pub(crate) const fn is_split(&self) -> bool {
+        matches!(self.target, Target::ByKey { .. })
     }
 
     /// Creates the routing of a table with a shard key, and with these global indexes.
@@ -128,7 +132,59 @@ impl Routing {
         all.sort_unstable();
         all.dedup();
         let target = Target::ByKey { key, len, boundaries };
-        Self { schema, target, shards, global: global.into(), all }
+        Self { schema, target, shards, global: global.into(), all, moves: false }
+    }
+
+    /// Returns the routing with other boundaries of the shard maps, by their names. Returns `None` if the table has no shard
+    /// map, or if a map has no boundaries.
+    pub(crate) fn with_maps(
+        &self,
+        boundaries: impl Fn(&str) -> Option<Arc<Boundaries>>,
+        moves: impl Fn(&str) -> bool,
+    ) -> Option<Self> {
+        let Target::ByKey { key, .. } = self.target else { return None };
+        let of_index = |global: &GlobalIndex| Some(global.with(boundaries(global.map())?));
+        let global = self.global.iter().map(of_index).collect::<Option<Vec<_>>>()?;
+        let routing = Self::by_key(self.schema, key, boundaries(key.map)?, global);
+        Some(routing.with_moves(moves(key.map)))
+    }
+
+    /// Sets whether rows of the table are being moved.
+    pub(crate) fn with_moves(self, moves: bool) -> Self {
+        Self { moves, ..self }
+    }
+
+    /// Whether rows of the table are being moved. Then a shard can have rows that belong to another shard, with their
+    /// entries in local indexes. Queries leave them out.
+    #[inline]
+    pub(crate) const fn moves(&self) -> bool {
+        self.moves
+    }
+
+    /// Whether an entry of `source` in this shard is a copy that is being moved, which queries leave out.
+    pub(crate) fn is_copy(&self, source: Source, primary_key: &[u8], shard: ShardNumber) -> bool {
+        let is_global = matches!(source, Source::Index(index) if self.global(index).is_some());
+        self.moves && !is_global && self.shard_of(primary_key) != Some(shard)
+    }
+
+    /// Returns the key in the boundaries of the shard map for the row with this primary key: its shard key, or its slot.
+    /// `None` if the table has no shard key.
+    pub(crate) fn map_key<'k>(&self, primary_key: &'k [u8]) -> Option<Cow<'k, [u8]>> {
+        let Target::ByKey { key, len, .. } = &self.target else { return None };
+        let shard_key = self.shard_key(*key, *len, primary_key);
+        let slot = || Cow::Owned(slot(shard_key).to_vec());
+        Some(if key.hashed { slot() } else { Cow::Borrowed(shard_key) })
+    }
+
+    /// Returns the key in the boundaries of the shard map for a shard key, or for leading fields of the primary key that
+    /// begin with it.
+    pub(crate) fn map_key_of<'k>(&self, shard_key: &'k [u8]) -> Cow<'k, [u8]> {
+        if self.is_hashed() { Cow::Owned(slot(shard_key).to_vec()) } else { shard_key.into() }
+    }
+
+    /// Whether a hash of the shard key determines the shard.
+    pub(crate) const fn is_hashed(&self) -> bool {
+        matches!(&self.target, Target::ByKey { key, .. } if key.hashed)
     }
 
     /// Returns the schema of the table.

@@ -30,6 +30,8 @@ pub(in crate::store) fn copy_shards(
 ) -> Result<()> {
     let io = |source| Error::io(path, source);
     let manager = shards.manager().ok_or_else(Error::no_file)?;
+    // The manager and the shards have the same moves.
+    let _held = shards.hold_moves();
     let mut records = manager.read()?.ok_or_else(|| Error::internal("a manager has no records"))?;
     let pinned = shards.pin()?;
     let partial = Partial::create(path).map_err(io)?;

@@ -352,7 +352,8 @@ pub(crate) fn parts_of(
     only: Option<ShardNumber>,
 ) -> Result<Vec<(Store, Arc<OpenTable>)>> {
     let engine = engine_of(store)?;
-    let shards = tables.routing().shards().iter().copied();
+    let routing = tables.routing();
+    let shards = routing.shards().iter().copied();
     let shards = shards.filter(|shard| only.is_none_or(|only| only == *shard));
     let part = |number: ShardNumber| {
         let store = store_of(engine.shard(number)?)?;

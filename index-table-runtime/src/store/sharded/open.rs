@@ -5,6 +5,8 @@ use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, Weak},
+    thread,
+    time::Duration,
 };
 
 use super::{ShardedOptions, ShardedStore, Store, options::Declared};
@@ -13,8 +15,8 @@ use crate::{
         self, Durability, Options, files,
         lmdb::{self, SharedJournal},
         shards::{
-            Engine, Identity, Manager, ManagerRecords, Shard, ShardRecord, ShardState, TableRecord,
-            options_of, place_of, recorded,
+            Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard, ShardRecord,
+            ShardState, TableRecord, options_of, place_of, recorded,
         },
     },
     model::{
@@ -29,6 +31,10 @@ const LOCK: &str = "writer.lock";
 
 /// The map size of the manager. It has some hundred bytes for each shard and each boundary of a shard map.
 const MANAGER_MAP: usize = 1 << 26;
+
+/// How often a reader opens a store whose rows another process moves, and the pause in between.
+const READ_ONLY_TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The open stores of this process, by the canonical paths of their directories.
 pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTreeMap::new());
@@ -72,7 +78,14 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     }
     lmdb::Engine::wait_until_closed(&path);
     stores.retain(|_, open| open.strong_count() > 0);
-    let engine = open_engine(options, &path, creates)?;
+    let mut tries = 0..READ_ONLY_TRIES;
+    let engine = loop {
+        match open_engine(options, &path, creates) {
+            // The manager was read before a step of a move, and a shard after it.
+            Err(Error::ReopenNeeded { .. }) if tries.next().is_some() => thread::sleep(PAUSE),
+            opened => break opened?,
+        }
+    };
     let engine = engine::Engine::Sharded(Box::new(engine));
     let inner = Arc::new(Inner::new(engine, options.options.index_queue));
     stores.insert(path, Arc::downgrade(&inner));
@@ -123,11 +136,12 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     }
     let changes_shards = !is_new && records.shards != known.shards;
     match open_shards(options, path, &manager, records) {
-        Ok((shards, records)) => {
+        Ok((shards, records, found)) => {
             let ManagerRecords { maps, places, tables, .. } = records;
             let directory = Some(path.to_owned());
             let engine = Engine::new(shards, maps, places, directory, Some(manager), read_only);
-            Ok(engine.with_tables(tables))
+            let engine = engine.with_tables(tables).with_moves(found.moves);
+            if read_only { engine.with_seen(found.seen) } else { Ok(engine) }
         }
         Err(error) => {
             if changes_shards {
@@ -145,8 +159,9 @@ fn open_shards(
     path: &Path,
     manager: &Manager,
     mut records: ManagerRecords,
-) -> Result<(Vec<Shard>, ManagerRecords)> {
+) -> Result<(Vec<Shard>, ManagerRecords, Found)> {
     let read_only = options.options.read_only;
+    let mut found = Found::default();
     let journal = (!read_only).then(|| SharedJournal::open(path, records.own.id)).transpose()?;
     let (mut shards, mut changed) = (Vec::new(), Vec::new());
     for (number, record) in (0..).zip(records.shards.clone()) {
@@ -155,20 +170,28 @@ fn open_shards(
         if !options.only.as_ref().is_none_or(is_wanted) {
             let reason = "it was left out by `only` when the store was opened".to_owned();
             shards.push(Shard::unavailable(name, reason));
+            found.seen.push(None);
             continue;
         }
-        match open_shard(options, &records, number, &record, path, journal.as_ref()) {
-            Ok((inner, identity)) => {
+        let opened = open_shard(options, &mut records, number, &record, path, journal.as_ref());
+        match opened {
+            Ok((inner, identity, seen)) => {
+                found.add(seen)?;
                 changed.extend(identity.map(|identity| (Arc::clone(&inner), identity)));
                 shards.push(Shard::open(name, inner));
             }
             // A foreign shard is a mistake of the caller. A new shard has no rows yet, so its error is returned, too.
-            Err(error) if matches!(error, Error::ShardRefused { .. }) => return Err(error),
+            Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
+                return Err(error);
+            }
             Err(error) if record.state != ShardState::Open => return Err(error),
             Err(error) if options.relocated.iter().any(|(name, _)| *name == record.name) => {
                 return Err(error);
             }
-            Err(error) => shards.push(Shard::unavailable(name, error.to_string())),
+            Err(error) => {
+                shards.push(Shard::unavailable(name, error.to_string()));
+                found.seen.push(None);
+            }
         }
     }
     if let Some(journal) = &journal {
@@ -189,7 +212,28 @@ fn open_shards(
         records.own.version += 1;
         manager.write(&records)?;
     }
-    Ok((shards, records))
+    Ok((shards, records, found))
+}
+
+/// The records that the shards have about themselves.
+#[derive(Default)]
+struct Found {
+    /// The moves that have begun and not ended.
+    moves: Vec<MoveRecord>,
+    /// The records of each shard, in the order of their numbers.
+    seen: Vec<Option<Seen>>,
+}
+
+impl Found {
+    fn add(&mut self, seen: Option<Seen>) -> Result<()> {
+        for record in seen.as_ref().map_or(Ok(Vec::new()), Seen::moves)? {
+            if self.moves.iter().all(|own| own.id != record.id) {
+                self.moves.push(record);
+            }
+        }
+        self.seen.push(seen);
+        Ok(())
+    }
 }
 
 /// Starts the journal of all shards.
@@ -330,12 +374,12 @@ fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<
 /// writes it.
 fn open_shard(
     options: &ShardedOptions,
-    records: &ManagerRecords,
+    records: &mut ManagerRecords,
     number: ShardNumber,
     record: &ShardRecord,
     manager: &Path,
     journal: Option<&SharedJournal>,
-) -> Result<(Arc<Inner>, Option<Identity>)> {
+) -> Result<(Arc<Inner>, Option<Identity>, Option<Seen>)> {
     let read_only = options.options.read_only;
     let own = durable(options_of(&record.options));
     let own = Options { create: record.state == ShardState::New && !read_only, read_only, ..own };
@@ -347,8 +391,15 @@ fn open_shard(
     };
     let directory = inner.engine.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
+    let seen = Seen::read(&inner.engine)?;
+    // The shards know the state of a move first.
+    for own in seen.as_ref().map_or(Ok(Vec::new()), Seen::moves)? {
+        if let Some(map) = records.maps.get_mut(&own.map) {
+            map.boundaries = own.boundaries(&map.boundaries);
+        }
+    }
     let expected = |adopted| records.identity(number, &record.name, manager, &directory, adopted);
-    let Some(identity) = Identity::read(&inner.engine)? else {
+    let Some(identity) = seen.as_ref().map(|seen| seen.identity().clone()) else {
         match record.state {
             ShardState::New if !inner.engine.catalog()?.is_empty() => {
                 return Err(refused(&what, "it is a plain store with tables; `adopt` it"));
@@ -359,8 +410,8 @@ fn open_shard(
             ShardState::New | ShardState::Adopted if read_only => {
                 return Err(Error::ReadOnly { path: directory, source: None });
             }
-            ShardState::New => return Ok((inner, Some(expected(None)))),
-            ShardState::Adopted => return Ok((inner, Some(expected(Some(Vec::new()))))),
+            ShardState::New => return Ok((inner, Some(expected(None)), None)),
+            ShardState::Adopted => return Ok((inner, Some(expected(Some(Vec::new()))), None)),
         }
     };
     if identity.manager != records.own.id {
@@ -386,8 +437,12 @@ fn open_shard(
             return Err(refused(&what, &reason));
         }
     }
+    if read_only && identity.contradicts(&expected) {
+        let reason = "another process moves rows between the shards";
+        return Err(Error::ReopenNeeded { path: manager.to_owned(), reason });
+    }
     let changed = (identity != expected && !read_only).then_some(expected);
-    Ok((inner, changed))
+    Ok((inner, changed, seen))
 }
 
 /// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
@@ -399,7 +454,8 @@ pub(crate) fn open_restored(
     manager: &Path,
 ) -> Result<Arc<Inner>> {
     let options = ShardedOptions::default();
-    let (inner, identity) = open_shard(&options, records, number, record, manager, None)?;
+    let records = &mut records.clone();
+    let (inner, identity, _) = open_shard(&options, records, number, record, manager, None)?;
     let identity = identity.map_or_else(|| Identity::read(&inner.engine), |own| Ok(Some(own)))?;
     let missing = || Error::internal("a restored shard without a record");
     // The rows are those of the backup, so each table is checked when it is opened.

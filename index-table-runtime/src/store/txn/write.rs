@@ -11,7 +11,7 @@ use std::{
 use super::ReadTxn;
 use crate::{
     engine::{
-        CommitFailure, ReadRecords as _, Retry, Writer,
+        CommitFailure, ReadRecords as _, Retry, Tables, Writer,
         shards::{self, Locks},
     },
     model::error::{Error, Result},
@@ -388,7 +388,7 @@ impl<'s> WriteTxn<'s> {
 /// with another declaration, whose indexes this process would not maintain.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     // One process writes a sharded store.
-    if table.tables.routing().is_some() {
+    if matches!(table.tables, Tables::Sharded(_)) {
         return Ok(());
     }
     if writer.reader().record("")?.is_some_and(|record| record == table.record) {

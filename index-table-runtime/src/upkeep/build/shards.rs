@@ -16,7 +16,7 @@ use crate::{
         error::Result,
         schema::{IndexState, Source},
     },
-    store::{OpenTable, Store, parts_of},
+    store::{OpenTable, Store, engine_of, parts_of},
     upkeep::parallel::{self, Sum},
     usage::Progress,
 };
@@ -26,6 +26,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     table.check_store(store.inner.id)?;
     // The threads would wait for this one.
     store.inner.refuse_nested_write()?;
+    let _held = engine_of(store)?.hold_moves();
     let locks = Locks::These(tables.routing().all_shards().iter().copied().collect());
     if tables.routing().is_reference() {
         // All copies are built in the same transactions, so they stay equal.

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use super::{LoadReport, LoadedShard, OnDuplicate, apply::apply, gather::Gatherer};
 use crate::{
-    engine::{Tables, shards},
+    engine::{
+        Tables,
+        shards::{self, Held},
+    },
     model::{
         error::{Error, Result},
         maintain::Image,
@@ -20,6 +23,9 @@ use crate::{
 pub(super) struct Split<'a> {
     table: &'a OpenTable,
     tables: &'a shards::Tables,
+    engine: &'a shards::Engine,
+    /// Keeps the shards of the rows the same until they are loaded.
+    _held: Held<'a>,
 }
 
 /// The rows of each shard.
@@ -34,7 +40,7 @@ pub(super) struct Gatherers<'a> {
 
 impl<'a> Split<'a> {
     /// Returns the table if its shards can be loaded separately, or `None` if it is loaded in one transaction.
-    pub(super) fn of(store: &Store, table: &'a OpenTable) -> Result<Option<Self>> {
+    pub(super) fn of(store: &'a Store, table: &'a OpenTable) -> Result<Option<Self>> {
         let Tables::Sharded(tables) = &table.tables else { return Ok(None) };
         let routing = tables.routing();
         // The entries of a global index may be in other shards than their rows.
@@ -44,7 +50,8 @@ impl<'a> Split<'a> {
         }
         // The threads of the shards would wait for the transaction of this thread.
         store.inner.refuse_nested_write()?;
-        Ok(Some(Self { table, tables }))
+        let engine = engine_of(store)?;
+        Ok(Some(Self { table, tables, engine, _held: engine.hold_moves() }))
     }
 
     pub(super) fn with(
@@ -61,8 +68,12 @@ impl<'a> Split<'a> {
 
 impl Gatherers<'_> {
     pub(super) fn add(&mut self, image: &Image) -> Result<()> {
-        let Self { split: Split { tables, table }, by_shard, .. } = self;
-        let shard = tables.routing().shard_of(image.primary_key());
+        let Self { split: Split { tables, table, engine, .. }, by_shard, .. } = self;
+        let routing = tables.routing();
+        if routing.moves() {
+            engine.note_change(&routing, image.primary_key())?;
+        }
+        let shard = routing.shard_of(image.primary_key());
         let shard = shard.ok_or_else(|| tables.no_shard(image.primary_key()))?;
         let gatherer = by_shard.entry(shard).or_insert_with(|| {
             Gatherer::new(table.schema, &self.directory, self.memory, self.on_duplicate)
@@ -76,7 +87,8 @@ impl Gatherers<'_> {
         store: &Store,
         reporter: &mut ProgressReporter<'_>,
     ) -> Result<LoadReport> {
-        let Self { split: Split { table, .. }, by_shard, read, .. } = self;
+        let Self { split, by_shard, read, .. } = self;
+        let table = split.table;
         let name = |shard| Ok(engine_of(store)?.shard(shard)?.name().to_string());
         let names = by_shard.keys().map(|shard| name(*shard)).collect::<Result<Vec<_>>>()?;
         let shards: Vec<_> = by_shard.keys().copied().collect();

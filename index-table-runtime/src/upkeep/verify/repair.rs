@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read, Write, Writer},
+    engine::{Cursor as _, Query, Read, Tables, Write, Writer},
     model::{
         entry::Position,
         error::Result,
@@ -146,10 +146,8 @@ impl<'t, 's> Repair<'t, 's> {
         let rows = table.rows;
         let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
         let damages = txn.repair_queues(table)?;
-        let unreadable = match table.tables.routing() {
-            None => Some(txn.unreadable(table)?),
-            Some(_) => None,
-        };
+        let is_sharded = matches!(table.tables, Tables::Sharded(_));
+        let unreadable = if is_sharded { None } else { Some(txn.unreadable(table)?) };
         let (mut writer, _, written) = txn.writer(table)?;
         let mut report = VerifyReport::new(rows.schema);
         let watched = &mut written.watched;
@@ -162,7 +160,8 @@ impl<'t, 's> Repair<'t, 's> {
         };
         for (shard, damage) in sharded.parts().into_iter().zip(damages) {
             let name: &str = sharded.name(shard)?;
-            let place = Some((sharded.routing(), shard)).filter(|_| sharded.has_global());
+            let needs_place = sharded.has_global() || sharded.routing().moves();
+            let place = Some((sharded.routing(), shard)).filter(|_| needs_place);
             let part = Part { shard: Some(name), place, ..part };
             if let Some(source) = source.filter(|source| *source != shard) {
                 copies::replace(part, sharded, (source, shard), &mut report, watched)?;

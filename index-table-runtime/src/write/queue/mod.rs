@@ -90,7 +90,7 @@ pub(crate) fn in_queue(
 ) -> Result<()> {
     let Some(shard) = shard else { return write(writer) };
     let writer = writer.sharded();
-    writer.ok_or_else(|| Error::internal("a queue in no shard"))?.part(shard, write)
+    writer.ok_or_else(|| Error::internal("a queue in no shard"))?.beside(shard, write)
 }
 
 /// The key of the [`QueueState`](message::QueueState).

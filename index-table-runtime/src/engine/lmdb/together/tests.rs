@@ -101,7 +101,7 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
         let own: Arc<dyn HasTables> = Arc::new(Alone(opened));
         let mut of_shards = vec![None, None, None];
         of_shards[at] = Some(own);
-        tables.push(shards::Tables::new(routing, of_shards));
+        tables.push(shards::Tables::new(routing, &engine, of_shards));
     }
     Ok(Opened { tables, engine })
 }

@@ -32,6 +32,9 @@ impl<'t> TableCheck<'t> {
     pub(super) fn entry(&mut self, entry: RawEntry<'_>) -> Result<()> {
         self.stepped(entry);
         let Stage::Entries(index) = self.stage else { return self.fact(entry) };
+        if !self.is_part_of_global(index) && self.is_copy(entry.primary_key) {
+            return Ok(());
+        }
         // The walks of the parts have counted the entries of global indexes.
         self.entries += u64::from(self.only_global.is_none());
         let source = Source::Index(index);
@@ -119,6 +122,9 @@ impl<'t> TableCheck<'t> {
     }
 
     fn fact(&mut self, fact: RawEntry<'_>) -> Result<()> {
+        if self.is_copy(fact.primary_key) {
+            return Ok(());
+        }
         // The walks of the parts have counted the rows, and reported the unreadable ones.
         let only_global = self.only_global.is_some();
         self.rows += u64::from(!only_global);

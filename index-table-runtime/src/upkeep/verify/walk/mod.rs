@@ -201,6 +201,13 @@ impl<'t> TableCheck<'t> {
         self.place.is_some_and(|(routing, _)| routing.global(index).is_some())
     }
 
+    /// Whether a row of this shard is a copy that is being moved. The rows of its shard are checked.
+    fn is_copy(&self, primary_key: &[u8]) -> bool {
+        let is_copy =
+            |(routing, own): (&Routing, _)| routing.is_copy(Source::Facts, primary_key, own);
+        self.place.is_some_and(is_copy)
+    }
+
     /// Whether each key of an index has at most one entry: it is unique, and not violated.
     fn has_one_entry_per_key(&self, index: usize, declared: &IndexSchema) -> bool {
         declared.has_one_entry_per_key() && !self.unreadable.violated.contains(&index)

@@ -31,7 +31,9 @@ impl TableCheck<'_> {
         let last = self.last.as_ref().or(self.after.as_ref()).map(|at| at.key.clone());
         let (rows, reader) = (self.vtable, self.reader);
         // The check of the rows has reported unreadable rows.
-        let pass = Pass::of(rows, reader, aggregate, last.as_deref(), GROUPS, &mut |_, _| Ok(()))?;
+        let is_own = |primary_key: &[u8]| !self.is_copy(primary_key);
+        let after = last.as_deref();
+        let pass = Pass::of(rows, reader, aggregate, after, GROUPS, &is_own, &mut |_, _| Ok(()))?;
         let end = pass.groups.last_key_value().filter(|_| pass.is_partial);
         let end = end.map(|(group, _)| group.clone());
         let mut found = Vec::new();

@@ -1,0 +1,274 @@
+//! The current shard maps, and the maps of a transaction.
+//!
+//! Moving rows changes a shard map while transactions run. Each change makes a new [generation](Maps::generation) of all
+//! maps, and a transaction uses one generation:
+//!
+//! - A read transaction takes the maps together with its snapshots. A generation becomes current in the commit that moves
+//!   the rows, between the two counters of [`Visibility`](super::instant::Visibility). So the snapshots have the rows of
+//!   the same generation.
+//! - A write transaction takes the maps after it has locked its shards. A move locks both of its shards, so the maps of
+//!   locked shards stay the same. If a transaction locks a further shard and the generation has changed meanwhile, its
+//!   closure runs again.
+//!
+//! A table has the [`Routing`] of the generation in which it was opened. Transactions of another generation use a
+//! [`Tables`] with the other routing, and with the same databases.
+
+use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
+    ops::Deref,
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+};
+
+use super::{MoveId, Moving, Tables};
+use crate::model::shard::{Boundaries, Declared, MapKind, Routing};
+
+/// All shard maps at one moment.
+#[derive(Clone, Default)]
+pub(crate) struct Maps {
+    generation: u64,
+    pub(super) by_name: BTreeMap<String, Map>,
+    /// The moves that have begun and not ended.
+    moves: Vec<Arc<Moving>>,
+}
+
+/// A shard map.
+#[derive(Clone)]
+pub(crate) struct Map {
+    pub(crate) kind: MapKind,
+    pub(crate) key_type: String,
+    pub(crate) boundaries: Arc<Boundaries>,
+}
+
+impl From<Declared> for Map {
+    fn from(Declared { kind, key_type, boundaries }: Declared) -> Self {
+        Self { kind, key_type, boundaries: Arc::new(boundaries) }
+    }
+}
+
+impl Map {
+    /// Returns the stored form of the map.
+    pub(crate) fn declared(&self) -> Declared {
+        let (kind, key_type) = (self.kind, self.key_type.clone());
+        Declared { kind, key_type, boundaries: Boundaries::clone(&self.boundaries) }
+    }
+}
+
+impl Maps {
+    /// Returns the next generation, with this move in the place of its earlier state.
+    pub(crate) fn with(&self, moving: Arc<Moving>) -> Self {
+        let mut next = self.without(moving.record.id);
+        if let Some(map) = next.by_name.get_mut(&moving.record.map) {
+            map.boundaries = Arc::new(moving.record.boundaries(&map.boundaries));
+        }
+        next.moves.push(moving);
+        next
+    }
+
+    /// Returns the next generation, without this move.
+    pub(crate) fn without(&self, id: MoveId) -> Self {
+        let mut next = self.clone();
+        next.generation += 1;
+        next.moves.retain(|own| own.record.id != id);
+        next
+    }
+
+    /// Returns the moves that have begun and not ended.
+    pub(crate) fn moves(&self) -> &[Arc<Moving>] {
+        &self.moves
+    }
+
+    /// Whether keys of this map are being moved.
+    pub(super) fn has_moves(&self, map: &str) -> bool {
+        self.moves.iter().any(|moving| moving.record.map == map)
+    }
+
+    /// Returns the map with this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Map> {
+        self.by_name.get(name)
+    }
+}
+
+/// The current maps of an open store.
+#[derive(Default)]
+pub(super) struct CurrentMaps {
+    /// The generation of `now`, which most transactions only compare.
+    generation: AtomicU64,
+    now: RwLock<Arc<Maps>>,
+    /// The last maps of generation 0, for transactions that began with them.
+    first: OnceLock<Arc<Maps>>,
+    /// The number of commits that are about to make other maps current.
+    changing: AtomicU64,
+}
+
+/// A guard: a commit changes the maps.
+pub(super) struct Changing<'m>(&'m CurrentMaps);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.changing.fetch_sub(1, SeqCst);
+    }
+}
+
+/// The maps of a transaction. Before the first move in this process, a transaction has only the number of the generation.
+#[derive(Clone)]
+pub(super) struct MapsAt {
+    pub(super) generation: u64,
+    maps: Option<Arc<Maps>>,
+}
+
+impl CurrentMaps {
+    pub(super) fn new(by_name: BTreeMap<String, Map>) -> Self {
+        let now = RwLock::new(Arc::new(Maps { by_name, ..Maps::default() }));
+        Self { now, ..Self::default() }
+    }
+
+    /// Returns the current maps.
+    pub(super) fn now(&self) -> Arc<Maps> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the number of the current generation.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(SeqCst)
+    }
+
+    /// Returns the maps for a transaction that begins.
+    pub(super) fn capture(&self) -> MapsAt {
+        if self.generation() == 0 {
+            return MapsAt { generation: 0, maps: None };
+        }
+        let maps = self.now();
+        MapsAt { generation: maps.generation, maps: Some(maps) }
+    }
+
+    /// Whether these maps are those of a snapshot of one shard that was taken after them: no commit changes them.
+    pub(super) fn are_still(&self, at: &MapsAt) -> bool {
+        // In this order: a commit that is no longer counted has installed its maps.
+        self.changing.load(SeqCst) == 0 && self.generation() == at.generation
+    }
+
+    /// Counts a commit that changes the maps. Called before it becomes visible in any shard.
+    pub(super) fn begin_change(&self) -> Changing<'_> {
+        self.changing.fetch_add(1, SeqCst);
+        Changing(self)
+    }
+
+    /// Makes a generation current.
+    pub(super) fn install(&self, maps: Arc<Maps>) {
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        if now.generation == 0 {
+            let _ = self.first.set(Arc::clone(&now));
+        }
+        self.generation.store(maps.generation, SeqCst);
+        *now = maps;
+    }
+
+    /// Adds a new map. No table uses it yet, so the generation stays the same.
+    pub(super) fn add(&self, name: String, map: Map) {
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut *now).by_name.insert(name, map);
+    }
+
+    /// Returns the maps of a transaction, or `None` if they are those of an empty store.
+    fn of(&self, at: &MapsAt) -> Option<Arc<Maps>> {
+        at.maps.clone().or_else(|| self.first.get().cloned())
+    }
+}
+
+/// The tables of a transaction whose routing is not the one with which they were opened.
+pub(super) struct Routed {
+    at: MapsAt,
+    first: OnceCell<Box<Node>>,
+}
+
+/// A table in the list of [`Routed`].
+struct Node {
+    tables: Arc<Tables>,
+    next: OnceCell<Box<Node>>,
+}
+
+impl Routed {
+    pub(super) const fn new(at: MapsAt) -> Self {
+        Self { at, first: OnceCell::new() }
+    }
+
+    /// Returns the maps of the transaction.
+    pub(super) const fn at(&self) -> &MapsAt {
+        &self.at
+    }
+
+    /// Returns a table with the routing of the transaction.
+    #[inline]
+    pub(super) fn of<'t>(&'t self, tables: &'t Tables) -> &'t Tables {
+        if tables.generation == self.at.generation { tables } else { self.other(tables) }
+    }
+
+    #[cold]
+    fn other<'t>(&'t self, tables: &'t Tables) -> &'t Tables {
+        let mut place = &self.first;
+        while let Some(node) = place.get() {
+            if Arc::ptr_eq(&node.tables.shared, &tables.shared) {
+                return &node.tables;
+            }
+            place = &node.next;
+        }
+        let Some(maps) = tables.shared.maps.of(&self.at) else { return tables };
+        let Some(routed) = tables.in_generation(&maps) else { return tables };
+        let node = || Box::new(Node { tables: routed, next: OnceCell::new() });
+        &place.get_or_init(node).tables
+    }
+}
+
+/// The routing of a table in the current generation.
+pub(crate) enum CurrentRouting<'t> {
+    Own(&'t Routing),
+    Later(Arc<Tables>),
+}
+
+impl Deref for CurrentRouting<'_> {
+    type Target = Routing;
+
+    fn deref(&self) -> &Routing {
+        match self {
+            Self::Own(routing) => routing,
+            Self::Later(tables) => &tables.routing,
+        }
+    }
+}
+
+impl Tables {
+    /// Returns the table with the routing of these maps; `None` if the table has no shard map.
+    fn in_generation(&self, maps: &Maps) -> Option<Arc<Self>> {
+        let latest = self.shared.latest.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(latest) = latest.filter(|latest| latest.generation == maps.generation) {
+            return Some(latest);
+        }
+        let boundaries = |name: &str| Some(Arc::clone(&maps.get(name)?.boundaries));
+        let routing = self.routing.with_maps(boundaries, |map| maps.has_moves(map));
+        let shared = Arc::clone(&self.shared);
+        let tables = Arc::new(Self { routing: routing?, generation: maps.generation, shared });
+        let mut latest = self.shared.latest.write().unwrap_or_else(PoisonError::into_inner);
+        if latest.as_ref().is_none_or(|latest| latest.generation < maps.generation) {
+            *latest = Some(Arc::clone(&tables));
+        }
+        drop(latest);
+        Some(tables)
+    }
+
+    /// Returns the current routing, for work that is not in a transaction. In a transaction, use the routing of its reader
+    /// or writer.
+    pub(crate) fn routing(&self) -> CurrentRouting<'_> {
+        let maps = &self.shared.maps;
+        if self.generation == maps.generation() {
+            return CurrentRouting::Own(&self.routing);
+        }
+        match self.in_generation(&maps.now()) {
+            Some(tables) => CurrentRouting::Later(tables),
+            None => CurrentRouting::Own(&self.routing),
+        }
+    }
+}

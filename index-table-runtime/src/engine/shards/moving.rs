@@ -1,0 +1,236 @@
+//! Moves of keys to other shards: their records, and the rows that change while they are copied.
+//!
+//! A move has these steps. Each of them is a commit in both shards, which writes the [`MoveRecord`]s of both:
+//!
+//! | step | the record | the boundaries of the map | queries |
+//! |---|---|---|---|
+//! | mark | added | the source has the keys | leave out copies in the target |
+//! | copy, verify | | | |
+//! | switch | [`is_switched`](MoveRecord::is_switched) | the target has the keys | leave out copies in the source |
+//! | clean up | | | |
+//! | end | removed | | leave out nothing |
+//!
+//! A copy is a row in a shard that the shard map doesn't give it to ([`Routing::is_copy`]). So the boundaries of the map,
+//! which change with one commit, determine at any moment which of two equal rows is the row.
+//!
+//! Rows that change while they are copied are [tracked](Tracker): each write of a row of the range adds its primary key to
+//! a set in memory, and the move copies these rows again. A move that another process continues starts the copy again,
+//! and writes only the rows that differ.
+
+use std::{
+    collections::BTreeSet,
+    hash::{BuildHasher as _, RandomState},
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(doc)]
+use crate::model::shard::Routing;
+use crate::model::{
+    schema::Source,
+    shard::{Boundaries, ShardNumber},
+};
+
+/// The unique number of a move.
+pub(crate) type MoveId = u64;
+
+/// A move that has begun and not ended, in the records of both of its shards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MoveRecord {
+    pub(crate) id: MoveId,
+    /// The name of the shard map.
+    pub(crate) map: String,
+    /// The first key in the boundaries of the map.
+    pub(crate) start: Vec<u8>,
+    /// The first key after the range.
+    pub(crate) end: Option<Vec<u8>>,
+    pub(crate) from: ShardNumber,
+    pub(crate) to: ShardNumber,
+    /// Whether the keys of the range can't be written until the switch.
+    pub(crate) is_offline: bool,
+    /// Whether the target has the keys.
+    pub(crate) is_switched: bool,
+    /// When the move began, in seconds since 1970.
+    pub(crate) begun: u64,
+}
+
+/// Returns a random number for a new move.
+pub(crate) fn new_id() -> MoveId {
+    RandomState::new().hash_one(SystemTime::now())
+}
+
+impl MoveRecord {
+    /// Whether the move has this key of the shard map.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        key >= self.start.as_slice() && self.end.as_deref().is_none_or(|end| key < end)
+    }
+
+    /// Returns the shard that has the keys.
+    pub(crate) const fn owner(&self) -> ShardNumber {
+        if self.is_switched { self.to } else { self.from }
+    }
+
+    /// Returns the shard with copies.
+    pub(crate) const fn copier(&self) -> ShardNumber {
+        if self.is_switched { self.from } else { self.to }
+    }
+
+    /// Returns the boundaries in the state of the move.
+    pub(crate) fn boundaries(&self, map: &Boundaries) -> Boundaries {
+        let mut boundaries = map.clone();
+        boundaries.assign(&self.start, self.end.as_deref(), Some(self.owner()));
+        boundaries
+    }
+}
+
+/// A move in this process.
+pub(crate) struct Moving {
+    pub(crate) record: MoveRecord,
+    pub(crate) tracker: Arc<Tracker>,
+    /// The number of rows that this process has copied.
+    pub(crate) rows: Arc<AtomicU64>,
+}
+
+impl Moving {
+    pub(crate) fn new(record: MoveRecord) -> Self {
+        Self { record, tracker: Arc::default(), rows: Arc::default() }
+    }
+
+    /// Returns the same move after the switch.
+    pub(crate) fn switched(&self) -> Self {
+        let record = MoveRecord { is_switched: true, ..self.record.clone() };
+        Self { record, tracker: Arc::clone(&self.tracker), rows: Arc::clone(&self.rows) }
+    }
+}
+
+/// Something that has changed while it was copied.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tracked {
+    /// The row of a table with this primary key.
+    Row(&'static str, Vec<u8>),
+    /// The number of a table after this leading part of the primary key.
+    Sequence(&'static str, Vec<u8>),
+    /// The entry of a global index with this index key and primary key.
+    Entry(&'static str, usize, Vec<u8>, Vec<u8>),
+}
+
+impl Tracked {
+    /// Returns the note of an entry or a row.
+    pub(crate) fn of(table: &'static str, source: Source, key: &[u8], primary_key: &[u8]) -> Self {
+        match source {
+            Source::Facts => Self::Row(table, primary_key.to_vec()),
+            Source::Index(index) => Self::Entry(table, index, key.to_vec(), primary_key.to_vec()),
+        }
+    }
+}
+
+/// The rows that have changed since the copy began.
+#[derive(Default)]
+pub(crate) struct Tracker(Mutex<Changed>);
+
+#[derive(Default)]
+struct Changed {
+    these: BTreeSet<Tracked>,
+    /// Whether there were too many. Then the copy starts again.
+    too_many: bool,
+}
+
+/// The maximum number of tracked changes in memory.
+const MOST: usize = 1 << 20;
+
+impl Tracker {
+    /// Adds a change. The shard is locked by the transaction that writes it, which may not be committed.
+    pub(crate) fn add(&self, changed: Tracked) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.these.len() >= MOST {
+            all.these.clear();
+            all.too_many = true;
+        }
+        all.these.insert(changed);
+    }
+
+    /// Removes and returns the changes; `None` if there were too many.
+    pub(crate) fn take(&self) -> Option<BTreeSet<Tracked>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Changed { these, too_many } = mem::take(&mut *all);
+        (!too_many).then_some(these)
+    }
+
+    /// Lets the copy start again, since rows have changed that were not added.
+    pub(crate) fn restart(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).too_many = true;
+    }
+
+    /// Whether this has changed, or may have changed.
+    pub(crate) fn has(&self, changed: &Tracked) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.too_many || all.these.contains(changed)
+    }
+}
+
+/// Work that excludes the steps of moves, and the steps of moves, which exclude such work: a bulk load, for example, which
+/// writes its rows in single shards.
+#[derive(Default)]
+pub(super) struct Holds {
+    state: Mutex<HoldState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct HoldState {
+    /// The number of holds.
+    held: usize,
+    /// Whether a step of a move is made.
+    is_moving: bool,
+    /// The number of holds so far.
+    count: u64,
+}
+
+/// A guard: no step of a move is made.
+pub(crate) struct Held<'e>(&'e Holds);
+
+/// A guard: a step of a move is made.
+pub(crate) struct Step<'e>(&'e Holds);
+
+impl Holds {
+    fn lock(&self) -> MutexGuard<'_, HoldState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, is_busy: impl Fn(&HoldState) -> bool) -> MutexGuard<'_, HoldState> {
+        let wait = self.changed.wait_while(self.lock(), |state| is_busy(state));
+        wait.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no step of a move is made, and prevents further steps.
+    pub(super) fn hold(&self) -> Held<'_> {
+        let mut state = self.wait_while(|state| state.is_moving);
+        state.held += 1;
+        state.count += 1;
+        Held(self)
+    }
+
+    /// Waits until nothing prevents a step of a move. Also returns the number of holds so far.
+    pub(super) fn step(&self) -> (Step<'_>, u64) {
+        let mut state = self.wait_while(|state| state.is_moving || state.held > 0);
+        state.is_moving = true;
+        (Step(self), state.count)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.lock().held -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_moving = false;
+        self.0.changed.notify_all();
+    }
+}

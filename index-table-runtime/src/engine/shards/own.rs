@@ -1,0 +1,159 @@
+//! The records of shards about themselves: reading and writing them in transactions, and noticing in a reader that another
+//! process has changed them.
+
+use std::sync::Arc;
+
+use super::{
+    Engine, HasTables, Identity, Maps, MoveRecord, Moving, OwnRanges, Tables, Txn,
+    manager::{
+        MOVES, OWN, SHARD, decode_identity, decode_moves, encode_identity, encode_moves,
+        own_records,
+    },
+};
+use crate::{
+    engine::{self, Read as _},
+    model::{
+        error::{Error, Result},
+        maintain::{Change, Sink as _},
+        shard::{Routing, ShardNumber},
+    },
+};
+
+/// The databases of a shard's records about itself.
+struct Own(engine::Tables);
+
+impl HasTables for Own {
+    fn tables(&self) -> &engine::Tables {
+        &self.0
+    }
+
+    fn record(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// The records of a shard about itself, as a reader has found them when it opened the store.
+pub(crate) struct Seen {
+    identity: Identity,
+    /// The bytes of its moves.
+    moves: Option<Vec<u8>>,
+}
+
+impl Seen {
+    /// Reads the records of a shard; `None` if it has none.
+    pub(crate) fn read(engine: &engine::Engine) -> Result<Option<Self>> {
+        let (mut identity, mut moves) = (None, None);
+        for (key, bytes) in own_records(engine)? {
+            match key.as_slice() {
+                OWN => identity = Some(decode_identity(&bytes)?),
+                MOVES => moves = Some(bytes),
+                _ => {}
+            }
+        }
+        Ok(identity.map(|identity| Self { identity, moves }))
+    }
+
+    pub(crate) const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns the moves of the shard that have begun and not ended.
+    pub(crate) fn moves(&self) -> Result<Vec<MoveRecord>> {
+        self.moves.as_deref().map_or(Ok(Vec::new()), decode_moves)
+    }
+
+    /// Whether these records give the shard the same ranges, and have the same moves.
+    fn is_same(&self, identity: Option<&[u8]>, moves: Option<&[u8]>) -> Result<bool> {
+        let has_moves = |moves: Option<&[u8]>| moves.map_or(Ok(Vec::new()), decode_moves);
+        if self.moves.as_deref() != moves && self.moves()? != has_moves(moves)? {
+            return Ok(false);
+        }
+        let Some(identity) = identity.map(decode_identity).transpose()? else { return Ok(false) };
+        Ok(!self.identity.contradicts(&identity))
+    }
+}
+
+impl Engine {
+    /// Writes the ranges of both shards of a move, and their moves.
+    pub(super) fn write_own(
+        txn: &mut Txn<'_>,
+        own: &Tables,
+        record: &MoveRecord,
+        maps: &Maps,
+    ) -> Result<()> {
+        for shard in [record.from, record.to] {
+            let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
+            let missing = || Error::internal("a shard without a record about itself");
+            let mut identity = decode_identity(bytes.ok_or_else(missing)?)?;
+            for ranges in &mut identity.maps {
+                if let Some(map) = maps.get(&ranges.map) {
+                    *ranges = OwnRanges::of(&ranges.map, &map.declared(), shard);
+                }
+            }
+            let of_shard =
+                |moving: &&Arc<Moving>| [moving.record.from, moving.record.to].contains(&shard);
+            let moves: Vec<_> = maps.moves().iter().filter(of_shard).map(|it| &it.record).collect();
+            let (identity, moves) = (encode_identity(&identity)?, encode_moves(&moves)?);
+            let mut writer = txn.writer(own).ok_or_else(missing)?;
+            writer.beside(shard, &mut |writer| {
+                writer.change(Change::PutFact { primary_key: OWN, row: &identity })?;
+                writer.change(Change::PutFact { primary_key: MOVES, row: &moves })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the tables of the shards' records; `None` for a store in memory.
+    pub(super) fn own_tables(&self) -> Result<Option<&Tables>> {
+        if self.manager.is_none() {
+            return Ok(None);
+        }
+        if let Some(own) = self.own.get() {
+            return Ok(Some(own));
+        }
+        let count = u32::try_from(self.shards.len()).unwrap_or(u32::MAX);
+        let mut shards: Vec<Option<Arc<dyn HasTables>>> = Vec::new();
+        for shard in &self.shards {
+            shards.push(match shard.open.get() {
+                None => None,
+                Some(open) => {
+                    let opened = open.engine().open_table(&SHARD, &[], &mut |_| Ok(()));
+                    let tables = opened.map_err(|(error, _)| error)?;
+                    Some(Arc::new(Own(tables)))
+                }
+            });
+        }
+        let own = Tables::new(Routing::reference(&SHARD, count), self, shards);
+        Ok(Some(self.own.get_or_init(|| own)))
+    }
+
+    /// Fails if another process has begun or ended a move since this process has opened the store: then the shard maps of
+    /// this process may give rows to other shards than the snapshots.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReopenNeeded`]
+    pub(super) fn check_seen(&self, shard: ShardNumber, txn: &engine::Txn<'_>) -> Result<()> {
+        let Some(Some((seen, tables))) = self.seen.get(shard as usize) else { return Ok(()) };
+        let missing = || Error::internal("records of another engine");
+        let reader = txn.reader(tables).ok_or_else(missing)?;
+        if seen.is_same(reader.fact(OWN)?, reader.fact(MOVES)?)? {
+            return Ok(());
+        }
+        let reason = "another process moves rows between the shards";
+        Err(Error::ReopenNeeded { path: self.directory(), reason })
+    }
+
+    /// Sets the records that this reader has found in its shards.
+    pub(crate) fn with_seen(self, seen: Vec<Option<Seen>>) -> Result<Self> {
+        let mut all = Vec::new();
+        for (shard, seen) in self.shards.iter().zip(seen) {
+            let tables = match shard.open.get() {
+                Some(open) => open.engine().find_table(&SHARD, &[])?,
+                None => None,
+            };
+            all.push(seen.zip(tables));
+        }
+        Ok(Self { seen: all, ..self })
+    }
+}

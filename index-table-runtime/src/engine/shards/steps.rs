@@ -1,0 +1,193 @@
+//! The steps of a move: commits in both of its shards, with which the [maps](super::maps) change.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, MutexGuard, TryLockError, atomic::Ordering::Relaxed},
+};
+
+use super::{
+    Engine, Held, Locks, Maps, MoveId, MoveRecord, Moving, Tables, Tracked, Txn, moving::Step,
+};
+use crate::{
+    engine::{self, CommitFailure, Retry},
+    model::{
+        error::{Error, Result},
+        shard::{Routing, ShardNumber},
+    },
+};
+
+/// The change of a move in a step.
+#[derive(Clone)]
+pub(crate) enum MoveStep {
+    /// The move begins, or has switched.
+    Set(Arc<Moving>),
+    /// The move has ended.
+    End(Arc<Moving>),
+}
+
+impl MoveStep {
+    fn record(&self) -> &MoveRecord {
+        match self {
+            Self::Set(moving) | Self::End(moving) => &moving.record,
+        }
+    }
+
+    fn maps(&self, now: &Maps) -> Maps {
+        match self {
+            Self::Set(moving) => now.with(Arc::clone(moving)),
+            Self::End(moving) => now.without(moving.record.id),
+        }
+    }
+}
+
+impl Engine {
+    /// Returns the moves that have begun and not ended.
+    pub(crate) fn moves(&self) -> Vec<Arc<Moving>> {
+        self.maps.now().moves().to_vec()
+    }
+
+    /// Prevents the steps of moves until the result is dropped.
+    pub(crate) fn hold_moves(&self) -> Held<'_> {
+        self.holds.hold()
+    }
+
+    /// Waits until a step of a move can be made. Also returns the number of [holds](Self::hold_moves) so far.
+    pub(crate) fn step(&self) -> (Step<'_>, u64) {
+        self.holds.step()
+    }
+
+    /// Returns the turn to move; `None` if another move is running.
+    pub(crate) fn move_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.move_turn.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Adds a change of a row to the moves of its key in the shard map.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardReadOnly`]: a move is offline.
+    pub(super) fn track(
+        &self,
+        routing: &Routing,
+        map_key: &[u8],
+        changed: impl Fn() -> Tracked,
+    ) -> Result<()> {
+        for moving in self.maps.now().moves() {
+            let MoveRecord { map, from, to, is_offline, is_switched, .. } = &moving.record;
+            if *is_switched || map != routing.map() || !moving.record.has(map_key) {
+                continue;
+            }
+            if *is_offline {
+                let schema = routing.schema();
+                let key = match changed() {
+                    Tracked::Row(_, key) | Tracked::Sequence(_, key) | Tracked::Entry(.., key) => {
+                        key
+                    }
+                };
+                return Err(Error::ShardReadOnly {
+                    table: schema.name,
+                    key: schema.show_primary_key(&key),
+                    shard: self.name(*from),
+                    to: self.name(*to),
+                    rows: moving.rows.load(Relaxed),
+                });
+            }
+            moving.tracker.add(changed());
+        }
+        Ok(())
+    }
+
+    /// Adds the row with this primary key to the moves of its shard key, before it changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardReadOnly`]
+    pub(crate) fn note_change(&self, routing: &Routing, primary_key: &[u8]) -> Result<()> {
+        let Some(key) = routing.map_key(primary_key) else { return Ok(()) };
+        let table = routing.schema().name;
+        self.track(routing, &key, || Tracked::Row(table, primary_key.to_vec()))
+    }
+
+    /// Lets the copies of all moves start again.
+    pub(super) fn restart_moves(&self) {
+        for moving in self.maps.now().moves() {
+            moving.tracker.restart();
+        }
+    }
+
+    /// Sets the moves that an earlier process has not ended.
+    pub(crate) fn with_moves(self, moves: Vec<MoveRecord>) -> Self {
+        for record in moves {
+            let maps = self.maps.now().with(Arc::new(Moving::new(record)));
+            self.maps.install(Arc::new(maps));
+        }
+        self
+    }
+
+    /// Makes a step of a move in a transaction of both shards, in which `body` writes too. The caller has a [`Step`].
+    ///
+    /// # Errors
+    ///
+    /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
+    pub(crate) fn change_move(
+        &self,
+        step: &MoveStep,
+        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
+    ) -> Result<(), (Error, Option<Retry>)> {
+        let record = step.record();
+        let locks = Locks::These(BTreeSet::from([record.from, record.to]));
+        let without_retry = |error| (error, None);
+        let own = self.own_tables().map_err(without_retry)?;
+        let mut txn = self.write_with(&locks).map_err(without_retry)?;
+        let maps = step.maps(&self.maps.now());
+        let written = body(&mut txn).and_then(|()| match own {
+            Some(own) => Self::write_own(&mut txn, own, record, &maps),
+            None => Ok(()),
+        });
+        written.map_err(|error| (error, txn.retry()))?;
+        txn.change_maps(Arc::new(maps));
+        txn.commit(|| ()).map_err(failed)
+    }
+
+    /// Writes in one shard, in a transaction of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
+    pub(crate) fn write_alone(
+        &self,
+        shard: ShardNumber,
+        tables: &Tables,
+        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<(), (Error, Option<Retry>)> {
+        let mut txn = self.write_on(shard).map_err(|error| (error, None))?;
+        let written = match txn.writer(tables) {
+            Some(mut writer) => writer.beside(shard, write),
+            None => Err(Error::internal("a write transaction without a writer")),
+        };
+        written.map_err(|error| (error, txn.retry()))?;
+        txn.commit(|| ()).map_err(failed)
+    }
+
+    /// Stores the shard map of a move that has switched, in the shard map manager.
+    pub(crate) fn keep_map(&self, name: &str) -> Result<()> {
+        let (Some(manager), maps) = (&self.manager, self.maps.now()) else { return Ok(()) };
+        let map =
+            maps.get(name).ok_or_else(|| Error::internal("a move of a map that is not there"))?;
+        manager.write_map(name, &map.declared())
+    }
+
+    /// Returns the move with this number.
+    pub(crate) fn moving(&self, id: MoveId) -> Option<Arc<Moving>> {
+        self.maps.now().moves().iter().find(|moving| moving.record.id == id).cloned()
+    }
+}
+
+fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
+    let retry = failure.retry();
+    (Error::from(failure), retry)
+}

@@ -1,0 +1,115 @@
+//! Removing the copies of a move: from the first shard after the switch, or from the second one if the move is taken back.
+
+use std::thread;
+
+use super::{
+    copy::{Mover, PAUSE, READ, ROWS, Until, tables_of},
+    rows::set_sequence,
+};
+use crate::{
+    engine::{Cursor as _, Query, Read as _, Write as _},
+    model::{
+        KeyRange,
+        entry::Position,
+        error::Result,
+        maintain::{Change, Sink as _},
+        schema::Source,
+        shard::ShardNumber,
+    },
+    usage::Progress,
+};
+
+impl Mover<'_> {
+    /// Removes the copies from the shard that doesn't have the keys.
+    pub(super) fn clean(&mut self) -> Result<()> {
+        let (engine, tables, shard) = (self.engine, self.tables, self.record().copier());
+        let mut removed = 0;
+        for (at, table) in tables.iter().enumerate() {
+            let of_shards = tables_of(table)?;
+            let mut after: Option<Vec<u8>> = None;
+            loop {
+                let chunk = {
+                    let txn = engine.read_on(shard)?;
+                    self.chunk(
+                        txn.reader(of_shards).of_shard(shard)?,
+                        table,
+                        after.as_deref(),
+                        Until::Full,
+                    )?
+                };
+                if !chunk.rows.is_empty() {
+                    self.write(shard, at, &mut |_, copies, writer| {
+                        let mut keys = chunk.rows.iter();
+                        keys.try_for_each(|(key, _)| copies.set(writer, key, None).map(drop))
+                    })?;
+                    removed += chunk.rows.len() as u64;
+                    (self.progress)(Progress::new("copies removed", removed, None, self.started));
+                    thread::sleep(PAUSE);
+                }
+                after = chunk.last;
+                if after.is_none() {
+                    break;
+                }
+            }
+            self.each_sequence(shard, table, &mut |mover, sequences| {
+                mover.write(shard, at, &mut |_, _, writer| {
+                    let mut keys = sequences.iter();
+                    keys.try_for_each(|(key, _)| set_sequence(writer, key, None).map(drop))
+                })
+            })?;
+            self.clean_eventual(at, shard)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the entries of copies from eventual indexes, which can have entries that no row has any more.
+    fn clean_eventual(&mut self, at: usize, shard: ShardNumber) -> Result<()> {
+        let Some(table) = self.tables.get(at) else { return Ok(()) };
+        let of_shards = tables_of(table)?;
+        for (index, _) in table.schema.indexes.iter().enumerate().filter(|(_, it)| it.eventual) {
+            let routing = of_shards.routing();
+            let source = Source::Index(index);
+            let mut position: Option<Position> = None;
+            if routing.global(index).is_some() {
+                continue;
+            }
+            loop {
+                let (mut copies, mut read) = (Vec::new(), 0);
+                {
+                    let txn = self.engine.read_on(shard)?;
+                    let reader = txn.reader(of_shards).of_shard(shard)?;
+                    let query =
+                        Query { position: position.take(), ..Query::new(source, KeyRange::ALL) };
+                    let mut entries = reader.cursor(query)?;
+                    while read < READ && copies.len() < ROWS && entries.advance()? {
+                        read += 1;
+                        let entry = entries.entry();
+                        let at = || Position {
+                            key: entry.key.to_vec(),
+                            primary_key: entry.primary_key.to_vec(),
+                        };
+                        if routing.is_copy(source, entry.primary_key, shard)
+                            && self.has(&routing, entry.primary_key)
+                        {
+                            copies.push(at());
+                        }
+                        position = Some(at());
+                    }
+                }
+                if !copies.is_empty() {
+                    self.write(shard, at, &mut |_, _, writer| {
+                        for Position { key, primary_key } in &copies {
+                            writer.change(Change::DeleteEntry { index, key, primary_key })?;
+                        }
+                        writer.flush()
+                    })?;
+                    thread::sleep(PAUSE);
+                }
+                if read < READ && copies.len() < ROWS {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,550 @@
+//! The steps of a move from the mark to the switch.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    Moved,
+    rows::{Copies, renewed, set_sequence, tracked},
+};
+use crate::{
+    engine::{
+        self, Cursor as _, Query, Read as _, ReadRecords as _, Space, Tables,
+        shards::{self, Engine, MoveRecord, MoveStep, Moving, Tracked},
+    },
+    model::{
+        KeyRange,
+        entry::Position,
+        error::{Error, Result},
+        maintain::Image,
+        schema::{IndexState, Source, StateRecord},
+        shard::{Routing, ShardNumber},
+    },
+    store::{OpenTable, rerun},
+    usage::Progress,
+    write::aggregates::Gathered,
+};
+
+/// The limits of a batch, which is one transaction.
+pub(super) const ROWS: usize = 512;
+const BYTES: usize = 1 << 20;
+
+/// The maximum number of rows that a batch reads. In a hash map, most of them are in other slots.
+pub(super) const READ: usize = 1 << 14;
+
+/// The number of changed rows that the switch copies itself.
+const FEW: usize = 128;
+
+/// The maximum number of times that changed rows are copied before the switch. Each time, fewer rows can have changed.
+const ROUNDS: usize = 16;
+
+/// The pause after a batch, in which waiting writers get the lock of the shard.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
+
+/// A move that runs.
+pub(super) struct Mover<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) moving: Arc<Moving>,
+    /// The tables of the shard map.
+    pub(super) tables: &'a [Arc<OpenTable>],
+    /// The totals of the copied rows of each table.
+    pub(super) totals: Vec<Gathered>,
+    pub(super) moved: Moved,
+    pub(super) progress: &'a mut dyn FnMut(Progress),
+    pub(super) started: Instant,
+}
+
+/// Some rows of a shard.
+pub(super) struct Chunk {
+    pub(super) rows: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The primary key of the last row that was read; `None` at the end of the range.
+    pub(super) last: Option<Vec<u8>>,
+}
+
+/// How many rows a [`Chunk`] has.
+#[derive(Clone, Copy)]
+pub(super) enum Until<'k> {
+    /// As many as a batch writes.
+    Full,
+    /// All rows up to this primary key, or to the end of the range.
+    Last(Option<&'k [u8]>),
+}
+
+impl Until<'_> {
+    const fn last(&self) -> Option<&[u8]> {
+        match self {
+            Self::Full => None,
+            Self::Last(last) => *last,
+        }
+    }
+}
+
+/// The records of some sequences, by their keys.
+pub(super) type Sequences = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The reason to begin the copy again: rows have changed that were not tracked.
+struct Again;
+
+pub(super) fn tables_of(table: &OpenTable) -> Result<&shards::Tables> {
+    let Tables::Sharded(tables) = &table.tables else {
+        return Err(Error::internal("a move of a table without shards"));
+    };
+    Ok(tables)
+}
+
+impl Mover<'_> {
+    pub(super) fn record(&self) -> &MoveRecord {
+        &self.moving.record
+    }
+
+    /// Makes all steps that are left.
+    pub(super) fn run(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while !self.record().is_switched {
+            self.check_states()?;
+            // Holds that end later may have changed rows that are not tracked.
+            let (step, holds) = self.engine.step();
+            let _ = self.moving.tracker.take();
+            drop(step);
+            self.wait_for_writers()?;
+            self.copy()?;
+            if self.copy_changed()?.is_break() {
+                continue;
+            }
+            self.verify()?;
+            if self.switch(holds)?.is_continue() {
+                let switched = Arc::new(self.moving.switched());
+                self.moving = switched;
+            }
+        }
+        self.end(started)
+    }
+
+    /// Removes the copies, and ends the move.
+    pub(super) fn end(&mut self, started: Instant) -> Result<()> {
+        self.clean()?;
+        let (_step, _) = self.engine.step();
+        self.engine.keep_map(&self.record().map)?;
+        let step = MoveStep::End(Arc::clone(&self.moving));
+        let attempt = || self.engine.change_move(&step, &mut |_| Ok(()));
+        rerun::run(attempt, |retry| self.engine.prepare(retry))?;
+        self.moved.duration += started.elapsed();
+        Ok(())
+    }
+
+    /// Waits until the transactions have ended whose changes were taken from the tracker: a transaction adds a change while
+    /// it has locked the shard. Snapshots that begin afterwards have these changes.
+    fn wait_for_writers(&self) -> Result<()> {
+        self.engine.write_on(self.record().from).map(drop)
+    }
+
+    /// Checks that all local indexes have all entries in both shards.
+    fn check_states(&self) -> Result<()> {
+        let MoveRecord { from, to, .. } = *self.record();
+        let txn = self.engine.read()?;
+        for table in self.tables {
+            let reader = txn.reader(tables_of(table)?);
+            for (shard, index) in [from, to]
+                .into_iter()
+                .flat_map(|shard| table.schema.indexes.iter().map(move |index| (shard, index)))
+            {
+                let Some(record) = reader.of_shard(shard)?.record(index.name)? else { continue };
+                let (table, index) = (table.schema.name, index.name);
+                let state = StateRecord::decode(record);
+                let state = state.ok_or_else(|| StateRecord::unreadable(table, index))?;
+                let state = IndexState::of(state);
+                return Err(Error::IndexNotReadable { table, index, state });
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies all rows and sequences of the range.
+    fn copy(&mut self) -> Result<()> {
+        self.totals = self.tables.iter().map(|_| Gathered::default()).collect();
+        (self.moved.rows, self.moved.bytes) = (0, 0);
+        let (engine, tables) = (self.engine, self.tables);
+        let MoveRecord { from, to, .. } = *self.record();
+        for (at, table) in tables.iter().enumerate() {
+            let of_shards = tables_of(table)?;
+            let mut after: Option<Vec<u8>> = None;
+            loop {
+                let source = {
+                    let txn = engine.read_on(from)?;
+                    self.chunk(
+                        txn.reader(of_shards).of_shard(from)?,
+                        table,
+                        after.as_deref(),
+                        Until::Full,
+                    )?
+                };
+                self.write(to, at, &mut |mover, copies, writer| {
+                    copies.counts_found = false;
+                    let end = source.last.as_deref();
+                    let found =
+                        mover.chunk(writer.reader(), table, after.as_deref(), Until::Last(end))?;
+                    let rows: BTreeMap<&[u8], &[u8]> =
+                        source.rows.iter().map(|(key, row)| (&**key, &**row)).collect();
+                    for (key, _) in found.rows.iter().filter(|(key, _)| !rows.contains_key(&**key))
+                    {
+                        copies.set(writer, key, None)?;
+                    }
+                    for (key, row) in rows {
+                        if !copies.set(writer, key, Some(row))? {
+                            copies.note(key, row)?;
+                        }
+                    }
+                    Ok(())
+                })?;
+                self.moved.rows += source.rows.len() as u64;
+                let bytes = source.rows.iter().map(|(key, row)| key.len() + row.len());
+                self.moved.bytes += bytes.sum::<usize>() as u64;
+                self.moving.rows.store(self.moved.rows, Relaxed);
+                (self.progress)(Progress::new("rows", self.moved.rows, None, self.started));
+                after = source.last;
+                if after.is_none() {
+                    break;
+                }
+                thread::sleep(PAUSE);
+            }
+            self.each_sequence(from, table, &mut |mover, sequences| {
+                mover.write(to, at, &mut |_, _, writer| {
+                    for (key, record) in sequences {
+                        set_sequence(writer, key, Some(record))?;
+                    }
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes copies of a table in one shard, in a transaction.
+    pub(super) fn write(
+        &mut self,
+        shard: ShardNumber,
+        at: usize,
+        body: &mut dyn FnMut(&Self, &mut Copies<'_>, &mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let engine = self.engine;
+        let Some(table) = self.tables.get(at) else { return Ok(()) };
+        let of_shards = tables_of(table)?;
+        let (_step, _) = engine.step();
+        let routing = of_shards.routing();
+        let mut totals = Gathered::default();
+        let mover = &*self;
+        let attempt = || {
+            totals = Gathered::default();
+            let mut copies =
+                Copies { table, routing: &routing, totals: &mut totals, counts_found: true };
+            engine.write_alone(shard, of_shards, &mut |writer| body(mover, &mut copies, writer))
+        };
+        rerun::run(attempt, |retry| engine.prepare(retry))?;
+        if let Some(all) = self.totals.get_mut(at) {
+            all.merge(totals);
+        }
+        Ok(())
+    }
+
+    /// Reads the next rows of the range in one shard, as many as `until` says.
+    pub(super) fn chunk(
+        &self,
+        reader: engine::Reader<'_>,
+        table: &OpenTable,
+        after: Option<&[u8]>,
+        until: Until<'_>,
+    ) -> Result<Chunk> {
+        let routing = tables_of(table)?.routing();
+        let MoveRecord { start, end, .. } = self.record();
+        let first = if routing.is_hashed() { &[] } else { start.as_slice() };
+        let primary_key = after.unwrap_or(first).to_vec();
+        let query = Query {
+            position: Some(Position { key: Vec::new(), primary_key }),
+            inclusive: after.is_none(),
+            ..Query::new(Source::Facts, KeyRange::ALL)
+        };
+        let mut chunk = Chunk { rows: Vec::new(), last: None };
+        let (mut bytes, mut read) = (0, 0);
+        let mut facts = reader.cursor(query)?;
+        while facts.advance()? {
+            let fact = facts.entry();
+            let is_beyond = |end: &[u8]| !routing.is_hashed() && fact.primary_key >= end;
+            let is_after = |until: &[u8]| fact.primary_key > until;
+            if end.as_deref().is_some_and(is_beyond) || until.last().is_some_and(is_after) {
+                break;
+            }
+            if self.has(&routing, fact.primary_key) {
+                bytes += fact.data.len();
+                chunk.rows.push((fact.primary_key.to_vec(), fact.data.to_vec()));
+            }
+            read += 1;
+            let is_full = chunk.rows.len() >= ROWS || bytes >= BYTES || read >= READ;
+            if matches!(until, Until::Full) && is_full {
+                chunk.last = Some(fact.primary_key.to_vec());
+                break;
+            }
+        }
+        Ok(chunk)
+    }
+
+    /// Whether a row is in the range.
+    pub(super) fn has(&self, routing: &Routing, primary_key: &[u8]) -> bool {
+        routing.map_key(primary_key).is_some_and(|key| self.record().has(&key))
+    }
+
+    /// Passes the sequences of the range in one shard to `each`, some at a time.
+    pub(super) fn each_sequence(
+        &mut self,
+        shard: ShardNumber,
+        table: &OpenTable,
+        each: &mut dyn FnMut(&mut Self, &Sequences) -> Result<()>,
+    ) -> Result<()> {
+        let (engine, of_shards) = (self.engine, tables_of(table)?);
+        let routing = of_shards.routing();
+        let mut from = vec![0];
+        loop {
+            let (mut found, mut read) = (Sequences::new(), 0);
+            let txn = engine.read_on(shard)?;
+            let reader = txn.reader(of_shards).of_shard(shard)?;
+            while read < READ
+                && found.len() < ROWS
+                && let Some((key, record)) = reader.at_or_above(Space::Sequence, &from)?
+            {
+                read += 1;
+                if self.record().has(&routing.map_key_of(key)) {
+                    found.push((key.to_vec(), record.to_vec()));
+                }
+                from = [key, &[0]].concat();
+            }
+            drop(txn);
+            if !found.is_empty() {
+                each(self, &found)?;
+            }
+            if read < READ && found.len() < ROWS {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Copies the rows that have changed, until few are left.
+    fn copy_changed(&mut self) -> Result<ControlFlow<Again>> {
+        let MoveRecord { from, to, .. } = *self.record();
+        for _ in 0..ROUNDS {
+            let Some(changed) = self.moving.tracker.take() else {
+                return Ok(ControlFlow::Break(Again));
+            };
+            let count = changed.len();
+            self.wait_for_writers()?;
+            for (at, of_table) in by_table(self.tables, changed) {
+                let Some(table) = self.tables.get(at) else { continue };
+                let of_table: Vec<_> = of_table.into_iter().collect();
+                for some in of_table.chunks(ROWS) {
+                    let of_shards = tables_of(table)?;
+                    let txn = self.engine.read_on(from)?;
+                    let source = txn.reader(of_shards).of_shard(from)?;
+                    self.write(to, at, &mut |_, copies, writer| {
+                        some.iter().try_for_each(|it| set(source, copies, writer, it))
+                    })?;
+                    drop(txn);
+                    thread::sleep(PAUSE);
+                }
+            }
+            if count <= FEW {
+                break;
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Compares the copies with the rows, entry by entry, but for the rows that have changed since.
+    fn verify(&self) -> Result<()> {
+        let MoveRecord { from, to, .. } = *self.record();
+        for table in self.tables {
+            let of_shards = tables_of(table)?;
+            let (mut after, mut image) = (None::<Vec<u8>>, Image::default());
+            loop {
+                let txn = self.engine.read()?;
+                let reader = txn.reader(of_shards);
+                let (source, target) = (reader.of_shard(from)?, reader.of_shard(to)?);
+                let rows = self.chunk(source, table, after.as_deref(), Until::Full)?;
+                let copies =
+                    self.chunk(target, table, after.as_deref(), Until::Last(rows.last.as_deref()))?;
+                let mut all: BTreeMap<&[u8], [Option<&[u8]>; 2]> = BTreeMap::new();
+                for (key, row) in &rows.rows {
+                    all.entry(key).or_default()[0] = Some(row);
+                }
+                for (key, row) in &copies.rows {
+                    all.entry(key).or_default()[1] = Some(row);
+                }
+                for (key, [row, copy]) in all {
+                    let row = row.map(|row| renewed(table.rows, key, row)).transpose()?;
+                    let mut is_equal = row.as_deref() == copy;
+                    if let (true, Some(row)) = (is_equal, &row) {
+                        table.rows.load_stored(&mut image, row, key)?;
+                        is_equal = Self::has_entries([source, target], table, &image)?;
+                    }
+                    if !is_equal && !self.moving.tracker.has(&tracked(table, key)) {
+                        return Err(self.not_equal(table, key));
+                    }
+                }
+                after = rows.last;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether both shards have the same entries of a row in local indexes. Eventual indexes may lag behind.
+    fn has_entries(
+        [source, target]: [engine::Reader<'_>; 2],
+        table: &OpenTable,
+        image: &Image,
+    ) -> Result<bool> {
+        let routing = tables_of(table)?.routing();
+        for (index, declared) in table.schema.indexes.iter().enumerate() {
+            if routing.global(index).is_some() || declared.eventual {
+                continue;
+            }
+            for key in image.keys(index) {
+                let entry = |reader: engine::Reader<'_>| -> Result<Option<Vec<u8>>> {
+                    Ok(reader.entry(index, key, image.primary_key())?.map(<[u8]>::to_vec))
+                };
+                let copy = entry(target)?;
+                // An entry of an older version of the row has other data.
+                if copy.is_none() || entry(source)?.is_none() {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn not_equal(&self, table: &OpenTable, primary_key: &[u8]) -> Error {
+        let MoveRecord { id, map, .. } = self.record();
+        let key = table.schema.show_primary_key(primary_key);
+        Error::ShardRefused {
+            what: format!("the switch of move {id} of shard map `{map}`"),
+            reason: format!(
+                "the copy of the row with primary key {key} of table `{}` is not equal to it; `verify` finds damage of the \
+                 source, `ShardedStore::cancel_move` removes the copies, and `resume_move` copies again",
+                table.schema.name
+            ),
+        }
+    }
+
+    /// Gives the keys to the target. Copies the last changed rows in the same transaction.
+    fn switch(&mut self, holds: u64) -> Result<ControlFlow<Again>> {
+        let MoveRecord { from, to, .. } = *self.record();
+        let (engine, tables) = (self.engine, self.tables);
+        let started = Instant::now();
+        let (_step, count) = engine.step();
+        if count != holds {
+            return Ok(ControlFlow::Break(Again));
+        }
+        let (mut changed, mut is_again) = (BTreeSet::new(), false);
+        let step = MoveStep::Set(Arc::new(self.moving.switched()));
+        let mut body = |txn: &mut shards::Txn<'_>| {
+            let Some(more) = self.moving.tracker.take() else {
+                is_again = true;
+                return Err(Error::internal("the copy begins again"));
+            };
+            changed.extend(more);
+            let mut of_tables = by_table(tables, changed.clone());
+            for (at, table) in tables.iter().enumerate() {
+                let of_shards = tables_of(table)?;
+                let routing = of_shards.routing();
+                let mut totals = Gathered::default();
+                let mut copies =
+                    Copies { table, routing: &routing, totals: &mut totals, counts_found: true };
+                for it in of_tables.remove(&at).unwrap_or_default() {
+                    let record = {
+                        let source = txn.reader(of_shards).of_shard(from)?;
+                        read(source, &it)?.map(<[u8]>::to_vec)
+                    };
+                    let mut writer = txn.writer(of_shards).ok_or_else(no_writer)?;
+                    writer.beside(to, &mut |writer| {
+                        put(&mut copies, writer, &it, record.as_deref())
+                    })?;
+                }
+                if let Some(of_table) = self.totals.get(at) {
+                    totals.merge(of_table.clone());
+                }
+                let mut writer = txn.writer(of_shards).ok_or_else(no_writer)?;
+                writer.beside(to, &mut |writer| totals.clone().write(table.rows, writer))?;
+                writer.beside(from, &mut |writer| totals.negated().write(table.rows, writer))?;
+            }
+            Ok(())
+        };
+        let attempt = || engine.change_move(&step, &mut body);
+        let switched = rerun::run(attempt, |retry| engine.prepare(retry));
+        if is_again {
+            self.moving.tracker.restart();
+            return Ok(ControlFlow::Break(Again));
+        }
+        if let Err(error) = switched {
+            // The changes were taken from the tracker.
+            self.moving.tracker.restart();
+            return Err(error);
+        }
+        self.moved.pause = self.moved.pause.max(started.elapsed());
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn no_writer() -> Error {
+    Error::internal("a write transaction without a writer")
+}
+
+/// Returns the changes of each table, by its position.
+fn by_table(
+    tables: &[Arc<OpenTable>],
+    changed: BTreeSet<Tracked>,
+) -> BTreeMap<usize, BTreeSet<Tracked>> {
+    let mut all: BTreeMap<usize, BTreeSet<Tracked>> = BTreeMap::new();
+    for it in changed {
+        let (Tracked::Row(name, _) | Tracked::Sequence(name, _) | Tracked::Entry(name, ..)) = &it;
+        if let Some(at) = tables.iter().position(|table| table.schema.name == *name) {
+            all.entry(at).or_default().insert(it);
+        }
+    }
+    all
+}
+
+/// Returns the row or the record that has changed.
+fn read<'t>(source: engine::Reader<'t>, changed: &Tracked) -> Result<Option<&'t [u8]>> {
+    match changed {
+        Tracked::Row(_, primary_key) => source.fact(primary_key),
+        Tracked::Sequence(_, key) => source.get(Space::Sequence, key),
+        Tracked::Entry(_, index, key, primary_key) => source.entry(*index, key, primary_key),
+    }
+}
+
+/// Makes the copy of something that has changed equal to it.
+fn put(
+    copies: &mut Copies<'_>,
+    writer: &mut engine::Writer<'_, '_>,
+    changed: &Tracked,
+    record: Option<&[u8]>,
+) -> Result<()> {
+    match changed {
+        Tracked::Row(_, primary_key) => copies.set(writer, primary_key, record).map(drop),
+        Tracked::Sequence(_, key) => set_sequence(writer, key, record).map(drop),
+        Tracked::Entry(..) => Ok(()),
+    }
+}
+
+fn set(
+    source: engine::Reader<'_>,
+    copies: &mut Copies<'_>,
+    writer: &mut engine::Writer<'_, '_>,
+    changed: &Tracked,
+) -> Result<()> {
+    put(copies, writer, changed, read(source, changed)?)
+}

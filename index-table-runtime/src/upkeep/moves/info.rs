@@ -1,0 +1,99 @@
+//! The moves that have begun and not ended, for operators.
+
+use std::{
+    fmt,
+    sync::atomic::Ordering::Relaxed,
+    time::{Duration, SystemTime},
+};
+
+use serde::Serialize;
+
+use crate::{
+    engine::Tables,
+    model::error::Result,
+    store::{ShardedStore, engine_of},
+};
+
+/// A move that has begun and not ended. From [`ShardedStore::moves`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MoveInfo {
+    /// The number of the move, for [`resume_move`](ShardedStore::resume_move) and
+    /// [`cancel_move`](ShardedStore::cancel_move).
+    pub id: u64,
+    /// The shard map.
+    pub map: String,
+    /// The first key of the range, or the first slot; `None` if the range starts with the first key of all, or if no
+    /// repository of a table with this map is open.
+    pub start: Option<String>,
+    /// The first key after the range; `None` if there is none, or if no repository of a table with this map is open.
+    pub end: Option<String>,
+    /// The shard from which the rows move.
+    pub from: String,
+    /// The shard to which the rows move.
+    pub to: String,
+    /// What the move does.
+    pub state: MoveState,
+    /// Whether the keys can't be written until the switch.
+    pub offline: bool,
+    /// The number of rows that this process has copied.
+    pub rows: u64,
+    /// When the move began.
+    pub begun: SystemTime,
+}
+
+/// The state of a move that has begun and not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum MoveState {
+    /// The rows are being copied. The first shard has the keys, and the move can be cancelled.
+    Copying,
+    /// The second shard has the keys. The rows are being removed from the first one.
+    CleaningUp,
+}
+
+impl fmt::Display for MoveInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, map, start, end, from, to, state, offline, rows, .. } = self;
+        let (start, end) = (start.as_deref().unwrap_or(""), end.as_deref().unwrap_or(""));
+        let kind = if *offline { ", offline" } else { "" };
+        let state = match state {
+            MoveState::Copying => "is being copied",
+            MoveState::CleaningUp => "is being cleaned up",
+        };
+        write!(
+            f,
+            "move {id}: {start}..{end} of `{map}` from `{from}` to `{to}` {state}{kind}, {rows} rows copied"
+        )
+    }
+}
+
+pub(super) fn of(store: &ShardedStore) -> Result<Vec<MoveInfo>> {
+    let engine = engine_of(store)?;
+    let tables = store.inner.tables_in_use();
+    let mut moves = Vec::new();
+    for moving in engine.moves() {
+        let record = &moving.record;
+        let shown = |key: &[u8]| {
+            tables.iter().find_map(|table| {
+                let Tables::Sharded(tables) = &table.tables else { return None };
+                let routing = tables.routing();
+                (routing.map() == record.map).then(|| routing.show_boundary(key))
+            })
+        };
+        let name = |shard| Ok::<_, crate::Error>(engine.shard(shard)?.name().to_string());
+        moves.push(MoveInfo {
+            id: record.id,
+            map: record.map.clone(),
+            start: if record.start.is_empty() { None } else { shown(&record.start) },
+            end: record.end.as_deref().and_then(shown),
+            from: name(record.from)?,
+            to: name(record.to)?,
+            state: if record.is_switched { MoveState::CleaningUp } else { MoveState::Copying },
+            offline: record.is_offline,
+            rows: moving.rows.load(Relaxed),
+            begun: SystemTime::UNIX_EPOCH + Duration::from_secs(record.begun),
+        });
+    }
+    Ok(moves)
+}

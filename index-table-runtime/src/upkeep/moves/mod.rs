@@ -1,0 +1,502 @@
+//! Moves of keys to other shards, while the store is in use. See [`engine::shards`](crate::engine::shards) for the steps
+//! and the records of a move.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`copy`] | copying, verifying and switching |
+//! | [`clean`] | removing the copies |
+//! | [`rows`] | a copied row with its entries |
+
+mod clean;
+mod copy;
+mod info;
+mod rows;
+
+use std::{
+    fmt,
+    ops::RangeBounds,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+pub use info::{MoveInfo, MoveState};
+
+use self::copy::Mover;
+use super::shards::open_target;
+use crate::{
+    engine::{
+        Tables,
+        shards::{Engine, MoveId, MoveRecord, MoveStep, Moving, new_id},
+    },
+    model::{
+        error::{Error, Result},
+        shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
+    },
+    store::{OpenTable, ShardedStore, engine_of, rerun},
+    usage::{Progress, trace::span},
+};
+
+/// A move of keys to another shard. From [`ShardedStore::move_range`], [`move_slots`](ShardedStore::move_slots),
+/// [`move_keys`](ShardedStore::move_keys) and [`resume_move`](ShardedStore::resume_move); it does nothing until
+/// [`run`](Move::run).
+#[must_use = "a move does nothing until `run`"]
+pub struct Move<'a> {
+    store: &'a ShardedStore,
+    what: What,
+    to: String,
+    is_offline: bool,
+    progress: Option<Box<dyn FnMut(Progress) + 'a>>,
+}
+
+/// The keys of a move.
+enum What {
+    New { map: String, key_type: String, spans: Vec<Option<Span>> },
+    Begun(MoveId),
+}
+
+/// The result of a [`Move`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+#[non_exhaustive]
+pub struct Moved {
+    /// The number of rows that were copied.
+    pub rows: u64,
+    /// The bytes of these rows, with their primary keys.
+    pub bytes: u64,
+    /// The longest time for which writers of the keys waited for the switch.
+    pub pause: Duration,
+    /// How long the move took.
+    pub duration: Duration,
+}
+
+impl fmt::Display for Moved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, bytes, pause, duration } = self;
+        write!(f, "{rows} rows ({bytes} bytes) moved in {duration:.1?}, writers waited {pause:.1?}")
+    }
+}
+
+impl ShardedStore {
+    /// Moves the rows of all tables with this shard map, whose shard keys are in `range`, to the shard `to`, while the
+    /// store is in use. To split a range, move a part of it. To merge two ranges, move one of them.
+    ///
+    /// The rows are copied to the other shard in small transactions, with their entries in local indexes. Rows that
+    /// change meanwhile are copied again, and all copies are compared with their rows. Then one transaction of both
+    /// shards gives the keys to the other shard, and the rows are removed from the first one. Readers and writers go on;
+    /// only writers of these two shards wait for the last of the changed rows, usually some milliseconds.
+    /// A transaction sees the rows once, in its own snapshot of the shard map. Cursors remain valid.
+    ///
+    /// Parts of the range that no shard has, and parts that the shard `to` has already, stay as they are. Entries of
+    /// [global indexes](crate::guide) have shards of their own, and don't move.
+    ///
+    /// After an error, or when the process is killed, the move has begun and not ended, and no row is lost or doubled. See
+    /// [`moves`](ShardedStore::moves) for how to continue it, or to take it back.
+    ///
+    /// See the [`run`](Move::run) of the result for the cost and the errors.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "customers", shard_by = tenant)]
+    /// #[index(town)]
+    /// struct Customer {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .shard("south", "south")
+    ///     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .open(dir.path().join("shop"))?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// for tenant in 0..100 {
+    ///     store.transaction(|txn| customers.insert(txn, &Customer { tenant, town: "Redmond".into() }))?;
+    /// }
+    ///
+    /// let moved = store.move_range("customers", 50u32..100, "south").run()?;
+    /// assert_eq!(moved.rows, 50);
+    /// assert_eq!(customers.shard_of(&store, 70)?.name(), "south");
+    /// assert_eq!(customers.find_by_town(&store.read()?, "Redmond").count()?, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn move_range<K: ShardKeyValue>(
+        &self,
+        map: &str,
+        range: impl RangeBounds<K>,
+        to: &str,
+    ) -> Move<'_> {
+        let span = Span::of_range(&range).map(Span::with_first_key::<K>);
+        self.new_move(map, K::SHAPE.to_string(), vec![span], to)
+    }
+
+    /// Moves the rows in a range of the 4,096 slots of a hash map, as [`move_range`](ShardedStore::move_range) does.
+    ///
+    /// Cost: neighbouring primary keys have different slots, so all rows of the first shard are read three times, to copy, to
+    /// compare and to remove the rows of the slots.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "events", shard_by = hash(id))]
+    /// struct Event {
+    ///     #[primary_key]
+    ///     id: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("a", "a")
+    ///     .shard("b", "b")
+    ///     .map("events", ShardMap::hashed(["a"]))
+    ///     .open(dir.path().join("shop"))?;
+    /// let events = EventRepository::open(&store)?;
+    /// for id in 0..100 {
+    ///     store.transaction(|txn| events.insert(txn, &Event { id }))?;
+    /// }
+    /// store.move_slots("events", 0..2048, "b").run()?;
+    /// assert_eq!(events.all(&store.read()?).count()?, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn move_slots(&self, map: &str, slots: impl RangeBounds<u16>, to: &str) -> Move<'_> {
+        self.new_move(map, HASHED.to_owned(), vec![Span::of_slots(&slots)], to)
+    }
+
+    /// Moves the rows with these shard keys, as [`move_range`](ShardedStore::move_range) does. Usually, `map` is a list.
+    ///
+    /// Each key is a move of its own, one after another.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = country)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     country: String,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("a", "a")
+    ///     .shard("b", "b")
+    ///     .map("orders", ShardMap::list().to("b", ["de"]).otherwise("a"))
+    ///     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| orders.insert(txn, &Order { country: "fr".into(), number: 1 }))?;
+    /// store.move_keys("orders", ["fr", "es"], "b").run()?;
+    /// assert_eq!(orders.shard_of(&store, "fr")?.name(), "b");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn move_keys<K: ShardKeyValue>(
+        &self,
+        map: &str,
+        keys: impl IntoIterator<Item = K>,
+        to: &str,
+    ) -> Move<'_> {
+        let spans = keys.into_iter().map(|key| Some(Span::of_key(&key))).collect();
+        self.new_move(map, K::SHAPE.to_string(), spans, to)
+    }
+
+    fn new_move(
+        &self,
+        map: &str,
+        key_type: String,
+        spans: Vec<Option<Span>>,
+        to: &str,
+    ) -> Move<'_> {
+        let what = What::New { map: map.to_owned(), key_type, spans };
+        Move { store: self, what, to: to.to_owned(), is_offline: false, progress: None }
+    }
+
+    /// Returns the moves that have begun and not ended: a move that runs, and moves that an error or the end of a process
+    /// has interrupted.
+    ///
+    /// Until an interrupted move is [resumed](ShardedStore::resume_move) or [cancelled](ShardedStore::cancel_move), queries
+    /// of its tables are slower, since they leave out its copies.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOffered`] if the store has no shards.
+    pub fn moves(&self) -> Result<Vec<MoveInfo>> {
+        info::of(self)
+    }
+
+    /// Continues a move that was interrupted. `id` is from [`moves`](ShardedStore::moves).
+    ///
+    /// If the keys have not been switched yet, the rows are compared with their copies and only the differences are copied.
+    /// Otherwise, the rows are removed from the first shard.
+    pub fn resume_move(&self, id: u64) -> Move<'_> {
+        let (what, to) = (What::Begun(id), String::new());
+        Move { store: self, what, to, is_offline: false, progress: None }
+    }
+
+    /// Takes back a move that was interrupted before the keys were switched: removes its copies. `id` is from
+    /// [`moves`](ShardedStore::moves).
+    ///
+    /// Cost: each row of the range in the second shard is read and removed, in small transactions.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: there is no such move, it runs, or the keys were switched already, so that it can only be
+    /// [resumed](ShardedStore::resume_move). Also the errors of [`Move::run`].
+    pub fn cancel_move(&self, id: u64) -> Result<()> {
+        let engine = engine_of(self)?;
+        let _turn = turn(engine, self)?;
+        let moving = begun(engine, id)?;
+        if moving.record.is_switched {
+            let reason = "the other shard has its keys already: resume it, or move the keys back";
+            return Err(refused(&format!("the end of move {id}"), reason));
+        }
+        let tables = tables_of(self, engine, &moving.record.map)?;
+        open_in_both(self, engine, &tables, &moving.record)?;
+        let mut progress = |_| ();
+        mover(engine, moving, &tables, &mut progress).end(Instant::now())
+    }
+}
+
+impl<'a> Move<'a> {
+    /// Refuses writes of the keys with [`Error::ShardReadOnly`] until they are switched. Reads go on. Without it, writes go
+    /// on as well, and rows that change meanwhile are copied again.
+    pub const fn offline(mut self) -> Self {
+        self.is_offline = true;
+        self
+    }
+
+    /// Calls `progress` after each transaction, with the number of rows that were copied, and then of the copies that were
+    /// removed from the first shard. The totals are unknown.
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Moves the rows. Returns when the first shard has none of them any more.
+    ///
+    /// Cost: each row is read twice and written twice, with its entries in local indexes: as a copy, and when it is removed.
+    /// The transactions have up to 512 rows or 1 MiB, and other writers of the shard wait for them. Each has the cost of
+    /// a commit. The primary keys of the rows that change meanwhile are in memory, up to a million of them.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys;
+    ///   the repository of a table with this map is not open; another move runs, or has begun with some of these keys.
+    /// - [`Error::IndexNotReadable`]: a local index is being built, or was not built.
+    /// - [`Error::NotOffered`]: the store is sharded with another durability than
+    ///   [`Journal`](crate::Durability::Journal), or the map is that of a global index.
+    /// - [`Error::WriteInProgress`] if this thread has a write transaction; [`Error::ShardUnavailable`]; the
+    ///   [errors of writing](crate::Error#common-errors).
+    pub fn run(self) -> Result<Moved> {
+        let Self { store, what, to, is_offline, progress } = self;
+        span!(DEBUG, "move", table = to.as_str());
+        let engine = engine_of(store)?;
+        let mut progress = progress.unwrap_or_else(|| Box::new(|_| ()));
+        let _turn = turn(engine, store)?;
+        let (map, key_type, spans) = match what {
+            What::Begun(id) => {
+                let moving = begun(engine, id)?;
+                let tables = tables_of(store, engine, &moving.record.map)?;
+                open_in_both(store, engine, &tables, &moving.record)?;
+                let mut steps = mover(engine, moving, &tables, &mut progress);
+                steps.run()?;
+                return Ok(steps.moved);
+            }
+            What::New { map, key_type, spans } => (map, key_type, spans),
+        };
+        let what = format!("a move of keys of shard map `{map}`");
+        check_map(engine, &what, &map, &key_type)?;
+        let number = engine.number(&to);
+        let to = number.ok_or_else(|| refused(&what, &format!("there is no shard `{to}`")))?;
+        let tables = tables_of(store, engine, &map)?;
+        let mut moved = Moved::default();
+        for span in spans {
+            let span = span.ok_or_else(|| refused(&what, "the range has no keys"))?;
+            for record in records(engine, &map, &span, to, is_offline)? {
+                if let Some(other) =
+                    engine.moves().iter().find(|own| overlaps(&own.record, &record))
+                {
+                    let id = other.record.id;
+                    let reason =
+                        format!("move {id} has begun with some of them; resume or cancel it");
+                    return Err(refused(&what, &reason));
+                }
+                check_journal(engine, &record)?;
+                open_in_both(store, engine, &tables, &record)?;
+                let moving = Arc::new(Moving::new(record));
+                let mut steps = mover(engine, moving, &tables, &mut progress);
+                steps.begin()?;
+                steps.run()?;
+                moved.rows += steps.moved.rows;
+                moved.bytes += steps.moved.bytes;
+                moved.duration += steps.moved.duration;
+                moved.pause = moved.pause.max(steps.moved.pause);
+            }
+        }
+        Ok(moved)
+    }
+}
+
+impl fmt::Debug for Move<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Move").field("to", &self.to).finish_non_exhaustive()
+    }
+}
+
+impl Mover<'_> {
+    /// Marks the move in both shards. From then on, changes are tracked.
+    fn begin(&self) -> Result<()> {
+        let (_step, _) = self.engine.step();
+        let step = MoveStep::Set(Arc::clone(&self.moving));
+        let attempt = || self.engine.change_move(&step, &mut |_| Ok(()));
+        rerun::run(attempt, |retry| self.engine.prepare(retry))
+    }
+}
+
+fn mover<'a>(
+    engine: &'a Engine,
+    moving: Arc<Moving>,
+    tables: &'a [Arc<OpenTable>],
+    progress: &'a mut dyn FnMut(Progress),
+) -> Mover<'a> {
+    let (totals, moved, started) = (Vec::new(), Moved::default(), Instant::now());
+    Mover { engine, moving, tables, totals, moved, progress, started }
+}
+
+fn refused(what: &str, reason: &str) -> Error {
+    Error::ShardRefused { what: what.to_owned(), reason: reason.to_owned() }
+}
+
+/// Returns the turn to move.
+fn turn<'e>(engine: &'e Engine, store: &ShardedStore) -> Result<std::sync::MutexGuard<'e, ()>> {
+    engine.refuse_forked()?;
+    engine.refuse_read_only()?;
+    store.inner.refuse_nested_write()?;
+    engine.move_turn().ok_or_else(|| refused("a move", "another move runs"))
+}
+
+fn begun(engine: &Engine, id: MoveId) -> Result<Arc<Moving>> {
+    engine
+        .moving(id)
+        .ok_or_else(|| refused(&format!("move {id}"), "there is no such move, or it has ended"))
+}
+
+/// Checks that a shard map has keys of this type.
+fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<()> {
+    if map.contains('.') {
+        return Err(Error::NotOffered { what: "moving the keys of a global index" });
+    }
+    let found = engine.map(map).ok_or_else(|| refused(what, "the store has no such map"))?;
+    if found.key_type == key_type {
+        return Ok(());
+    }
+    let way_out = match found.kind {
+        MapKind::Hashed => "use `move_slots`",
+        MapKind::Ranges | MapKind::List => "give keys of this type",
+    };
+    let own = &found.key_type;
+    Err(refused(what, &format!("its keys are of type `{own}`, and not `{key_type}`; {way_out}")))
+}
+
+/// Returns the tables with this shard map. All of them must be open, since all of them are moved.
+fn tables_of(store: &ShardedStore, engine: &Engine, map: &str) -> Result<Vec<Arc<OpenTable>>> {
+    let in_use = store.inner.tables_in_use();
+    let open = |name: &String| {
+        let table = in_use.iter().find(|table| table.schema.name == name);
+        table.cloned().ok_or_else(|| {
+            let what = format!("a move of keys of shard map `{map}`");
+            let reason =
+                format!("it also moves the rows of table `{name}`: open its repository first");
+            refused(&what, &reason)
+        })
+    };
+    engine.tables_with_map(map).iter().map(open).collect()
+}
+
+/// Returns the moves of the parts of a span that other shards have.
+fn records(
+    engine: &Engine,
+    map: &str,
+    span: &Span,
+    to: ShardNumber,
+    is_offline: bool,
+) -> Result<Vec<MoveRecord>> {
+    let boundaries = engine.boundaries(map).ok_or_else(|| Error::internal("a map is missing"))?;
+    let begun =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut records = Vec::new();
+    for (start, end, shard) in boundaries.segments() {
+        let Some(from) = shard.filter(|shard| *shard != to) else { continue };
+        let start = start.max(span.start.as_slice()).to_vec();
+        let end = match (end, span.end.as_deref()) {
+            (Some(end), Some(of_span)) => Some(end.min(of_span)),
+            (end, of_span) => end.or(of_span),
+        };
+        let end = end.map(<[u8]>::to_vec);
+        if end.as_ref().is_some_and(|end| *end <= start) {
+            continue;
+        }
+        let (id, map, is_switched) = (new_id(), map.to_owned(), false);
+        records.push(MoveRecord { id, map, start, end, from, to, is_offline, is_switched, begun });
+    }
+    Ok(records)
+}
+
+/// Whether two moves have common keys.
+fn overlaps(one: &MoveRecord, other: &MoveRecord) -> bool {
+    let is_before = |one: &MoveRecord, other: &MoveRecord| {
+        one.end.as_ref().is_some_and(|end| *end <= other.start)
+    };
+    one.map == other.map && !is_before(one, other) && !is_before(other, one)
+}
+
+/// Checks that a commit in both shards is atomic.
+fn check_journal(engine: &Engine, record: &MoveRecord) -> Result<()> {
+    for shard in [record.from, record.to] {
+        let opened = engine.shard(shard)?.opened()?;
+        if opened.engine().lmdb().is_some_and(|engine| !engine.has_journal()) {
+            return Err(Error::NotOffered {
+                what: "moving rows between shards without `Durability::Journal`, since a crash could lose rows",
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Opens the tables in both shards of a move. Opening a repository does not open it in a shard that has no keys of the map,
+/// neither before the first rows arrive nor when only copies are left.
+fn open_in_both(
+    store: &ShardedStore,
+    engine: &Engine,
+    tables: &[Arc<OpenTable>],
+    record: &MoveRecord,
+) -> Result<()> {
+    let _opening = store.inner.lock_opening();
+    for table in tables {
+        let Tables::Sharded(of_shards) = &table.tables else { continue };
+        for shard in [record.from, record.to] {
+            if of_shards.in_shard(shard).is_none() {
+                open_target(store, engine, table, of_shards, shard)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,448 @@
+//! Moves of keys between shards, beside readers and writers.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
+
+use index_table::{
+    Durability, Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore,
+    report::{MoveState, Moved},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{opening::reason, random_local::random_together::copy};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "accounts", shard_by = tenant)]
+#[index(town)]
+#[index(tenant, balance, consistency = "eventual")]
+#[index(code, unique, scope = "global")]
+#[aggregate(town, sum = [balance])]
+#[aggregate(sum = [balance])]
+pub(crate) struct Account {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u64,
+    town: String,
+    pub(crate) balance: i64,
+    code: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "entries", shard_by = tenant, shard_map = "accounts")]
+struct Entry {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u64,
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "events", shard_by = hash(id))]
+#[index(kind)]
+struct Event {
+    #[primary_key]
+    id: u64,
+    kind: u8,
+}
+
+/// The tenants, and the accounts of each.
+const TENANTS: u32 = 40;
+const ACCOUNTS: u64 = 25;
+
+pub(crate) fn options() -> ShardedOptions {
+    let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
+    ["a", "b", "c"]
+        .into_iter()
+        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .map("accounts", map)
+        .map("events", ShardMap::hashed(["a", "b"]))
+}
+
+pub(crate) fn account(tenant: u32, number: u64) -> Account {
+    let code = u64::from(tenant) * 1000 + number;
+    Account { tenant, number, town: format!("t{}", number % 5), balance: 100, code }
+}
+
+pub(crate) struct Tables {
+    pub(crate) accounts: AccountRepository,
+    entries: EntryRepository,
+}
+
+impl Tables {
+    pub(crate) fn open(store: &ShardedStore) -> Result<Self> {
+        let (accounts, entries) = (AccountRepository::open(store)?, EntryRepository::open(store)?);
+        Ok(Self { accounts, entries })
+    }
+
+    /// Adds all accounts, and an entry for each tenant.
+    pub(crate) fn fill(&self, store: &ShardedStore) -> Result<()> {
+        for tenant in 0..TENANTS {
+            store.transaction(|txn| {
+                for number in 0..ACCOUNTS {
+                    self.accounts.insert(txn, &account(tenant, number))?;
+                }
+                self.entries
+                    .insert_with(txn, tenant, |number| Entry {
+                        tenant,
+                        number,
+                        text: "first".into(),
+                    })
+                    .map(drop)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Checks in one snapshot that each account is there once, by every way, and that no money is lost.
+    fn check(&self, store: &ShardedStore) -> Result<()> {
+        let txn = store.read()?;
+        let expected = u64::from(TENANTS) * ACCOUNTS;
+        let rows = self.accounts.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        assert_eq!(rows.len() as u64, expected);
+        assert!(rows.is_sorted_by_key(|row| (row.tenant, row.number)));
+        assert_eq!(self.accounts.all(&txn).count()?, expected);
+        let sum: i64 = rows.iter().map(|row| row.balance).sum();
+        assert_eq!(sum, 100 * i64::from(TENANTS) * 25);
+        let mut of_towns = 0;
+        for town in ["t0", "t1", "t2", "t3", "t4"] {
+            let count = self.accounts.find_by_town(&txn, town).count()?;
+            assert_eq!(count, self.accounts.find_by_town(&txn, town).rows().count() as u64);
+            let totals = self.accounts.aggregate_by_town(&txn, town)?;
+            assert_eq!(totals.count, count);
+            of_towns += totals.sum_balance;
+        }
+        assert_eq!(of_towns, i128::from(sum));
+        assert_eq!(self.accounts.aggregate(&txn)?.sum_balance, i128::from(sum));
+        for tenant in [0, 19, 20, 39] {
+            let own = self.accounts.find_by_tenant(&txn, tenant).count()?;
+            assert_eq!(own, ACCOUNTS, "of tenant {tenant}");
+            let code = u64::from(tenant) * 1000;
+            assert_eq!(self.accounts.get_by_code(&txn, code)?.map(|row| row.tenant), Some(tenant));
+        }
+        let report = self.accounts.verify(&txn).run()?;
+        assert!(report.is_clean(), "{report:?}");
+        assert!(self.entries.verify(&txn).run()?.is_clean());
+        Ok(())
+    }
+
+    /// Moves money between two accounts of any tenants.
+    fn transfer(&self, store: &ShardedStore, random: &mut u64) -> Result<()> {
+        let mut below = |limit: u64| {
+            *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (*random >> 33) % limit
+        };
+        let mut any = || (below(u64::from(TENANTS)) as u32, below(ACCOUNTS));
+        let (from, to, amount) = (any(), any(), i64::from(below(50) as u32));
+        store.transaction(|txn| {
+            self.accounts.update(txn, from.0, from.1, |row| row.balance -= amount)?;
+            self.accounts.update(txn, to.0, to.1, |row| row.balance += amount)?;
+            self.entries.insert_with(txn, from.0, |number| Entry {
+                tenant: from.0,
+                number,
+                text: format!("{amount}"),
+            })?;
+            Ok(())
+        })
+    }
+}
+
+/// Runs writers and readers until `body` ends, and checks the store.
+fn beside(
+    store: &ShardedStore,
+    tables: &Tables,
+    body: impl FnOnce() -> Result<()>,
+) -> Result<(u64, u64)> {
+    let (stop, written, read) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let outcome = thread::scope(|scope| {
+        for seed in 1..=2 {
+            let (stop, written) = (&stop, &written);
+            scope.spawn(move || {
+                let mut random = seed;
+                while !stop.load(Relaxed) {
+                    tables.transfer(store, &mut random).expect("a transfer");
+                    written.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                tables.check(store).expect("a check");
+                read.fetch_add(1, Relaxed);
+            }
+        });
+        let outcome = body();
+        stop.store(true, Relaxed);
+        outcome
+    });
+    outcome?;
+    tables.check(store)?;
+    Ok((written.into_inner(), read.into_inner()))
+}
+
+#[test]
+fn readers_and_writers_go_on_beside_moves_and_see_each_row_once() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options().open(dir.path().join("store"))?, options().in_memory()?] {
+        let tables = Tables::open(&store)?;
+        let _worker = store.start_index_worker()?;
+        tables.fill(&store)?;
+        let before = store.read()?;
+        let (written, read) = beside(&store, &tables, || {
+            for _ in 0..3 {
+                for (range, to) in [(10u32..30, "c"), (0..25, "b"), (5..35, "a")] {
+                    let moved = store.move_range("accounts", range, to).run()?;
+                    assert!(moved.rows > 0, "{moved}");
+                }
+            }
+            Ok(())
+        })?;
+        assert!(written > 0 && read > 0);
+        let rows = tables.accounts.all(&before).rows().collect::<Result<Vec<_>>>()?;
+        assert_eq!(rows.len(), 1000, "a snapshot from before all moves");
+        assert!(rows.iter().all(|row| row.balance == 100));
+        drop(before);
+        // The numbers of `insert_with` continue where the rows are.
+        let txn = store.read()?;
+        let entries = tables.entries.all(&txn).count()?;
+        assert_eq!(entries, u64::from(TENANTS) + written);
+        assert_eq!(store.moves()?, []);
+        assert_eq!(tables.accounts.shard_of(&store, 34)?.name(), "a");
+    }
+    let store = ShardedStore::open(dir.path().join("store"))?;
+    Tables::open(&store)?.check(&store)?;
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+#[test]
+fn eventual_entries_are_right_after_moves() -> Result<()> {
+    let store = options().in_memory()?;
+    let tables = Tables::open(&store)?;
+    tables.fill(&store)?;
+    let mut random = 5;
+    for round in 0..20 {
+        for _ in 0..20 {
+            tables.transfer(&store, &mut random)?;
+        }
+        // The queue has messages about the rows that move.
+        store.move_range("accounts", 10u32..30, ["c", "a", "b"][round % 3]).run()?;
+    }
+    tables.accounts.drain(&store, u64::MAX)?;
+    let txn = store.read()?;
+    for row in tables.accounts.all(&txn).rows() {
+        let Account { tenant, number, balance, .. } = row?;
+        let found = tables.accounts.find_by_tenant_balance(&txn, tenant, balance).stale();
+        let mut numbers = found.rows().map(|row| row.map(|row| row.number));
+        assert!(numbers.any(|found| found.is_ok_and(|found| found == number)));
+    }
+    let entries = tables.accounts.find_by_tenant(&txn, 15).count()?;
+    assert_eq!(entries, ACCOUNTS);
+    let report = tables.accounts.verify(&txn).run()?;
+    assert!(report.is_clean(), "{report:?}");
+    Ok(())
+}
+
+#[test]
+fn keys_that_move_offline_are_read_only() -> Result<()> {
+    let store = options().in_memory()?;
+    let tables = Tables::open(&store)?;
+    tables.fill(&store)?;
+    let mut refused = 0;
+    let balance = |tenant: u32| {
+        store.transaction(|txn| {
+            tables.accounts.update(txn, tenant, 3, |row| row.balance += 1).map(drop)
+        })
+    };
+    store
+        .move_range("accounts", 10u32..20, "c")
+        .offline()
+        .progress(|at| {
+            if at.unit != "rows" {
+                balance(12).expect("the keys are switched");
+                return;
+            }
+            refused += 1;
+            let error = balance(12).expect_err("the key is being moved");
+            assert!(matches!(error, Error::ShardReadOnly { .. }));
+            let text = error.to_string();
+            assert!(text.contains("(12, 3)") && text.contains("`a` to shard `c`"), "{text}");
+            let inserted = store.transaction(|txn| tables.accounts.insert(txn, &account(11, 99)));
+            assert!(matches!(inserted, Err(Error::ShardReadOnly { .. })));
+            let kept = store.transaction(|txn| {
+                // The row would get a key that is being moved. Nothing is half changed.
+                let changed = tables.accounts.update(txn, 5, 3, |row| {
+                    (row.tenant, row.number) = (12, 99);
+                });
+                assert!(matches!(changed, Err(Error::ShardReadOnly { .. })));
+                tables.accounts.get(txn, 5, 3)
+            });
+            assert_eq!(kept.expect("a transaction"), Some(account(5, 3)));
+            let txn = store.read().expect("a transaction");
+            let own = tables.accounts.find_by_tenant(&txn, 12).count();
+            assert_eq!(own.expect("a count"), ACCOUNTS, "reads go on");
+            balance(7).expect("other keys can be written");
+            balance(7).expect("other keys can be written");
+        })
+        .run()?;
+    assert!(refused > 0);
+    balance(12)
+}
+
+#[test]
+fn slots_and_keys_of_a_list_move() -> Result<()> {
+    let store =
+        options().map("list", ShardMap::list().to("a", ["x"]).otherwise("b")).in_memory()?;
+    let events = EventRepository::open(&store)?;
+    for id in 0..3000 {
+        store.transaction(|txn| events.insert(txn, &Event { id, kind: (id % 7) as u8 }))?;
+    }
+    for (slots, to) in [(0..1024, "c"), (512..4096, "a"), (0..2000, "b"), (0..4096, "c")] {
+        let moved = store.move_slots("events", slots, to).run()?;
+        assert!(moved.rows > 0);
+        let txn = store.read()?;
+        assert_eq!(events.all(&txn).count()?, 3000);
+        assert_eq!(events.find_by_kind(&txn, 3).rows().count(), 428 + 1);
+        assert!(events.verify(&txn).run()?.is_clean());
+        assert_eq!(events.get(&txn, 77)?, Some(Event { id: 77, kind: 0 }));
+    }
+    let txn = store.read()?;
+    assert_eq!(events.all(&txn).count()?, 3000);
+    assert_eq!(txn.stats().shards, 1, "all slots are in one shard");
+    Ok(())
+}
+
+/// Returns copies of the store's directory at each report of progress of a move.
+fn interrupted(dir: &tempfile::TempDir) -> Result<Vec<std::path::PathBuf>> {
+    let path = dir.path().join("store");
+    let store = options().open(&path)?;
+    let tables = Tables::open(&store)?;
+    tables.fill(&store)?;
+    let mut copies = Vec::new();
+    let moved = store.move_range("accounts", 10u32..30, "c").progress(|_| {
+        let to = dir.path().join(format!("copy{}", copies.len()));
+        copy(&path, &to).expect("copied");
+        copies.push(to);
+    });
+    moved.run()?;
+    assert!(copies.len() > 2);
+    Ok(copies)
+}
+
+#[test]
+fn an_interrupted_move_is_continued_or_taken_back() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (at, path) in interrupted(&dir)?.into_iter().enumerate() {
+        let store = ShardedStore::open(&path)?;
+        assert_eq!(store.moves()?.len(), 1);
+        let tables = Tables::open(&store)?;
+        let begun = store.moves()?.remove(0);
+        tables.check(&store)?;
+        let first: u32 = begun.start.expect("a first key").parse().expect("a number");
+        let to = if begun.from == "b" { "a" } else { "b" };
+        let other = store.move_range("accounts", first..=first, to).run();
+        assert!(reason(other).contains(&format!("move {}", begun.id)));
+        // The rows can be written before the move ends.
+        store.transaction(|txn| {
+            tables.accounts.update(txn, 12, 0, |row| row.balance -= 7)?;
+            tables.accounts.update(txn, 22, 0, |row| row.balance += 7).map(drop)
+        })?;
+        tables.check(&store)?;
+        let shown = store.moves()?.remove(0).to_string();
+        assert!(shown.contains("`accounts` from `a` to `c`") || shown.contains("from `b` to `c`"));
+        let is_switched = begun.state == MoveState::CleaningUp;
+        if is_switched {
+            assert!(reason(store.cancel_move(begun.id)).contains("resume"));
+        }
+        if is_switched || at % 2 == 0 {
+            let moved = store.resume_move(begun.id).run()?;
+            assert!(is_switched || moved.rows > 0);
+        } else {
+            store.cancel_move(begun.id)?;
+        }
+        assert_eq!(store.moves()?, []);
+        tables.check(&store)?;
+        store.move_range("accounts", 0u32.., "b").run()?;
+        tables.check(&store)?;
+        drop((store, tables));
+        let store = ShardedStore::open(&path)?;
+        let tables = Tables::open(&store)?;
+        tables.check(&store)?;
+        let txn = store.read()?;
+        assert_eq!(tables.accounts.all(&txn).count()?, 1000);
+        assert_eq!(txn.stats().shards, 1);
+        assert!(store.verify()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_move_that_is_not_possible_changes_nothing() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = options().open(dir.path().join("store"))?;
+    let accounts = AccountRepository::open(&store)?;
+    let entries = EntryRepository::open(&store)?;
+    drop(entries);
+    let refused = |outcome: Result<Moved>, part: &str| {
+        let text = reason(outcome);
+        assert!(text.contains(part), "{text}");
+    };
+    refused(store.move_range("accounts", 1u32..2, "b").run(), "table `entries`");
+    let _entries = EntryRepository::open(&store)?;
+    refused(store.move_range("accounts", 1u32..2, "z").run(), "no shard `z`");
+    refused(store.move_range("accounts", 1u64..2, "b").run(), "not `u64`");
+    refused(store.move_range("accounts", 2u32..2, "b").run(), "no keys");
+    refused(store.move_range("unknown", 1u32..2, "b").run(), "no such map");
+    refused(store.move_range("events", 1u64..2, "b").run(), "move_slots");
+    refused(store.resume_move(7).run(), "no such move");
+    assert!(matches!(
+        store.move_slots("accounts.code", .., "b").run(),
+        Err(Error::NotOffered { .. })
+    ));
+    let txn = store.write()?;
+    let inside = store.move_range("accounts", 1u32..2, "b").run();
+    assert!(matches!(inside, Err(Error::WriteInProgress)));
+    drop(txn);
+    assert_eq!(store.moves()?, []);
+    assert_eq!(accounts.shard_of(&store, 1)?.name(), "a");
+    let relaxed = options().durability(Durability::Relaxed).open(dir.path().join("relaxed"))?;
+    let _tables = Tables::open(&relaxed)?;
+    let relaxed = relaxed.move_range("accounts", 1u32..2, "b").run();
+    assert!(matches!(relaxed, Err(Error::NotOffered { .. })));
+    Ok(())
+}
+
+#[test]
+fn bulk_loads_beside_moves_lose_no_row() -> Result<()> {
+    let store = options().in_memory()?;
+    let tables = Tables::open(&store)?;
+    let events = EventRepository::open(&store)?;
+    tables.fill(&store)?;
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for part in 0..30u64 {
+                let rows = (0..100).map(move |id| Event { id: part * 100 + id, kind: 1 });
+                events.bulk_load(&store, rows).run().expect("a load");
+                thread::sleep(Duration::from_millis(1));
+            }
+            is_done.store(true, Relaxed);
+        });
+        let mut round = 0;
+        while !is_done.load(Relaxed) {
+            let to = ["a", "b", "c"][round % 3];
+            store.move_slots("events", 500..3000, to).run().expect("a move");
+            round += 1;
+        }
+        assert!(round > 1);
+    });
+    let txn = store.read()?;
+    assert_eq!(events.all(&txn).count()?, 3000);
+    assert_eq!(events.find_by_kind(&txn, 1).rows().count(), 3000);
+    assert!(events.verify(&txn).run()?.is_clean());
+    Ok(())
+}
