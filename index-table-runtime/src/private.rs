@@ -37,7 +37,7 @@ pub use crate::{
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
     store::{ReadTxn, ShardId, Shareable, Store, WriteTxn, watch::Watch},
-    table::{Aggregates, KeyedTable, Table, assert_repository},
+    table::{Aggregates, KeyedTable, Named, Table, is_repository},
     upkeep::{
         build::Build,
         bulk::BulkLoad,

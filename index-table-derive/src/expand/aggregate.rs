@@ -197,13 +197,13 @@ pub(super) fn arm(position: usize, aggregate: &Aggregate) -> TokenStream {
 ///     txn: &_index_table::ReadTxn<'_>,
 ///     customer: u64,
 /// ) -> _index_table::Result<InvoiceAggregateByCustomer> {
-///     self.table.aggregate(txn, &_index_table::Bounds::new().equal::<u64>(customer))
+///     __table(self).aggregate(txn, &_index_table::Bounds::new().equal::<u64>(customer))
 /// }
 /// fn aggregates_by_customer<'txn>(
 ///     &'txn self,
 ///     txn: &'txn _index_table::ReadTxn<'_>,
 /// ) -> _index_table::Aggregates<'txn, InvoiceAggregateByCustomer> {
-///     self.table.aggregates(txn)
+///     __table(self).aggregates(txn)
 /// }
 /// ```
 pub(super) fn methods(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
@@ -229,7 +229,7 @@ pub(super) fn methods(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
                 &#txn self,
                 txn: &#txn _index_table::ReadTxn<'_>,
             ) -> _index_table::Aggregates<#txn, #ident> {
-                self.table.aggregates(txn)
+                __table(self).aggregates(txn)
             }
         }
     });
@@ -240,7 +240,7 @@ pub(super) fn methods(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
             txn: &_index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<#ident> {
-            self.table.aggregate(txn, &_index_table::Bounds::new() #(#bounds)*)
+            __table(self).aggregate(txn, &_index_table::Bounds::new() #(#bounds)*)
         }
 
         #all

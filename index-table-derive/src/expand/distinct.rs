@@ -13,7 +13,7 @@ use crate::model::{KeyPart, Query};
 ///     txn: &'txn _index_table::ReadTxn<'_>,
 ///     town: &str,
 /// ) -> _index_table::Distinct<'txn, String> {
-///     self.table.distinct::<CustomerByTownLastName<'txn>, String>(
+///     __table(self).distinct::<CustomerByTownLastName<'txn>, String>(
 ///         txn,
 ///         _index_table::Bounds::new().equal::<String>(town),
 ///     )
@@ -37,7 +37,7 @@ pub(super) fn method(
             txn: &#txn _index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Distinct<#txn, #value> {
-            self.table.distinct::<#found, #value>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self).distinct::<#found, #value>(txn, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }

@@ -88,7 +88,7 @@ fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
 ///     town: &str,
 ///     last_name: impl _index_table::RangeOf<&'a str>,
 /// ) -> _index_table::Scan<'txn, CustomerByTownLastName<'txn>> {
-///     self.table.scan(
+///     __table(self).scan(
 ///         txn,
 ///         _index_table::Bounds::new().equal::<String>(town).range::<String>(last_name),
 ///     )
@@ -116,7 +116,7 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
             #(#parameters,)*
             #(#last_parameter,)*
         ) -> _index_table::#scan<#txn, #found> {
-            self.table.#call(txn, _index_table::Bounds::new() #(#bounds)* #last_bound)
+            __table(self).#call(txn, _index_table::Bounds::new() #(#bounds)* #last_bound)
         }
     }
 }
@@ -129,7 +129,7 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
 ///     txn: &_index_table::ReadTxn<'_>,
 ///     email: &str,
 /// ) -> _index_table::Result<::core::option::Option<Customer>> {
-///     self.table.get_by::<CustomerByEmail<'_>>(
+///     __table(self).get_by::<CustomerByEmail<'_>>(
 ///         txn,
 ///         _index_table::Bounds::new().equal::<String>(email),
 ///     )
@@ -147,7 +147,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             txn: &_index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#row>> {
-            self.table.get_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self).get_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }
@@ -160,7 +160,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 ///     txn: &mut _index_table::WriteTxn<'_>,
 ///     row: &Customer,
 /// ) -> _index_table::Result<()> {
-///     self.table.put_by::<CustomerByEmail<'_>>(txn, row)
+///     __table(self).put_by::<CustomerByEmail<'_>>(txn, row)
 /// }
 /// ```
 fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
@@ -174,7 +174,7 @@ fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             row: &#row,
         ) -> _index_table::Result<()> {
-            self.table.put_by::<#found>(txn, row)
+            __table(self).put_by::<#found>(txn, row)
         }
     }
 }
@@ -187,7 +187,7 @@ fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
 ///     txn: &mut _index_table::WriteTxn<'_>,
 ///     email: &str,
 /// ) -> _index_table::Result<bool> {
-///     self.table.delete_by::<CustomerByEmail<'_>>(
+///     __table(self).delete_by::<CustomerByEmail<'_>>(
 ///         txn,
 ///         _index_table::Bounds::new().equal::<String>(email),
 ///     )
@@ -205,7 +205,7 @@ fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<bool> {
-            self.table.delete_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self).delete_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }
@@ -218,7 +218,7 @@ fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 ///     txn: &'txn _index_table::ReadTxn<'_>,
 ///     email: &str,
 /// ) -> _index_table::Result<::core::option::Option<CustomerView<'txn>>> {
-///     self.table.get_view_by::<CustomerByEmail<'txn>>(
+///     __table(self).get_view_by::<CustomerByEmail<'txn>>(
 ///         txn,
 ///         _index_table::Bounds::new().equal::<String>(email),
 ///     )
@@ -237,7 +237,7 @@ fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             txn: &#txn _index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#view<#txn>>> {
-            self.table.get_view_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self).get_view_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }

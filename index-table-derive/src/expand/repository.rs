@@ -48,9 +48,9 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let aggregates = cx.table.aggregates.iter().map(|it| aggregate::methods(cx, it));
     let conditions = requirements::conditions(cx, &cx.short);
-    let name_assertion = name_assertion(cx);
+    let field = field(cx);
     mixed! {
-        #name_assertion
+        #field
 
         #traits
 
@@ -67,20 +67,35 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     }
 }
 
-/// Expands to an assertion that fails if another type has the name of the repository, because the compiler's
-/// own error has no advice:
+/// Expands to the only uses of the repository's field:
 ///
 /// ```text
-/// const _: () = _index_table::assert_repository::<CustomerRepository, Customer>("…");
+/// type __Repository = <CustomerRepository as _index_table::Named<
+///     { _index_table::is_repository::<CustomerRepository, Customer>("…") },
+/// >>::Repository;
+///
+/// fn __table(repository: &__Repository) -> &_index_table::KeyedTable<Customer> {
+///     &repository.table
+/// }
 /// ```
-fn name_assertion(cx: &Context<'_>) -> TokenStream {
+///
+/// If another type has the name of the repository, the constant fails with advice, which the compiler's own
+/// error lacks. A type with a failed constant causes no further errors, such as about the field.
+fn field(cx: &Context<'_>) -> TokenStream {
     let (repository, row) = (&cx.table.repository, &cx.table.row);
     let message = format!(
         "`{repository}` is the name of another type too; rename the repository with \
          `#[table(repository = …)]`"
     );
-    quote_spanned! {at(repository.span())=>
-        const _: () = _index_table::assert_repository::<#repository, #row>(#message);
+    let is_repository = quote_spanned! {at(repository.span())=>
+        _index_table::is_repository::<#repository, #row>(#message)
+    };
+    mixed! {
+        type __Repository = <#repository as _index_table::Named<{ #is_repository }>>::Repository;
+
+        fn __table(repository: &__Repository) -> &_index_table::KeyedTable<#row> {
+            &repository.table
+        }
     }
 }
 
@@ -89,7 +104,7 @@ fn name_assertion(cx: &Context<'_>) -> TokenStream {
 /// ```text
 /// impl ::core::ops::Deref for CustomerRepository {
 ///     type Target = _index_table::Table<Customer>;
-///     fn deref(&self) -> &Self::Target { &self.table }
+///     fn deref(&self) -> &Self::Target { __table(self) }
 /// }
 /// impl ::core::clone::Clone for CustomerRepository { … }
 /// impl ::core::fmt::Debug for CustomerRepository { … }
@@ -102,21 +117,21 @@ fn traits(cx: &Context<'_>) -> TokenStream {
         impl ::core::ops::Deref for #repository {
             type Target = _index_table::Table<#row>;
             fn deref(&self) -> &Self::Target {
-                &self.table
+                __table(self)
             }
         }
 
         #[automatically_derived]
         impl ::core::clone::Clone for #repository {
             fn clone(&self) -> Self {
-                Self { table: ::core::clone::Clone::clone(&self.table) }
+                __Repository { table: ::core::clone::Clone::clone(__table(self)) }
             }
         }
 
         #[automatically_derived]
         impl ::core::fmt::Debug for #repository {
             fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                _index_table::debug(__f, #name, &[("table", &self.table)])
+                _index_table::debug(__f, #name, &[("table", __table(self))])
             }
         }
     }
@@ -129,12 +144,12 @@ fn opening(cx: &Context<'_>) -> TokenStream {
     mixed! {
         #open
         #v fn open(store: &_index_table::Store) -> _index_table::Result<Self> {
-            _index_table::Ok(Self { table: _index_table::KeyedTable::open(store)? })
+            _index_table::Ok(__Repository { table: _index_table::KeyedTable::open(store)? })
         }
 
         #open_online
         #v fn open_online(store: &_index_table::Store) -> _index_table::Result<Self> {
-            _index_table::Ok(Self { table: _index_table::KeyedTable::open_online(store)? })
+            _index_table::Ok(__Repository { table: _index_table::KeyedTable::open_online(store)? })
         }
     }
 }
@@ -163,7 +178,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             row: &#row,
         ) -> _index_table::Result<()> {
-            self.table.insert(txn, row)
+            __table(self).insert(txn, row)
         }
 
         #put
@@ -172,7 +187,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             row: &#row,
         ) -> _index_table::Result<()> {
-            self.table.put(txn, row)
+            __table(self).put(txn, row)
         }
 
         #update
@@ -182,7 +197,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             #(#parameters,)*
             change: impl ::core::ops::FnOnce(&mut #row),
         ) -> _index_table::Result<bool> {
-            self.table.update(txn, #key, change)
+            __table(self).update(txn, #key, change)
         }
 
         #try_update
@@ -192,7 +207,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             #(#parameters,)*
             change: impl ::core::ops::FnOnce(&mut #row) -> _index_table::Result<#value, #error>,
         ) -> _index_table::Result<::core::option::Option<#value>, #error> {
-            self.table.try_update(txn, #key, change)
+            __table(self).try_update(txn, #key, change)
         }
 
         #delete
@@ -201,7 +216,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<bool> {
-            self.table.delete(txn, #key)
+            __table(self).delete(txn, #key)
         }
 
         #remove
@@ -210,7 +225,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#row>> {
-            self.table.remove(txn, #key)
+            __table(self).remove(txn, #key)
         }
 
         #get
@@ -219,7 +234,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &_index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#row>> {
-            self.table.get(txn, #key)
+            __table(self).get(txn, #key)
         }
 
         #all
@@ -227,7 +242,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             &#txn self,
             txn: &#txn _index_table::ReadTxn<'_>,
         ) -> _index_table::Scan<#txn, #row> {
-            self.table.all(txn)
+            __table(self).all(txn)
         }
     }
 }
@@ -236,7 +251,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
 ///
 /// ```text
 /// fn shard_of(&self, store: &_index_table::Store, tenant: u32) -> _index_table::Result<_index_table::ShardId> {
-///     self.table.shard_of(store, &_index_table::Bounds::new().equal::<u32>(tenant))
+///     __table(self).shard_of(store, &_index_table::Bounds::new().equal::<u32>(tenant))
 /// }
 /// ```
 fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
@@ -259,7 +274,7 @@ fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
             store: &_index_table::Store,
             #(#parameters,)*
         ) -> _index_table::Result<_index_table::ShardId> {
-            self.table.shard_of(store, &_index_table::Bounds::new() #(#key)*)
+            __table(self).shard_of(store, &_index_table::Bounds::new() #(#key)*)
         }
     })
 }
@@ -273,7 +288,7 @@ fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
 ///     tenant: u32,
 ///     row: impl FnOnce(u64) -> Order,
 /// ) -> _index_table::Result<u64> {
-///     self.table.insert_within(txn, _index_table::Bounds::new().equal::<u32>(tenant), row)
+///     __table(self).insert_within(txn, _index_table::Bounds::new().equal::<u32>(tenant), row)
 /// }
 /// ```
 ///
@@ -321,7 +336,7 @@ fn insert_with(cx: &Context<'_>) -> Option<TokenStream> {
         ) -> _index_table::Result<#ty>
         #bound
         {
-            self.table.insert_within(txn, _index_table::Bounds::new() #(#key)*, row)
+            __table(self).insert_within(txn, _index_table::Bounds::new() #(#key)*, row)
         }
     })
 }

@@ -127,7 +127,7 @@ fn field_type(cx: &Context<'_>, field: &ViewField, krate: &TokenStream) -> Token
 ///     txn: &'txn _index_table::ReadTxn<'_>,
 ///     id: u64,
 /// ) -> _index_table::Result<::core::option::Option<CustomerView<'txn>>> {
-///     self.table.get_view(txn, id)
+///     __table(self).get_view(txn, id)
 /// }
 /// ```
 pub(super) fn method(cx: &Context<'_>, view: &View) -> TokenStream {
@@ -141,7 +141,7 @@ pub(super) fn method(cx: &Context<'_>, view: &View) -> TokenStream {
             txn: &#txn _index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#ident<#txn>>> {
-            self.table.get_view(txn, #key)
+            __table(self).get_view(txn, #key)
         }
     }
 }

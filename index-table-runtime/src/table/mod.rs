@@ -490,11 +490,22 @@ impl<R> fmt::Debug for Table<R> {
     }
 }
 
+/// A repository, with a constant that fails if another type has its name.
+pub trait Named<const CHECKED: bool> {
+    /// The repository.
+    type Repository;
+}
+
+impl<T> Named<true> for T {
+    type Repository = T;
+}
+
 /// Compiles only if `T` is the repository of `R`, and not another type with its name.
 ///
 /// # Panics
 ///
 /// Panics at compile time if it is not.
-pub const fn assert_repository<T, R>(message: &str) {
+pub const fn is_repository<T, R>(message: &str) -> bool {
     assert!(size_of::<T>() == size_of::<Table<R>>(), "{}", message);
+    true
 }
