@@ -25,7 +25,11 @@ pub use crate::{
             assert_key_value,
         },
         maintain::EntryBuffer,
-        method::{ComputedBy, FilterOf, HasComputed, HasFilter, NoMethod, computed, filter},
+        method::{
+            Checked, ComputedArguments, ComputedBy, ComputedIn, FilterArguments, FilterIn,
+            FilterOf, Function, HasComputed, HasFilter, NoMethod, computed, filter, is_computed,
+            is_filter,
+        },
         revision::{Revised, Revision, RevisionNumber},
         row::{Collection, CollectionField, older},
         schema::{

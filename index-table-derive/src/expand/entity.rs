@@ -43,9 +43,9 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let decode = version::decode();
     let older = version::older(cx.table.previous.as_ref());
     let conditions = requirements::conditions(cx, &cx.short);
-    let missing = methods::missing(cx);
+    let methods = methods::checks(cx);
     mixed! {
-        #missing
+        #methods
 
         #[automatically_derived]
         impl _index_table::Entity for #row #conditions {

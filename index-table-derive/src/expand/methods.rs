@@ -1,61 +1,96 @@
 //! The methods of `filter` and `computed`, which the derive can't see.
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote_spanned;
+use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
 use super::{Context, at};
+use crate::model::Table;
+use crate::types::DataType;
 
-/// Expands to the replacement of a method, which is called if the struct has no such method with the right
-/// receiver:
-///
-/// ```text
-/// trait __NoMethod {
-///     fn is_active(&self) -> _index_table::NoMethod<Customer, bool> { loop {} }
-/// }
-/// impl __NoMethod for &Customer {}
-/// ```
-///
-/// The replacement is a method of `&Customer` that takes a reference, so every method of the struct, or of a
-/// trait for the struct, has precedence.
-pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
-    let row = &cx.table.row;
-    let mut names = Vec::new();
-    let mut methods = Vec::new();
-    let mut add = |ident: &Ident, ty: TokenStream| {
-        if !names.contains(ident) {
-            names.push(ident.clone());
-            // Not the user's token, because in editors it would refer to this method.
-            let mut ident = ident.clone();
-            ident.set_span(Span::mixed_site());
-            let missing = mixed!(_index_table::NoMethod<#row, #ty>);
-            methods.push(mixed!(fn #ident(&self) -> #missing { loop {} }));
-        }
-    };
-    for index in &cx.table.indexes {
-        if let Some(filter) = &index.conditions.filter {
-            add(filter, mixed!(bool));
-        }
-        for part in &index.parts {
-            if let Some(method) = part.method() {
-                add(&method.ident, method.ty.written());
+/// A method, with the type of a method of `computed`.
+struct Called<'a> {
+    ident: &'a Ident,
+    computed: Option<&'a DataType>,
+}
+
+/// Returns each method once. The position of a method is part of the names of its items.
+fn called(table: &Table) -> Vec<Called<'_>> {
+    let mut called: Vec<Called<'_>> = Vec::new();
+    for index in &table.indexes {
+        let filter = index.conditions.filter.as_ref().map(|ident| Called { ident, computed: None });
+        let computed = index.parts.iter().filter_map(|part| part.method());
+        let computed = computed.map(|it| Called { ident: &it.ident, computed: Some(&it.ty) });
+        for method in filter.into_iter().chain(computed) {
+            if !called.iter().any(|other| other.ident == method.ident) {
+                called.push(method);
             }
         }
     }
-    if methods.is_empty() {
-        return None;
-    }
-    Some(mixed! {
-        trait __NoMethod { #(#methods)* }
-        impl __NoMethod for &#row {}
-    })
+    called
 }
 
-/// Expands to `self.is_active()`, with the span of the method. The name is not the user's token, because the
-/// compiler would suggest corrections of the attribute.
+/// Expands to the items that check each method:
+///
+/// ```text
+/// trait __NoMethod0 {
+///     fn is_active(&self) -> _index_table::NoMethod<Customer, bool> { loop {} }
+/// }
+/// impl<R> __NoMethod0 for R where bool: _index_table::FilterIn<R> {}
+/// type __Row_is_active =
+///     <Customer as _index_table::Checked<{ _index_table::is_filter(Customer::is_active) }>>::Checked;
+/// ```
+///
+/// The trait has a replacement of the method. `FilterIn` holds for `&Customer`, so every method of the struct, or of a
+/// trait for the struct, has precedence: in a call, the compiler tries the receivers `Customer` and then `&Customer`.
+/// It does so for the path `Customer::is_active` too, but then requires the trait of `Customer`, which gives the error.
+///
+/// The constant fails if the method does not exist or has further arguments. Then the row, as the receiver of the call,
+/// has a type that causes no further errors.
+pub(super) fn checks(cx: &Context<'_>) -> TokenStream {
+    let row = &cx.table.row;
+    let checks = called(cx.table).into_iter().enumerate().map(|(position, method)| {
+        let missing = format_ident!("__NoMethod{position}", span = Span::mixed_site());
+        // Not the user's tokens, because in editors they would refer to the replacement, and because the compiler
+        // would suggest corrections of the attribute.
+        let span = at(method.ident.span());
+        let name = spanned(method.ident, Span::mixed_site());
+        let value = [row, method.ident].map(|ident| spanned(ident, span));
+        let value = quote_spanned!(span=> #(#value)::*);
+        let (bound, ty, check) = if let Some(ty) = method.computed {
+            let ty = ty.written();
+            let check = quote_spanned!(span=> _index_table::is_computed::<#ty, _, _>(#value));
+            (mixed!(ComputedIn), ty, check)
+        } else {
+            let check = quote_spanned!(span=> _index_table::is_filter(#value));
+            (mixed!(FilterIn), mixed!(bool), check)
+        };
+        let checked = checked(method.ident);
+        mixed! {
+            trait #missing {
+                fn #name(&self) -> _index_table::NoMethod<#row, #ty> { loop {} }
+            }
+            impl<R> #missing for R where #ty: _index_table::#bound<R> {}
+            type #checked = <#row as _index_table::Checked<{ #check }>>::Checked;
+        }
+    });
+    checks.collect()
+}
+
+/// Expands to `{ let __row: &__Row_is_active = self; __row.is_active() }`, with the span of the method.
 pub(super) fn call(method: &Ident) -> TokenStream {
     let span = at(method.span());
-    let mut method = method.clone();
-    method.set_span(span);
-    quote_spanned!(span=> self.#method())
+    let (checked, method) = (checked(method), spanned(method, span));
+    quote_spanned!(span=> { let __row: &#checked = self; __row.#method() })
+}
+
+/// Returns the type of the row on which the method is called.
+fn checked(method: &Ident) -> Ident {
+    format_ident!("__Row_{}", method, span = Span::mixed_site())
+}
+
+fn spanned(ident: &Ident, span: Span) -> Ident {
+    let mut ident = ident.clone();
+    ident.set_span(span);
+    ident
 }

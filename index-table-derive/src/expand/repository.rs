@@ -74,6 +74,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 ///     { _index_table::is_repository::<CustomerRepository, Customer>("…") },
 /// >>::Repository;
 ///
+/// #[inline]
 /// fn __table(repository: &__Repository) -> &_index_table::KeyedTable<Customer> {
 ///     &repository.table
 /// }
@@ -93,6 +94,7 @@ fn field(cx: &Context<'_>) -> TokenStream {
     mixed! {
         type __Repository = <#repository as _index_table::Named<{ #is_repository }>>::Repository;
 
+        #[inline]
         fn __table(repository: &__Repository) -> &_index_table::KeyedTable<#row> {
             &repository.table
         }

@@ -4,6 +4,9 @@
 //! the same name on a reference to the row. The compiler uses the replacement if the row has no method with
 //! the right receiver. The return type of the replacement, [`NoMethod`], causes the error.
 //!
+//! Before that, a constant ([`is_filter`], [`is_computed`]) checks the number of arguments of the method as a value.
+//! In a call, only the compiler's own error would be possible, which does not have the expected signature.
+//!
 //! The traits are implemented for the expected type and not for the returned type. Otherwise the compiler
 //! would suggest to dereference a returned `&bool` inside the attribute.
 
@@ -61,19 +64,99 @@ impl<R: HasComputed<T>, T> ComputedBy<NoMethod<R, T>> for T {
     }
 }
 
-/// The trait of the error about the method of a `filter`. No type implements it.
+/// The trait of the error about the receiver of the method of a `filter`. No type implements it.
 #[diagnostic::on_unimplemented(
     message = "a `filter` is a method `fn(&self) -> bool`",
     label = "`{Self}` has no method of this name and signature"
 )]
 pub trait HasFilter {}
 
-/// The trait of the error about the method of a `computed`. No type implements it.
+/// The trait of the error about the receiver of the method of a `computed`. No type implements it.
 #[diagnostic::on_unimplemented(
     message = "a method of `computed` with the type `{T}` is `fn(&self) -> {T}`",
     label = "`{Self}` has no method of this name and signature"
 )]
 pub trait HasComputed<T> {}
+
+/// The return type of a `filter` with a replacement for `R`, which a reference to a row has, but not a row itself. As
+/// `bool` is not the row, the compiler reports this trait, and not that of the replacement.
+#[diagnostic::on_unimplemented(
+    message = "a `filter` is a method `fn(&self) -> {Self}`",
+    label = "`{R}` has no method of this name"
+)]
+pub trait FilterIn<R> {}
+
+#[diagnostic::do_not_recommend]
+impl<R> FilterIn<&R> for bool {}
+
+/// The return type of a `computed` with a replacement for `R`, which a reference to a row has, but not a row itself.
+#[diagnostic::on_unimplemented(
+    message = "a method of `computed` with the type `{Self}` is `fn(&self) -> {Self}`",
+    label = "`{R}` has no method of this name"
+)]
+pub trait ComputedIn<R> {}
+
+#[diagnostic::do_not_recommend]
+impl<R, T> ComputedIn<&R> for T {}
+
+/// The row, with a constant that fails if the signature of a method is wrong.
+pub trait Checked<const CHECKED: bool> {
+    /// The row.
+    type Checked;
+}
+
+impl<R> Checked<true> for R {
+    type Checked = R;
+}
+
+/// A function with arguments of the types `A`.
+#[diagnostic::on_unimplemented(
+    message = "the method of a `filter` or `computed` is a safe `fn(&self)` without further arguments",
+    label = "the method has another signature"
+)]
+pub trait Function<A> {}
+
+/// Implements `Function` for functions with these numbers of arguments.
+macro_rules! functions {
+    ($([$($argument:ident)*])*) => { $(
+        #[diagnostic::do_not_recommend]
+        impl<F: Fn($($argument),*) -> O, O, $($argument),*> Function<($($argument,)*)> for F {}
+    )* };
+}
+
+functions!([] [A] [A B] [A B C] [A B C D] [A B C D E] [A B C D E G] [A B C D E G H]);
+
+/// The arguments of the method of a `filter`.
+#[diagnostic::on_unimplemented(
+    message = "a `filter` is a method `fn(&self) -> bool`",
+    label = "the method has the arguments `{Self}`"
+)]
+pub trait FilterArguments {}
+
+#[diagnostic::do_not_recommend]
+impl<A> FilterArguments for (A,) {}
+
+/// The arguments of the method of a `computed` with the type `T`.
+#[diagnostic::on_unimplemented(
+    message = "a method of `computed` with the type `{T}` is `fn(&self) -> {T}`",
+    label = "the method has the arguments `{Self}`"
+)]
+pub trait ComputedArguments<T> {}
+
+#[diagnostic::do_not_recommend]
+impl<A, T> ComputedArguments<T> for (A,) {}
+
+/// Compiles only if the method of a `filter` has one argument.
+#[must_use]
+pub const fn is_filter<F: Function<A> + Copy, A: FilterArguments>(_: F) -> bool {
+    true
+}
+
+/// Compiles only if the method of a `computed` with the type `T` has one argument.
+#[must_use]
+pub const fn is_computed<T, F: Function<A> + Copy, A: ComputedArguments<T>>(_: F) -> bool {
+    true
+}
 
 /// Converts the returned value of the method of a `filter`.
 #[inline]

@@ -505,6 +505,7 @@ impl<T> Named<true> for T {
 /// # Panics
 ///
 /// Panics at compile time if it is not.
+#[must_use]
 pub const fn is_repository<T, R>(message: &str) -> bool {
     assert!(size_of::<T>() == size_of::<Table<R>>(), "{}", message);
     true

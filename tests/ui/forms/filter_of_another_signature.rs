@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 #[index(title, filter = reference, name = "reference")]
 #[index(title, filter = option, name = "option")]
 #[index(title, filter = nothing, name = "nothing")]
+#[index(title, filter = unsafe_method, name = "unsafe_method")]
+#[index(title, filter = without_arguments, name = "without_arguments")]
+#[index(title, filter = many_arguments, name = "many_arguments")]
 struct Film {
     #[primary_key]
     id: u64,
@@ -42,6 +45,18 @@ impl Film {
     }
 
     fn nothing(&self) {}
+
+    unsafe fn unsafe_method(&self) -> bool {
+        self.shown
+    }
+
+    fn without_arguments() -> bool {
+        true
+    }
+
+    fn many_arguments(&self, _: u8, _: u8, _: u8) -> bool {
+        self.shown
+    }
 }
 
 fn query(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
