@@ -20,6 +20,10 @@ use crate::{
 
 /// A table with the methods that have a key or an index as a parameter, for generated methods. They are not methods
 /// of [`Table`], so that they don't appear as methods of the repository.
+///
+/// The unusual alignment distinguishes a repository from a user's type of the same name, which can also be one pointer:
+/// see [`is_repository`](super::is_repository).
+#[repr(align(16))]
 pub struct KeyedTable<R> {
     table: Table<R>,
 }

@@ -507,6 +507,6 @@ impl<T> Named<true> for T {
 /// Panics at compile time if it is not.
 #[must_use]
 pub const fn is_repository<T, R>(message: &str) -> bool {
-    assert!(size_of::<T>() == size_of::<Table<R>>(), "{}", message);
+    assert!(align_of::<T>() == align_of::<KeyedTable<R>>(), "{}", message);
     true
 }

@@ -9,4 +9,14 @@ struct Customer {
 
 struct CustomerRepository;
 
+#[derive(Serialize, Deserialize, IndexTable)]
+struct Order {
+    #[primary_key]
+    id: u64,
+}
+
+struct OrderRepository {
+    one_pointer: std::sync::Arc<u8>,
+}
+
 fn main() {}
