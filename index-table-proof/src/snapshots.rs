@@ -83,8 +83,8 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Takes something from an account, which moves to another place in its indexes, and puts it into
-    /// deposits, or back again.
+    /// Moves an amount between an account and the deposits, in either direction. The account also moves to another
+    /// place in its indexes.
     fn transfer(&self, random: &mut Random) -> Result<()> {
         let gives_up = random.below(5) == 0;
         let moves: Vec<_> = (0..=random.below(6))
@@ -231,7 +231,7 @@ impl Bank {
             ended.collect::<Vec<_>>().into_iter().try_for_each(|outcome| outcome?)
         })?;
         let (commits, looks) = (commits.load(Relaxed), looks.load(Relaxed));
-        // Each thread adds up in all ways, in turn.
+        // Each thread computes the total in all ways, in turn.
         if commits == 0 || looks < 3 * WAYS {
             return Err(format!("only {commits} transactions and {looks} snapshots"));
         }
@@ -253,7 +253,7 @@ pub(crate) fn run(seconds: u64) -> Result<(), Failure> {
     let other = other.wait().map_err(|error| error.to_string())?;
     let (commits, looks) = outcome?;
     if !other.success() {
-        return Err("the other process has seen something else".to_owned());
+        return Err("the other process has read a wrong total, or has failed".to_owned());
     }
     bank.store.check().map_err(|error| error.to_string())?;
     println!("snapshots: {commits} transactions and {looks} whole snapshots in the first process");

@@ -20,9 +20,9 @@ fn rows_that_dont_fit_the_declaration_are_refused() -> TestResult {
     assert_eq!(
         messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
         [
-            "table `people` doesn't match its declaration: it may have rows of version 1, and from version 2 no `previous` leads there",
+            "table `people` doesn't match its declaration: it may have rows of version 1, and the chain of `previous` from version 2 does not include it",
             "table `people` doesn't match its declaration: field 3 of its rows is `age: u8` in the file and `age: u16` in the code",
-            "table `people` doesn't match its declaration: field 4 of its rows is none in the file and `email: String` in the code",
+            "table `people` doesn't match its declaration: field 4 of its rows is missing in the file and `email: String` in the code",
         ]
     );
     assert!(messages.iter().all(|message| message.contains("`previous`")), "{messages:?}");

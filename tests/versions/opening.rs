@@ -146,7 +146,7 @@ fn a_broken_chain_is_refused_before_an_upgrade() -> TestResult {
     ] {
         let result = result.ok_or("it opens")?;
         let reason = format!(
-            "it may have rows of version {version}, and from version 3 no `previous` leads there"
+            "it may have rows of version {version}, and the chain of `previous` from version 3 does not include it"
         );
         assert!(result.contains(&reason) && result.contains("run `upgrade` with"), "{result}");
     }

@@ -90,7 +90,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 
     /// Returns a [`page`](Scan::page) of [views](Scan::views), for rows with `#[table(view)]`. Its cursors
-    /// are the same as those of `page`.
+    /// are the same as the cursors of `page`.
     ///
     /// Cost: the cost of [`views`](Scan::views) for this number of rows, and of one more step.
     ///
@@ -113,8 +113,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         })
     }
 
-    /// Returns a [`page`](Scan::page) of [entries](Scan::entries). Its cursors are the same as those of
-    /// `page`.
+    /// Returns a [`page`](Scan::page) of [entries](Scan::entries). Its cursors are the same as the cursors
+    /// of `page`.
     ///
     /// Cost: the cost of [`entries`](Scan::entries) for this number of entries, and of one more step.
     ///

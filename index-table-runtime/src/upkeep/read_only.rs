@@ -100,14 +100,14 @@ fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Dec
     let aggregate = other.and_then(|other| other.checked_sub(schema.indexes.len()));
     if let Some(aggregate) = aggregate.and_then(|aggregate| rows.aggregates.get(aggregate)) {
         let difference =
-            format!("the file has no aggregate `{}` that is declared so", aggregate.name);
+            format!("the file has no aggregate `{}` with this declaration", aggregate.name);
         return Err(mismatch(schema, difference, DECLARE));
     }
     let other = other.and_then(|index| schema.indexes.get(index));
     let has_queue = file.indexes.iter().any(IndexRecord::is_eventual);
     let eventual = schema.indexes.iter().find(|index| index.eventual && !has_queue);
     if let Some(index) = other.or(eventual) {
-        let difference = format!("the file has no index `{}` that is declared so", index.name);
+        let difference = format!("the file has no index `{}` with this declaration", index.name);
         return Err(mismatch(schema, difference, DECLARE));
     }
     Ok(Declared {

@@ -28,7 +28,7 @@ pub enum DecodeError {
                  damaged"
             )
         } else {
-            format!("and no `previous` leads there from version {expected}")
+            format!("and the chain of `previous` from version {expected} does not include it")
         }
     )]
     Version {

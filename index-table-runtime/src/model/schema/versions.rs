@@ -111,8 +111,8 @@ impl TableSchema {
         let Some(row) = self.older(version) else {
             return mismatch(
                 format!(
-                    "it may have rows of version {version}, and from version {current} no \
-                     `previous` leads there"
+                    "it may have rows of version {version}, and the chain of `previous` from version \
+                     {current} does not include it"
                 ),
                 "keep the struct of that version with `#[derive(RowVersion)]` and name it in \
                  `#[table(previous = …)]`, or run `upgrade` with a release that has it",
@@ -138,7 +138,7 @@ pub(super) fn first_difference(
     code: &[(String, String)],
 ) -> Option<String> {
     let show = |field: Option<&(String, String)>| {
-        field.map_or("none".to_owned(), |(name, declared)| format!("`{name}: {declared}`"))
+        field.map_or("missing".to_owned(), |(name, declared)| format!("`{name}: {declared}`"))
     };
     (0..file.len().max(code.len()))
         .map(|position| (position, file.get(position), code.get(position)))

@@ -210,7 +210,7 @@ fn a_row_of_another_version_is_refused() {
     other[0] = 0;
     assert_eq!(
         refused(&other),
-        "the row has version 0, and no `previous` leads there from version 1"
+        "the row has version 0, and the chain of `previous` from version 1 does not include it"
     );
     assert_eq!(refused(&[image.row(), &[0]].concat()), "there are bytes left over");
     for len in 0..image.row().len() {

@@ -68,7 +68,7 @@ impl Group {
         }
         let length = state.log.length();
         if weaken::is("unsynced-recovery") {
-            // Lets kills leave records that are not synced.
+            // Gives a kill time to leave records that are not synced.
             weaken::pause();
         }
         self.sync(state).map_err(AppendFailure::Unknown)?;
