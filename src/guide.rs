@@ -77,6 +77,7 @@
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 /// [verification of shards]: sharding#verification-repair-and-upgrades
 /// [archives]: durability#archives
+/// [followers]: durability#followers
 /// [with your types]: admin#with-your-types
 ///
 /// The chapters in reading order, and the section for each task.
@@ -243,6 +244,7 @@ pub mod sharding {}
 /// [aggregates]: aggregates
 /// [archives]: durability#archives
 /// [the command line tool]: admin
+/// [followers]: durability#followers
 /// [with your types]: admin#with-your-types
 ///
 /// Damaged files, and indexes that differ from the rows: `check`, `verify` and `repair`.
@@ -281,6 +283,7 @@ pub mod guarantees {}
 /// [durability]: durability
 /// [watching changes]: watching
 /// [shards]: sharding
+/// [followers]: durability#followers
 ///
 /// Encryption, several machines, network file systems, downgrades, other systems.
 #[doc = include_str!("guide/not_for.md")]
