@@ -73,6 +73,7 @@
 /// [archiving]: expiry#archiving
 /// [transactions across shards]: sharding#transactions
 /// [another shard key]: sharding#another-shard-key
+/// [moving keys]: sharding#moving-keys-to-another-shard
 /// [backups of shards]: sharding#backups
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 /// [verification of shards]: sharding#verification-repair-and-upgrades
