@@ -160,6 +160,7 @@ pub mod own_keys {}
 pub mod strategies {}
 
 /// [combining scans, and distinct values]: modelling#combining-scans-and-distinct-values
+/// [command line tool]: admin
 ///
 /// When an index costs more than it saves.
 #[doc = include_str!("guide/what_not_to_index.md")]
@@ -255,6 +256,7 @@ pub mod damage {}
 /// [shards]: sharding
 /// [many rows at once]: bulk_loading
 /// [when something is wrong]: damage
+/// [analysis]: what_not_to_index#the-distribution-of-the-keys
 ///
 /// `index-table`, a command that works on any store without its structs.
 #[doc = include_str!("guide/admin.md")]

@@ -36,6 +36,8 @@ pub use index_table_derive::IndexKey;
 pub use index_table_derive::IndexTable;
 /// Declares the struct of an older version of a table, so that its rows can be read.
 pub use index_table_derive::RowVersion;
+pub use index_table_runtime::{Advice, AdviceKind, Analysis};
+
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
@@ -60,6 +62,8 @@ pub mod iter {
 
 /// The results of work on whole tables and stores. Programs seldom name these types.
 pub mod report {
+    pub use index_table_runtime::{CommonValue, IndexAnalysis, KeyDistribution, Quantiles};
+
     pub use index_table_runtime::{
         BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
         IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved, RangeInfo, ShardInfo,

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{copies, keys, overview, readers, rows, serve, shards, upkeep},
+    commands::{analyze, copies, keys, overview, readers, rows, serve, shards, upkeep},
     failure::{Code, Failure},
     output::{Color, Output},
     typed::Declared,
@@ -68,6 +68,24 @@ pub(crate) enum Command {
     ///
     /// With --json, each key is an object in a line of its own.
     Keys(keys::Keys),
+    /// Show how the keys of each index are distributed, with their most common values.
+    ///
+    /// All entries are read.
+    Analyze {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only this table.
+        table: Option<String>,
+    },
+    /// Show advice from the distribution of the keys, with the attribute to write.
+    ///
+    /// Advice that depends on queries is not included, since their counters are in the program that runs them.
+    Advice {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only this table.
+        table: Option<String>,
+    },
     /// Check the structure of each page in use.
     Check(Dir),
     /// List the processes that read the store, and how old their snapshots are.
@@ -122,6 +140,8 @@ impl Command {
             }
             Self::Sizes(Dir { dir }) => overview::sizes(out, &dir),
             Self::Keys(keys) => keys.run(out),
+            Self::Analyze { dir, table } => analyze::analyze(out, &dir, table.as_deref()),
+            Self::Advice { dir, table } => analyze::advice(out, &dir, table.as_deref()),
             Self::Check(Dir { dir }) => copies::check(out, &dir),
             Self::Readers(Dir { dir }) => readers::readers(out, &dir),
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),

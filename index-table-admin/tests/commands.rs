@@ -37,6 +37,32 @@ fn indexes_lists_keys_states_and_entries() {
 }
 
 #[test]
+fn analyze_shows_the_distribution_of_each_key() {
+    let dir = plain(30);
+    let value = json_of(&["analyze"], dir.path(), &["customers"]);
+    let town = &value["tables"][0]["indexes"][0];
+    assert_eq!((&town["name"], &town["entries"]), (&json!("town"), &json!(30)));
+    let key = &town["keys"][0];
+    assert_eq!((&key["distinct"], &key["rows"]["max"]), (&json!(2), &json!(15)));
+    assert_eq!(key["most_common"][0]["share"], 0.5);
+    let shown = text_of(&["analyze"], dir.path(), &[]);
+    assert!(shown.starts_with("table `customers`: 30 rows"), "{shown}");
+    assert!(fails(3, &["analyze"], dir.path(), &["orders"]).contains("there is `customers`"));
+}
+
+#[test]
+fn advice_names_the_attribute_to_write() {
+    let dir = plain(30);
+    assert_eq!(json_of(&["advice"], dir.path(), &[])["advice"], json!([]));
+    let dir = plain(1200);
+    let advice = json_of(&["advice"], dir.path(), &["customers"])["advice"].clone();
+    assert_eq!(advice[0]["index"], "town");
+    assert_eq!(advice[0]["kind"], "NotDiscriminating");
+    let shown = text_of(&["advice"], dir.path(), &[]);
+    assert!(shown.contains("#[index(town, strategy = \"full\")]"), "{shown}");
+}
+
+#[test]
 fn keys_are_decoded_by_their_types_and_bounded() {
     let dir = plain(30);
     let keys =

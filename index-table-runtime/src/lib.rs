@@ -56,7 +56,10 @@ pub use upkeep::{
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
-pub use usage::{IndexUsage, Progress, Stats, Usage};
+pub use usage::{
+    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, IndexUsage, KeyDistribution,
+    Progress, Quantiles, Stats, Usage,
+};
 pub use write::{
     queue::{IndexToken, Lag},
     watch::Lagged,

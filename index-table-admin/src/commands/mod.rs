@@ -1,5 +1,6 @@
 //! The commands.
 
+pub(crate) mod analyze;
 pub(crate) mod copies;
 pub(crate) mod keys;
 pub(crate) mod overview;

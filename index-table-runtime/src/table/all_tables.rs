@@ -162,7 +162,10 @@ impl Store {
     }
 
     fn sizes_in(&self, txn: &ReadTxn<'_>) -> Result<Vec<TableSize>> {
-        let tables = self.inner.tables_in_use();
+        Self::sizes_of(&self.inner.tables_in_use(), txn)
+    }
+
+    pub(super) fn sizes_of(tables: &[Arc<OpenTable>], txn: &ReadTxn<'_>) -> Result<Vec<TableSize>> {
         let size = |table: &Arc<OpenTable>| {
             let reader = txn.reader(table)?;
             // Each part of a table with its own rows, and each further copy of a reference table.

@@ -3,6 +3,7 @@
 
 mod aggregates;
 mod all_tables;
+mod analyze;
 mod expiry;
 mod keyed;
 mod queries;

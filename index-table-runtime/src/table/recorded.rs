@@ -295,6 +295,10 @@ impl UntypedTable {
         expiry::expire(store, &self.open, now, limit)
     }
 
+    pub(super) const fn open_table(&self) -> &Arc<OpenTable> {
+        &self.open
+    }
+
     fn schema(&self) -> &'static TableSchema {
         self.open.schema
     }

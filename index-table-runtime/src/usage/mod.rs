@@ -1,6 +1,7 @@
 //! The usage of a table and its indexes: counters that are always enabled, and their report.
 
 mod advice;
+mod analyze;
 mod counters;
 mod progress;
 mod session;
@@ -10,6 +11,10 @@ mod stats;
 mod tests;
 pub(crate) mod trace;
 
+pub(crate) use analyze::Measure;
+pub use analyze::{
+    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeyDistribution, Quantiles,
+};
 pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
 pub use progress::Progress;
 pub(crate) use progress::ProgressReporter;

@@ -350,7 +350,8 @@ pub(crate) fn key_of_group(fields: &[KeyField], group: &[u8]) -> String {
     show_key(shapes(fields), group)
 }
 
-fn key_len(fields: &[KeyField], bytes: &[u8]) -> Result<usize, DecodeError> {
+/// Returns the length of these fields of a key at the start of `bytes`.
+pub(crate) fn key_len(fields: &[KeyField], bytes: &[u8]) -> Result<usize, DecodeError> {
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(bytes, &unescaped);
     shapes(fields).try_for_each(|shape| shape.skip(&mut reader))?;

@@ -1,0 +1,64 @@
+//! The distribution of the keys, and advice.
+
+use index_table::{__private::admin::UntypedTable, Analysis};
+use serde_json::json;
+
+use crate::{
+    cli::Dir,
+    failure::Failure,
+    open::{Opened, unknown},
+    output::Output,
+    value::printable,
+};
+
+/// Analyzes all tables, or one.
+fn analyses(dir: &Dir, only: Option<&str>, out: &Output) -> Result<Vec<Analysis>, Failure> {
+    let opened = Opened::to_read(&dir.dir)?;
+    let recorded = opened.store.open_recorded()?;
+    for (table, reason) in &recorded.skipped {
+        out.note(&format!("table `{table}` can't be opened: {reason}"));
+    }
+    let tables = &recorded.tables;
+    if let Some(only) = only
+        && tables.iter().all(|table| table.name() != only)
+    {
+        return Err(unknown("table", only, tables.iter().map(UntypedTable::name)));
+    }
+    let txn = opened.store.read()?;
+    let chosen = tables.iter().filter(|table| only.is_none_or(|only| table.name() == only));
+    Ok(chosen.map(|table| table.analyze(&txn)).collect::<Result<_, _>>()?)
+}
+
+pub(crate) fn analyze(out: &Output, dir: &Dir, only: Option<&str>) -> Result<(), Failure> {
+    let analyses = analyses(dir, only, out)?;
+    Ok(out.put(&json!({ "tables": analyses }), |text| {
+        let shown: Vec<_> = analyses.iter().map(ToString::to_string).collect();
+        shown.join("\n").lines().try_for_each(|line| writeln!(text, "{}", printable(line)))
+    })?)
+}
+
+pub(crate) fn advice(out: &Output, dir: &Dir, only: Option<&str>) -> Result<(), Failure> {
+    let analyses = analyses(dir, only, out)?;
+    let all = || analyses.iter().flat_map(|of| of.advice.iter().map(move |it| (of.table, it)));
+    let values: Vec<_> = all()
+        .map(|(table, it)| {
+            json!({
+                "table": table,
+                "index": it.index,
+                "kind": it.kind,
+                "reason": it.reason,
+                "change": it.change,
+            })
+        })
+        .collect();
+    if values.is_empty() && !out.json {
+        out.note(
+            "there is no advice from the keys; advice from queries is in a program's own `analyze`",
+        );
+    }
+    Ok(out.put(&json!({ "advice": values }), |text| {
+        all().try_for_each(|(table, it)| {
+            writeln!(text, "table `{table}`: {}", printable(&it.to_string()))
+        })
+    })?)
+}

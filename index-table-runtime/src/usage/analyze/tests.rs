@@ -1,0 +1,56 @@
+//! The distributions of keys.
+
+use super::{Measure, Quantiles};
+use crate::model::{key::KeyBuf, schema::KeyField};
+
+static KEY: [KeyField; 2] = [KeyField::new::<String>("town"), KeyField::new::<u32>("number")];
+
+fn key(town: &str, number: u32) -> KeyBuf {
+    let mut key = KeyBuf::new();
+    key.push::<String>(&town.to_owned()).push::<u32>(&number);
+    key
+}
+
+#[test]
+fn each_leading_part_of_a_key_is_measured() {
+    let mut measure = Measure::each_prefix(&KEY);
+    for (town, number) in [("a", 1), ("a", 1), ("a", 2), ("ab", 1), ("b", 7)] {
+        measure.add(key(town, number).as_bytes()).expect("a key");
+    }
+    let (entries, keys) = measure.finish();
+    assert_eq!(entries, 5);
+    let [towns, whole] = keys.as_slice() else { panic!("two parts") };
+    assert_eq!((towns.fields.as_slice(), towns.distinct), (["town"].as_slice(), 3));
+    assert_eq!(towns.rows, Quantiles { min: 1, p50: 1, p90: 3, p99: 3, max: 3 });
+    let shown: Vec<_> =
+        towns.most_common.iter().map(|it| (it.value.as_str(), it.entries)).collect();
+    assert_eq!(shown, [(r#""a""#, 3), (r#""ab""#, 1), (r#""b""#, 1)]);
+    assert!((towns.most_common[0].share - 0.6).abs() < 1e-9);
+    assert_eq!((whole.distinct, whole.rows.max), (4, 2));
+}
+
+#[test]
+fn the_most_common_values_are_exact_whatever_their_order() {
+    let mut measure = Measure::whole(&KEY[1..]);
+    // The number `n` has `n % 37` entries.
+    for number in 0..370_u32 {
+        let mut key = KeyBuf::new();
+        key.push::<u32>(&number);
+        for _ in 0..number % 37 {
+            measure.add(key.as_bytes()).expect("a key");
+        }
+    }
+    let (entries, keys) = measure.finish();
+    assert_eq!(entries, 10 * (0..37).sum::<u64>());
+    let common: Vec<_> = keys[0].most_common.iter().map(|it| it.value.clone()).collect();
+    let expected: Vec<_> = (0..10).map(|n| (36 + n * 37).to_string()).collect();
+    assert_eq!(common, expected);
+    assert_eq!(keys[0].rows, Quantiles { min: 1, p50: 18, p90: 33, p99: 36, max: 36 });
+}
+
+#[test]
+fn without_entries_all_figures_are_zero() {
+    let (entries, keys) = Measure::whole(&KEY).finish();
+    assert_eq!((entries, keys[0].distinct, keys[0].rows), (0, 0, Quantiles::default()));
+    assert!(keys[0].most_common.is_empty());
+}
