@@ -63,6 +63,31 @@ fn assert_prints(output: &str, block: &str) {
 const NONE: [&str; 0] = [];
 
 #[test]
+fn words_finds_films_by_the_words_of_their_titles() -> TestResult {
+    let output = printed("words", &NONE)?;
+    assert_prints(
+        &output,
+        "\
+All words of `The Man`
+
+  The Third Man
+  The Man Who Shot Liberty Valance
+
+Any word of `city casablanca`
+
+  City Lights
+  Casablanca
+
+Words that begin with `m`: maltese, man, men, mockingbird, modern, movie, mr
+
+  12 Angry Men
+",
+    );
+    assert_prints(&output, "Genres of the films with `the`\n\n   1 Adventure\n   3 Comedy\n");
+    Ok(())
+}
+
+#[test]
 fn tenants_prints_the_shards_that_queries_read() -> TestResult {
     let output = printed("tenants", &NONE)?;
     assert_prints(
