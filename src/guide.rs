@@ -23,6 +23,7 @@
 /// [space ahead]: space_ahead
 /// [eventual indexes]: eventual
 /// [shards]: sharding
+/// [from one machine to many]: many_machines
 /// [when something is wrong]: damage
 /// [the command line tool]: admin
 /// [guarantees and limits]: guarantees
@@ -236,6 +237,12 @@ pub mod eventual {}
 #[doc = include_str!("guide/sharding.md")]
 pub mod sharding {}
 
+/// [group commit]: group_commit
+///
+/// A store in a PostgreSQL server.
+#[doc = include_str!("guide/many_machines.md")]
+pub mod many_machines {}
+
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 /// [durability]: durability
 /// [shards]: sharding
@@ -287,6 +294,7 @@ pub mod guarantees {}
 /// [watching changes]: watching
 /// [shards]: sharding
 /// [followers]: durability#followers
+/// [from one machine to many]: many_machines
 ///
 /// Encryption, several machines, network file systems, downgrades, other systems.
 #[doc = include_str!("guide/not_for.md")]

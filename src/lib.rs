@@ -21,6 +21,7 @@
 //! [space ahead]: guide::space_ahead
 //! [eventual indexes]: guide::eventual
 //! [shards]: guide::sharding
+//! [from one machine to many]: guide::many_machines
 //! [when something is wrong]: guide::damage
 //! [the command line tool]: guide::admin
 //! [guarantees and limits]: guide::guarantees

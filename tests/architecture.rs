@@ -14,7 +14,11 @@ const LAYERS: [&str; 11] = [
 ];
 
 /// Client libraries, and the folders that may name them.
-const CLIENTS: [(&str, &str); 1] = [("heed", "engine/lmdb/")];
+const CLIENTS: [(&str, &str); 3] = [
+    ("heed", "engine/lmdb/"),
+    ("tokio_postgres", "engine/postgres/"),
+    ("tokio", "engine/postgres/"),
+];
 
 fn source(package: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("src")

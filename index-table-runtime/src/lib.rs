@@ -3,7 +3,7 @@
 //!
 //! Pure code names no engine: the key encoding (`key`), the description of tables (`schema`), index
 //! maintenance (`maintain`), bounds and plans of queries (`query`). The seam in `engine` separates them from
-//! storage: the `lmdb` folder, and for tests `memory`.
+//! storage: the `lmdb` folder, `postgres` with that feature, and for tests `memory`.
 
 #![cfg_attr(
     not(test),

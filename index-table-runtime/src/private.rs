@@ -61,3 +61,15 @@ pub mod admin {
         table::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
     };
 }
+
+/// Runs SQL on the server of a store, for tests. Returns the first column of the last row.
+///
+/// # Errors
+///
+/// [`Error::NotOffered`](crate::Error::NotOffered) for a store of another engine; the errors of the server.
+#[cfg(feature = "postgres")]
+#[doc(hidden)]
+pub fn run_sql(store: &crate::Store, sql: &str) -> crate::Result<Option<String>> {
+    let other = || crate::Error::NotOffered { what: "SQL, because it is not on a server" };
+    store.inner.engine.postgres().ok_or_else(other)?.run(sql)
+}

@@ -14,6 +14,9 @@ mod items;
 mod killing;
 mod kinds;
 mod pairs;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod scans;
 mod turning;
 
@@ -47,7 +50,7 @@ fn cases(most: u32) -> u32 {
 type Open<'a> = &'a dyn Fn() -> Result<Store, TestCaseError>;
 
 /// Runs `check` on a store of each engine, which it opens, and may close and open again, and in a sample of
-/// the cases on a store with a journal, which is killed instead of closed.
+/// the cases on a store with a journal, which is killed instead of closed, and on a server.
 fn on_both_engines(
     check: impl Fn(Open<'_>) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
@@ -59,8 +62,21 @@ fn on_both_engines(
         let killed = killed.map_err(|error| TestCaseError::fail(error.to_string()))?;
         check(&|| killed.open().map_err(fail))
     })?;
+    #[cfg(feature = "postgres")]
+    on_a_server(&check)?;
     let memory = Store::in_memory();
     check(&|| Ok(memory.clone()))
+}
+
+/// Runs `check` on a server, in one of twelve cases.
+#[cfg(feature = "postgres")]
+fn on_a_server(check: impl Fn(Open<'_>) -> Result<(), TestCaseError>) -> Result<(), TestCaseError> {
+    static CASES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let case = CASES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    match postgres::Schema::new().filter(|_| case.is_multiple_of(12)) {
+        Some(schema) => check(&|| schema.open().map_err(fail)),
+        None => Ok(()),
+    }
 }
 
 fn assert_clean(verify: Verify<'_>) -> Result<(), TestCaseError> {

@@ -4,10 +4,13 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 #[cfg(feature = "memory")]
 use super::memory;
+#[cfg(feature = "postgres")]
+use super::postgres;
 use super::{
     Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, NotVisible,
     Options, Query, Read, Records, Retry, Space, Stamp, Write,
@@ -26,7 +29,7 @@ use crate::model::{
 
 of_each_engine! {
     /// An open store.
-    enum Engine { lmdb::Engine, Box<shards::Engine>, memory::Engine }
+    enum Engine { lmdb::Engine, Box<shards::Engine>, memory::Engine, postgres::Engine }
 }
 
 impl Engine {
@@ -49,6 +52,32 @@ impl Engine {
         Self::Memory(memory::Engine::default())
     }
 
+    /// Opens a store on a server.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn connect(options: &Options, url: &str) -> Result<Self> {
+        postgres::Engine::connect(options, url).map(Self::Postgres)
+    }
+
+    /// Whether other clients commit while this process has write transactions. Then, a transaction can fail because of
+    /// a [conflict](Retry::Conflict).
+    pub(crate) const fn has_other_writers(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if matches!(self, Self::Postgres(_)) {
+            return true;
+        }
+        false
+    }
+
+    /// Returns the time in which a closure runs again after conflicts.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) const fn retry_for(&self) -> Duration {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(engine) = self {
+            return engine.retry_for();
+        }
+        Duration::ZERO
+    }
+
     /// Returns the LMDB environment, for operations that other engines don't have.
     pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
         match self {
@@ -56,7 +85,15 @@ impl Engine {
             Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
+    }
+
+    /// Returns the store on a server.
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn postgres(&self) -> Option<&postgres::Engine> {
+        if let Self::Postgres(engine) = self { Some(engine) } else { None }
     }
 
     /// Returns each LMDB environment: the environment of the store, or the environments of its available shards.
@@ -72,6 +109,10 @@ impl Engine {
             Self::Sharded(_) => Err(Error::NotOffered { what: "copying a sharded store" }),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Err(Error::no_file()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Err(Error::NotOffered {
+                what: "copies, because it is on a PostgreSQL server; use the server's backups",
+            }),
         }
     }
 
@@ -94,6 +135,8 @@ impl Engine {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 
@@ -104,6 +147,8 @@ impl Engine {
             Self::Sharded(engine) => engine.directory(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => std::env::temp_dir(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => std::env::temp_dir(),
         }
     }
 
@@ -114,6 +159,8 @@ impl Engine {
             Self::Sharded(engine) => engine.refuse_forked(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine.refuse_forked(),
         }
     }
 
@@ -124,6 +171,8 @@ impl Engine {
             Self::Sharded(engine) => engine.is_read_only(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
         }
     }
 
@@ -134,6 +183,8 @@ impl Engine {
             Self::Sharded(engine) => engine.refuse_read_only(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Ok(()),
         }
     }
 
@@ -178,6 +229,10 @@ impl Engine {
             Self::Memory(engine) => engine
                 .open_table(schema, aggregates, |writer| prepare(&mut Writer::Memory(writer)))
                 .map(Tables::Memory),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine
+                .open_table(schema, aggregates, |writer| prepare(&mut Writer::Postgres(writer)))
+                .map(Tables::Postgres),
         }
     }
 
@@ -198,13 +253,15 @@ impl Engine {
             Self::Sharded(engine) => engine.layout(schema, index),
             #[cfg(feature = "memory")]
             Self::Memory(_) => memory::LAYOUT,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => postgres::LAYOUT,
         }
     }
 }
 
 of_each_engine! {
     /// The databases of one table.
-    enum Tables { lmdb::Tables<'static>, shards::Tables, memory::Tables }
+    enum Tables { lmdb::Tables<'static>, shards::Tables, memory::Tables, postgres::Tables }
 }
 
 impl Tables {
@@ -216,6 +273,8 @@ impl Tables {
             Self::Sharded(tables) => tables.were_known(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
         }
     }
 
@@ -226,6 +285,8 @@ impl Tables {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 
@@ -237,7 +298,7 @@ impl Tables {
 
 of_each_engine! {
     /// A transaction, read or write.
-    enum Txn<'s> { lmdb::Txn<'s>, shards::Txn<'s>, memory::Txn<'s> }
+    enum Txn<'s> { lmdb::Txn<'s>, shards::Txn<'s>, memory::Txn<'s>, postgres::Txn<'s> }
 }
 
 impl<'s> Txn<'s> {
@@ -248,6 +309,8 @@ impl<'s> Txn<'s> {
             Self::Sharded(txn) => txn.directory(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => std::env::temp_dir(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => std::env::temp_dir(),
         }
     }
 
@@ -263,6 +326,8 @@ impl<'s> Txn<'s> {
             }
             #[cfg(feature = "memory")]
             Self::Memory(_) => Stamp::default(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Stamp::UNKNOWN,
         }
     }
 
@@ -278,6 +343,8 @@ impl<'s> Txn<'s> {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 
@@ -288,6 +355,8 @@ impl<'s> Txn<'s> {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 
@@ -298,6 +367,8 @@ impl<'s> Txn<'s> {
             Self::Lmdb(_) => self.stamp().commit_number(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => self.stamp().commit_number(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => self.stamp().commit_number(),
         }
     }
 
@@ -311,6 +382,10 @@ impl<'s> Txn<'s> {
             }
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => Some(Reader::Memory(txn.reader(tables))),
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(txn), Tables::Postgres(tables)) => {
+                Some(Reader::Postgres(txn.reader(tables)))
+            }
             _ => None,
         }
     }
@@ -325,6 +400,10 @@ impl<'s> Txn<'s> {
             }
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => txn.writer(tables).map(Writer::Memory),
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(txn), Tables::Postgres(tables)) => {
+                txn.writer(tables).map(Writer::Postgres)
+            }
             _ => None,
         }
     }
@@ -336,6 +415,8 @@ impl<'s> Txn<'s> {
             Self::Sharded(txn) => txn.nested().map(|txn| txn.map(Txn::Sharded)),
             #[cfg(feature = "memory")]
             Self::Memory(txn) => txn.nested().map(|txn| Ok(Txn::Memory(txn))),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(txn) => txn.nested().map(|txn| txn.map(Txn::Postgres)),
         }
     }
 
@@ -349,11 +430,14 @@ impl<'s> Txn<'s> {
             }
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(txn) => txn.retry(),
         }
     }
 
     forward! {
-        /// Commits, and calls `committed` before another write transaction of this process can begin.
+        /// Commits, and calls `committed` before another write transaction of this process can begin, unless the engine
+        /// has several writers.
         pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure>;
     }
 
@@ -372,6 +456,11 @@ impl<'s> Txn<'s> {
                 }
                 #[cfg(feature = "memory")]
                 Self::Memory(txn) => of_memory.push(txn),
+                #[cfg(feature = "postgres")]
+                Self::Postgres(_) => {
+                    let error = Error::internal("a shard on a PostgreSQL server");
+                    return Err(CommitFailure::Failed(error));
+                }
             }
         }
         let prepared = lmdb::Txn::prepare(of_lmdb)?;
@@ -406,7 +495,7 @@ impl Prepared<'_> {
 of_each_engine! {
     /// The [`Read`] of any engine.
     #[derive(Clone, Copy)]
-    enum Reader<'t> { lmdb::Reader<'t>, shards::Reader<'t>, memory::Reader<'t> }
+    enum Reader<'t> { lmdb::Reader<'t>, shards::Reader<'t>, memory::Reader<'t>, postgres::Reader<'t> }
 }
 
 impl<'t> Reader<'t> {
@@ -480,6 +569,20 @@ impl<'t> Reader<'t> {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Returns the number of bytes that a table or an index takes; 0 in an engine that does not know it.
+    pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
+        match self {
+            Self::Lmdb(reader) => reader.bytes_of(source),
+            Self::Sharded(_) => Ok(0),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(0),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(reader) => reader.bytes_of(source),
         }
     }
 
@@ -490,6 +593,8 @@ impl<'t> Reader<'t> {
             Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 }
@@ -529,6 +634,8 @@ impl<'t> Read<'t> for Reader<'t> {
             }
             #[cfg(feature = "memory")]
             Self::Memory(reader) => reader.scan(query).map(Entries::Memory),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(reader) => reader.scan(query).map(Entries::Postgres),
         }
     }
 
@@ -541,13 +648,15 @@ impl<'t> Read<'t> for Reader<'t> {
             }
             #[cfg(feature = "memory")]
             Self::Memory(reader) => reader.cursor(query).map(LentEntries::Memory),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(reader) => reader.cursor(query).map(LentEntries::Postgres),
         }
     }
 }
 
 of_each_engine! {
     /// The [`Read::Entries`] of any engine.
-    enum Entries<'t> { lmdb::Entries<'t>, shards::Entries<'t>, memory::Entries<'t> }
+    enum Entries<'t> { lmdb::Entries<'t>, shards::Entries<'t>, memory::Entries<'t>, postgres::Entries<'t> }
 }
 
 impl<'t> Iterator for Entries<'t> {
@@ -568,7 +677,7 @@ impl<'t> LongLived<'t> for Entries<'t> {
 
 of_each_engine! {
     /// The [`Read::Cursor`] of any engine.
-    enum LentEntries<'t> { lmdb::LentEntries<'t>, shards::LentEntries<'t>, memory::LentEntries<'t> }
+    enum LentEntries<'t> { lmdb::LentEntries<'t>, shards::LentEntries<'t>, memory::LentEntries<'t>, postgres::LentEntries<'t> }
 }
 
 impl Cursor for LentEntries<'_> {
@@ -585,7 +694,7 @@ impl Cursor for LentEntries<'_> {
 
 of_each_engine! {
     /// The [`Write`] of any engine.
-    enum Writer<'t, 's> { lmdb::Writer<'t, 's>, shards::Writer<'t>, memory::Writer<'t> }
+    enum Writer<'t, 's> { lmdb::Writer<'t, 's>, shards::Writer<'t>, memory::Writer<'t>, postgres::Writer<'t> }
 }
 
 impl<'t, 's> Writer<'t, 's> {
@@ -599,6 +708,8 @@ impl<'t, 's> Writer<'t, 's> {
             }
             #[cfg(feature = "memory")]
             Self::Memory(writer) => Reader::Memory(writer.reader()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(writer) => Reader::Postgres(writer.reader()),
         }
     }
 
@@ -609,6 +720,8 @@ impl<'t, 's> Writer<'t, 's> {
             Self::Lmdb(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 
@@ -649,6 +762,8 @@ impl<'t, 's> Writer<'t, 's> {
             Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 }

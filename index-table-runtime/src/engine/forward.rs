@@ -17,6 +17,8 @@ macro_rules! on_engine {
             }
             #[cfg(feature = "memory")]
             Self::Memory($engine) => $call,
+            #[cfg(feature = "postgres")]
+            Self::Postgres($engine) => $call,
         }
     };
     ($value:expr, $engine:ident => $call:expr, $to:ident) => {
@@ -28,6 +30,8 @@ macro_rules! on_engine {
             }
             #[cfg(feature = "memory")]
             Self::Memory($engine) => $call.map($to::Memory),
+            #[cfg(feature = "postgres")]
+            Self::Postgres($engine) => $call.map($to::Postgres),
         }
     };
 }
@@ -65,7 +69,9 @@ macro_rules! forward {
 macro_rules! of_each_engine {
     (
         $(#[$attribute:meta])*
-        enum $name:ident $(<$($lifetime:lifetime),+>)? { $lmdb:ty, $sharded:ty, $memory:ty }
+        enum $name:ident $(<$($lifetime:lifetime),+>)? {
+            $lmdb:ty, $sharded:ty, $memory:ty, $postgres:ty
+        }
     ) => {
         $(#[$attribute])*
         #[allow(clippy::large_enum_variant, reason = "LMDB's is the usual one, and would be reached by a pointer")]
@@ -74,6 +80,8 @@ macro_rules! of_each_engine {
             Sharded($sharded),
             #[cfg(feature = "memory")]
             Memory($memory),
+            #[cfg(feature = "postgres")]
+            Postgres($postgres),
         }
     };
 }

@@ -35,12 +35,15 @@
 //! 7. After its commit, a nested transaction is part of the outer transaction. A dropped nested transaction changes
 //!    nothing. The outer transaction can't be used until then.
 //! 8. A dropped write transaction changes nothing.
-//! 9. The [`Stamp`]s of commits with changes ascend. The stamp of a read transaction is the stamp of its snapshot.
+//! 9. The [`Stamp`]s of commits with changes ascend; with several writers, only those of transactions that don't
+//!    overlap, and a stamp can stay unused. With several writers, all commits up to the stamp of a snapshot are in it,
+//!    and it may have later ones. The stamp of a read transaction is the stamp of its snapshot.
 //!    The stamp of a write transaction is the stamp of its future commit, if it changes something.
 //!
 //! # Errors
 //!
-//! 10. An error of a read leaves the transaction usable. After an error for a damaged entry, a scan and a
+//! 10. An error of a read leaves the transaction usable, unless a server has refused the statement or is lost:
+//!     then, the transaction has failed. After an error for a damaged entry, a scan and a
 //!     cursor continue with the readable entries.
 //! 11. After an error of a write, the transaction is either unchanged by the call, or it has failed: then, every
 //!     later call fails, and so does the commit. The failure of a nested transaction does not fail the outer one. A
@@ -65,6 +68,7 @@
 //!     not exist, or if the data of the entry is the row (in the fact table and in a full index). In the first two
 //!     cases, the caller looks up the row. A join adds and removes no entries.
 
+mod conflicts;
 mod cursor;
 mod dispatch;
 mod durability;
@@ -76,6 +80,8 @@ pub(crate) mod lmdb;
 pub(crate) mod memory;
 mod options;
 mod outcome;
+#[cfg(feature = "postgres")]
+pub(crate) mod postgres;
 mod query;
 mod read;
 mod records;
@@ -85,6 +91,7 @@ mod stamp;
 mod tests;
 mod write;
 
+pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::Durability;

@@ -63,6 +63,12 @@ pub struct Options {
     /// Whether the store follows an archive, which alone writes to it.
     #[serde(skip)]
     pub(crate) follower: bool,
+    #[cfg(feature = "postgres")]
+    pub(crate) schema: String,
+    #[cfg(feature = "postgres")]
+    pub(crate) connections: u32,
+    #[cfg(feature = "postgres")]
+    pub(crate) retry_for: Duration,
 }
 
 impl Default for Options {
@@ -83,6 +89,12 @@ impl Default for Options {
             archive: None,
             hand_over: None,
             follower: false,
+            #[cfg(feature = "postgres")]
+            schema: "index_table".to_owned(),
+            #[cfg(feature = "postgres")]
+            connections: 16,
+            #[cfg(feature = "postgres")]
+            retry_for: Duration::from_secs(30),
         }
     }
 }
@@ -518,6 +530,12 @@ impl Options {
             archive,
             hand_over,
             follower,
+            #[cfg(feature = "postgres")]
+            schema,
+            #[cfg(feature = "postgres")]
+            connections,
+            #[cfg(feature = "postgres")]
+            retry_for,
         } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
@@ -532,6 +550,12 @@ impl Options {
             ("archive", archive, &other.archive),
             ("archive_with", hand_over, &other.hand_over),
             ("follower", follower, &other.follower),
+            #[cfg(feature = "postgres")]
+            ("schema", schema, &other.schema),
+            #[cfg(feature = "postgres")]
+            ("connections", connections, &other.connections),
+            #[cfg(feature = "postgres")]
+            ("retry_for", retry_for, &other.retry_for),
         ];
         options
             .into_iter()

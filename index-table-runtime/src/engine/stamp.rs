@@ -9,6 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub(crate) struct Stamp(u64);
 
 impl Stamp {
+    /// The stamp of a snapshot whose place in the order of commits is unknown: nothing that is known of another
+    /// snapshot applies to it.
+    pub(crate) const UNKNOWN: Self = Self(u64::MAX);
+
     /// Returns the stamp of an engine that numbers its commits.
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)

@@ -1,5 +1,5 @@
 use super::Store;
-use crate::model::error::Result;
+use crate::model::error::{Error, Result};
 
 impl Store {
     /// Checks the structure of the file: each page in use has the right position and kind, has its keys in order,
@@ -18,7 +18,8 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first damage; the errors of
-    /// [`read`](Store::read); [`Error::Io`](crate::Error::Io).
+    /// [`read`](Store::read); [`Error::Io`](crate::Error::Io); [`Error::NotOffered`](crate::Error::NotOffered) for a
+    /// store on a server.
     ///
     /// # Examples
     ///
@@ -32,6 +33,10 @@ impl Store {
     /// # }
     /// ```
     pub fn check(&self) -> Result<()> {
+        if self.inner.engine.has_other_writers() {
+            let what = "checking the pages of files; use the server's extension `amcheck`";
+            return Err(Error::NotOffered { what });
+        }
         self.inner.engine.each_lmdb().try_for_each(crate::engine::lmdb::Engine::check)
     }
 }

@@ -92,7 +92,7 @@ impl Store {
     ///
     /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists, and for every error of the file system;
     /// [`Error::DiskFull`]; [`Error::WriteInProgress`] if this thread has a write transaction;
-    /// [`Error::NotOffered`] for a store in memory; [`Error::ShardUnavailable`]; the errors of [`read`](Store::read).
+    /// [`Error::NotOffered`] for a store in memory or on a server; [`Error::ShardUnavailable`]; the errors of [`read`](Store::read).
     ///
     /// # Examples
     ///

@@ -14,7 +14,7 @@ use super::{
     rerun,
 };
 use crate::{
-    engine::{Engine, Limit, Records, Tables, WhenFull},
+    engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
@@ -214,7 +214,8 @@ impl Inner {
             })
         };
         let attempt = || self.engine.drop_indexes(&mut |records| choose(records, &is_in_use));
-        rerun::run(attempt, |retry| self.engine.prepare(retry))
+        let mut conflicts = Conflicts::default();
+        rerun::run(attempt, |retry| rerun::prepare(&self.engine, retry, &mut conflicts))
     }
 
     /// Fails if this thread has a write transaction. With LMDB, it would be a deadlock.

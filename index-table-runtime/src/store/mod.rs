@@ -229,4 +229,59 @@ impl Options {
         self.check().map_err(|source| Error::Io { path: path.to_owned(), source })?;
         shared::open(self, path).map(|inner| Store { inner })
     }
+
+    /// Opens the store in a schema of a PostgreSQL server, or creates it. The same repositories, transactions and
+    /// queries run on it. The guide's chapter "from one machine to many" has the differences.
+    ///
+    /// The URL has the form `postgresql://user:password@host:port/database`. Each call opens a store with its own
+    /// connections and a thread for their I/O, so a program opens its store once, and clones it. Connections are not
+    /// encrypted.
+    ///
+    /// The options [`create`](Options::create), [`index_queue`](Options::index_queue), [`schema`](Options::schema),
+    /// [`connections`](Options::connections) and [`retry_for`](Options::retry_for) apply. Another option that is not
+    /// the default is an error, because a server has its own settings for the same purposes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`]; [`Error::Io`] with the kind `InvalidInput` for a URL or an option that can't work;
+    /// [`Error::StoreNotFound`]; [`Error::NotOffered`] with [`read_only`](Options::read_only);
+    /// [`Error::SchemaMismatch`] if another release has written the schema; [`Error::Engine`] if the server refuses a
+    /// statement, for example because of missing privileges.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// let store = Store::options().schema("shop").connect("postgresql://app@127.0.0.1:5432/app")?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// store.transaction(|txn| notes.insert(txn, &Note { id: 1 }))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "postgres")]
+    pub fn connect(&self, url: &str) -> Result<Store> {
+        if self.read_only {
+            let what =
+                "opening a store on a server read-only; use a role without the right to write";
+            return Err(Error::NotOffered { what });
+        }
+        let Self { index_queue, schema, connections, retry_for, .. } = self.clone();
+        let usual = Self { index_queue, schema, connections, retry_for, ..Self::default() };
+        if let Some((option, ..)) = self.difference(&usual) {
+            let reason = format!("`{option}` has no effect on a server");
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);
+            return Err(Error::Io { path: "PostgreSQL".into(), source });
+        }
+        let engine = crate::engine::Engine::connect(self, url)?;
+        Ok(Store { inner: Arc::new(Inner::new(engine, index_queue)) })
+    }
 }

@@ -159,6 +159,7 @@ impl OpenTable {
     #[inline]
     pub(crate) fn is_as_declared(&self, snapshot: Stamp) -> bool {
         snapshot.number() <= self.shared.as_declared.load(Ordering::Relaxed)
+            && snapshot != Stamp::UNKNOWN
     }
 
     /// Checks in the catalog that the index is readable in this snapshot.
@@ -248,7 +249,9 @@ impl OpenTable {
     fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
         if record == self.record {
-            self.shared.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
+            if snapshot != Stamp::UNKNOWN {
+                self.shared.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
+            }
             return Ok(true);
         }
         let [file, own] =

@@ -44,6 +44,10 @@ impl Store {
     #[must_use]
     pub fn readers(&self) -> Readers {
         let mut readers = Readers::default();
+        #[cfg(feature = "postgres")]
+        if let Some(engine) = self.inner.engine.postgres() {
+            (readers.count, readers.oldest) = engine.readers();
+        }
         for (count, oldest) in
             self.inner.engine.each_lmdb().map(crate::engine::lmdb::Engine::readers)
         {

@@ -3,7 +3,7 @@
 
 use super::{Store, Waiting, WriteTxn};
 use crate::{
-    engine::Retry,
+    engine::{Conflicts, Engine, Retry},
     model::error::{Error, Result},
 };
 
@@ -27,22 +27,31 @@ impl WriteTxn<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     waiting: Waiting,
+    conflicts: Conflicts,
 }
 
 impl Attempts {
     /// Returns the state of a closure whose waiting time starts now.
     pub(super) fn begun() -> Self {
-        Self { waiting: Waiting::begun() }
+        Self { waiting: Waiting::begun(), conflicts: Conflicts::default() }
     }
 
     /// Prepares another run of the closure. Returns false if it would fail in the same way. This thread must have no
     /// transaction.
     pub(super) fn prepare(&mut self, store: &Store, rerun: Rerun) -> Result<bool> {
         match rerun {
-            Rerun::Engine(retry) => store.inner.engine.prepare(retry),
+            Rerun::Engine(retry) => prepare(&store.inner.engine, retry, &mut self.conflicts),
             Rerun::Queue(table) => self.waiting.wait_for_room(store, table),
         }
     }
+}
+
+/// Prepares another attempt of a closure, or of work of an engine.
+pub(crate) fn prepare(engine: &Engine, retry: Retry, conflicts: &mut Conflicts) -> Result<bool> {
+    if retry == Retry::Conflict {
+        return conflicts.back_off(engine.retry_for()).map(|()| true);
+    }
+    engine.prepare(retry)
 }
 
 /// Runs `attempt` until it succeeds, fails without a reason to run again, or `prepare` can't prepare another

@@ -181,10 +181,7 @@ impl Store {
                     if !is_copy {
                         entries += reader.count(&Query::new(source, KeyRange::ALL))?.found;
                     }
-                    bytes += match reader.lmdb() {
-                        Some(reader) => reader.bytes_of(source)?,
-                        None => 0,
-                    };
+                    bytes += reader.bytes_of(source)?;
                 }
                 Ok((entries, bytes))
             };

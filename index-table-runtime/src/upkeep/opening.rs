@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
+    engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
@@ -98,7 +98,8 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
                 Ok(())
             })
         };
-        let tables = rerun::run(attempt, |retry| engine.prepare(retry))?;
+        let mut conflicts = Conflicts::default();
+        let tables = rerun::run(attempt, |retry| rerun::prepare(engine, retry, &mut conflicts))?;
         Ok((tables, declared))
     })
 }

@@ -38,6 +38,8 @@ struct Harness {
     joins: bool,
     /// Whether the engine has several shards, with their own catalogs and stamps.
     is_sharded: bool,
+    /// Whether several write transactions run beside each other, so that commits have no order that is known before.
+    has_several_writers: bool,
     /// The directory of its files, and the temporary directory that contains it.
     directory: Option<(tempfile::TempDir, PathBuf)>,
 }
@@ -49,11 +51,26 @@ impl Harness {
 
     /// Closes the engine and opens it again; `false`: it keeps nothing.
     fn reopen(&mut self) -> bool {
+        #[cfg(feature = "postgres")]
+        if let Some(Engine::Postgres(engine)) = self.engine.take_if(|_| self.has_several_writers) {
+            self.engine = Some(Engine::Postgres(engine.reopened()));
+            return true;
+        }
         let Some((_, path)) = &self.directory else { return false };
         self.engine = None;
         super::lmdb::Engine::wait_until_closed(path);
         self.engine = Some(on_disk(path));
         true
+    }
+}
+
+/// Removes what a server keeps.
+#[cfg(feature = "postgres")]
+impl Drop for Harness {
+    fn drop(&mut self) {
+        if let Some(Engine::Postgres(engine)) = &self.engine {
+            engine.drop_schema();
+        }
     }
 }
 
@@ -70,9 +87,11 @@ fn engines() -> Vec<Harness> {
         engine: Some(on_disk(&path)),
         joins: false,
         is_sharded: false,
+        has_several_writers: false,
         directory: Some((directory, path)),
     };
-    vec![
+    #[cfg_attr(not(feature = "postgres"), expect(unused_mut, reason = "extended with the feature"))]
+    let mut engines = vec![
         lmdb,
         #[cfg(feature = "memory")]
         Harness {
@@ -80,6 +99,7 @@ fn engines() -> Vec<Harness> {
             engine: Some(Engine::in_memory()),
             joins: true,
             is_sharded: false,
+            has_several_writers: false,
             directory: None,
         },
         #[cfg(feature = "memory")]
@@ -88,9 +108,20 @@ fn engines() -> Vec<Harness> {
             engine: Some(sharded()),
             joins: true,
             is_sharded: true,
+            has_several_writers: false,
             directory: None,
         },
-    ]
+    ];
+    #[cfg(feature = "postgres")]
+    engines.extend(super::postgres::tests::empty().map(|engine| Harness {
+        name: "PostgreSQL",
+        engine: Some(Engine::Postgres(engine)),
+        joins: true,
+        is_sharded: false,
+        has_several_writers: true,
+        directory: None,
+    }));
+    engines
 }
 
 /// A shard, and a table in one.

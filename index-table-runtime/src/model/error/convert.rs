@@ -131,6 +131,8 @@ impl Error {
             ShardReadOnly { table, key, shard, to, rows }
             ShardRefused { what, reason }
             NotOffered { what }
+            Unreachable { server, reason }
+            RetriesExhausted { attempts }
             Internal { reason }
         }
     }

@@ -31,12 +31,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   repository: [`WrongStore`](Error::WrongStore), [`SnapshotTooOld`](Error::SnapshotTooOld),
 ///   [`SchemaMismatch`](Error::SchemaMismatch). The store can't be read: [`Forked`](Error::Forked),
 ///   [`DamagedFile`](Error::DamagedFile), [`ReopenNeeded`](Error::ReopenNeeded), [`Io`](Error::Io),
-///   [`Engine`](Error::Engine).
+///   [`Unreachable`](Error::Unreachable), [`Engine`](Error::Engine).
 /// - **The errors of writing** include the errors of reading. There is no room: [`MapFull`](Error::MapFull),
 ///   [`DiskFull`](Error::DiskFull), [`TransactionTooLarge`](Error::TransactionTooLarge),
 ///   [`TooManyDatabases`](Error::TooManyDatabases), [`IndexQueueFull`](Error::IndexQueueFull). The store can't be
 ///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
-///   [`TransactionFailed`](Error::TransactionFailed).
+///   [`TransactionFailed`](Error::TransactionFailed). Another client was first:
+///   [`RetriesExhausted`](Error::RetriesExhausted).
 /// - A method that begins its own transactions has the errors of [`Store::read`](crate::Store::read), or of
 ///   [`Store::write`](crate::Store::write) and [`WriteTxn::commit`](crate::WriteTxn::commit), too.
 /// - In a sharded store, reading and writing can fail with [`NoShard`](Error::NoShard),
@@ -660,12 +661,12 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// LMDB failed with an error that no other variant describes.
-    #[error("LMDB, on `{path}`: {source}", path = path.display())]
+    /// The engine failed with an error that no other variant describes: LMDB, or a server.
+    #[error("the engine, on `{path}`: {source}", path = path.display())]
     Engine {
-        /// The store's directory.
+        /// The store's directory, or the server.
         path: PathBuf,
-        /// The error of LMDB or its bindings.
+        /// The error of LMDB or its bindings, or of the client of the server.
         source: Arc<dyn error::Error + Send + Sync>,
     },
 
@@ -753,6 +754,29 @@ pub enum Error {
         what: String,
         /// The reason.
         reason: String,
+    },
+
+    // Servers.
+    /// The server can't be reached, or the connection was lost. A transaction that was not being committed has changed
+    /// nothing.
+    #[error("the server {server} can't be reached: {reason}")]
+    Unreachable {
+        /// The URL without the password, and the schema.
+        server: String,
+        /// The failure.
+        reason: String,
+    },
+
+    /// The transaction conflicted with commits of other clients, and nothing has changed.
+    /// [`Store::transaction`](crate::Store::transaction) has run its closure again, for the time of the option
+    /// `retry_for`. A transaction from [`Store::write`](crate::Store::write) has one attempt.
+    #[error(
+        "the transaction conflicted with other clients in each of {attempts} attempts; use \
+         `store.transaction(…)`, make transactions shorter, or raise `Store::options().retry_for(…)`"
+    )]
+    RetriesExhausted {
+        /// The number of attempts.
+        attempts: u32,
     },
 
     // All engines.

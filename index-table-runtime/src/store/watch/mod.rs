@@ -121,10 +121,15 @@ impl<'a, R: Entity> Watch<'a, R> {
     ///
     /// [`Error::WrongStore`] for the repository of another store,
     /// [`Error::IndexNotReadable`] for a scan of an index under construction, [`Error::NotCombinable`] for a scan that
-    /// can't be watched, [`Error::NotOffered`] for a sharded store, [`Error::Forked`].
+    /// can't be watched, [`Error::NotOffered`] for a sharded store and a store on a server, [`Error::Forked`].
     pub fn start(self) -> Result<Watcher<R>> {
         let Self { store, table, filters, limits, .. } = self;
         store.inner.engine.refuse_forked()?;
+        if store.inner.engine.has_other_writers() {
+            let what = "watching, because the commits of other clients have no order that this process sees; \
+                        use the server's `LISTEN` and `NOTIFY`, or logical replication";
+            return Err(Error::NotOffered { what });
+        }
         if table.store != store.inner.id {
             return Err(Error::WrongStore { table: table.schema.name });
         }

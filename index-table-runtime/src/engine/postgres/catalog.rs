@@ -1,0 +1,94 @@
+//! The records of the catalog that this process knows.
+//!
+//! The catalog has a counter of its changes, which every transaction reads when it begins. Every transaction that changes
+//! the catalog increases the counter. So two snapshots with the same counter have the same catalog, and a record that one
+//! of them has read needs no round trip in the other.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::names::{CATALOG, CHANGES_KEY, Form, Relation};
+
+/// A record of the catalog; `None` if the catalog has none with this key.
+pub(super) type Record = Option<Box<[u8]>>;
+
+/// The known records of a store.
+pub(super) struct Catalog {
+    pub(super) relation: Relation,
+    known: Mutex<Known>,
+}
+
+/// The records that were read in snapshots with one counter.
+#[derive(Default)]
+struct Known {
+    changes: u64,
+    records: HashMap<Vec<u8>, Arc<Record>>,
+}
+
+impl Catalog {
+    pub(super) fn new(schema: &str) -> Self {
+        let relation = Relation::new(schema, CATALOG, Form::Pairs);
+        Self { relation, known: Mutex::default() }
+    }
+
+    /// Returns an expression for the counter, as text.
+    pub(super) fn changes(&self) -> String {
+        format!(
+            "coalesce((SELECT convert_from(v, 'UTF8') FROM {} WHERE k = '{CHANGES_KEY}'), '0')",
+            self.relation.sql
+        )
+    }
+
+    /// Returns the statement that increases the counter.
+    pub(super) fn change(&self) -> String {
+        format!(
+            "INSERT INTO {} AS c (k, v) VALUES ('{CHANGES_KEY}', '1') ON CONFLICT (k) DO UPDATE \
+             SET v = convert_to((convert_from(c.v, 'UTF8')::int8 + 1)::text, 'UTF8')",
+            self.relation.sql
+        )
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the record in the snapshots with this counter, if it is known.
+    pub(super) fn get(&self, changes: u64, key: &[u8]) -> Option<Arc<Record>> {
+        let known = self.known();
+        known.records.get(key).filter(|_| known.changes == changes).map(Arc::clone)
+    }
+
+    /// Keeps a record of a snapshot with this counter. Records of earlier snapshots are forgotten.
+    pub(super) fn insert(&self, changes: u64, key: &[u8], record: &Arc<Record>) {
+        let mut known = self.known();
+        if known.changes < changes {
+            *known = Known { changes, records: HashMap::new() };
+        }
+        if known.changes == changes {
+            known.records.insert(key.to_vec(), Arc::clone(record));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_known_for_one_counter_and_the_greatest_counts() {
+        let catalog = Catalog::new("shop");
+        let [old, new] = [b"old", b"new"].map(|it| Arc::new(Some(Box::from(&it[..]))));
+        catalog.insert(3, b"a", &old);
+        assert_eq!(catalog.get(3, b"a"), Some(Arc::clone(&old)));
+        assert_eq!(
+            (catalog.get(2, b"a"), catalog.get(4, b"a"), catalog.get(3, b"b")),
+            (None, None, None)
+        );
+        catalog.insert(5, b"b", &new);
+        assert_eq!((catalog.get(3, b"a"), catalog.get(5, b"a")), (None, None));
+        catalog.insert(3, b"b", &old);
+        assert_eq!(catalog.get(5, b"b"), Some(new));
+    }
+}

@@ -1,0 +1,337 @@
+//! An engine over the PostgreSQL wire: the databases of a store are the SQL tables of a schema of a server.
+//!
+//! - [`names`] and [`select`]: pure code, the SQL. [`catalog`]: the known records of the catalog.
+//! - [`pool`], [`connection`] and [`wait`]: a thread with a runtime for the I/O of all connections. The thread of a
+//!   transaction sends a statement to it and waits, so the store is synchronous and needs no runtime of its caller.
+//! - [`txn`], [`read`] and [`write`]: the seam. A write transaction is SERIALIZABLE, and a read transaction is a
+//!   snapshot, REPEATABLE READ. Each has a connection until it ends.
+//!
+//! A failed statement makes the server refuse all later statements, so it fails the transaction, and no statement
+//! depends on an error of the server in ordinary use. Every statement is prepared before it is sent, and is sent after
+//! the result of the statement before.
+
+mod arena;
+mod catalog;
+mod connection;
+mod error;
+mod names;
+mod options;
+mod pool;
+mod read;
+mod select;
+mod tables;
+#[cfg(test)]
+pub(crate) mod tests;
+mod txn;
+mod wait;
+mod write;
+
+pub(crate) use read::{Entries, LentEntries, Reader};
+pub(crate) use tables::Tables;
+pub(crate) use txn::Txn;
+pub(crate) use write::{LAYOUT, Writer};
+
+use std::{io, process, time::Duration};
+
+use tokio_postgres::{Config, config::Host};
+
+use self::{
+    catalog::Catalog,
+    names::{CATALOG, FORMAT, FORMAT_KEY, Form, Relation, SEQUENCES, quoted},
+    pool::{Leased, Pool},
+    read::column,
+};
+use crate::{
+    engine::{Options, Records, Retry},
+    model::{
+        aggregate::AggregateSchema,
+        error::{Error, Result, StoreError as _},
+        schema::TableSchema,
+    },
+};
+
+/// The time that dropping indexes waits for the transactions of other clients that read them.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An open store.
+pub(crate) struct Engine {
+    pool: Pool,
+    catalog: Catalog,
+    schema: String,
+    /// The process that has opened the store. A forked process has no thread for I/O.
+    process: u32,
+    /// See [`Options::retry_for`].
+    retry_for: Duration,
+}
+
+impl Engine {
+    /// Opens the store in a schema of a database, or creates it.
+    pub(crate) fn connect(options: &Options, url: &str) -> Result<Self> {
+        let invalid = |reason: String| Error::Io {
+            path: "PostgreSQL".into(),
+            source: io::Error::new(io::ErrorKind::InvalidInput, reason),
+        };
+        let config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            invalid(format!("the URL can't be used: {error}"))
+        })?;
+        let schema = options.schema.clone();
+        if !names::is_schema(&schema) {
+            return Err(invalid(format!(
+                "`schema` is {schema:?}, and must have 1 to 63 bytes without a zero"
+            )));
+        }
+        let server = server_of(&config, &schema);
+        let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
+        let pool = Pool::new(config, server, most, options.retry_for)?;
+        refuse_other_servers(&pool)?;
+        let catalog = Catalog::new(&schema);
+        let (process, retry_for) = (process::id(), options.retry_for);
+        let engine = Self { pool, catalog, schema, process, retry_for };
+        engine.create(options.create)?;
+        Ok(engine)
+    }
+
+    /// Creates the schema and the tables of the catalog, or checks their format.
+    fn create(&self, creates: bool) -> Result<()> {
+        let leased = self.alone()?;
+        let catalog = &self.catalog.relation;
+        let sequences = Relation::new(&self.schema, SEQUENCES, Form::Pairs);
+        let connection = leased.get()?;
+        let of = |error| error::of(self.pool.server(), error);
+        let found =
+            connection.query("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&self.schema]);
+        if found.map_err(of)?.is_empty() {
+            if !creates {
+                return Err(Error::StoreNotFound { path: self.pool.server().into() });
+            }
+            let sql = format!("CREATE SCHEMA {}", quoted(&self.schema));
+            connection.simple(&sql).map_err(of)?;
+        }
+        let txn = Txn::begin((&self.pool, &self.catalog), leased, true, false)?;
+        let missing = self.missing(&txn, &mut [catalog, &sequences].into_iter())?;
+        if !missing.is_empty() && !creates {
+            return Err(Error::StoreNotFound { path: self.pool.server().into() });
+        }
+        if !missing.is_empty() {
+            txn.simple(&missing)?;
+        }
+        let sql = format!("SELECT v FROM {} WHERE k = $1", catalog.sql);
+        let rows = txn.query(&sql, &[&FORMAT_KEY])?;
+        match rows.first().map(|row| column::<&[u8]>(row, 0)).transpose()? {
+            Some(format) if format == FORMAT => {}
+            Some(_) => {
+                return Err(Error::SchemaMismatch {
+                    table: CATALOG,
+                    difference: format!(
+                        "the schema {} has the format of another release",
+                        quoted(&self.schema)
+                    ),
+                    way_out: "use that release, or another schema",
+                });
+            }
+            None => {
+                let sql = format!("INSERT INTO {} (k, v) VALUES ($1, $2)", catalog.sql);
+                txn.execute(&sql, &[&FORMAT_KEY, &FORMAT])?;
+            }
+        }
+        let committed = txn.commit(|| ());
+        committed.map_err(crate::engine::CommitFailure::into_error)
+    }
+
+    /// Takes a connection, and waits until no other client changes the tables of this schema. The lock is released
+    /// at the end of the transaction on this connection.
+    fn alone(&self) -> Result<Leased<'_>> {
+        loop {
+            let mut leased = self.pool.take()?;
+            match leased.lock(&format!("index-table {}", self.schema)) {
+                Err(Error::Unreachable { .. }) if !leased.is_new() => {}
+                locked => return locked.map(|()| leased),
+            }
+        }
+    }
+
+    /// Returns the statements that create the missing ones of these tables.
+    fn missing(
+        &self,
+        txn: &Txn<'_>,
+        relations: &mut dyn Iterator<Item = &Relation>,
+    ) -> Result<String> {
+        let sql = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                   WHERE n.nspname = $1 AND c.relname = ANY($2)";
+        let relations: Vec<_> = relations.collect();
+        let names: Vec<&str> = relations.iter().map(|relation| relation.name.as_str()).collect();
+        let rows = txn.query(sql, &[&self.schema, &names])?;
+        let found: Vec<&str> = rows.iter().map(|row| column(row, 0)).collect::<Result<_>>()?;
+        let missing = relations.iter().filter(|relation| !found.contains(&relation.name.as_str()));
+        Ok(missing.map(|relation| relation.create()).collect())
+    }
+
+    pub(crate) fn read(&self) -> Result<Txn<'_>> {
+        self.begin(false)
+    }
+
+    pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        self.begin(true)
+    }
+
+    /// Begins a transaction. If a connection was lost while it was idle, another one is used.
+    fn begin(&self, writes: bool) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
+        loop {
+            let leased = self.pool.take()?;
+            let is_new = leased.is_new();
+            match Txn::begin((&self.pool, &self.catalog), leased, writes, true) {
+                Err(Error::Unreachable { .. }) if !is_new => {}
+                begun => return begun,
+            }
+        }
+    }
+
+    /// Returns false for other reasons than conflicts, which the caller handles; see
+    /// [`Conflicts`](crate::engine::Conflicts).
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn prepare(&self, _: Retry) -> Result<bool> {
+        Ok(false)
+    }
+
+    pub(crate) const fn retry_for(&self) -> Duration {
+        self.retry_for
+    }
+
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn has_catalog(&self) -> bool {
+        true
+    }
+
+    /// Returns the number of read transactions of this store, and the age of the oldest.
+    pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
+        self.pool.ages()
+    }
+
+    /// Runs statements outside of transactions, for tests. Returns the first column of the last row.
+    pub(crate) fn run(&self, sql: &str) -> Result<Option<String>> {
+        let outcome = self.pool.open()?.simple(sql);
+        outcome.map_err(|error| error::of(self.pool.server(), error))
+    }
+
+    /// Returns an error if this process has inherited the store in a fork.
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        if process::id() == self.process {
+            return Ok(());
+        }
+        Err(Error::Forked { path: self.pool.server().into() })
+    }
+
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        self.records(&self.read()?)
+    }
+
+    fn records(&self, txn: &Txn<'_>) -> Result<Records> {
+        let sql =
+            format!("SELECT k, v FROM {}.{} ORDER BY k", quoted(&self.schema), quoted(CATALOG));
+        let mut records = Records::new();
+        for row in txn.query(&sql, &[])? {
+            let (key, record): (&[u8], &[u8]) = (column(&row, 0)?, column(&row, 1)?);
+            let key = String::from_utf8_lossy(key);
+            let Some((table, part)) = key.split_once('\0').filter(|it| !it.0.is_empty()) else {
+                continue;
+            };
+            let dot = if part.is_empty() { "" } else { "." };
+            records.push((format!("{table}{dot}{part}"), record.to_vec()));
+        }
+        Ok(records)
+    }
+
+    pub(crate) fn drop_indexes(
+        &self,
+        choose: &mut dyn FnMut(&Records) -> Vec<String>,
+    ) -> Result<Vec<String>, (Error, Option<Retry>)> {
+        self.in_transaction(|txn| {
+            let dropped = choose(&self.records(txn)?);
+            if dropped.is_empty() {
+                return Ok(dropped);
+            }
+            txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
+            let remove =
+                format!("DELETE FROM {}.{} WHERE k = $1", quoted(&self.schema), quoted(CATALOG));
+            for name in &dropped {
+                let relation = Relation::new(&self.schema, name, Form::Entries);
+                txn.simple(&format!("DROP TABLE IF EXISTS {}", relation.sql))?;
+                if let Some((table, part)) = name.split_once('.') {
+                    let key = [table.as_bytes(), &[0], part.as_bytes()].concat();
+                    txn.execute(&remove, &[&key])?;
+                }
+            }
+            txn.catalog_changed()?;
+            Ok(dropped)
+        })
+    }
+
+    /// Runs `body` in a write transaction while no other client changes the tables of this schema.
+    fn in_transaction<T>(
+        &self,
+        body: impl FnOnce(&mut Txn<'_>) -> Result<T>,
+    ) -> Result<T, (Error, Option<Retry>)> {
+        let plain = |error| (error, None);
+        self.refuse_forked().map_err(plain)?;
+        let leased = self.alone().map_err(plain)?;
+        let begun = Txn::begin((&self.pool, &self.catalog), leased, true, true);
+        let mut txn = begun.map_err(plain)?;
+        let value = body(&mut txn).map_err(|error| (error, txn.retry()))?;
+        let committed = txn.commit(|| ());
+        committed.map_err(|failure| {
+            let retry = failure.retry();
+            (failure.into_error(), retry)
+        })?;
+        Ok(value)
+    }
+
+    pub(crate) fn open_table(
+        &self,
+        schema: &'static TableSchema,
+        aggregates: &'static [AggregateSchema],
+        prepare: impl FnOnce(Writer<'_>) -> Result<()>,
+    ) -> Result<Tables, (Error, Option<Retry>)> {
+        let tables = Tables::new(&self.schema, schema, aggregates);
+        self.in_transaction(|txn| {
+            let missing = self.missing(txn, &mut tables.own())?;
+            if !missing.is_empty() {
+                txn.simple(&missing)?;
+            }
+            let writer = txn.writer(&tables);
+            prepare(writer.ok_or_else(|| Error::internal("a read transaction of a table"))?)
+        })?;
+        Ok(tables)
+    }
+}
+
+/// Refuses servers with the same protocol, for which the statements are not written.
+fn refuse_other_servers(pool: &Pool) -> Result<()> {
+    let version = pool.version()?;
+    refuse_other_version(&version)
+}
+
+fn refuse_other_version(version: &str) -> Result<()> {
+    let what = if version.contains("CockroachDB") {
+        "stores on CockroachDB; use PostgreSQL, from version 13"
+    } else if version.contains("-YB-") {
+        "stores on YugabyteDB; use PostgreSQL, from version 13"
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotOffered { what })
+}
+
+/// Returns the URL of a store without the password, for errors.
+fn server_of(config: &Config, schema: &str) -> String {
+    let hosts = config.get_hosts().iter().map(|host| match host {
+        Host::Tcp(host) => host.clone(),
+        #[cfg(unix)]
+        Host::Unix(path) => path.display().to_string(),
+    });
+    let hosts: Vec<_> = hosts.collect();
+    let ports: Vec<_> = config.get_ports().iter().map(ToString::to_string).collect();
+    let database = config.get_dbname().unwrap_or_default();
+    let port = if ports.is_empty() { String::new() } else { format!(":{}", ports.join(",")) };
+    format!("postgresql://{}{port}/{database} (schema {})", hosts.join(","), quoted(schema))
+}

@@ -1,0 +1,30 @@
+//! The options of a store on a server.
+
+use std::time::Duration;
+
+use crate::engine::Options;
+
+impl Options {
+    /// Sets the schema of the store on a server, for [`connect`](Options::connect). Default: `index_table`. A missing
+    /// schema is created. A name has 1 to 63 bytes.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = schema.into();
+        self
+    }
+
+    /// Sets the maximum number of connections to the server, for [`connect`](Options::connect). Default: 16. Each
+    /// transaction has a connection until it ends. If all are in use, a new transaction waits for the time of
+    /// [`retry_for`](Options::retry_for), and then fails with [`Error::Unreachable`](crate::Error::Unreachable).
+    pub fn connections(mut self, connections: u32) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets the time in which a closure runs again after conflicts with other clients, for
+    /// [`connect`](Options::connect). Default: 30 seconds. After that, it fails with
+    /// [`Error::RetriesExhausted`](crate::Error::RetriesExhausted).
+    pub fn retry_for(mut self, time: Duration) -> Self {
+        self.retry_for = time;
+        self
+    }
+}

@@ -1,0 +1,112 @@
+//! The SQL of queries.
+
+use std::fmt::Write as _;
+
+use super::names::{Form, Relation};
+use crate::{
+    engine::Query,
+    model::{entry::Position, schema::Source},
+};
+
+/// The conditions of a query, with their parameters.
+pub(super) struct Conditions {
+    sql: String,
+    pub(super) parameters: Vec<Vec<u8>>,
+}
+
+/// The place from which a query reads.
+#[derive(Debug, Clone)]
+pub(super) enum Place {
+    /// The start of its range.
+    Start,
+    /// From an entry on; the flag: with this entry.
+    Entry(Position, bool),
+    /// From the only entry of a unique key on; the flag: with this entry.
+    Key(Vec<u8>, bool),
+}
+
+impl Conditions {
+    pub(super) fn new(query: &Query, place: &Place) -> Self {
+        let mut conditions = Self { sql: String::new(), parameters: Vec::new() };
+        let start = query.bounds.start();
+        if !start.is_empty() {
+            conditions.add("k >= ", start);
+        }
+        if let Some(end) = query.bounds.end() {
+            conditions.add("k < ", &end);
+        }
+        let order = |inclusive| match (query.reverse, inclusive) {
+            (false, false) => ">",
+            (false, true) => ">=",
+            (true, false) => "<",
+            (true, true) => "<=",
+        };
+        match place {
+            Place::Start => {}
+            Place::Key(key, inclusive) => {
+                conditions.add(&format!("k {} ", order(*inclusive)), key);
+            }
+            Place::Entry(position, inclusive) => match query.source {
+                Source::Facts => {
+                    conditions.add(&format!("k {} ", order(*inclusive)), &position.primary_key);
+                }
+                Source::Index(_) => {
+                    conditions.add(&format!("(k, p) {} (", order(*inclusive)), &position.key);
+                    conditions.sql.push_str(", ");
+                    conditions.parameter(&position.primary_key);
+                    conditions.sql.push(')');
+                }
+            },
+        }
+        conditions
+    }
+
+    /// Adds a condition that ends with a parameter.
+    fn add(&mut self, condition: &str, parameter: &[u8]) {
+        self.sql.push_str(if self.sql.is_empty() { " WHERE " } else { " AND " });
+        self.sql.push_str(condition);
+        self.parameter(parameter);
+    }
+
+    fn parameter(&mut self, parameter: &[u8]) {
+        self.parameters.push(parameter.to_vec());
+        // Writing to a string can't fail.
+        let _ = write!(self.sql, "${}", self.parameters.len());
+    }
+
+    /// Returns the number of the parameter after these.
+    fn next(&self) -> usize {
+        self.parameters.len() + 1
+    }
+
+    /// Returns a query of entries, with a limit as the last parameter. With `facts`, each entry has its row.
+    pub(super) fn entries(
+        &self,
+        relation: &Relation,
+        reverse: bool,
+        facts: Option<&Relation>,
+    ) -> String {
+        let (columns, order) = match (relation.form, reverse) {
+            (Form::Pairs, false) => ("k, v", "k"),
+            (Form::Pairs, true) => ("k, v", "k DESC"),
+            (_, false) => ("k, p, v", "k, p"),
+            (_, true) => ("k, p, v", "k DESC, p DESC"),
+        };
+        let (table, conditions, limit) = (&relation.sql, &self.sql, self.next());
+        let entries = format!(
+            "SELECT {columns} FROM {table}{conditions} ORDER BY {order} LIMIT ${limit}::int8"
+        );
+        let Some(facts) = facts else { return entries };
+        format!(
+            "SELECT e.k, e.p, e.v, f.v FROM ({entries}) e LEFT JOIN {} f ON f.k = e.p ORDER BY {}",
+            facts.sql,
+            if reverse { "e.k DESC, e.p DESC" } else { "e.k, e.p" },
+        )
+    }
+
+    /// Returns a query that counts the entries, up to a limit in the last parameter.
+    pub(super) fn count(&self, relation: &Relation) -> String {
+        let (table, conditions, limit) = (&relation.sql, &self.sql, self.next());
+        format!("SELECT count(*) FROM (SELECT 1 FROM {table}{conditions} LIMIT ${limit}::int8) e")
+    }
+}
