@@ -204,9 +204,11 @@ fn every_acknowledged_row_survives_sessions_that_end() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let store = schema.open()?;
     let accounts = AccountRepository::open(&store)?;
-    let is_over = AtomicBool::new(false);
+    // The workers go on until enough transactions have failed.
+    let (is_over, failed) = (AtomicBool::new(false), AtomicU64::new(0));
     let outcomes: Vec<Vec<(u32, Option<bool>)>> = thread::scope(|scope| {
-        let (is_over, store, accounts, schema) = (&is_over, &store, &accounts, &schema);
+        let (is_over, failed, schema) = (&is_over, &failed, &schema);
+        let (store, accounts) = (&store, &accounts);
         let ender = scope.spawn(move || {
             let other = schema.open().expect("a store");
             // Only sessions that have used a table of this schema.
@@ -223,12 +225,15 @@ fn every_acknowledged_row_survives_sessions_that_end() -> TestResult {
         let workers: Vec<_> = (0..4_u32)
             .map(|worker| {
                 scope.spawn(move || {
-                    let ids = (0..60).map(|round| worker * 1000 + round);
+                    let goes_on = |round: &u32| *round < 60 || failed.load(Ordering::Relaxed) < 5;
+                    let rounds = (0..50_000).take_while(goes_on);
+                    let ids = rounds.map(|round| worker * 100_000 + round);
                     let insert =
                         |id| match store.transaction(|txn| accounts.insert(txn, &account(id, 1))) {
                             Ok(()) => (id, Some(true)),
                             Err(Error::CommitUnknown { .. }) => (id, None),
                             Err(Error::Unreachable { .. } | Error::TransactionFailed { .. }) => {
+                                failed.fetch_add(1, Ordering::Relaxed);
                                 (id, Some(false))
                             }
                             Err(error) => panic!("{error}"),
