@@ -60,6 +60,7 @@ impl Engine {
 
     /// Whether other clients commit while this process has write transactions. Then, a transaction can fail because of
     /// a [conflict](Retry::Conflict).
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
     pub(crate) const fn has_other_writers(&self) -> bool {
         #[cfg(feature = "postgres")]
         if matches!(self, Self::Postgres(_)) {
