@@ -381,6 +381,33 @@ fn an_interrupted_move_is_continued_or_taken_back() -> Result<()> {
 }
 
 #[test]
+fn a_shard_that_is_older_than_a_move_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("store");
+    let store = options().open(&path)?;
+    let tables = Tables::open(&store)?;
+    tables.fill(&store)?;
+    drop((store, tables));
+    copy(&path.join("a"), &dir.path().join("old")).expect("copied");
+    let store = ShardedStore::open(&path)?;
+    let tables = Tables::open(&store)?;
+    store.move_range("accounts", 10u32..20, "c").run()?;
+    drop((store, tables));
+
+    // The old files of `a` have the rows that `c` has now.
+    std::fs::rename(path.join("a"), dir.path().join("new")).expect("moved");
+    copy(&dir.path().join("old"), &path.join("a")).expect("copied");
+    let opened = ShardedStore::open(&path).and_then(|store| Tables::open(&store).map(drop));
+    let error = opened.expect_err("rows of another shard").to_string();
+    assert!(error.contains("(10, 0)") && error.contains("belongs to shard `c`"), "{error}");
+
+    std::fs::remove_dir_all(path.join("a")).expect("removed");
+    std::fs::rename(dir.path().join("new"), path.join("a")).expect("moved");
+    let store = ShardedStore::open(&path)?;
+    Tables::open(&store)?.check(&store)
+}
+
+#[test]
 fn a_move_that_is_not_possible_changes_nothing() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = options().open(dir.path().join("store"))?;

@@ -291,7 +291,11 @@ impl ShardedStore {
         }
         let manager = shards.directory();
         Store::restore(backup, place_of(&manager, &record.place))?;
-        let restored: Arc<dyn HasEngine> = open_restored(&records, number, record, &manager)?;
+        let restored: Arc<dyn HasEngine> = {
+            let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
+            let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
+            open_restored(&records, number, record, &manager, &moves)?
+        };
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
         // The tables are added before the shard, so that a transaction with the shard also has its tables.
         for table in &in_use {

@@ -255,6 +255,16 @@ pub(super) fn encode_moves(moves: &[&MoveRecord]) -> Result<Vec<u8>> {
     encode(&SHARD, &moves)
 }
 
+/// Replaces the moves in the records of a shard.
+pub(crate) fn write_moves(engine: &Engine, moves: &[&MoveRecord]) -> Result<()> {
+    let mut records = read(engine, &SHARD)?;
+    records.retain(|(key, _)| key != MOVES);
+    if !moves.is_empty() {
+        records.push((MOVES.to_vec(), encode_moves(moves)?));
+    }
+    replace(engine, &SHARD, &records)
+}
+
 pub(super) fn decode_moves(bytes: &[u8]) -> Result<Vec<MoveRecord>> {
     decode(&SHARD, MOVES, bytes)
 }

@@ -40,7 +40,7 @@ mod writing;
 pub use count::count_in_parallel_from;
 pub(crate) use manager::{
     Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
-    TableRecord, options_of, place_of, recorded,
+    TableRecord, options_of, place_of, recorded, write_moves,
 };
 pub(crate) use maps::{CurrentRouting, Map, Maps};
 use merge::Filter;
@@ -282,6 +282,12 @@ impl Engine {
     pub(crate) fn location_of(&self, table: &str) -> Option<TableRecord> {
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(table).cloned()
+    }
+
+    /// Returns the current shard maps.
+    pub(crate) fn declared_maps(&self) -> BTreeMap<String, Declared> {
+        let declared = |(name, map): (&String, &Map)| (name.clone(), map.declared());
+        self.maps.now().by_name.iter().map(declared).collect()
     }
 
     /// Returns the names of the shard maps of rows, without those of global indexes.

@@ -16,7 +16,7 @@ use crate::{
         lmdb::{self, SharedJournal},
         shards::{
             Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard, ShardRecord,
-            ShardState, TableRecord, options_of, place_of, recorded,
+            ShardState, TableRecord, options_of, place_of, recorded, write_moves,
         },
     },
     model::{
@@ -392,8 +392,9 @@ fn open_shard(
     let directory = inner.engine.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let seen = Seen::read(&inner.engine)?;
-    // The shards know the state of a move first.
-    for own in seen.as_ref().map_or(Ok(Vec::new()), Seen::moves)? {
+    // The shards know the state of a move first. A shard that was restored while the store is open knows nothing newer.
+    let known = seen.as_ref().filter(|_| journal.is_some() || read_only);
+    for own in known.map_or(Ok(Vec::new()), Seen::moves)? {
         if let Some(map) = records.maps.get_mut(&own.map) {
             map.boundaries = own.boundaries(&map.boundaries);
         }
@@ -437,21 +438,27 @@ fn open_shard(
             return Err(refused(&what, &reason));
         }
     }
-    if read_only && identity.contradicts(&expected) {
+    let is_other = identity.contradicts(&expected);
+    if read_only && is_other {
         let reason = "another process moves rows between the shards";
         return Err(Error::ReopenNeeded { path: manager.to_owned(), reason });
     }
+    // The files of the shard, or of the manager, are older than a move. Each table is checked when it is opened.
+    let adopted = if is_other { Some(Vec::new()) } else { expected.adopted.clone() };
+    let expected = Identity { adopted, ..expected };
     let changed = (identity != expected && !read_only).then_some(expected);
     Ok((inner, changed, seen))
 }
 
 /// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
-/// opened again, because the common journal was started without it.
+/// opened again, because the common journal was started without it. `records` has the current shard maps, and `moves` are
+/// those that have begun and not ended.
 pub(crate) fn open_restored(
     records: &ManagerRecords,
     number: ShardNumber,
     record: &ShardRecord,
     manager: &Path,
+    moves: &[MoveRecord],
 ) -> Result<Arc<Inner>> {
     let options = ShardedOptions::default();
     let records = &mut records.clone();
@@ -461,6 +468,8 @@ pub(crate) fn open_restored(
     // The rows are those of the backup, so each table is checked when it is opened.
     let own = Identity { adopted: Some(Vec::new()), ..identity.ok_or_else(missing)? };
     own.write(&inner.engine)?;
+    let of_shard = |moving: &&MoveRecord| [moving.from, moving.to].contains(&number);
+    write_moves(&inner.engine, &moves.iter().filter(of_shard).collect::<Vec<_>>())?;
     Ok(inner)
 }
 
