@@ -86,7 +86,7 @@ impl ShardedStore {
     /// A transaction sees the rows once, in its own snapshot of the shard map. Cursors remain valid.
     ///
     /// Parts of the range that no shard has, and parts that the shard `to` has already, stay as they are. Entries of
-    /// [global indexes](crate::guide) have shards of their own, and don't move.
+    /// global indexes are in shards of their own, and do not move.
     ///
     /// After an error, or when the process is killed, the move has begun and not ended, and no row is lost or doubled. See
     /// [`moves`](ShardedStore::moves) for how to continue it, or to take it back.
