@@ -1,5 +1,6 @@
 //! Sharded stores: the same results as in one store, routing, transactions, lost and foreign shards.
 
+mod added;
 mod bulk;
 mod catalog;
 mod copies;
@@ -23,6 +24,7 @@ mod random_global_maps;
 mod random_local;
 mod rebuilt;
 mod reference;
+mod removed;
 mod restored;
 mod results;
 mod routing;

@@ -75,6 +75,7 @@ mod durability;
 pub(crate) mod files;
 mod forward;
 mod hand_over;
+pub(crate) mod list;
 pub(crate) mod lmdb;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;

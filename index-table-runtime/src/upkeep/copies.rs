@@ -38,7 +38,7 @@ impl Copies {
     /// Returns the copies in the available shards.
     pub(super) fn of(engine: &shards::Engine, tables: &shards::Tables) -> Result<Self> {
         let mut copies = Self::default();
-        for (number, shard) in (0..).zip(engine.shards()) {
+        for (number, shard) in engine.shards() {
             if let Some(table) = table_of(tables, number).filter(|_| shard.opened().is_ok()) {
                 copies.add(store_of(shard)?, &table)?;
             }

@@ -13,6 +13,7 @@ mod parallel;
 pub(crate) mod queue;
 mod read_only;
 pub(crate) mod recorded;
+mod shard_list;
 mod shards;
 pub(crate) mod upgrade;
 pub(crate) mod verify;

@@ -41,6 +41,9 @@ pub(super) struct InShard {
     /// The positions of the global indexes. They are only emptied here, and not built, because their entries refer to
     /// rows in all shards.
     pub(super) global: &'static [usize],
+    /// Whether the table is opened in a further shard, which has no keys of it. Its part of each global index is empty, and
+    /// complete.
+    pub(super) is_added: bool,
     /// Whether all global indexes are emptied, because the shard was adopted, rebuilt or restored.
     pub(super) is_from_elsewhere: bool,
     /// Whether new indexes are only declared.
@@ -109,7 +112,7 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
 fn prepare(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
-    InShard { global, is_from_elsewhere, online }: InShard,
+    InShard { global, is_from_elsewhere, is_added, online }: InShard,
 ) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
@@ -172,7 +175,7 @@ fn prepare(
     aggregates::build(rows, writer, aggregates)?;
 
     let mut readable = vec![true; schema.indexes.len()];
-    let empty = |index: &usize| is_from_elsewhere || new.contains(index);
+    let empty = |index: &usize| is_from_elsewhere || (new.contains(index) && !is_added);
     let emptied: Vec<_> = global.iter().copied().filter(empty).collect();
     build::empty(rows, writer, &emptied)?;
     for index in global.iter().filter(|index| emptied.contains(index) || unfinished.contains(index))

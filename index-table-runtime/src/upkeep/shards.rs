@@ -51,13 +51,13 @@ fn open_in_all(
     let new = shards.compare(&routing, rows.distribution)?;
     let (mut tables, mut copies) = (Vec::new(), Copies::default());
     if routing.is_reference() {
-        for (number, shard) in (0..).zip(shards.shards()) {
+        for (number, shard) in shards.shards() {
             let opened = open_in(shards, number, shard, (&routing, &mut copies), (rows, online))?;
             tables.push(opened);
         }
     } else {
         // Opening builds local indexes, which takes long for a large table. So the shards are opened in parallel.
-        let all = (0..).zip(shards.shards()).collect();
+        let all = shards.shards().collect();
         let open = |(number, shard), _: &dyn Fn(Progress)| {
             let copies = &mut Copies::default();
             open_in(shards, number, shard, (&routing, copies), (rows, online))
@@ -117,7 +117,7 @@ fn open_in(
         return Ok(None);
     }
     let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
-    let in_shard = InShard { global, is_from_elsewhere, online };
+    let in_shard = InShard { global, is_from_elsewhere, online, ..InShard::default() };
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {
@@ -148,9 +148,10 @@ pub(super) fn open_target(
 ) -> Result<()> {
     let shard = shards.shard(number)?;
     shard.opened()?;
-    let in_shard = InShard { global: table.rows.distribution.global(), ..InShard::default() };
+    let global = table.rows.distribution.global();
+    let in_shard = InShard { global, is_added: true, ..InShard::default() };
     let opened = opening::open_with(&store_of(shard)?, table.rows, in_shard)?;
-    tables.add(number, opened);
+    tables.add(number, shard.name(), opened);
     all_shards::align(&store.inner.engine, &table.tables, table.rows)
 }
 
@@ -311,7 +312,7 @@ impl ShardedStore {
                 for index in table.rows.distribution.global() {
                     table.became_unreadable(*index);
                 }
-                tables.add(number, own);
+                tables.add(number, shard.name(), own);
             }
         }
         lost.restored(restored);

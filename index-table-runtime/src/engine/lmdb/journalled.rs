@@ -16,7 +16,10 @@ use super::{
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
         presence::Presence,
-        shared::start::{Joining, SharedJournal},
+        shared::{
+            checkpoint::Member,
+            start::{Joining, SharedJournal},
+        },
         start::{self, NotStarted},
         weaken,
     },
@@ -39,6 +42,35 @@ impl Engine {
             Active::Own(journal) => journal.archive_distance(),
             Active::Shared(_) => None,
         }
+    }
+
+    /// Joins the journal of all shards while it is running. `other` is a shard that has it; if none has a journal, this
+    /// one needs none.
+    pub(crate) fn join_journal(&self, shard: ShardNumber, other: &Self) -> Result<()> {
+        let Some(Active::Shared(member)) = other.journal.get() else { return Ok(()) };
+        if !self.is_joining.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (directory, env) = (self.path.clone(), self.env.clone());
+        let joined = member.join(Joining { shard, directory, env });
+        self.set_member(joined.map_err(|not_started| unstarted(&self.path, not_started))?);
+        Ok(())
+    }
+
+    /// Leaves the journal of all shards, because the shard was removed from the store. Writes are refused from now on.
+    pub(crate) fn leave_journal(&self) {
+        if let Some(Active::Shared(member)) = self.journal.get() {
+            member.leave();
+        }
+    }
+
+    fn set_member(&self, member: Member) {
+        self.lock_writing().scratch.recorder = member.recorder();
+        if let Some(slots) = member.slots() {
+            let _ = self.slots.set(slots);
+        }
+        let _ = self.journal.set(Active::Shared(member));
+        self.is_joining.store(false, Ordering::Release);
     }
 
     /// Starts the journal, unless another process writes it.
@@ -81,12 +113,7 @@ impl SharedJournal {
         let members =
             started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
         for ((_, engine), member) in shards.into_iter().zip(members) {
-            engine.lock_writing().scratch.recorder = member.recorder();
-            if let Some(slots) = member.slots() {
-                let _ = engine.slots.set(slots);
-            }
-            let _ = engine.journal.set(Active::Shared(member));
-            engine.is_joining.store(false, Ordering::Release);
+            engine.set_member(member);
         }
         Ok(())
     }

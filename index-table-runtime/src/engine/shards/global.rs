@@ -28,7 +28,8 @@ impl Engine {
             if self.maps.now().get(&name).is_some() {
                 continue;
             }
-            let even = ShardMap::hashed(self.shards.iter().map(|shard| &**shard.name()));
+            let present = self.shards.iter().filter(|shard| !shard.is_gone());
+            let even = ShardMap::hashed(present.map(|shard| &**shard.name()));
             let map = even.declare(|name| self.number(name)).map_err(Error::internal)?;
             if let Some(manager) = self.manager.as_ref().filter(|_| !self.read_only) {
                 manager.write_map(&name, &map)?;
@@ -42,8 +43,8 @@ impl Engine {
     /// Adds the ranges of a new shard map to the identity of each available shard. The identities of the other shards
     /// are completed when they are opened.
     fn record_ranges(&self, name: &str, map: &Declared) -> Result<()> {
-        for (number, shard) in (0..).zip(&self.shards) {
-            let Some(open) = shard.open.get() else { continue };
+        for (number, shard) in self.shards() {
+            let Some(open) = shard.current() else { continue };
             let Some(mut identity) = Identity::read(open.engine())? else { continue };
             identity.maps.push(OwnRanges::of(name, map, number));
             identity.maps.sort_by(|one, other| one.map.cmp(&other.map));

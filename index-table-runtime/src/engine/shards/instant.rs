@@ -93,18 +93,18 @@ impl Engine {
     /// Begins a read transaction: a snapshot of each shard, all of one instant.
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
         let mut snapshots: Vec<Option<(u64, engine::Txn<'_>)>> = Vec::new();
-        snapshots.resize_with(self.shards.len(), || None);
         let Visibility { begun, ended, is_split, .. } = &self.visibility;
         let (mut turn, mut gate) = (None, None);
         let mut since = ended.load(SeqCst);
         let mut maps = self.maps.capture();
+        snapshots.resize_with(self.shards.len(), || None);
         for round in 0_usize.. {
             if round == TRIES {
                 turn = turn.or_else(|| Some(self.visibility.wait()));
                 gate = Some(self.gate.write().unwrap_or_else(PoisonError::into_inner));
             }
             for (shard, snapshot) in self.shards.iter().zip(&mut snapshots) {
-                let Some(open) = shard.open.get() else { continue };
+                let Some(open) = shard.current() else { continue };
                 let commits = shard.commits.load(SeqCst);
                 if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
                     // Frees the reader slot before another one is taken.
@@ -117,10 +117,11 @@ impl Engine {
                 if is_split.load(SeqCst) {
                     return Err(self.split());
                 }
-                snapshots.fill_with(|| None);
+                snapshots.clear();
                 turn = turn.or_else(|| Some(self.visibility.wait()));
                 since = ended.load(SeqCst);
                 maps = self.maps.capture();
+                snapshots.resize_with(self.shards.len(), || None);
                 continue;
             }
             let is_same = |(shard, snapshot): (&Shard, &Option<(u64, _)>)| {
@@ -128,8 +129,10 @@ impl Engine {
                 snapshot.as_ref().is_none_or(|(before, _)| *before == commits())
             };
             if self.maps.generation() != maps.generation {
-                snapshots.fill_with(|| None);
+                snapshots.clear();
                 maps = self.maps.capture();
+                // A later generation can have more shards.
+                snapshots.resize_with(self.shards.len(), || None);
                 continue;
             }
             if self.shards.iter().zip(&snapshots).all(is_same) {

@@ -113,6 +113,14 @@ pub(crate) enum ShardState {
     Open,
     /// The shard has an identity, and the manager was rebuilt from it.
     Rebuilt,
+    /// The shard was removed. No shard gets its number again.
+    Removed,
+}
+
+impl ShardRecord {
+    pub(crate) fn is_removed(&self) -> bool {
+        self.state == ShardState::Removed
+    }
 }
 
 /// A shard map.
@@ -140,8 +148,10 @@ pub(crate) struct Identity {
     /// For a shard that was a plain store, or whose manager was rebuilt: the tables whose rows were all checked to
     /// belong to the shard. `None` for other shards.
     pub(crate) adopted: Option<Vec<String>>,
-    /// The number of shards of the store.
+    /// The number of shards of the store, with those that were removed.
     pub(crate) shards: u32,
+    /// The numbers of the shards that were removed.
+    pub(crate) removed: Vec<ShardNumber>,
 }
 
 /// The ranges of a shard in a shard map.
@@ -288,8 +298,15 @@ impl ManagerRecords {
 
     /// Returns the number of the shard with this name.
     pub(crate) fn number(&self, name: &str) -> Option<ShardNumber> {
-        let at = self.shards.iter().position(|shard| shard.name == name)?;
+        let is_own = |shard: &ShardRecord| shard.name == name && !shard.is_removed();
+        let at = self.shards.iter().position(is_own)?;
         ShardNumber::try_from(at).ok()
+    }
+
+    /// Returns the numbers of the shards that were removed.
+    pub(crate) fn removed(&self) -> Vec<ShardNumber> {
+        let removed = (0..).zip(&self.shards).filter(|(_, shard)| shard.is_removed());
+        removed.map(|(number, _)| number).collect()
     }
 
     /// Returns the identity of a shard.
@@ -314,6 +331,7 @@ impl ManagerRecords {
             places: places.map(|(table, _)| table.clone()).collect(),
             adopted,
             shards: u32::try_from(self.shards.len()).unwrap_or(u32::MAX),
+            removed: self.removed(),
         }
     }
 }

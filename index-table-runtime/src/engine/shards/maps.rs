@@ -24,7 +24,7 @@ use std::{
 };
 
 use super::{MoveId, Moving, Tables};
-use crate::model::shard::{Boundaries, Declared, MapKind, Routing};
+use crate::model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber};
 
 /// All shard maps at one moment.
 #[derive(Clone, Default)]
@@ -33,6 +33,8 @@ pub(crate) struct Maps {
     pub(super) by_name: BTreeMap<String, Map>,
     /// The moves that have begun and not ended.
     moves: Vec<Arc<Moving>>,
+    /// The numbers of the shards that belong to the store, in order.
+    shards: Arc<[ShardNumber]>,
 }
 
 /// A shard map.
@@ -50,6 +52,14 @@ impl From<Declared> for Map {
 }
 
 impl Map {
+    /// Returns the boundaries with the keys of a shard in other shards of the map; `None` if there is no other shard.
+    pub(super) fn without(&self, shard: ShardNumber) -> Option<Boundaries> {
+        match self.kind {
+            MapKind::Hashed => self.boundaries.without_slots_of(shard),
+            MapKind::Ranges | MapKind::List => self.boundaries.without(shard),
+        }
+    }
+
     /// Returns the stored form of the map.
     pub(crate) fn declared(&self) -> Declared {
         let (kind, key_type) = (self.kind, self.key_type.clone());
@@ -74,6 +84,28 @@ impl Maps {
         next.generation += 1;
         next.moves.retain(|own| own.record.id != id);
         next
+    }
+
+    /// Returns the next generation, with these shards.
+    pub(crate) fn with_shards(&self, shards: Arc<[ShardNumber]>) -> Self {
+        Self { generation: self.generation + 1, shards, ..self.clone() }
+    }
+
+    /// Returns the next generation, with other boundaries of some maps.
+    pub(crate) fn with_boundaries(&self, changed: &[(String, Boundaries)]) -> Self {
+        let mut next = self.clone();
+        next.generation += 1;
+        for (name, boundaries) in changed {
+            if let Some(map) = next.by_name.get_mut(name) {
+                map.boundaries = Arc::new(boundaries.clone());
+            }
+        }
+        next
+    }
+
+    /// Returns the numbers of the shards that belong to the store, in order.
+    pub(crate) fn shards(&self) -> &[ShardNumber] {
+        &self.shards
     }
 
     /// Returns the moves that have begun and not ended.
@@ -121,8 +153,8 @@ pub(super) struct MapsAt {
 }
 
 impl CurrentMaps {
-    pub(super) fn new(by_name: BTreeMap<String, Map>) -> Self {
-        let now = RwLock::new(Arc::new(Maps { by_name, ..Maps::default() }));
+    pub(super) fn new(by_name: BTreeMap<String, Map>, shards: Arc<[ShardNumber]>) -> Self {
+        let now = RwLock::new(Arc::new(Maps { by_name, shards, ..Maps::default() }));
         Self { now, ..Self::default() }
     }
 
@@ -241,14 +273,18 @@ impl Deref for CurrentRouting<'_> {
 }
 
 impl Tables {
-    /// Returns the table with the routing of these maps; `None` if the table has no shard map.
+    /// Returns the table with the routing of these maps; `None` if its rows are in one shard.
     fn in_generation(&self, maps: &Maps) -> Option<Arc<Self>> {
         let latest = self.shared.latest.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(latest) = latest.filter(|latest| latest.generation == maps.generation) {
             return Some(latest);
         }
         let boundaries = |name: &str| Some(Arc::clone(&maps.get(name)?.boundaries));
-        let routing = self.routing.with_maps(boundaries, |map| maps.has_moves(map));
+        let routing = if self.routing.is_reference() {
+            Some(Routing::reference(self.routing.schema(), maps.shards()))
+        } else {
+            self.routing.with_maps(boundaries, |map| maps.has_moves(map))
+        };
         let shared = Arc::clone(&self.shared);
         let tables = Arc::new(Self { routing: routing?, generation: maps.generation, shared });
         let mut latest = self.shared.latest.write().unwrap_or_else(PoisonError::into_inner);

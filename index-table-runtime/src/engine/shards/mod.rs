@@ -19,6 +19,7 @@
 mod commit;
 mod count;
 mod global;
+mod grow;
 mod instant;
 mod manager;
 mod maps;
@@ -60,11 +61,14 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
 };
 
-use super::{Records, Retry, Stamp};
+use super::{Records, Retry, Stamp, list::List};
 use crate::model::{
     error::{Error, Result},
     schema::{IndexSchema, TableSchema},
@@ -89,6 +93,8 @@ pub(crate) trait HasTables: Any + Send + Sync {
     fn record(&self) -> &[u8];
 }
 
+const GONE: &str = "it was removed or detached";
+
 /// A shard of an open store.
 pub(crate) struct Shard {
     name: Arc<str>,
@@ -96,6 +102,8 @@ pub(crate) struct Shard {
     open: OnceLock<Arc<dyn HasEngine>>,
     /// The reason why the shard was not available when the store was opened.
     reason: String,
+    /// Whether the shard no longer belongs to the store. Its engine stays open for the transactions that began before.
+    is_gone: AtomicBool,
     /// The number of commits that have returned.
     commits: AtomicU64,
     /// How many read transactions have read it, and ended.
@@ -113,7 +121,8 @@ impl Shard {
     /// Returns a shard that is not available, with the reason.
     pub(crate) const fn unavailable(name: Arc<str>, reason: String) -> Self {
         let (commits, reads, writes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Self { name, open: OnceLock::new(), reason, commits, reads, writes }
+        let is_gone = AtomicBool::new(false);
+        Self { name, open: OnceLock::new(), reason, is_gone, commits, reads, writes }
     }
 
     /// Marks the shard as available.
@@ -138,13 +147,28 @@ impl Shard {
     ///
     /// [`Error::ShardUnavailable`]
     pub(crate) fn opened(&self) -> Result<&Arc<dyn HasEngine>> {
-        self.open.get().ok_or_else(|| Error::ShardUnavailable {
+        self.current().ok_or_else(|| Error::ShardUnavailable {
             shard: self.name.to_string(),
-            reason: self.reason.clone(),
+            reason: if self.is_gone() { GONE.to_owned() } else { self.reason.clone() },
         })
     }
 
-    fn engine(&self) -> Result<&super::Engine> {
+    /// Returns the handle that keeps the shard open; `None` if the shard is not available.
+    fn current(&self) -> Option<&Arc<dyn HasEngine>> {
+        self.open.get().filter(|_| !self.is_gone())
+    }
+
+    /// Whether the shard no longer belongs to the store.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Acquire)
+    }
+
+    /// Sets whether the shard no longer belongs to the store.
+    pub(crate) fn set_gone(&self, is_gone: bool) {
+        self.is_gone.store(is_gone, Release);
+    }
+
+    pub(crate) fn engine(&self) -> Result<&super::Engine> {
         self.opened().map(|open| open.engine())
     }
 }
@@ -152,7 +176,7 @@ impl Shard {
 /// An open sharded store.
 pub(crate) struct Engine {
     /// All shards, in the order of their numbers.
-    shards: Box<[Shard]>,
+    shards: List<Shard>,
     maps: Arc<CurrentMaps>,
     /// The shards of placed tables. Other tables without a shard key are in the first shard.
     places: BTreeMap<String, ShardNumber>,
@@ -162,8 +186,8 @@ pub(crate) struct Engine {
     /// The shard map manager; `None` for a store in memory.
     manager: Option<Manager>,
     read_only: bool,
-    /// Whether tables without a shard map are distributed by a hash of their shard keys.
-    any_map: bool,
+    /// The number of shards over which tables without a shard map are distributed by a hash of their shard keys.
+    any_map: usize,
     /// Locked shared by each commit of one shard, and exclusively to make these commits wait.
     gate: RwLock<()>,
     visibility: Visibility,
@@ -186,9 +210,10 @@ impl Engine {
         read_only: bool,
     ) -> Self {
         let maps = maps.into_iter().map(|(name, declared)| (name, declared.into())).collect();
-        let maps = Arc::new(CurrentMaps::new(maps));
-        let (shards, gate, tables) = (shards.into(), RwLock::default(), Mutex::default());
-        let (visibility, any_map) = (Visibility::default(), false);
+        let maps = Arc::new(CurrentMaps::new(maps, present(&shards)));
+        let shards = shards.into_iter().collect();
+        let (gate, tables) = (RwLock::default(), Mutex::default());
+        let (visibility, any_map) = (Visibility::default(), 0);
         Self {
             shards,
             maps,
@@ -210,7 +235,7 @@ impl Engine {
     /// Distributes tables without a shard map by a hash of their shard keys.
     #[cfg(feature = "memory")]
     pub(crate) fn with_any_map(self) -> Self {
-        Self { any_map: true, ..self }
+        Self { any_map: self.shards.len(), ..self }
     }
 
     /// Sets the locations of the tables that were opened in earlier runs.
@@ -295,6 +320,14 @@ impl Engine {
         self.maps.now().by_name.keys().filter(|name| !name.contains('.')).cloned().collect()
     }
 
+    /// Returns the names of the tables whose rows are all in this shard.
+    pub(crate) fn tables_placed_in(&self, shard: ShardNumber) -> Vec<String> {
+        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = known.iter().filter(|(_, record)| **record == TableRecord::Whole(shard));
+        let places = self.places.iter().filter(|(_, place)| **place == shard);
+        whole.map(|(table, _)| table).chain(places.map(|(table, _)| table)).cloned().collect()
+    }
+
     /// Returns all reference tables that have ever been opened.
     pub(crate) fn reference_tables(&self) -> Vec<String> {
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -307,14 +340,14 @@ impl Engine {
         self.manager.as_ref()
     }
 
-    /// Returns all shards in the order of their numbers.
-    pub(crate) fn shards(&self) -> &[Shard] {
-        &self.shards
+    /// Returns all shards with their numbers, in order. Some may no longer belong to the store.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = (ShardNumber, &Shard)> {
+        (0..).zip(self.shards.iter())
     }
 
     /// Returns the engines of the available shards.
     pub(crate) fn engines(&self) -> impl Iterator<Item = &super::Engine> {
-        self.shards.iter().filter_map(|shard| Some(shard.open.get()?.engine()))
+        self.shards.iter().filter_map(|shard| Some(shard.current()?.engine()))
     }
 
     /// Returns the boundaries of a shard map; `None`: the store has no such map.
@@ -335,10 +368,18 @@ impl Engine {
         known.iter().filter(|(_, record)| has_map(record)).map(|(table, _)| table.clone()).collect()
     }
 
+    /// Returns the shard of a table that is not placed: the shard where its rows are, or the first shard.
+    fn whole_in(&self, table: &str) -> Option<ShardNumber> {
+        match self.location_of(table) {
+            Some(TableRecord::Whole(shard)) => Some(shard),
+            _ => self.maps.now().shards().first().copied(),
+        }
+    }
+
     /// Returns the number of the shard with this name.
     pub(crate) fn number(&self, name: &str) -> Option<ShardNumber> {
-        let at = self.shards.iter().position(|shard| &*shard.name == name)?;
-        ShardNumber::try_from(at).ok()
+        let is_own = |(_, shard): &(_, &Shard)| &*shard.name == name && !shard.is_gone();
+        self.shards().find(is_own).map(|(number, _)| number)
     }
 
     pub(crate) fn shard(&self, shard: ShardNumber) -> Result<&Shard> {
@@ -368,11 +409,11 @@ impl Engine {
         let place = self.places.get(schema.name).copied();
         let key = match (distribution, place) {
             (Distribution::Whole, place) => {
-                return Ok(Routing::whole(schema, place.unwrap_or(0)));
+                let place = place.or_else(|| self.whole_in(schema.name)).unwrap_or(0);
+                return Ok(Routing::whole(schema, place));
             }
             (Distribution::Reference, None) => {
-                let shards = u32::try_from(self.shards.len()).unwrap_or(u32::MAX);
-                return Ok(Routing::reference(schema, shards));
+                return Ok(Routing::reference(schema, self.maps.now().shards()));
             }
             (Distribution::ByKey(key), None) => key,
             (Distribution::ByKey(_), Some(shard)) => {
@@ -394,8 +435,9 @@ impl Engine {
         let global = self.global_indexes(schema, key.global)?;
         let maps = self.maps.now();
         let Some(map) = maps.get(key.map) else {
-            let even = ShardMap::hashed(self.shards.iter().map(|shard| &*shard.name));
-            if self.any_map
+            let shards = self.shards.iter().take(self.any_map);
+            let even = ShardMap::hashed(shards.map(|shard| &*shard.name));
+            if self.any_map > 0
                 && let Ok(even) = even.declare(|name| self.number(name))
             {
                 let (key, boundaries) = (ShardKey { hashed: true, ..key }, even.boundaries);
@@ -455,7 +497,7 @@ impl Engine {
             }
             _ => true,
         };
-        let engines = self.shards.iter().filter_map(|shard| Some(shard.open.get()?.engine()));
+        let engines = self.shards.iter().filter_map(|shard| Some(shard.current()?.engine()));
         let full: Vec<_> = engines.filter(was_full).collect();
         // Another thread has enlarged it meanwhile.
         let mut prepared = full.is_empty();
@@ -512,9 +554,15 @@ impl Engine {
 
     /// Returns the layout of an index in the shards.
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
-        let open = self.shards.iter().find_map(|shard| shard.open.get());
+        let open = self.shards.iter().find_map(Shard::current);
         open.map_or("", |open| open.engine().layout(schema, index))
     }
+}
+
+/// Returns the numbers of the shards that belong to the store.
+fn present<'s>(shards: impl IntoIterator<Item = &'s Shard>) -> Arc<[ShardNumber]> {
+    let shards = (0..).zip(shards).filter(|(_, shard)| !shard.is_gone());
+    shards.map(|(number, _)| number).collect()
 }
 
 /// Returns the sum of the stamps of several shards.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    Engine, HasTables, Identity, Maps, MoveRecord, Moving, OwnRanges, Tables, Txn,
+    Engine, HasTables, Identity, Maps, MoveRecord, Moving, OwnRanges, Shard, Tables, Txn,
     manager::{
         MOVES, OWN, SHARD, decode_identity, decode_moves, encode_identity, encode_moves,
         own_records,
@@ -73,18 +73,37 @@ impl Seen {
     }
 }
 
+/// Opens the table of a shard's records about itself.
+fn open_own(engine: &engine::Engine) -> Result<Arc<dyn HasTables>> {
+    let opened = engine.open_table(&SHARD, &[], &mut |_| Ok(()));
+    Ok(Arc::new(Own(opened.map_err(|(error, _)| error)?)))
+}
+
 impl Engine {
-    /// Writes the ranges of both shards of a move, and their moves.
+    /// Adds a shard to the tables of the shards' records.
+    pub(super) fn add_own(&self, number: ShardNumber, shard: &Shard) -> Result<()> {
+        match self.own.get() {
+            Some(own) => own.add(number, shard.name(), open_own(shard.engine()?)?),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the ranges of these shards, and their moves.
     pub(super) fn write_own(
+        &self,
         txn: &mut Txn<'_>,
         own: &Tables,
-        record: &MoveRecord,
+        shards: &[ShardNumber],
         maps: &Maps,
     ) -> Result<()> {
-        for shard in [record.from, record.to] {
+        let removed = (0..self.next_number()).filter(|number| !maps.shards().contains(number));
+        let removed: Vec<_> = removed.collect();
+        for &shard in shards {
             let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
             let missing = || Error::internal("a shard without a record about itself");
             let mut identity = decode_identity(bytes.ok_or_else(missing)?)?;
+            identity.removed.clone_from(&removed);
             for ranges in &mut identity.maps {
                 if let Some(map) = maps.get(&ranges.map) {
                     *ranges = OwnRanges::of(&ranges.map, &map.declared(), shard);
@@ -111,19 +130,12 @@ impl Engine {
         if let Some(own) = self.own.get() {
             return Ok(Some(own));
         }
-        let count = u32::try_from(self.shards.len()).unwrap_or(u32::MAX);
         let mut shards: Vec<Option<Arc<dyn HasTables>>> = Vec::new();
-        for shard in &self.shards {
-            shards.push(match shard.open.get() {
-                None => None,
-                Some(open) => {
-                    let opened = open.engine().open_table(&SHARD, &[], &mut |_| Ok(()));
-                    let tables = opened.map_err(|(error, _)| error)?;
-                    Some(Arc::new(Own(tables)))
-                }
-            });
+        for shard in self.shards.iter() {
+            shards.push(shard.current().map(|open| open_own(open.engine())).transpose()?);
         }
-        let own = Tables::new(Routing::reference(&SHARD, count), self, shards);
+        let routing = Routing::reference(&SHARD, self.maps.now().shards());
+        let own = Tables::new(routing, self, shards);
         Ok(Some(self.own.get_or_init(|| own)))
     }
 
@@ -148,7 +160,7 @@ impl Engine {
     pub(crate) fn with_seen(self, seen: Vec<Option<Seen>>) -> Result<Self> {
         let mut all = Vec::new();
         for (shard, seen) in self.shards.iter().zip(seen) {
-            let tables = match shard.open.get() {
+            let tables = match shard.current() {
                 Some(open) => open.engine().find_table(&SHARD, &[])?,
                 None => None,
             };

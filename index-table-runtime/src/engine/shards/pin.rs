@@ -15,7 +15,8 @@ impl Engine {
     ///
     /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable)
     pub(crate) fn pin(&self) -> Result<Vec<Pinned<'_>>> {
-        let engines = self.shards.iter().map(|shard| shard.engine()?.on_disk());
+        let shards = self.shards.iter().filter(|shard| !shard.is_gone());
+        let engines = shards.map(|shard| shard.engine()?.on_disk());
         let engines = engines.collect::<Result<Vec<_>>>()?;
         let _paused = self.pause()?;
         engines.into_iter().map(lmdb::Engine::pin).collect()

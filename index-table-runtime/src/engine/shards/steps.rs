@@ -145,7 +145,7 @@ impl Engine {
         let mut txn = self.write_with(&locks).map_err(without_retry)?;
         let maps = step.maps(&self.maps.now());
         let written = body(&mut txn).and_then(|()| match own {
-            Some(own) => Self::write_own(&mut txn, own, record, &maps),
+            Some(own) => self.write_own(&mut txn, own, &[record.from, record.to], &maps),
             None => Ok(()),
         });
         written.map_err(|error| (error, txn.retry()))?;
@@ -187,7 +187,7 @@ impl Engine {
     }
 }
 
-fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
+pub(super) fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
     let retry = failure.retry();
     (Error::from(failure), retry)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use super::{Engine, HasTables, maps::CurrentMaps};
 use crate::{
-    engine,
+    engine::{self, list::List},
     model::{
         error::{Error, Result},
         shard::{Routing, ShardNumber},
@@ -20,13 +20,26 @@ pub(crate) struct Tables {
 
 /// What the generations of a table have in common.
 pub(super) struct SharedTables {
-    /// The databases in each shard, in the order of shard numbers.
-    shards: Box<[OnceLock<Arc<dyn HasTables>>]>,
-    /// The names of the shards.
-    names: Box<[Arc<str>]>,
+    /// The shards, in the order of their numbers.
+    shards: List<OfShard>,
     pub(super) maps: Arc<CurrentMaps>,
     /// The table in the latest generation that a transaction has used, unless it was opened in that generation.
     pub(super) latest: RwLock<Option<Arc<Tables>>>,
+}
+
+/// A table in one shard.
+struct OfShard {
+    /// The name of the shard.
+    name: Arc<str>,
+    /// The databases; empty while the table is not open in the shard.
+    open: OnceLock<Arc<dyn HasTables>>,
+}
+
+impl OfShard {
+    fn new(name: &Arc<str>, open: Option<Arc<dyn HasTables>>) -> Self {
+        let open = open.map_or_else(OnceLock::new, OnceLock::from);
+        Self { name: Arc::clone(name), open }
+    }
 }
 
 impl Tables {
@@ -37,48 +50,56 @@ impl Tables {
         engine: &Engine,
         shards: Vec<Option<Arc<dyn HasTables>>>,
     ) -> Self {
-        let once = |tables: Option<_>| tables.map_or_else(OnceLock::new, OnceLock::from);
-        let shards = shards.into_iter().map(once).collect();
-        let names = engine.shards.iter().map(|shard| Arc::clone(&shard.name)).collect();
+        let of_shard = |(shard, open): (&super::Shard, _)| OfShard::new(&shard.name, open);
+        let shards = engine.shards.iter().zip(shards).map(of_shard).collect();
         let (maps, latest) = (Arc::clone(&engine.maps), RwLock::default());
         let generation = maps.generation();
-        Self { routing, generation, shared: Arc::new(SharedTables { shards, names, maps, latest }) }
+        Self { routing, generation, shared: Arc::new(SharedTables { shards, maps, latest }) }
     }
 
     /// Returns the number and the name of the current shard of a row.
     pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<(ShardNumber, Arc<str>)> {
         let shard = self.routing().shard_of(primary_key)?;
-        Some((shard, Arc::clone(self.shared.names.get(shard as usize)?)))
+        Some((shard, Arc::clone(&self.shared.shards.get(shard as usize)?.name)))
     }
 
-    /// Adds the databases in a shard that has become available.
-    pub(crate) fn add(&self, shard: ShardNumber, tables: Arc<dyn HasTables>) {
-        if let Some(own) = self.shared.shards.get(shard as usize) {
-            let _ = own.set(tables);
+    /// Adds the databases in a shard that has become available, or that was added to the store. The caller has the lock of
+    /// opening tables.
+    pub(crate) fn add(&self, shard: ShardNumber, name: &Arc<str>, tables: Arc<dyn HasTables>) {
+        let shards = &self.shared.shards;
+        while shards.len() <= shard as usize {
+            shards.push(OfShard::new(name, None));
+        }
+        if let Some(own) = shards.get(shard as usize) {
+            let _ = own.open.set(tables);
+        }
+    }
+
+    /// Adds the name of a shard that was added to the store. The caller has the lock of opening tables.
+    pub(crate) fn add_name(&self, shard: ShardNumber, name: &Arc<str>) {
+        if self.shared.shards.len() == shard as usize {
+            self.shared.shards.push(OfShard::new(name, None));
         }
     }
 
     /// Returns the handle that keeps the table open in a shard, or `None` if it is not open there.
     pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&Arc<dyn HasTables>> {
-        self.shared.shards.get(shard as usize)?.get()
+        self.shared.shards.get(shard as usize)?.open.get()
     }
 
     pub(crate) fn were_known(&self) -> bool {
-        let open = self.shared.shards.iter().filter_map(OnceLock::get);
+        let open = self.shared.shards.iter().filter_map(|shard| shard.open.get());
         open.map(|tables| tables.tables()).all(engine::Tables::were_known)
     }
 
     /// Whether the databases of all shards were opened.
     pub(crate) fn are_complete(&self) -> bool {
-        let is_open = |shard: &ShardNumber| {
-            self.shared.shards.get(*shard as usize).is_some_and(|tables| tables.get().is_some())
-        };
+        let is_open = |shard: &ShardNumber| self.in_shard(*shard).is_some();
         self.routing().all_shards().iter().all(is_open)
     }
 
     pub(super) fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&dyn HasTables> {
-        let found = self.shared.shards.get(shard as usize).and_then(OnceLock::get);
-        found.map(|tables| &**tables).ok_or_else(|| Error::ShardUnavailable {
+        self.in_shard(shard).map(|tables| &**tables).ok_or_else(|| Error::ShardUnavailable {
             shard: engine.name(shard),
             reason: format!(
                 "table `{}` was opened without it; open the repository again",

@@ -167,10 +167,15 @@ impl<'s> Writing<'s> {
             Locks::These(these) => these.contains(shard),
             Locks::None | Locks::All => true,
         };
-        for ((number, shard), other) in (0..).zip(&engine.shards).zip(writing.others()) {
-            if let Some(open) = shard.open.get().filter(|_| is_chosen(&number)) {
+        for ((number, shard), other) in engine.shards().zip(writing.others()) {
+            if let Some(open) = shard.current().filter(|_| is_chosen(&number)) {
                 let _ = other.locked.set(Locked::new(number, false, open.engine().write()?));
             }
+        }
+        if writing.others().len() < engine.shards.len() {
+            // A shard was added while the transaction waited for a lock.
+            drop(writing);
+            return Self::with(engine, locks);
         }
         Ok(writing.with_maps())
     }

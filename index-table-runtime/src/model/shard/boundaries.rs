@@ -2,7 +2,7 @@ use std::mem;
 
 use serde::{Deserialize, Serialize};
 
-use super::ShardNumber;
+use super::{SLOTS, ShardNumber};
 
 /// Sorted boundaries over encoded shard keys. Each boundary is the first key of a segment. The segment ends
 /// before the next boundary, and belongs to one shard or to none.
@@ -115,6 +115,47 @@ impl Boundaries {
     pub(crate) fn of_shard(&self, shard: ShardNumber) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let segments = self.segments().filter(|(_, _, owner)| *owner == Some(shard));
         segments.map(|(start, end, _)| (start.to_vec(), end.map(<[u8]>::to_vec))).collect()
+    }
+
+    /// Returns the boundaries with the segments of a shard in the shards of their neighbours; `None` if there is no other
+    /// shard.
+    pub(crate) fn without(&self, shard: ShardNumber) -> Option<Self> {
+        let is_other = |owner: &ShardNumber| *owner != shard;
+        let mut neighbour = self.segments().filter_map(|(_, _, owner)| owner).find(is_other)?;
+        let mut next = self.clone();
+        for (start, end, owner) in self.segments() {
+            match owner {
+                Some(own) if own == shard => next.assign(start, end, Some(neighbour)),
+                Some(other) => neighbour = other,
+                None => {}
+            }
+        }
+        Some(next)
+    }
+
+    /// Returns the boundaries with the slots of a shard spread over the other shards of a hash map; `None` if there is no
+    /// other shard.
+    pub(crate) fn without_slots_of(&self, shard: ShardNumber) -> Option<Self> {
+        let mut others = self.shards();
+        others.retain(|other| *other != shard);
+        let count = u16::try_from(others.len()).ok().filter(|count| *count > 0)?;
+        let number = |slot: &[u8]| slot.first_chunk().map_or(0, |slot| u16::from_be_bytes(*slot));
+        let mut next = self.clone();
+        for (start, end) in self.of_shard(shard) {
+            let (first, last) = (number(&start), end.as_deref().map_or(SLOTS, number));
+            let slots = u32::from(last.saturating_sub(first));
+            let at = |part: u16| {
+                let slot = first.saturating_add(
+                    u16::try_from(slots * u32::from(part) / u32::from(count)).unwrap_or(last),
+                );
+                slot.to_be_bytes()
+            };
+            next.assign(&start, end.as_deref(), others.last().copied());
+            for (part, other) in (1..count).zip(&others).rev() {
+                next.assign(&start, Some(&at(part)), Some(*other));
+            }
+        }
+        Some(next)
     }
 
     /// Whether one segment has all keys.

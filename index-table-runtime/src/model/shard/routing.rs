@@ -102,8 +102,8 @@ impl Routing {
     }
 
     /// Creates the routing of a table with a copy in each of these shards.
-    pub(crate) fn reference(schema: &'static TableSchema, shards: u32) -> Self {
-        let (shards, all): (Vec<_>, _) = ((0..shards).collect(), (0..shards).collect());
+    pub(crate) fn reference(schema: &'static TableSchema, shards: &[ShardNumber]) -> Self {
+        let (shards, all) = (shards.to_vec(), shards.to_vec());
         let target = Target::Reference;
         Self { schema, target, shards, global: Box::default(), all, moves: false }
     }

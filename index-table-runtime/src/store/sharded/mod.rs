@@ -8,7 +8,7 @@ mod rebuild;
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
 pub(super) use copy::copy_shards;
-pub(crate) use open::open_restored;
+pub(crate) use open::{open_added, open_restored};
 pub use options::ShardedOptions;
 
 use super::{
@@ -193,8 +193,8 @@ impl ShardedStore {
     #[must_use]
     pub fn shard_ids(&self) -> Vec<ShardId> {
         let Ok(engine) = self.engine() else { return Vec::new() };
-        let numbers = (0..).take(engine.shards().len());
-        numbers.filter_map(|number| shard_id(&self.store, number).ok()).collect()
+        let present = engine.shards().filter(|(_, shard)| !shard.is_gone());
+        present.filter_map(|(number, _)| shard_id(&self.store, number).ok()).collect()
     }
 
     /// Returns the shards that are not available, each with the reason. A shard is not available if it was left out by
@@ -202,8 +202,8 @@ impl ShardedStore {
     #[must_use]
     pub fn unavailable_shards(&self) -> Vec<(ShardId, String)> {
         let Ok(engine) = self.engine() else { return Vec::new() };
-        let shards = (0..).zip(engine.shards());
-        let missing = shards.filter_map(|(number, shard)| {
+        let present = engine.shards().filter(|(_, shard)| !shard.is_gone());
+        let missing = present.filter_map(|(number, shard)| {
             let Err(Error::ShardUnavailable { reason, .. }) = shard.opened() else { return None };
             Some((shard_id(&self.store, number).ok()?, reason))
         });

@@ -166,6 +166,13 @@ fn open_shards(
     let (mut shards, mut changed) = (Vec::new(), Vec::new());
     for (number, record) in (0..).zip(records.shards.clone()) {
         let name: Arc<str> = Arc::from(record.name.as_str());
+        if record.is_removed() {
+            let shard = Shard::unavailable(name, String::new());
+            shard.set_gone(true);
+            shards.push(shard);
+            found.seen.push(None);
+            continue;
+        }
         let is_wanted = |only: &Vec<String>| only.contains(&record.name);
         if !options.only.as_ref().is_none_or(is_wanted) {
             let reason = "it was left out by `only` when the store was opened".to_owned();
@@ -241,7 +248,8 @@ fn start_journal(journal: &SharedJournal, shards: &[Shard], options: &Options) -
     let numbered = || (0..).zip(shards);
     let open = numbered()
         .filter_map(|(number, shard)| Some((number, shard.opened().ok()?.engine().lmdb()?)));
-    let missing = numbered().filter(|(_, shard)| shard.opened().is_err());
+    let is_missing = |shard: &Shard| shard.opened().is_err() && !shard.is_gone();
+    let missing = numbered().filter(|(_, shard)| is_missing(shard));
     let missing: Vec<ShardNumber> = missing.map(|(number, _)| number).collect();
     journal.begin_with(open, &missing, options)
 }
@@ -405,7 +413,7 @@ fn open_shard(
             ShardState::New if !inner.engine.catalog()?.is_empty() => {
                 return Err(refused(&what, "it is a plain store with tables; `adopt` it"));
             }
-            ShardState::Open | ShardState::Rebuilt => {
+            ShardState::Open | ShardState::Rebuilt | ShardState::Removed => {
                 return Err(unavailable(record, "its directory has another store".to_owned()));
             }
             ShardState::New | ShardState::Adopted if read_only => {
@@ -448,6 +456,58 @@ fn open_shard(
     let expected = Identity { adopted, ..expected };
     let changed = (identity != expected && !read_only).then_some(expected);
     Ok((inner, changed, seen))
+}
+
+/// Opens the directory of a shard that is added while the store is open, and records it. The shard has the options of the
+/// first shard, and the journal of all shards.
+///
+/// If it can't be opened, the store stays without it.
+pub(crate) fn open_added(engine: &Engine, name: &str, directory: &Path) -> Result<Arc<Inner>> {
+    let Some(manager) = engine.manager() else {
+        #[cfg(feature = "memory")]
+        return Ok(memory_inner());
+        #[cfg(not(feature = "memory"))]
+        return Err(Error::no_file());
+    };
+    let missing = || Error::internal("a sharded store without records");
+    let known = manager.read()?.ok_or_else(missing)?;
+    let mut records = ManagerRecords { maps: engine.declared_maps(), ..known.clone() };
+    let first = known.shards.first().ok_or_else(missing)?;
+    let (name, place) = (name.to_owned(), directory.to_owned());
+    let options = Some(options_of(&first.options));
+    let declared = Declared { name, place, options, adopted: false, added: true };
+    declare_shard(&declared, &Options::default(), &mut records, false)?;
+    records.own.version += 1;
+    manager.write(&records)?;
+    let opened = open_and_join(engine, &mut records);
+    match &opened {
+        Ok(_) => manager.write(&records)?,
+        Err(_) => manager.write(&ManagerRecords { maps: engine.declared_maps(), ..known })?,
+    }
+    opened
+}
+
+/// Opens the last shard of the records, and adds it to the journal.
+fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<Inner>> {
+    let path = engine.directory();
+    let record = records.shards.last().cloned().ok_or_else(|| Error::internal("no shards"))?;
+    let number = ShardNumber::try_from(records.shards.len() - 1).unwrap_or(ShardNumber::MAX);
+    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
+    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
+    let options = ShardedOptions::default();
+    let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
+    let (inner, identity, _) = opened?;
+    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+        own.join_journal(number, member)?;
+    }
+    if let Some(identity) = identity {
+        identity.write(&inner.engine)?;
+    }
+    if let Some(record) = records.shards.last_mut() {
+        record.state = ShardState::Open;
+    }
+    records.own.version += 1;
+    Ok(inner)
 }
 
 /// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
@@ -511,8 +571,12 @@ pub(super) fn in_memory_with_any_map() -> ShardedStore {
 
 #[cfg(feature = "memory")]
 fn memory_shard(name: &str) -> Shard {
-    let engine = engine::Engine::in_memory();
-    Shard::open(Arc::from(name), Arc::new(Inner::new(engine, Options::default().index_queue)))
+    Shard::open(Arc::from(name), memory_inner())
+}
+
+#[cfg(feature = "memory")]
+fn memory_inner() -> Arc<Inner> {
+    Arc::new(Inner::new(engine::Engine::in_memory(), Options::default().index_queue))
 }
 
 #[cfg(feature = "memory")]

@@ -50,6 +50,8 @@ impl ShardedOptions {
     /// Adds a shard to a store that may have been created without it, as its last shard. If the store has the shard
     /// already, this has no effect.
     ///
+    /// To add a shard while the store is in use, see [`ShardedStore::add_shard`].
+    ///
     /// No existing shard map has keys in the new shard. New shard maps and places can name it, and it gets a copy of each
     /// reference table when the repository of the table is opened. If the store can't be opened with the new shard, it is
     /// left without it.

@@ -1,7 +1,7 @@
 //! Rebuilding a lost shard map manager from the identities of its shards.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::PoisonError,
 };
@@ -194,8 +194,11 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     let shards = found.iter().map(|found| found.identity.shards).max().unwrap_or_default();
     let last = found.last().map_or(0, |found| found.identity.number);
     let expected = shards.max(last.saturating_add(1));
-    let given = |number: &ShardNumber| found.iter().all(|found| found.identity.number != *number);
-    if let Some(missing) = (0..expected).find(given) {
+    let removed: BTreeSet<_> = found.iter().flat_map(|it| it.identity.removed.clone()).collect();
+    let is_missing = |number: &ShardNumber| {
+        found.iter().all(|found| found.identity.number != *number) && !removed.contains(number)
+    };
+    if let Some(missing) = (0..expected).find(is_missing) {
         let reason =
             format!("the store has {expected} shards, of which number {missing} is not given");
         return Err(refused("the store", &reason));
@@ -221,7 +224,18 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
         }
     }
     let own = ManagerRecord { id, version: 1 };
-    let shards = found.into_iter().map(|found| found.record).collect();
+    let mut given = found.into_iter().map(|found| (found.identity.number, found.record)).peekable();
+    let gone = |number: ShardNumber| ShardRecord {
+        name: format!("removed-{number}"),
+        place: String::new(),
+        state: ShardState::Removed,
+        options: Vec::new(),
+    };
+    let record = |number| {
+        let own = given.next_if(|(own, _)| *own == number);
+        own.map_or_else(|| gone(number), |(_, record)| record)
+    };
+    let shards = (0..expected).map(record).collect();
     Ok(ManagerRecords { own, shards, maps, places, tables: BTreeMap::new() })
 }
 

@@ -194,7 +194,7 @@ impl Store {
     pub fn drop_retired(&self) -> Result<Vec<String>> {
         if let Some(shards) = self.inner.engine.sharded() {
             let mut dropped = BTreeSet::new();
-            for shard in shards.shards().iter().filter(|shard| shard.opened().is_ok()) {
+            for (_, shard) in shards.shards().filter(|(_, shard)| shard.opened().is_ok()) {
                 dropped.extend(store_of(shard)?.drop_retired()?);
             }
             return Ok(dropped.into_iter().collect());

@@ -20,6 +20,18 @@ const SHARD: usize = 360;
 /// The maximum number of shards of a journal.
 const SHARDS: usize = 1 << 12;
 
+/// How many shards can be added to a journal before it is started again.
+const SPARE: usize = 64;
+
+/// The number in the placeholder of a shard that may be added.
+const SPARE_NUMBER: u32 = u32::MAX;
+
+/// Returns the number of states in the blocks of a journal that is started with this number of shards. With placeholders
+/// for shards that may be added, all segments of the journal have their first frames at the same offset.
+pub(crate) fn room_of(shards: usize) -> usize {
+    (shards + SPARE).min(SHARDS).max(shards)
+}
+
 /// Returns the number of bytes before the first frame of a segment, in a journal with this number of shards.
 pub(crate) const fn head_of(shards: usize) -> u64 {
     ((FIXED + shards * SHARD) as u64).next_multiple_of(HEAD)
@@ -70,6 +82,12 @@ impl Saved {
     pub(crate) const fn gone(shard: u32) -> Self {
         let (metas, roots) = ([[0; META]; 2], [[0; 16]; 2]);
         Self { shard, page_size: 0, number: 0, map_size: 0, metas, roots }
+    }
+
+    /// Adds placeholders for shards that may be added to the journal, up to this number of states.
+    pub(crate) fn pad(states: &mut Vec<Self>, room: usize) {
+        let room = room.max(states.len());
+        states.resize(room, Self::gone(SPARE_NUMBER));
     }
 
     const fn is_gone(&self) -> bool {

@@ -30,14 +30,23 @@ use super::{
         pinned::Slots,
         recorder::{Recorded, Recorder},
         snapshot::{Refused, Snapshot},
+        start::NotStarted,
         weaken,
         write_back::write_back,
     },
     group::Group,
+    start::{Joining, open},
 };
-use crate::engine::lmdb::names::Env;
+use crate::engine::{list::List, lmdb::names::Env};
 
 const NAME: &str = "index-table-journal";
+
+const LEFT: &str = "this directory was removed from a sharded store, which this process still has open";
+
+const CLOSED: &str = "the store is being closed";
+
+/// How often a checkpoint for a new shard is tried, with pauses of [`SHORT`].
+const TRIES: u32 = 10;
 
 /// A shard that this process writes, with the journal of all shards.
 pub(in crate::engine::lmdb) struct Member {
@@ -64,7 +73,11 @@ struct Common {
     files: Arc<Vec<File>>,
     journalled: Journalled,
     limits: Limits,
-    shards: Vec<Shard>,
+    shards: List<Shard>,
+    /// The number of states in each block.
+    room: usize,
+    /// The started segment of a checkpoint that could not be made.
+    begun: Mutex<Option<Switched>>,
     state: Mutex<State>,
     changed: Condvar,
     /// Whether the limit of written bytes requires a checkpoint.
@@ -80,6 +93,8 @@ struct Shard {
     /// The open shard, or `None` if it is closed. Locked for each commit, from the append to the end of
     /// LMDB's commit.
     open: Mutex<Option<Open>>,
+    /// Whether the shard was removed from the store while it was open.
+    has_left: AtomicBool,
 }
 
 /// An open shard.
@@ -119,14 +134,16 @@ pub(super) struct Begun {
     pub(super) journalled: Journalled,
     pub(super) limits: Limits,
     pub(super) shards: Vec<(u32, Open)>,
+    /// The number of states in each block.
+    pub(super) room: usize,
 }
 
 impl Begun {
     /// Starts the thread. Returns the members in the order of the shards.
     pub(super) fn start(self) -> std::io::Result<Vec<Member>> {
-        let Self { group, files, journalled, limits, shards } = self;
+        let Self { group, files, journalled, limits, shards, room } = self;
         let open = shards.len();
-        let shard = |(number, open)| Shard { number, open: Mutex::new(Some(open)) };
+        let shard = |(number, open)| Shard::new(number, open);
         let state = State {
             thread: None,
             is_working: false,
@@ -140,6 +157,8 @@ impl Begun {
             journalled,
             limits,
             shards: shards.into_iter().map(shard).collect(),
+            room,
+            begun: Mutex::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             is_due: AtomicBool::new(false),
@@ -154,6 +173,10 @@ impl Begun {
 }
 
 impl Shard {
+    const fn new(number: u32, open: Open) -> Self {
+        Self { number, open: Mutex::new(Some(open)), has_left: AtomicBool::new(false) }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,13 +218,16 @@ impl Common {
     }
 
     fn run(&self) {
-        // The started segment of a checkpoint that could not be made.
-        let mut begun = None;
         loop {
             let mut state = self.lock();
             loop {
                 if state.is_closed || self.refused.get().is_some() {
                     return;
+                }
+                // Another thread makes a checkpoint with a new shard.
+                if state.is_working {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
                 }
                 let left = self.limits.time.saturating_sub(state.since.elapsed()).min(LONG);
                 // Without changes, no checkpoint is needed.
@@ -215,7 +241,7 @@ impl Common {
             (state.is_working, state.since) = (true, Instant::now());
             self.is_due.store(false, SeqCst);
             drop(state);
-            let outcome = self.checkpoint(&mut begun);
+            let outcome = self.checkpoint();
             self.is_far.store(false, SeqCst);
             let mut state = self.lock();
             state.is_working = false;
@@ -235,6 +261,39 @@ impl Common {
         }
     }
 
+    /// Makes a checkpoint in this thread, for example because a shard was added.
+    fn checkpoint_now(&self) -> std::io::Result<()> {
+        let mut state = self.lock();
+        for _ in 0..TRIES {
+            while state.is_working {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if let Some(reason) = self.refused() {
+                return Err(std::io::Error::other(reason));
+            }
+            if state.is_closed {
+                return Err(std::io::Error::other(CLOSED));
+            }
+            (state.is_working, state.since) = (true, Instant::now());
+            drop(state);
+            let outcome = self.checkpoint();
+            state = self.lock();
+            state.is_working = false;
+            self.changed.notify_all();
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err(Missed::Ever(reason)) => {
+                    let _ = self.refused.set(reason);
+                }
+                Err(Missed::Now) => {
+                    let waited = self.changed.wait_timeout(state, SHORT);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+        Err(std::io::Error::other("no checkpoint could be made, because all reader slots are taken"))
+    }
+
     /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit,
     /// which may wait for that lock.
     fn has_changes(&self) -> bool {
@@ -248,7 +307,8 @@ impl Common {
         })
     }
 
-    fn checkpoint(&self, begun: &mut Option<Switched>) -> Result<(), Missed> {
+    fn checkpoint(&self) -> Result<(), Missed> {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         let longest = self.limits.journal.saturating_mul(2);
         let too_early = weaken::is("pin-first").then(|| self.pin()).transpose()?;
         weaken::pause();
@@ -275,8 +335,8 @@ impl Common {
             let saved = snapshot.saved(shard.number, &file).map_err(|_| Missed::Ever(DATA_SYNC))?;
             all_made.push(Made { shard, snapshot, saved });
         }
-        let mut shards = Vec::with_capacity(self.shards.len());
-        for shard in &self.shards {
+        let mut shards = Vec::with_capacity(self.room);
+        for shard in self.shards.iter() {
             let made = all_made.iter().find(|made| made.shard.number == shard.number);
             let open = shard.lock();
             let Some(open) = &*open else {
@@ -289,6 +349,7 @@ impl Common {
             }
             shards.push(saved.clone());
         }
+        Saved::pad(&mut shards, self.room);
         // A record before the segment whose commit has failed in some shards would be lost in the others. It
         // has refused further writes before its shards could be pinned.
         if let Some(reason) = self.refused() {
@@ -299,6 +360,7 @@ impl Common {
         log::put_block(&self.files, &block).map_err(|_| Missed::Ever(JOURNAL_SYNC))?;
         self.group.set_checkpoint(salt.sequence);
         *begun = None;
+        drop(begun);
         for Made { shard, snapshot, saved } in all_made {
             // Dropped with the lock: no commit is between its frame and LMDB's commit.
             if let Some(open) = &mut *shard.lock() {
@@ -312,7 +374,7 @@ impl Common {
     /// Pins each shard that has changed since its last checkpoint.
     fn pin(&self) -> Result<Vec<(&Shard, Snapshot)>, Missed> {
         let mut pinned = Vec::new();
-        for shard in &self.shards {
+        for shard in self.shards.iter() {
             if let Some(open) = &mut *shard.lock()
                 && let Some(snapshot) = open.snapshot()?
             {
@@ -355,6 +417,44 @@ impl Open {
 }
 
 impl Member {
+    /// Adds a shard to the journal while it is running: pins its state, makes a checkpoint that has it, and then writes its
+    /// marker.
+    pub(in crate::engine::lmdb) fn join(&self, joining: Joining) -> Result<Self, NotStarted> {
+        let Joining { shard, directory, env } = joining;
+        let common = &self.common;
+        let (epoch, open) = open(&directory, env, shard, &common.journalled.identity)?;
+        if epoch > common.journalled.epoch {
+            let reason = "it was written after the journal of the other shards was started";
+            return Err(NotStarted::Damaged(reason.to_owned()));
+        }
+        let data = open.data.try_clone()?;
+        let at = {
+            let mut state = common.lock();
+            if common.shards.len() >= common.room {
+                let reason = "so many shards were added that the store has to be opened again before the next one";
+                return Err(std::io::Error::other(reason).into());
+            }
+            state.open += 1;
+            common.shards.push(Shard::new(shard, open));
+            common.shards.len() - 1
+        };
+        let member = Self { common: Arc::clone(common), at };
+        let journalled = Journalled { shard: Some(shard), ..common.journalled };
+        let joined = common.checkpoint_now().and_then(|()| {
+            marker::put(&data, Marker::Needed(journalled))?;
+            data.sync_data()
+        });
+        if let Err(error) = joined {
+            // Nothing was written to the shard, so it is complete without the journal.
+            common.lock().open -= 1;
+            if let Some(shard) = member.shard() {
+                shard.lock().take();
+            }
+            return Err(error.into());
+        }
+        Ok(member)
+    }
+
     fn shard(&self) -> Option<&Shard> {
         self.common.shards.get(self.at)
     }
@@ -371,7 +471,8 @@ impl Member {
 
     /// Returns the reason why the shard is no longer written.
     pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
-        self.common.refused()
+        let has_left = self.shard().is_none_or(|shard| shard.has_left.load(SeqCst));
+        if has_left { Some(LEFT) } else { self.common.refused() }
     }
 
     /// Waits, without the turn to write, while a late checkpoint is being made.
@@ -439,21 +540,8 @@ impl Member {
         }
         let open = self.shard().and_then(|shard| shard.lock().take());
         if let Some(open) = open {
-            let is_sound = is_mapped && common.refused().is_none();
-            let is_whole =
-                is_sound && open.env.write_txn().is_ok() && open.env.force_sync().is_ok();
-            if is_whole {
-                let shard = self.shard().map(|shard| shard.number);
-                let clean = Marker::Clean(Journalled { shard, ..common.journalled });
-                // If it is not written, the journal is applied when the store is opened, which changes
-                // nothing.
-                let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
-            } else {
-                // The next checkpoint would lack the state that this shard needs.
-                state.is_closed = true;
-            }
-            // A forked child has the same lock.
-            let _ = open.writer.unlock();
+            // Otherwise the next checkpoint would lack the state that this shard needs.
+            state.is_closed |= !self.complete(&open, is_mapped);
             state.open = state.open.saturating_sub(1);
         }
         state.is_closed |= state.open == 0;
@@ -463,6 +551,37 @@ impl Member {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+    }
+
+    /// Removes the shard from the journal, which the others still use. The data file is complete afterwards, and this process
+    /// no longer writes it.
+    pub(in crate::engine::lmdb) fn leave(&self) {
+        let Some(shard) = self.shard() else { return };
+        shard.has_left.store(true, SeqCst);
+        let mut state = self.common.lock();
+        while state.is_working {
+            state = self.common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(open) = shard.lock().take() {
+            self.complete(&open, open.is_mapped);
+            state.open = state.open.saturating_sub(1);
+        }
+    }
+
+    /// Makes the data file of a shard complete without the journal. Returns false if that has failed.
+    fn complete(&self, open: &Open, is_mapped: bool) -> bool {
+        let is_sound = is_mapped && self.common.refused().is_none();
+        let is_whole = is_sound && open.env.write_txn().is_ok() && open.env.force_sync().is_ok();
+        if is_whole {
+            let shard = self.shard().map(|shard| shard.number);
+            let clean = Marker::Clean(Journalled { shard, ..self.common.journalled });
+            // If it is not written, the journal is applied when the store is opened, which changes
+            // nothing.
+            let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
+        }
+        // A forked child has the same lock.
+        let _ = open.writer.unlock();
+        is_whole
     }
 
     /// Changes nothing, because the journal belongs to the parent of this forked process.

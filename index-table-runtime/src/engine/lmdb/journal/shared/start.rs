@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     super::{
-        block::{Block, head_of},
+        block::{Block, Saved, head_of, room_of},
         checkpoint::Limits,
         files::{self, OWN, SHARED},
         frame::{Salt, Section},
@@ -223,6 +223,7 @@ impl SharedJournal {
         }
         let (log, files, block) = self.first_block(&joined, found).map_err(own)?;
         let journalled = Journalled::own(self.identity, block.salt.epoch);
+        let room = block.shards.len();
         let mut shards = Vec::with_capacity(joined.len());
         for (joined, saved) in joined.into_iter().zip(block.shards) {
             let directory = joined.directory.clone();
@@ -232,7 +233,7 @@ impl SharedJournal {
             shards.push((number, open));
         }
         let group = Arc::new(Group::new(log));
-        let begun = Begun { group, files, journalled, limits, shards };
+        let begun = Begun { group, files, journalled, limits, shards, room };
         begun.start().map_err(|error| own(error.into()))
     }
 
@@ -252,14 +253,44 @@ impl SharedJournal {
         let salt = Salt { identity: self.identity, epoch, sequence };
         let record = found.map_or(1, |found| found.tail.next);
         let files = Arc::new(files);
-        let mut log = Log::new(Arc::clone(&files), salt, record, head_of(joined.len()))?;
+        let room = room_of(joined.len());
+        let mut log = Log::new(Arc::clone(&files), salt, record, head_of(room))?;
         copy_lacking(joined, found, &mut log)?;
         let shards = joined.iter().map(|joined| joined.pin.saved(joined.shard, &joined.data));
-        let shards = shards.collect::<io::Result<_>>()?;
+        let mut shards = shards.collect::<io::Result<_>>()?;
+        Saved::pad(&mut shards, room);
         let block = Block { salt, record, link: 0, time: log::now(), shards };
         log::put_block(&files, &block)?;
         Ok((log, files, block))
     }
+}
+
+/// Opens a shard for a journal that is running, and makes its state durable. Also returns the epoch of its marker.
+pub(super) fn open(
+    directory: &Path,
+    env: Env,
+    shard: u32,
+    identity: &[u8; 16],
+) -> Result<(u64, Open), NotStarted> {
+    let writer = files::create_one(directory, &files::path(directory, OWN, 0))?;
+    if !lock_writer(&writer)? {
+        return Err(NotStarted::Elsewhere);
+    }
+    let epoch = match marker_of(directory)? {
+        Marker::Clean(known) if known.identity == *identity => known.epoch,
+        Marker::None | Marker::Clean(_) => 0,
+        Marker::Needed(_) => return Err(NotStarted::Elsewhere),
+    };
+    let data = data(directory)?;
+    let pin = Snapshot::take(&env, &data)?;
+    env.force_sync()?;
+    let saved = pin.saved(shard, &data)?;
+    let number = pin.number;
+    files::remove(directory, 1);
+    let _ = writer.set_len(0);
+    let slots = Arc::new(Slots::open(directory));
+    let open = Open { env, data, slots, writer, pin, saved, number, pages: 0, is_mapped: true };
+    Ok((epoch, open))
 }
 
 /// A shard that has joined.

@@ -1,0 +1,123 @@
+//! Shards that are added to an open store, and removed from it.
+//!
+//! The list of shards only grows, so that transactions can refer to their shards. Each [generation](super::Maps) of shard
+//! maps has the numbers of the shards that belong to the store. A transaction that began before a shard was added does not
+//! use it, since no map of its generation has keys there. A transaction that began before a shard was removed still has its
+//! snapshot. The environment of a removed shard stays open for such transactions, until the store is closed.
+
+use std::sync::Arc;
+
+use super::{Engine, Identity, Locks, Shard, ShardState, Txn, present, steps::failed};
+use crate::{
+    engine::Retry,
+    model::{
+        error::{Error, Result},
+        shard::{Boundaries, ShardNumber},
+    },
+};
+
+impl Engine {
+    /// Returns the number of the next shard that is added.
+    pub(crate) fn next_number(&self) -> ShardNumber {
+        ShardNumber::try_from(self.shards.len()).unwrap_or(ShardNumber::MAX)
+    }
+
+    /// Adds a shard, in which the tables that need it are open. The caller has the locks of all shards in `_all`, and the
+    /// lock of opening tables.
+    pub(crate) fn add_shard(&self, _all: &Txn<'_>, shard: Shard) -> Result<()> {
+        self.add_own(self.next_number(), &shard)?;
+        self.shards.push(shard);
+        let shards = present(self.shards.iter());
+        self.maps.install(Arc::new(self.maps.now().with_shards(shards)));
+        Ok(())
+    }
+
+    /// Writes the number of shards into the records that the shards have about themselves. Shards that are not available get
+    /// it when they are opened.
+    pub(crate) fn record_count(&self) -> Result<()> {
+        let count = self.next_number();
+        for engine in self.engines().filter(|engine| engine.lmdb().is_some()) {
+            if let Some(identity) = Identity::read(engine)?.filter(|own| own.shards != count) {
+                Identity { shards: count, ..identity }.write(engine)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the maps with keys in a shard, with boundaries that give these keys to other shards of the map: those of a
+    /// hash map evenly, other keys to the shard of a neighbour.
+    ///
+    /// # Errors
+    ///
+    /// The name of a map that has no other shard.
+    pub(crate) fn maps_without(
+        &self,
+        shard: ShardNumber,
+    ) -> Result<Vec<(String, Boundaries)>, String> {
+        let maps = self.maps.now();
+        let of_shard =
+            maps.by_name.iter().filter(|(_, map)| map.boundaries.shards().contains(&shard));
+        let without = |(name, map): (&String, _)| {
+            let next = super::Map::without(map, shard).ok_or_else(|| name.clone())?;
+            Ok((name.clone(), next))
+        };
+        of_shard.map(without).collect()
+    }
+
+    /// Removes a shard in one commit of all shards, in which `body` checks that it has no rows. Other shards get its keys.
+    ///
+    /// The manager is written first: if the process ends before the commit, the other shards have the keys when the store
+    /// is opened again, and no row is in the wrong shard.
+    ///
+    /// # Errors
+    ///
+    /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
+    pub(crate) fn remove_shard(
+        &self,
+        shard: ShardNumber,
+        changed: &[(String, Boundaries)],
+        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
+    ) -> Result<(), (Error, Option<Retry>)> {
+        let without_retry = |error| (error, None);
+        let own = self.own_tables().map_err(without_retry)?;
+        let mut txn = self.write_with(&Locks::All).map_err(without_retry)?;
+        let now = self.maps.now();
+        let left: Arc<[_]> = now.shards().iter().copied().filter(|own| *own != shard).collect();
+        let maps = now.with_boundaries(changed).with_shards(Arc::clone(&left));
+        let written = body(&mut txn).and_then(|()| match own {
+            Some(own) => self.write_own(&mut txn, own, &left, &maps),
+            None => Ok(()),
+        });
+        written.map_err(|error| (error, txn.retry()))?;
+        let known = match &self.manager {
+            None => None,
+            Some(manager) => {
+                let missing = || Error::internal("a sharded store without records");
+                let known = manager.read().and_then(|known| known.ok_or_else(missing));
+                let known = known.map_err(without_retry)?;
+                let mut records = known.clone();
+                for (name, boundaries) in changed {
+                    if let Some(map) = records.maps.get_mut(name) {
+                        map.boundaries.clone_from(boundaries);
+                    }
+                }
+                if let Some(record) = records.shards.get_mut(shard as usize) {
+                    record.state = ShardState::Removed;
+                }
+                records.own.version += 1;
+                manager.write(&records).map_err(without_retry)?;
+                Some((manager, known))
+            }
+        };
+        txn.change_maps(Arc::new(maps));
+        let committed = txn.commit(|| ()).map_err(failed);
+        if committed.is_err()
+            && let Some((manager, known)) = known
+        {
+            manager.write(&known).map_err(without_retry)?;
+        }
+        committed?;
+        self.shard(shard).map_err(without_retry)?.set_gone(true);
+        Ok(())
+    }
+}

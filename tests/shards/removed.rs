@@ -1,0 +1,211 @@
+//! Shards that are removed while the store is open.
+
+use std::{fs, path::Path};
+
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::opening::reason;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "orders", shard_by = tenant)]
+#[index(town)]
+#[index(email, unique, scope = "global")]
+#[aggregate(town)]
+struct Order {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u64,
+    town: String,
+    email: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "events", shard_by = hash(id))]
+struct Event {
+    #[primary_key]
+    id: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "towns", reference)]
+struct Town {
+    #[primary_key]
+    name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "notes")]
+struct Note {
+    #[primary_key]
+    id: u64,
+}
+
+fn order(tenant: u32, number: u64) -> Order {
+    let (town, email) = (format!("t{}", number % 3), format!("{tenant}-{number}"));
+    Order { tenant, number, town, email }
+}
+
+fn options() -> ShardedOptions {
+    let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
+    ["a", "b", "c"]
+        .into_iter()
+        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .map("orders", map)
+        .map("events", ShardMap::hashed(["a", "b", "c"]))
+}
+
+struct Tables {
+    orders: OrderRepository,
+    events: EventRepository,
+    towns: TownRepository,
+}
+
+impl Tables {
+    fn open(store: &ShardedStore) -> Result<Self> {
+        let (orders, events) = (OrderRepository::open(store)?, EventRepository::open(store)?);
+        Ok(Self { orders, events, towns: TownRepository::open(store)? })
+    }
+
+    /// Opens all tables, and writes 200 orders.
+    fn filled(store: &ShardedStore) -> Result<Self> {
+        let tables = Self::open(store)?;
+        store.transaction(|txn| {
+            for tenant in 0..40 {
+                (0..5).try_for_each(|number| tables.orders.insert(txn, &order(tenant, number)))?;
+            }
+            tables.towns.insert(txn, &Town { name: "t0".to_owned() })
+        })?;
+        Ok(tables)
+    }
+
+    fn check(&self, store: &ShardedStore, orders: u64) -> Result<()> {
+        let txn = store.read()?;
+        assert_eq!(self.orders.all(&txn).count()?, orders);
+        assert_eq!(self.orders.by_town(&txn).rows().count() as u64, orders);
+        assert_eq!(self.orders.by_email(&txn).rows().count() as u64, orders);
+        assert!(self.orders.get_by_email(&txn, "7-1")?.is_some());
+        drop(txn);
+        assert!(store.verify()?.is_clean());
+        Ok(())
+    }
+}
+
+fn names(store: &ShardedStore) -> Vec<String> {
+    store.shard_ids().iter().map(|shard| shard.name().to_owned()).collect()
+}
+
+fn with_store(test: impl FnOnce(&Path, ShardedStore) -> Result<()>) -> Result<()> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("shop");
+    let store = options().open(&path)?;
+    test(&path, store)
+}
+
+#[test]
+fn a_shard_is_removed_when_its_rows_are_elsewhere() -> Result<()> {
+    with_store(|path, store| {
+        let tables = Tables::filled(&store)?;
+        let before = store.read()?;
+        let refused = reason(store.remove_shard("a"));
+        assert_eq!(refused, "the removal of shard `a`: it has rows of table `orders`: move them");
+        tables.check(&store, 200)?;
+        store.move_range("orders", ..20u32, "c").run()?;
+        store.remove_shard("a")?;
+        assert_eq!(names(&store), ["b", "c"]);
+        assert!(store.unavailable_shards().is_empty());
+        tables.check(&store, 200)?;
+        assert_eq!(tables.orders.all(&before).count()?, 200);
+        drop(before);
+        // The slots of the removed shard are in the others, and reference tables can be written.
+        store.transaction(|txn| {
+            (0..100).try_for_each(|id| tables.events.insert(txn, &Event { id }))?;
+            tables.towns.insert(txn, &Town { name: "t1".to_owned() })?;
+            tables.orders.insert(txn, &order(0, 100))
+        })?;
+        tables.check(&store, 201)?;
+        drop((tables, store));
+        fs::remove_dir_all(path.join("a")).expect("it is no longer needed");
+        let store = ShardedStore::open(path)?;
+        assert_eq!(names(&store), ["b", "c"]);
+        assert!(store.unavailable_shards().is_empty());
+        let tables = Tables::open(&store)?;
+        tables.check(&store, 201)?;
+        assert_eq!(tables.events.all(&store.read()?).count()?, 100);
+        // The name is free again, and the number is not used again.
+        store.add_shard("a", "again")?;
+        store.move_range("orders", ..10u32, "a").run()?;
+        tables.check(&store, 201)?;
+        drop((tables, store));
+        let store = ShardedStore::open(path)?;
+        assert_eq!(names(&store), ["b", "c", "a"]);
+        Tables::open(&store)?.check(&store, 201)
+    })
+}
+
+#[test]
+fn the_directory_of_a_removed_shard_is_a_store_without_rows() -> Result<()> {
+    with_store(|path, store| {
+        let tables = Tables::filled(&store)?;
+        store.remove_shard("c")?;
+        tables.check(&store, 200)?;
+        drop((tables, store));
+        let plain = Store::open(path.join("c"))?;
+        assert_eq!(OrderRepository::open(&plain)?.all(&plain.read()?).count()?, 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_manager_is_rebuilt_without_the_removed_shard() -> Result<()> {
+    with_store(|path, store| {
+        let tables = Tables::filled(&store)?;
+        store.move_range("orders", ..20u32, "c").run()?;
+        store.remove_shard("a")?;
+        drop((tables, store));
+        fs::remove_file(path.join("data.mdb")).expect("the manager");
+        let store = ShardedStore::options().shard("b", "b").shard("c", "c").rebuild(path)?;
+        assert_eq!(names(&store), ["b", "c"]);
+        Tables::open(&store)?.check(&store, 200)
+    })
+}
+
+#[test]
+fn removals_that_would_lose_something_are_refused() -> Result<()> {
+    with_store(|_, store| {
+        let tables = Tables::filled(&store)?;
+        let text = |name: &str| reason(store.remove_shard(name));
+        assert_eq!(text("x"), "the removal of shard `x`: the store has no such shard");
+        let notes = NoteRepository::open(&store)?;
+        assert_eq!(text("a"), "the removal of shard `a`: it is the place of table `notes`");
+        drop(notes);
+        let nested = store.transaction(|_| store.remove_shard("c"));
+        assert!(matches!(nested, Err(Error::WriteInProgress { .. })), "{nested:?}");
+        let Tables { orders, events, towns } = tables;
+        drop(events);
+        let refused = text("c");
+        assert!(refused.ends_with("open the repository of table `events` first"), "{refused}");
+        let tables = Tables { orders, events: EventRepository::open(&store)?, towns };
+        store.remove_shard("c")?;
+        tables.check(&store, 200)
+    })
+}
+
+#[test]
+fn the_last_shard_is_not_removed() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let store = ShardedStore::options().shard("a", "a").open(dir.path().join("shop"))?;
+    assert_eq!(reason(store.remove_shard("a")), "the removal of shard `a`: it is the only shard");
+    Ok(())
+}
+
+#[test]
+fn a_shard_in_memory_is_removed_too() -> Result<()> {
+    let store = options().in_memory()?;
+    let tables = Tables::filled(&store)?;
+    store.move_range("orders", ..20u32, "c").run()?;
+    store.remove_shard("a")?;
+    assert_eq!(names(&store), ["b", "c"]);
+    tables.check(&store, 200)
+}
