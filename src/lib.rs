@@ -47,10 +47,10 @@ pub use index_table_runtime::{
     Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower, FollowerLag,
     FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag,
     Lagged, ListMap, MAX_KEY_LEN, MissingShard, Move, OnDuplicate, Options, Page, Progress,
-    QueueFull, RangeMap, ReadTxn, Readers, Repair, RestoreArchive, Result, Rows, Scan, Scrub,
-    ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError,
-    Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher,
-    WhenFull, WriteTxn,
+    QueueFull, RangeMap, ReadTxn, Readers, Rebalance, RebalancePlan, Repair, RestoreArchive,
+    Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore,
+    Stats, Store, StoreError, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport,
+    Views, Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.
@@ -67,7 +67,7 @@ pub mod report {
 
     pub use index_table_runtime::{
         BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
-        IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved, RangeInfo, ShardInfo,
-        ShardStatus, StoreReport, TableSize, Upgraded,
+        IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved, PlannedMove, PlannedShard,
+        RangeInfo, ShardInfo, ShardStatus, StoreReport, TableSize, Upgraded,
     };
 }

@@ -53,6 +53,7 @@ pub use upkeep::{
     expiry::ExpiryWorker,
     moves::{Move, MoveInfo, MoveState, Moved},
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
+    rebalance::{PlannedMove, PlannedShard, Rebalance, RebalancePlan},
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };

@@ -201,7 +201,9 @@ fn a_shard_that_is_refused_leaves_the_store_without_it() -> Result<()> {
     assert!(refused.ends_with("it is a plain store with tables; `adopt` it"), "{refused}");
     fs::write(path.join("file"), "no directory").expect("a file");
     store.add_shard("file", "file").expect_err("no directory");
-    store.transaction(|_| store.add_shard("nested", "nested").map(drop)).expect_err("a transaction");
+    store
+        .transaction(|_| store.add_shard("nested", "nested").map(drop))
+        .expect_err("a transaction");
     assert_eq!(store.shard_ids().len(), 2);
     tables.check(&store, 200)?;
     store.add_shard("full", "empty")?;

@@ -22,6 +22,7 @@ mod random;
 mod random_global;
 mod random_global_maps;
 mod random_local;
+mod rebalanced;
 mod rebuilt;
 mod reference;
 mod removed;

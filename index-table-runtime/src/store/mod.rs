@@ -23,7 +23,9 @@ pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use readers::Readers;
 pub use sharded::{ShardId, ShardedOptions, ShardedStore};
-pub(crate) use sharded::{engine_of, open_added, open_restored, parts_of, shard_id, store_of, table_of};
+pub(crate) use sharded::{
+    engine_of, open_added, open_attached, open_restored, parts_of, shard_id, store_of, table_of,
+};
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};
 use waiting::Waiting;

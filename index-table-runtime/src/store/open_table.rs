@@ -80,6 +80,11 @@ impl OpenTable {
         self.readable.from.get(index).is_none_or(|from| from.load(Ordering::Relaxed) <= opened)
     }
 
+    /// Returns true if the index is readable for transactions that begin now, and false if they have to read the catalog.
+    pub(crate) fn is_readable_now(&self, index: usize) -> bool {
+        self.is_readable(index, super::inner::ALL_OPENED)
+    }
+
     /// Returns the maintenance plan of a write transaction; `None` if no index is eventual or not readable.
     pub(crate) fn maintenance_plan(
         &self,

@@ -12,6 +12,7 @@ pub(crate) mod opening;
 mod parallel;
 pub(crate) mod queue;
 mod read_only;
+pub(crate) mod rebalance;
 pub(crate) mod recorded;
 mod shard_list;
 mod shards;

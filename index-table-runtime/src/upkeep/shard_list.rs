@@ -1,25 +1,26 @@
 //! Adding shards to an open store, and removing them.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, fmt, path::Path, sync::Arc};
 
 use super::{
     all_shards, build,
     copies::Copies,
     opening::{self, InShard},
+    shards::open_in,
 };
 use crate::{
     engine::{
         self, Query, Read as _, Space, Tables,
-        shards::{self, Locks, MoveRecord, Shard},
+        shards::{self, Changed, HasEngine, Locks, MoveRecord, Shard},
     },
     model::{
         KeyRange,
         error::{Error, Result},
         schema::Source,
-        shard::Boundaries,
     },
     store::{
-        OpenTable, ShardId, ShardedStore, engine_of, open_added, rerun, shard_id, store_of,
+        OpenTable, ShardId, ShardedStore, engine_of, open_added, open_attached, rerun, shard_id,
+        store_of,
     },
 };
 
@@ -62,7 +63,7 @@ impl ShardedStore {
     /// # let dir = tempfile::tempdir().unwrap();
     /// let store = ShardedStore::options()
     ///     .shard("north", "north")
-    ///     .map("orders", ShardMap::ranges().to("north", ..))
+    ///     .map("orders", ShardMap::ranges().to("north", 0u32..))
     ///     .open(dir.path().join("shop"))?;
     /// let orders = OrderRepository::open(&store)?;
     /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
@@ -73,11 +74,7 @@ impl ShardedStore {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn add_shard(
-        &self,
-        name: impl AsRef<str>,
-        directory: impl AsRef<Path>,
-    ) -> Result<ShardId> {
+    pub fn add_shard(&self, name: impl AsRef<str>, directory: impl AsRef<Path>) -> Result<ShardId> {
         let (inner, name) = (&self.inner, name.as_ref());
         let shards = engine_of(self)?;
         shards.refuse_forked()?;
@@ -177,13 +174,72 @@ impl ShardedStore {
     /// # }
     /// ```
     pub fn remove_shard(&self, name: impl AsRef<str>) -> Result<()> {
-        let (inner, name) = (&self.inner, name.as_ref());
+        self.leave(name.as_ref(), Leaving::Removed)
+    }
+
+    /// Removes a shard with its rows, while the store is open. Its directory is a plain store afterwards, which
+    /// [`Store::open`](crate::Store::open) opens with the same structs, when this process has closed the sharded store.
+    /// [`attach_shard`](ShardedStore::attach_shard) adds it again.
+    ///
+    /// Its ranges of range maps, and its keys of lists, belong to no shard: queries and writes that need them fail with
+    /// [`Error::NoShard`], and other queries go on without these rows. Other shards get its slots of hash maps, whose
+    /// tables must have no rows in it. Each global index of a table with rows in it is built again without them, and can't be
+    /// queried meanwhile. The directory keeps a copy of each reference table.
+    ///
+    /// Cost: one commit in all shards. For each global index, the cost of [`build`](crate::Build) with all other rows.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`remove_shard`](ShardedStore::remove_shard), except that it may have rows in range maps and lists.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Error, IndexTable, ShardMap, ShardedStore, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "entries", shard_by = year)]
+    /// struct Entry {
+    ///     #[primary_key]
+    ///     year: u16,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("log");
+    /// let store = ShardedStore::options()
+    ///     .shard("old", "old")
+    ///     .shard("new", "new")
+    ///     .map("entries", ShardMap::ranges().to("old", ..2026u16).to("new", 2026u16..))
+    ///     .open(&path)?;
+    /// let entries = EntryRepository::open(&store)?;
+    /// store.transaction(|txn| entries.insert(txn, &Entry { year: 2025, number: 1 }))?;
+    ///
+    /// store.detach_shard("old")?;
+    /// assert_eq!(entries.all(&store.read()?).count()?, 0);
+    /// assert!(matches!(entries.get(&store.read()?, 2025, 1), Err(Error::NoShard { .. })));
+    /// drop((store, entries));
+    ///
+    /// let old = Store::open(path.join("old"))?;
+    /// assert_eq!(EntryRepository::open(&old)?.all(&old.read()?).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn detach_shard(&self, name: impl AsRef<str>) -> Result<()> {
+        self.leave(name.as_ref(), Leaving::Detached)
+    }
+
+    fn leave(&self, name: &str, leaving: Leaving) -> Result<()> {
+        let inner = &self.inner;
         let shards = engine_of(self)?;
         shards.refuse_forked()?;
         shards.refuse_read_only()?;
         inner.refuse_nested_write()?;
         let refused = |reason: String| Error::ShardRefused {
-            what: format!("the removal of shard `{name}`"),
+            what: format!("the {leaving} of shard `{name}`"),
             reason,
         };
         let Some(_turn) = shards.move_turn() else {
@@ -191,9 +247,8 @@ impl ShardedStore {
         };
         let opening = inner.lock_opening();
         let held = shards.hold_moves();
-        let number = shards
-            .number(name)
-            .ok_or_else(|| refused("the store has no such shard".to_owned()))?;
+        let number =
+            shards.number(name).ok_or_else(|| refused("the store has no such shard".to_owned()))?;
         if self.shard_ids().len() < 2 {
             return Err(refused("it is the only shard".to_owned()));
         }
@@ -209,14 +264,14 @@ impl ShardedStore {
         if let Some(table) = shards.tables_placed_in(number).first() {
             return Err(refused(format!("it is the place of table `{table}`")));
         }
-        let changed = shards.maps_without(number).map_err(|map| {
-            refused(format!("shard map `{map}` has no other shard for its keys"))
-        })?;
+        let changed = shards
+            .maps_without(number, leaving == Leaving::Detached)
+            .map_err(|map| refused(format!("shard map `{map}` has no other shard for its keys")))?;
         let affected = self.affected(shards, &changed, &refused)?;
         let mut body = |txn: &mut shards::Txn<'_>| {
-            for Affected { table, global } in &affected {
+            for Affected { table, global, keeps_rows } in &affected {
                 let Tables::Sharded(tables) = &table.tables else { continue };
-                if tables.in_shard(number).is_some() {
+                if tables.in_shard(number).is_some() && !keeps_rows {
                     let part = txn.reader(tables).of_shard(number)?;
                     let first =
                         Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
@@ -235,16 +290,24 @@ impl ShardedStore {
                     let writer = txn.writer(tables).ok_or_else(missing)?;
                     let mut writer = engine::Writer::Sharded(writer);
                     let count = opening::count(&writer)?;
-                    build::declare(table.rows, &mut writer, global, count)?;
+                    let global: Vec<_> = global.iter().copied().collect();
+                    build::declare(table.rows, &mut writer, &global, count)?;
                 }
             }
             Ok(())
         };
-        for Affected { table, global, .. } in &affected {
-            global.iter().for_each(|index| table.became_unreadable(*index));
+        let readable: Vec<_> = affected.iter().flat_map(Affected::readable).collect();
+        for (table, index) in &readable {
+            table.became_unreadable(*index);
         }
         let attempt = || shards.remove_shard(number, &changed, &mut body);
-        rerun::run(attempt, |retry| shards.prepare(retry))?;
+        let removed = rerun::run(attempt, |retry| shards.prepare(retry));
+        if removed.is_err() {
+            for (table, index) in &readable {
+                table.became_readable(*index);
+            }
+        }
+        removed?;
         if let Ok(engine) = shards.shard(number).and_then(Shard::engine)
             && let Some(engine) = engine.lmdb()
         {
@@ -257,16 +320,137 @@ impl ShardedStore {
         Ok(())
     }
 
+    /// Adds a shard again that was [detached](ShardedStore::detach_shard), while the store is open. `directory` is where its
+    /// directory is now: relative to the directory of the store, or absolute.
+    ///
+    /// Its ranges and listed keys belong to it again. Each row is checked to be in them, because the directory was a plain
+    /// store meanwhile. Global indexes are built again with its rows. Reference tables are copied into it.
+    ///
+    /// Cost: all rows of the shard are read when the repository of their table is open, or is opened. For each global
+    /// index, the cost of [`build`](crate::Build).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
+    /// shard has keys of its ranges now; this process has had the store open since it was detached, so that it still has
+    /// the directory open. [`Error::SchemaMismatch`]: a row is not in its ranges. Also [`Error::WriteInProgress`], and the
+    /// errors of [`Store::open`](crate::Store::open) and `build`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "entries", shard_by = year)]
+    /// struct Entry {
+    ///     #[primary_key]
+    ///     year: u16,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("log");
+    /// # let store = ShardedStore::options()
+    /// #     .shard("old", "old")
+    /// #     .shard("new", "new")
+    /// #     .map("entries", ShardMap::ranges().to("old", ..2026u16).to("new", 2026u16..))
+    /// #     .open(&path)?;
+    /// # let entries = EntryRepository::open(&store)?;
+    /// # store.transaction(|txn| entries.insert(txn, &Entry { year: 2025, number: 1 }))?;
+    /// # store.detach_shard("old")?;
+    /// # drop((store, entries));
+    /// std::fs::rename(path.join("old"), path.join("archive")).unwrap();
+    /// let store = ShardedStore::open(&path)?; // without the detached shard
+    /// let entries = EntryRepository::open(&store)?;
+    /// store.attach_shard("old", "archive")?;
+    /// assert!(entries.get(&store.read()?, 2025, 1)?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn attach_shard(
+        &self,
+        name: impl AsRef<str>,
+        directory: impl AsRef<Path>,
+    ) -> Result<ShardId> {
+        let (inner, name) = (&self.inner, name.as_ref());
+        let shards = engine_of(self)?;
+        shards.refuse_forked()?;
+        shards.refuse_read_only()?;
+        inner.refuse_nested_write()?;
+        let opening = inner.lock_opening();
+        let held = shards.hold_moves();
+        let refused = |reason: &str| Error::ShardRefused {
+            what: format!("shard `{name}`"),
+            reason: reason.to_owned(),
+        };
+        if shards.number(name).is_some() {
+            return Err(refused("the store has it already"));
+        }
+        let mut detached = shards.shards().filter(|(_, shard)| &**shard.name() == name);
+        if detached.any(|(_, shard)| shard.was_opened()) {
+            let reason = "this process still has it open, since it was detached: close the store, and open it again";
+            return Err(refused(reason));
+        }
+        let (own, records, identity, changed) = open_attached(shards, name, directory.as_ref())?;
+        let number = identity.number;
+        let open = Arc::clone(&own) as Arc<dyn HasEngine>;
+        let shard = Shard::open(Arc::from(name), Arc::clone(&open));
+        identity.write(&own.engine)?;
+        let maps = shards.with_attached(number, &changed);
+        let in_use = inner.tables_in_use();
+        let (mut references, mut global) = (Vec::new(), Vec::new());
+        for table in &in_use {
+            let Tables::Sharded(tables) = &table.tables else { continue };
+            let Some(routing) = tables.routing_in(&maps) else { continue };
+            let copies = &mut Copies::default();
+            let opened = open_in(shards, number, &shard, (&routing, copies), (table.rows, false))?;
+            let Some(opened) = opened else { continue };
+            if routing.is_reference() {
+                references.push((tables, Arc::clone(&opened)));
+            } else if !routing.global_indexes().is_empty() {
+                global.push(table);
+            }
+            tables.add(number, shard.name(), opened);
+        }
+        for table in &global {
+            let indexes = table.rows.distribution.global();
+            for index in indexes {
+                table.became_unreadable(*index);
+            }
+        }
+        let all = shards.write_with(&Locks::All)?;
+        for (tables, opened) in &references {
+            Copies::of(shards, tables)?.replace(&store_of(&shard)?, opened)?;
+        }
+        let manager = shards.manager().ok_or_else(Error::no_file)?;
+        manager.write(&records)?;
+        shards.attach_shard(&all, number, open, &changed)?;
+        drop(all);
+        for table in &in_use {
+            all_shards::align(&inner.engine, &table.tables, table.rows)?;
+        }
+        shards.record_count()?;
+        drop((opening, held));
+        for table in global {
+            all_shards::finish(self, table.rows, table)?;
+        }
+        shard_id(self, number)
+    }
+
     /// Returns the tables that may have rows or entries in a shard whose keys change.
     fn affected(
         &self,
         shards: &shards::Engine,
-        changed: &[(String, Boundaries)],
+        changed: &[Changed],
         refused: &dyn Fn(String) -> Error,
     ) -> Result<Vec<Affected>> {
         let in_use = self.inner.tables_in_use();
         let mut affected: Vec<Affected> = Vec::new();
-        for (map, _) in changed {
+        for Changed { map, keeps_rows, .. } in changed {
             let (names, index) = match map.split_once('.') {
                 Some((table, index)) => (vec![table.to_owned()], Some(index)),
                 None => (shards.tables_with_map(map), None),
@@ -279,15 +463,20 @@ impl ShardedStore {
                     }
                     return Err(refused(format!("open the repository of table `{name}` first")));
                 };
-                let global = index.and_then(|index| {
-                    table.schema.indexes.iter().position(|declared| declared.name == index)
-                });
-                match affected.iter_mut().find(|it| Arc::ptr_eq(&it.table, table)) {
-                    Some(known) => known.global.extend(global),
-                    None => {
-                        let (table, global) = (Arc::clone(table), global.into_iter().collect());
-                        affected.push(Affected { table, global });
-                    }
+                let of_map = |at: &usize| {
+                    let declared = table.schema.indexes.get(*at);
+                    index.is_some_and(|index| declared.is_some_and(|own| own.name == index))
+                };
+                // Entries of a global index refer to the rows that leave the store.
+                let all = table.rows.distribution.global().iter().copied();
+                let global = all.filter(|at| *keeps_rows || of_map(at));
+                let known = affected.iter_mut().find(|it| Arc::ptr_eq(&it.table, table));
+                if let Some(known) = known {
+                    known.keeps_rows |= keeps_rows;
+                    known.global.extend(global);
+                } else {
+                    let (table, global) = (Arc::clone(table), global.collect());
+                    affected.push(Affected { table, global, keeps_rows: *keeps_rows });
                 }
             }
         }
@@ -298,6 +487,34 @@ impl ShardedStore {
 /// A table that may have rows or entries in a shard that is removed.
 struct Affected {
     table: Arc<OpenTable>,
-    /// The global indexes that may have entries in it.
-    global: Vec<usize>,
+    /// The global indexes that may have entries in it, or entries that refer to its rows.
+    global: BTreeSet<usize>,
+    /// Whether the rows in the shard leave the store with it.
+    keeps_rows: bool,
+}
+
+impl Affected {
+    /// Returns the global indexes that are readable now.
+    fn readable(&self) -> impl Iterator<Item = (&OpenTable, usize)> {
+        let readable = self.global.iter().filter(|index| self.table.is_readable_now(**index));
+        readable.map(|index| (&*self.table, *index))
+    }
+}
+
+/// How a shard leaves the store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaving {
+    /// It has no rows.
+    Removed,
+    /// It keeps its rows.
+    Detached,
+}
+
+impl fmt::Display for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Removed => "removal",
+            Self::Detached => "detaching",
+        })
+    }
 }

@@ -92,7 +92,7 @@ fn open_in_all(
 }
 
 /// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.
-fn open_in(
+pub(super) fn open_in(
     shards: &Engine,
     number: ShardNumber,
     shard: &Shard,
@@ -107,7 +107,10 @@ fn open_in(
         checked.is_some_and(|tables| tables.iter().all(|table| table != rows.schema.name))
     });
     if !routing.all_shards().contains(&number) {
-        if unchecked.is_some() && has_table(opened.engine(), rows.schema)? {
+        if unchecked.is_some()
+            && has_table(opened.engine(), rows.schema)?
+            && has_rows(&store_of(shard)?, rows, online)?
+        {
             let difference = format!(
                 "its rows are in shard `{}`, and it is declared to have none there",
                 shard.name()
@@ -157,6 +160,15 @@ pub(super) fn open_target(
 
 fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<bool> {
     Ok(engine.catalog()?.iter().any(|(name, _)| name == schema.name))
+}
+
+/// Whether a table has rows in a shard. Without rows, it may be there from earlier.
+fn has_rows(store: &Store, rows: &'static RowVtable, online: bool) -> Result<bool> {
+    let in_shard = InShard { global: rows.distribution.global(), online, ..InShard::default() };
+    let table = opening::open_with(store, rows, in_shard)?;
+    let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
+    let txn = store.read()?;
+    Ok(txn.reader(&table)?.count(&first)?.found > 0)
 }
 
 /// Checks that all rows in an adopted or rebuilt shard belong to it. Queries would not find other rows.

@@ -7,14 +7,24 @@
 
 use std::sync::Arc;
 
-use super::{Engine, Identity, Locks, Shard, ShardState, Txn, present, steps::failed};
+use super::{
+    Engine, HasEngine, Identity, Locks, Maps, Shard, ShardState, Txn, present, steps::failed,
+};
 use crate::{
     engine::Retry,
     model::{
         error::{Error, Result},
-        shard::{Boundaries, ShardNumber},
+        shard::{Boundaries, MapKind, ShardNumber},
     },
 };
+
+/// The new boundaries of a shard map.
+pub(crate) struct Changed {
+    pub(crate) map: String,
+    pub(crate) boundaries: Boundaries,
+    /// Whether a shard that is detached keeps the rows of its keys, which no other shard gets.
+    pub(crate) keeps_rows: bool,
+}
 
 impl Engine {
     /// Returns the number of the next shard that is added.
@@ -45,7 +55,8 @@ impl Engine {
     }
 
     /// Returns the maps with keys in a shard, with boundaries that give these keys to other shards of the map: those of a
-    /// hash map evenly, other keys to the shard of a neighbour.
+    /// hash map evenly, other keys to the shard of a neighbour. If the shard is detached, its ranges and listed keys belong
+    /// to no shard.
     ///
     /// # Errors
     ///
@@ -53,18 +64,55 @@ impl Engine {
     pub(crate) fn maps_without(
         &self,
         shard: ShardNumber,
-    ) -> Result<Vec<(String, Boundaries)>, String> {
+        is_detached: bool,
+    ) -> Result<Vec<Changed>, String> {
         let maps = self.maps.now();
         let of_shard =
             maps.by_name.iter().filter(|(_, map)| map.boundaries.shards().contains(&shard));
-        let without = |(name, map): (&String, _)| {
-            let next = super::Map::without(map, shard).ok_or_else(|| name.clone())?;
-            Ok((name.clone(), next))
+        let without = |(name, map): (&String, &super::Map)| {
+            let keeps_rows = is_detached && map.kind != MapKind::Hashed && !name.contains('.');
+            let next = if keeps_rows {
+                Some(map.boundaries.with_none_for(shard))
+            } else {
+                map.without(shard)
+            };
+            let boundaries = next.ok_or_else(|| name.clone())?;
+            Ok(Changed { map: name.clone(), boundaries, keeps_rows })
         };
         of_shard.map(without).collect()
     }
 
-    /// Removes a shard in one commit of all shards, in which `body` checks that it has no rows. Other shards get its keys.
+    /// Returns the maps with a shard that was detached, and these ranges.
+    pub(crate) fn with_attached(&self, number: ShardNumber, changed: &[Changed]) -> Maps {
+        let now = self.maps.now();
+        let mut shards = now.shards().to_vec();
+        shards.push(number);
+        shards.sort_unstable();
+        now.with_boundaries(changed).with_shards(shards.into())
+    }
+
+    /// Adds a shard that was detached, with these ranges. The caller has the locks of all shards in `_all`, and the lock of
+    /// opening tables, and has opened the tables in the shard and written the manager.
+    pub(crate) fn attach_shard(
+        &self,
+        _all: &Txn<'_>,
+        number: ShardNumber,
+        open: Arc<dyn HasEngine>,
+        changed: &[Changed],
+    ) -> Result<()> {
+        let shard = self.shard(number)?;
+        shard.restored(open);
+        shard.set_gone(false);
+        if let Err(error) = self.add_own(number, shard) {
+            shard.set_gone(true);
+            return Err(error);
+        }
+        let shards = present(self.shards.iter());
+        self.maps.install(Arc::new(self.maps.now().with_boundaries(changed).with_shards(shards)));
+        Ok(())
+    }
+
+    /// Removes a shard in one commit of all shards, in which `body` checks that it has no rows that would be lost.
     ///
     /// The manager is written first: if the process ends before the commit, the other shards have the keys when the store
     /// is opened again, and no row is in the wrong shard.
@@ -75,7 +123,7 @@ impl Engine {
     pub(crate) fn remove_shard(
         &self,
         shard: ShardNumber,
-        changed: &[(String, Boundaries)],
+        changed: &[Changed],
         body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
     ) -> Result<(), (Error, Option<Retry>)> {
         let without_retry = |error| (error, None);
@@ -85,7 +133,9 @@ impl Engine {
         let left: Arc<[_]> = now.shards().iter().copied().filter(|own| *own != shard).collect();
         let maps = now.with_boundaries(changed).with_shards(Arc::clone(&left));
         let written = body(&mut txn).and_then(|()| match own {
-            Some(own) => self.write_own(&mut txn, own, &left, &maps),
+            Some(own) => self
+                .write_own(&mut txn, own, &left, &maps)
+                .and_then(|()| Self::write_left(&mut txn, own, shard, &maps)),
             None => Ok(()),
         });
         written.map_err(|error| (error, txn.retry()))?;
@@ -96,8 +146,8 @@ impl Engine {
                 let known = manager.read().and_then(|known| known.ok_or_else(missing));
                 let known = known.map_err(without_retry)?;
                 let mut records = known.clone();
-                for (name, boundaries) in changed {
-                    if let Some(map) = records.maps.get_mut(name) {
+                for Changed { map, boundaries, .. } in changed {
+                    if let Some(map) = records.maps.get_mut(map) {
                         map.boundaries.clone_from(boundaries);
                     }
                 }

@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-use super::{MoveId, Moving, Tables};
+use super::{Changed, MoveId, Moving, Tables};
 use crate::model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber};
 
 /// All shard maps at one moment.
@@ -92,11 +92,11 @@ impl Maps {
     }
 
     /// Returns the next generation, with other boundaries of some maps.
-    pub(crate) fn with_boundaries(&self, changed: &[(String, Boundaries)]) -> Self {
+    pub(crate) fn with_boundaries(&self, changed: &[Changed]) -> Self {
         let mut next = self.clone();
         next.generation += 1;
-        for (name, boundaries) in changed {
-            if let Some(map) = next.by_name.get_mut(name) {
+        for Changed { map, boundaries, .. } in changed {
+            if let Some(map) = next.by_name.get_mut(map) {
                 map.boundaries = Arc::new(boundaries.clone());
             }
         }
@@ -279,20 +279,24 @@ impl Tables {
         if let Some(latest) = latest.filter(|latest| latest.generation == maps.generation) {
             return Some(latest);
         }
-        let boundaries = |name: &str| Some(Arc::clone(&maps.get(name)?.boundaries));
-        let routing = if self.routing.is_reference() {
-            Some(Routing::reference(self.routing.schema(), maps.shards()))
-        } else {
-            self.routing.with_maps(boundaries, |map| maps.has_moves(map))
-        };
+        let routing = self.routing_in(maps)?;
         let shared = Arc::clone(&self.shared);
-        let tables = Arc::new(Self { routing: routing?, generation: maps.generation, shared });
+        let tables = Arc::new(Self { routing, generation: maps.generation, shared });
         let mut latest = self.shared.latest.write().unwrap_or_else(PoisonError::into_inner);
         if latest.as_ref().is_none_or(|latest| latest.generation < maps.generation) {
             *latest = Some(Arc::clone(&tables));
         }
         drop(latest);
         Some(tables)
+    }
+
+    /// Returns the routing of these maps; `None` if the rows are in one shard.
+    pub(crate) fn routing_in(&self, maps: &Maps) -> Option<Routing> {
+        if self.routing.is_reference() {
+            return Some(Routing::reference(self.routing.schema(), maps.shards()));
+        }
+        let boundaries = |name: &str| Some(Arc::clone(&maps.get(name)?.boundaries));
+        self.routing.with_maps(boundaries, |map| maps.has_moves(map))
     }
 
     /// Returns the current routing, for work that is not in a transaction. In a transaction, use the routing of its reader

@@ -74,6 +74,7 @@ use crate::model::{
     schema::{IndexSchema, TableSchema},
     shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
 };
+pub(crate) use grow::Changed;
 use instant::Visibility;
 use maps::{CurrentMaps, Routed};
 use moving::Holds;
@@ -161,6 +162,11 @@ impl Shard {
     /// Whether the shard no longer belongs to the store.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Acquire)
+    }
+
+    /// Whether this process has opened the shard, which may no longer belong to the store.
+    pub(crate) fn was_opened(&self) -> bool {
+        self.open.get().is_some()
     }
 
     /// Sets whether the shard no longer belongs to the store.
@@ -326,6 +332,13 @@ impl Engine {
         let whole = known.iter().filter(|(_, record)| **record == TableRecord::Whole(shard));
         let places = self.places.iter().filter(|(_, place)| **place == shard);
         whole.map(|(table, _)| table).chain(places.map(|(table, _)| table)).cloned().collect()
+    }
+
+    /// Whether tables are placed in a shard, and no shard map has keys in it.
+    pub(crate) fn has_only_placed(&self, shard: ShardNumber) -> bool {
+        let maps = self.maps.now();
+        !self.tables_placed_in(shard).is_empty()
+            && maps.by_name.values().all(|map| !map.boundaries.shards().contains(&shard))
     }
 
     /// Returns all reference tables that have ever been opened.

@@ -82,9 +82,8 @@ fn open_own(engine: &engine::Engine) -> Result<Arc<dyn HasTables>> {
 impl Engine {
     /// Adds a shard to the tables of the shards' records.
     pub(super) fn add_own(&self, number: ShardNumber, shard: &Shard) -> Result<()> {
-        match self.own.get() {
-            Some(own) => own.add(number, shard.name(), open_own(shard.engine()?)?),
-            None => {}
+        if let Some(own) = self.own.get() {
+            own.add(number, shard.name(), open_own(shard.engine()?)?);
         }
         Ok(())
     }
@@ -120,6 +119,30 @@ impl Engine {
             })?;
         }
         Ok(())
+    }
+
+    /// Writes the ranges that a shard keeps when it leaves the store: those that no other shard gets.
+    pub(super) fn write_left(
+        txn: &mut Txn<'_>,
+        own: &Tables,
+        shard: ShardNumber,
+        maps: &Maps,
+    ) -> Result<()> {
+        let missing = || Error::internal("a shard without a record about itself");
+        let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
+        let mut identity = decode_identity(bytes.ok_or_else(missing)?)?;
+        for OwnRanges { map, ranges, .. } in &mut identity.maps {
+            let is_kept = |(start, end): &(Vec<u8>, Option<Vec<u8>>)| {
+                let now = maps.get(map).map(|map| &map.boundaries);
+                now.is_some_and(|now| now.shards_within(start, end.as_deref()).is_empty())
+            };
+            ranges.retain(is_kept);
+        }
+        let identity = encode_identity(&identity)?;
+        let mut writer = txn.writer(own).ok_or_else(missing)?;
+        writer.beside(shard, &mut |writer| {
+            writer.change(Change::PutFact { primary_key: OWN, row: &identity })
+        })
     }
 
     /// Returns the tables of the shards' records; `None` for a store in memory.

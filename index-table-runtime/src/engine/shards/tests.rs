@@ -59,11 +59,15 @@ fn records_of_a_manager_have_these_bytes() {
 
 #[test]
 fn the_record_of_a_shard_has_these_bytes() {
-    let identity = records().identity(1, "s", Path::new("/m"), Path::new("/s"), None);
+    let mut records = records();
+    if let Some(removed) = records.shards.first_mut() {
+        removed.state = ShardState::Removed;
+    }
+    let identity = records.identity(1, "s", Path::new("/m"), Path::new("/s"), None);
     let bytes = manager::encode_identity(&identity).expect("bytes");
     assert_eq!(
         bytes.escape_ascii().to_string(),
-        r"\x01\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x01\x01s\x02/m\x02/s\x01\x01t\x00\x02u8\x01\x01d\x00\x01\x01i\x00\x02"
+        r"\x01\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x01\x01s\x02/m\x02/s\x01\x01t\x00\x02u8\x01\x01d\x00\x01\x01i\x00\x02\x01\x00"
     );
 }
 

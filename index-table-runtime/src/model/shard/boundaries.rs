@@ -133,6 +133,15 @@ impl Boundaries {
         Some(next)
     }
 
+    /// Returns the boundaries with the segments of a shard in no shard.
+    pub(crate) fn with_none_for(&self, shard: ShardNumber) -> Self {
+        let mut next = self.clone();
+        for (start, end) in self.of_shard(shard) {
+            next.assign(&start, end.as_deref(), None);
+        }
+        next
+    }
+
     /// Returns the boundaries with the slots of a shard spread over the other shards of a hash map; `None` if there is no
     /// other shard.
     pub(crate) fn without_slots_of(&self, shard: ShardNumber) -> Option<Self> {

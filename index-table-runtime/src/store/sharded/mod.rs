@@ -8,7 +8,7 @@ mod rebuild;
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
 pub(super) use copy::copy_shards;
-pub(crate) use open::{open_added, open_restored};
+pub(crate) use open::{open_added, open_attached, open_restored};
 pub use options::ShardedOptions;
 
 use super::{

@@ -15,8 +15,8 @@ use crate::{
         self, Durability, Options, files,
         lmdb::{self, SharedJournal},
         shards::{
-            Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard, ShardRecord,
-            ShardState, TableRecord, options_of, place_of, recorded, write_moves,
+            Changed, Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard,
+            ShardRecord, ShardState, TableRecord, options_of, place_of, recorded, write_moves,
         },
     },
     model::{
@@ -485,6 +485,66 @@ pub(crate) fn open_added(engine: &Engine, name: &str, directory: &Path) -> Resul
         Err(_) => manager.write(&ManagerRecords { maps: engine.declared_maps(), ..known })?,
     }
     opened
+}
+
+/// Opens the directory of a shard that was detached, and adds it to the journal. Returns the records of the manager with the
+/// shard, which the caller writes, with the new identity of the shard and its ranges.
+pub(crate) fn open_attached(
+    engine: &Engine,
+    name: &str,
+    directory: &Path,
+) -> Result<(Arc<Inner>, ManagerRecords, Identity, Vec<Changed>)> {
+    let what = format!("shard `{name}`");
+    let missing = || Error::internal("a sharded store without records");
+    let Some(place) = directory.to_str() else {
+        return Err(refused(&what, "its directory is not UTF-8"));
+    };
+    let manager = engine.manager().ok_or_else(Error::no_file)?;
+    let mut records = manager.read()?.ok_or_else(missing)?;
+    records.maps = engine.declared_maps();
+    let path = engine.directory();
+    let is_own = |record: &ShardRecord| record.is_removed() && record.name == name;
+    let number = records.shards.iter().rposition(is_own);
+    let Some(number) = number.and_then(|at| ShardNumber::try_from(at).ok()) else {
+        return Err(refused(&what, "the store has not had such a shard, or it is not detached"));
+    };
+    let record = records.shards.get_mut(number as usize).ok_or_else(missing)?;
+    // The rows are compared with the ranges.
+    (record.place, record.state) = (place.to_owned(), ShardState::Rebuilt);
+    let record = record.clone();
+    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
+    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
+    let options = ShardedOptions::default();
+    let (inner, identity, seen) =
+        open_shard(&options, &mut records, number, &record, &path, journal.as_ref())?;
+    let before = seen.as_ref().map(Seen::identity).cloned().ok_or_else(missing)?;
+    let mut changed: Vec<Changed> = Vec::new();
+    for own in before.maps {
+        let Some(map) = records.maps.get_mut(&own.map) else { continue };
+        for (start, end) in &own.ranges {
+            if !map.boundaries.shards_within(start, end.as_deref()).is_empty() {
+                let reason =
+                    format!("another shard has keys of its range of shard map `{}`", own.map);
+                return Err(refused(&what, &reason));
+            }
+            map.boundaries.assign(start, end.as_deref(), Some(number));
+        }
+        if !own.ranges.is_empty() {
+            let (map, boundaries) = (own.map, map.boundaries.clone());
+            changed.push(Changed { map, boundaries, keeps_rows: true });
+        }
+    }
+    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+        own.join_journal(number, member)?;
+    }
+    if let Some(record) = records.shards.get_mut(number as usize) {
+        record.state = ShardState::Open;
+    }
+    records.own.version += 1;
+    let adopted = identity.and_then(|identity| identity.adopted).or_else(|| Some(Vec::new()));
+    let directory = inner.engine.directory();
+    let identity = records.identity(number, name, &path, &directory, adopted);
+    Ok((inner, records, identity, changed))
 }
 
 /// Opens the last shard of the records, and adds it to the journal.

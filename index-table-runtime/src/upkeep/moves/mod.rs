@@ -218,7 +218,7 @@ impl ShardedStore {
         self.new_move(map, K::SHAPE.to_string(), spans, to)
     }
 
-    fn new_move(
+    pub(in crate::upkeep) fn new_move(
         &self,
         map: &str,
         key_type: String,

@@ -41,7 +41,8 @@ use crate::engine::{list::List, lmdb::names::Env};
 
 const NAME: &str = "index-table-journal";
 
-const LEFT: &str = "this directory was removed from a sharded store, which this process still has open";
+const LEFT: &str =
+    "this directory was removed from a sharded store, which this process still has open";
 
 const CLOSED: &str = "the store is being closed";
 
@@ -291,7 +292,9 @@ impl Common {
                 }
             }
         }
-        Err(std::io::Error::other("no checkpoint could be made, because all reader slots are taken"))
+        Err(std::io::Error::other(
+            "no checkpoint could be made, because all reader slots are taken",
+        ))
     }
 
     /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit,

@@ -1,0 +1,192 @@
+//! The weights of the shard keys of a map.
+//!
+//! All rows are read once. In memory are at most [`MOST`] cells of neighbouring keys. When there are more, each cell is
+//! joined with the next one, so a cell has at most a small part of all keys.
+
+use std::{collections::BTreeMap, ops::Bound};
+
+use super::{Cell, Unit};
+use crate::{
+    engine::{Cursor as _, Query, Read as _, Tables, shards::Engine},
+    model::{
+        KeyRange,
+        error::{Error, Result},
+        schema::Source,
+        shard::{Boundaries, MapKind},
+    },
+    store::ShardedStore,
+};
+
+/// The maximum number of cells while rows are read.
+const MOST: usize = 1 << 16;
+
+/// A function that returns a key of the boundaries as text.
+type Show = Box<dyn Fn(&[u8]) -> String>;
+
+/// The cells of a map, and what is needed to show them.
+pub(super) struct Measured {
+    pub(super) cells: Vec<Cell>,
+    pub(super) show: Show,
+    pub(super) key_type: String,
+}
+
+/// The rows of neighbouring keys.
+#[derive(Clone, Copy, Default)]
+struct Weight {
+    rows: u64,
+    bytes: u64,
+    has_several: bool,
+}
+
+/// The weights by the first key of each cell.
+#[derive(Default)]
+struct Weights {
+    cells: BTreeMap<Vec<u8>, Weight>,
+    is_joined: bool,
+    rows: u64,
+}
+
+impl Weights {
+    fn add(&mut self, key: &[u8], bytes: u64, boundaries: &Boundaries) {
+        self.rows += 1;
+        // Before cells are joined, each key has a cell of its own. Afterwards, a cell gets keys until it has its part.
+        let part = if self.is_joined { self.rows / (MOST as u64 / 2) } else { 0 };
+        let up_to_key = (Bound::Unbounded, Bound::Included(key));
+        let before = self.cells.range_mut::<[u8], _>(up_to_key).next_back();
+        let same = before.filter(|(start, weight)| {
+            start.as_slice() == key
+                || (weight.rows < part
+                    && boundaries.segment_of(start) == boundaries.segment_of(key))
+        });
+        if let Some((start, weight)) = same {
+            weight.rows += 1;
+            weight.bytes += bytes;
+            weight.has_several |= start.as_slice() != key;
+            return;
+        }
+        self.cells.insert(key.to_vec(), Weight { rows: 1, bytes, has_several: false });
+        if self.cells.len() > MOST {
+            self.join(boundaries);
+        }
+    }
+
+    /// Joins each cell with the next one, if both have the same shard.
+    fn join(&mut self, boundaries: &Boundaries) {
+        let mut joined: BTreeMap<Vec<u8>, Weight> = BTreeMap::new();
+        let mut open: Option<(Vec<u8>, Weight)> = None;
+        for (key, weight) in std::mem::take(&mut self.cells) {
+            match open.take() {
+                Some((start, own))
+                    if boundaries.segment_of(&start) == boundaries.segment_of(&key) =>
+                {
+                    let (rows, bytes) = (own.rows + weight.rows, own.bytes + weight.bytes);
+                    joined.insert(start, Weight { rows, bytes, has_several: true });
+                }
+                Some((start, own)) => {
+                    joined.insert(start, own);
+                    open = Some((key, weight));
+                }
+                None => open = Some((key, weight)),
+            }
+        }
+        joined.extend(open);
+        (self.cells, self.is_joined) = (joined, true);
+    }
+}
+
+/// Reads all rows of the tables with a map.
+pub(super) fn cells(
+    store: &ShardedStore,
+    engine: &Engine,
+    map: &str,
+    unit: Unit,
+    refused: &dyn Fn(String) -> Error,
+) -> Result<Measured> {
+    if map.contains('.') {
+        return Err(refused("it is the map of a global index".to_owned()));
+    }
+    let found = engine.map(map).ok_or_else(|| refused("the store has no such map".to_owned()))?;
+    let in_use = store.inner.tables_in_use();
+    let is_closed = |name: &String| in_use.iter().all(|table| table.schema.name != name);
+    if let Some(name) = engine.tables_with_map(map).into_iter().find(is_closed) {
+        return Err(refused(format!("open the repository of table `{name}` first")));
+    }
+    let mut weights = Weights::default();
+    let mut show: Option<Show> = None;
+    let txn = store.read()?;
+    for table in &in_use {
+        let Tables::Sharded(tables) = &table.tables else { continue };
+        let routing = tables.routing();
+        if routing.map() != map {
+            continue;
+        }
+        let mut rows = txn.reader(table)?.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
+        while rows.advance()? {
+            let entry = rows.entry();
+            let Some(key) = routing.map_key(entry.primary_key) else { continue };
+            let bytes = (entry.primary_key.len() + entry.data.len()) as u64;
+            weights.add(&key, bytes, &found.boundaries);
+        }
+        let own = routing.clone();
+        show.get_or_insert_with(|| Box::new(move |key| own.show_boundary(key)));
+    }
+    drop(txn);
+    let show = show.ok_or_else(|| refused("no table with this map is in use".to_owned()))?;
+    let mut cells = Vec::new();
+    for (start, end, shard) in found.boundaries.segments() {
+        let Some(shard) = shard else { continue };
+        let inside = weights.cells.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+        let inside = inside.take_while(|(key, _)| end.is_none_or(|end| key.as_slice() < end));
+        let first = cells.len();
+        for (key, weight) in inside {
+            // The first cell begins where the segment begins.
+            let start = if cells.len() == first { start } else { key.as_slice() };
+            cells.push(cell(start, shard as usize, *weight));
+        }
+        if cells.len() == first {
+            let none = Weight { has_several: true, ..Weight::default() };
+            cells.push(cell(start, shard as usize, none));
+        }
+        let starts: Vec<_> =
+            cells.iter().skip(first + 1).map(|cell: &Cell| cell.start.clone()).collect();
+        let ends = starts.into_iter().map(Some).chain([end.map(<[u8]>::to_vec)]);
+        for (cell, end) in cells.iter_mut().skip(first).zip(ends) {
+            cell.end = end;
+        }
+    }
+    weigh(&mut cells, engine, unit)?;
+    let is_hashed = found.kind == MapKind::Hashed;
+    for cell in cells.iter_mut().filter(|_| is_hashed) {
+        // A slot has many keys, and is the least part that moves.
+        cell.is_single = false;
+    }
+    Ok(Measured { cells, show, key_type: found.key_type })
+}
+
+fn cell(start: &[u8], owner: usize, weight: Weight) -> Cell {
+    let Weight { rows, bytes, has_several } = weight;
+    let (start, is_single) = (start.to_vec(), !has_several);
+    Cell { start, end: None, owner, weight: 0, rows, bytes, is_single, is_pinned: false }
+}
+
+/// Sets the weights of cells.
+fn weigh(cells: &mut [Cell], engine: &Engine, unit: Unit) -> Result<()> {
+    let mut rows: BTreeMap<usize, u64> = BTreeMap::new();
+    for cell in cells.iter() {
+        *rows.entry(cell.owner).or_default() += cell.rows;
+    }
+    for cell in cells {
+        cell.weight = match unit {
+            Unit::Rows => cell.rows,
+            Unit::Bytes => cell.bytes,
+            Unit::Requests => {
+                let number = u32::try_from(cell.owner).unwrap_or(u32::MAX);
+                let (reads, writes) = engine.shard(number)?.requests();
+                let of_shard = u128::from(rows.get(&cell.owner).copied().unwrap_or_default());
+                let share = u128::from(reads + writes) * u128::from(cell.rows);
+                u64::try_from(share.checked_div(of_shard).unwrap_or_default()).unwrap_or(u64::MAX)
+            }
+        };
+    }
+    Ok(())
+}

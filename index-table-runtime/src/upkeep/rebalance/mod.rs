@@ -1,0 +1,448 @@
+//! Rebalancing: a plan of moves that gives all shards about the same load, and running it.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`measure`] | the weights of neighbouring shard keys, in bounded memory |
+//! | [`plan`] | the heuristic, a function of weights and shards |
+
+mod measure;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, ops::RangeBounds};
+
+use serde::Serialize;
+
+use self::plan::{Cell, Outcome, Target};
+use crate::{
+    engine::shards::Engine,
+    model::{
+        error::{Error, Result},
+        shard::{ShardKeyValue, ShardNumber, Span},
+    },
+    store::{ShardedStore, engine_of},
+    upkeep::moves::Moved,
+};
+
+/// The options of a plan to rebalance the shards of a shard map. From [`ShardedStore::rebalance`].
+#[derive(Clone)]
+#[must_use = "nothing is planned until `plan`"]
+pub struct Rebalance<'s> {
+    store: &'s ShardedStore,
+    map: String,
+    unit: Unit,
+    tolerance: u32,
+    onto: Option<Vec<String>>,
+    capacities: Vec<(String, u64)>,
+    pins: Vec<Option<Span>>,
+}
+
+/// The unit of load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+enum Unit {
+    Rows,
+    Bytes,
+    Requests,
+}
+
+/// A move of a [`RebalancePlan`].
+///
+/// `Display` prints one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PlannedMove {
+    /// The first shard key, as text; in a hash map, the first slot. `None`: the range has no lower end.
+    pub start: Option<String>,
+    /// The first shard key after the range, as text; in a hash map, the first slot. `None`: the range has no upper end.
+    pub end: Option<String>,
+    /// The shard that has the keys.
+    pub from: String,
+    /// The shard to which they move.
+    pub to: String,
+    /// The number of rows of all tables with the map.
+    pub rows: u64,
+    /// The bytes of these rows with their primary keys.
+    pub bytes: u64,
+    #[serde(skip)]
+    span: PlannedSpan,
+}
+
+/// The encoded keys of a planned move.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct PlannedSpan {
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+}
+
+/// The load of a shard before and after a [`RebalancePlan`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PlannedShard {
+    /// The name of the shard.
+    pub shard: String,
+    /// Its load now, in the unit of the plan.
+    pub before: u64,
+    /// Its load after all moves.
+    pub after: u64,
+    /// Whether it still has more than the tolerance allows, since no move makes the loads more even.
+    pub is_over: bool,
+    /// The shard key that alone has most of the load of a shard that is over, as text, with its load. To split it, the table
+    /// needs a longer shard key.
+    pub heaviest: Option<(String, u64)>,
+}
+
+/// The moves that give all shards about the same load. From [`Rebalance::plan`].
+///
+/// `Display` prints the loads, the moves, and how much has to be moved at least.
+#[derive(Clone)]
+#[must_use = "nothing moves until `run`"]
+pub struct RebalancePlan<'s> {
+    store: &'s ShardedStore,
+    map: String,
+    key_type: String,
+    unit: Unit,
+    tolerance: u32,
+    moves: Vec<PlannedMove>,
+    shards: Vec<PlannedShard>,
+    /// The load that moves, and that at least has to move.
+    weight: u64,
+    least: u64,
+}
+
+impl ShardedStore {
+    /// Plans moves of a shard map's keys that give all shards about the same load: [`by_rows`](Rebalance::by_rows) or
+    /// [`by_bytes`](Rebalance::by_bytes), for example after [`add_shard`](ShardedStore::add_shard).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .map("orders", ShardMap::ranges().to("north", 0u32..))
+    ///     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     (0..100).try_for_each(|tenant| orders.insert(txn, &Order { tenant, number: 1 }))
+    /// })?;
+    ///
+    /// store.add_shard("south", "south")?;
+    /// let plan = store.rebalance("orders").by_rows().plan()?;
+    /// println!("{plan}"); // 50.. from `north` to `south`: 50 rows, 400 bytes …
+    /// assert_eq!(plan.moves().len(), 1);
+    /// plan.run()?;
+    /// let rows: Vec<u64> = store.shards()?.iter().map(|shard| shard.rows).collect();
+    /// assert_eq!(rows, [50, 50]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rebalance(&self, map: &str) -> Rebalance<'_> {
+        let (map, onto, capacities, pins) = (map.to_owned(), None, Vec::new(), Vec::new());
+        Rebalance { store: self, map, unit: Unit::Rows, tolerance: 10, onto, capacities, pins }
+    }
+}
+
+impl<'s> Rebalance<'s> {
+    /// The load of a shard is its number of rows. This is the default.
+    pub const fn by_rows(mut self) -> Self {
+        self.unit = Unit::Rows;
+        self
+    }
+
+    /// The load of a shard is the bytes of its rows with their primary keys, without index entries.
+    pub const fn by_bytes(mut self) -> Self {
+        self.unit = Unit::Bytes;
+        self
+    }
+
+    /// The load of a shard is the number of its read transactions and changes since this process has opened the store. They
+    /// are counted for each shard, so this assumes that all rows of a shard are asked for equally often.
+    pub const fn by_requests(mut self) -> Self {
+        self.unit = Unit::Requests;
+        self
+    }
+
+    /// Sets by how many percent the load of a shard may be above the average. Default: 10.
+    pub const fn tolerance(mut self, percent: u32) -> Self {
+        self.tolerance = percent;
+        self
+    }
+
+    /// Distributes the keys over these shards. All keys of other shards move to them. The default is all shards, except
+    /// shards in which only tables are [placed](crate::ShardedOptions::place).
+    pub fn onto<S: Into<String>>(mut self, shards: impl IntoIterator<Item = S>) -> Self {
+        self.onto = Some(shards.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Limits the bytes of the rows with this map in a shard. A shard with more already gets no further keys.
+    pub fn capacity(mut self, shard: impl Into<String>, bytes: u64) -> Self {
+        self.capacities.push((shard.into(), bytes));
+        self
+    }
+
+    /// Leaves the keys in this range where they are.
+    pub fn pin<K: ShardKeyValue>(mut self, range: impl RangeBounds<K>) -> Self {
+        self.pins.push(Span::of_range(&range).map(Span::with_first_key::<K>));
+        self
+    }
+
+    /// Plans the moves. Nothing moves until [`run`](RebalancePlan::run).
+    ///
+    /// Ranges are split at shard keys that exist. Tables with the same map move together.
+    ///
+    /// Cost: all rows of the tables with this map are read in one snapshot. In memory are at most some 100,000 shard keys;
+    /// with more of them, neighbouring keys are planned together.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: there is no such map or shard, it is the map of a global index, the repository of a table
+    /// with the map is not open, or no shard is left to distribute the keys over. [`Error::ShardUnavailable`], and the
+    /// errors of [`read`](crate::Store::read).
+    pub fn plan(&self) -> Result<RebalancePlan<'s>> {
+        let engine = engine_of(self.store)?;
+        let refused = |reason: String| Error::ShardRefused {
+            what: format!("rebalancing shard map `{}`", self.map),
+            reason,
+        };
+        let measured = measure::cells(self.store, engine, &self.map, self.unit, &refused)?;
+        let measure::Measured { mut cells, show, key_type } = measured;
+        for cell in &mut cells {
+            let is_inside = |pin: &Span| {
+                let is_before = pin.end.as_ref().is_some_and(|end| *end <= cell.start);
+                let is_after = cell.end.as_ref().is_some_and(|end| *end <= pin.start);
+                !is_before && !is_after
+            };
+            cell.is_pinned = self.pins.iter().flatten().any(is_inside);
+        }
+        let names: Vec<_> = engine.shards().map(|(_, shard)| shard.name().to_string()).collect();
+        let targets = self.targets(engine, &refused)?;
+        let outcome = plan::plan(&cells, &targets, self.tolerance);
+        let name = |at: usize| names.get(at).cloned().unwrap_or_default();
+        let text = |key: &[u8]| (!key.is_empty()).then(|| show(key));
+        let (mut moves, mut weight): (Vec<PlannedMove>, u64) = Default::default();
+        for (cell, to) in cells.iter().zip(&outcome.owners) {
+            if cell.owner == *to {
+                continue;
+            }
+            weight += cell.weight;
+            let (from, to, end) = (name(cell.owner), name(*to), cell.end.as_deref().map(&show));
+            match moves.last_mut() {
+                Some(last)
+                    if last.span.end.as_ref() == Some(&cell.start)
+                        && (&last.from, &last.to) == (&from, &to) =>
+                {
+                    last.rows += cell.rows;
+                    last.bytes += cell.bytes;
+                    last.end = end;
+                    last.span.end.clone_from(&cell.end);
+                }
+                _ => {
+                    let span = PlannedSpan { start: cell.start.clone(), end: cell.end.clone() };
+                    let (rows, bytes) = (cell.rows, cell.bytes);
+                    let start = text(&cell.start);
+                    moves.push(PlannedMove { start, end, from, to, rows, bytes, span });
+                }
+            }
+        }
+        let shards = shards(&cells, &targets, &outcome, &name, &show);
+        let (store, map, unit) = (self.store, self.map.clone(), self.unit);
+        let (tolerance, least) = (self.tolerance, outcome.least);
+        Ok(RebalancePlan { store, map, key_type, unit, tolerance, moves, shards, weight, least })
+    }
+
+    /// Returns the shards, by their numbers.
+    fn targets(&self, engine: &Engine, refused: &dyn Fn(String) -> Error) -> Result<Vec<Target>> {
+        let number = |name: &String| {
+            engine.number(name).ok_or_else(|| refused(format!("there is no shard `{name}`")))
+        };
+        let onto = self.onto.iter().flatten().map(number).collect::<Result<Vec<ShardNumber>>>()?;
+        let mut targets: Vec<_> = engine
+            .shards()
+            .map(|(at, shard)| {
+                let is_chosen = match &self.onto {
+                    Some(_) => onto.contains(&at),
+                    None => !engine.has_only_placed(at),
+                };
+                Target { is_target: is_chosen && !shard.is_gone(), capacity: None }
+            })
+            .collect();
+        for (name, bytes) in &self.capacities {
+            let number = number(name)? as usize;
+            if let Some(target) = targets.get_mut(number) {
+                target.capacity = Some(*bytes);
+            }
+        }
+        if targets.iter().all(|target| !target.is_target) {
+            return Err(refused("no shard is left to distribute the keys over".to_owned()));
+        }
+        Ok(targets)
+    }
+}
+
+/// Returns the loads of the shards with cells, and of those that could have some.
+fn shards(
+    cells: &[Cell],
+    targets: &[Target],
+    outcome: &Outcome,
+    name: &dyn Fn(usize) -> String,
+    show: &dyn Fn(&[u8]) -> String,
+) -> Vec<PlannedShard> {
+    let loads = outcome.before.iter().zip(&outcome.after).zip(targets).enumerate();
+    let listed = loads
+        .filter(|(_, ((before, after), target))| target.is_target || **before > 0 || **after > 0);
+    let shard = |(at, ((before, after), target)): (usize, ((&u64, &u64), &Target))| {
+        let is_over = *after > if target.is_target { outcome.most } else { 0 };
+        let own = cells.iter().zip(&outcome.owners).filter(|(_, owner)| **owner == at);
+        let heaviest = own.map(|(cell, _)| cell).max_by_key(|cell| cell.weight);
+        let alone = heaviest.filter(|cell| {
+            is_over && cell.is_single && cell.weight > outcome.most.saturating_sub(outcome.most / 2)
+        });
+        PlannedShard {
+            shard: name(at),
+            before: *before,
+            after: *after,
+            is_over,
+            heaviest: alone.map(|cell| (show(&cell.start), cell.weight)),
+        }
+    };
+    listed.map(shard).collect()
+}
+
+impl RebalancePlan<'_> {
+    /// Returns the moves, in the order in which they are run.
+    #[must_use]
+    pub fn moves(&self) -> &[PlannedMove] {
+        &self.moves
+    }
+
+    /// Returns the loads of the shards before and after the moves.
+    #[must_use]
+    pub fn shards(&self) -> &[PlannedShard] {
+        &self.shards
+    }
+
+    /// Runs the moves online, one after another. Returns what was moved.
+    ///
+    /// Cost: the cost of [`Move::run`](crate::Move::run) for each move. Rows that were written after the plan was made move
+    /// with their keys.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Move::run`](crate::Move::run). The moves before are complete, and
+    /// [`moves`](ShardedStore::moves) lists the interrupted one.
+    pub fn run(&self) -> Result<Moved> {
+        self.run_while(|_| true)
+    }
+
+    /// Runs the moves as [`run`](RebalancePlan::run) does. Calls `go_on` before each move, and stops if it returns false.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`run`](RebalancePlan::run).
+    pub fn run_while(&self, mut go_on: impl FnMut(&PlannedMove) -> bool) -> Result<Moved> {
+        let mut moved = Moved::default();
+        for planned in &self.moves {
+            if !go_on(planned) {
+                break;
+            }
+            let PlannedSpan { start, end } = planned.span.clone();
+            let spans = vec![Some(Span { start, end })];
+            let of_one =
+                self.store.new_move(&self.map, self.key_type.clone(), spans, &planned.to).run()?;
+            moved.rows += of_one.rows;
+            moved.bytes += of_one.bytes;
+            moved.duration += of_one.duration;
+            moved.pause = moved.pause.max(of_one.pause);
+        }
+        Ok(moved)
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rows => "rows",
+            Self::Bytes => "bytes",
+            Self::Requests => "requests",
+        })
+    }
+}
+
+impl fmt::Display for PlannedMove {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { start, end, from, to, rows, bytes, .. } = self;
+        let (start, end) = (start.as_deref().unwrap_or(""), end.as_deref().unwrap_or(""));
+        write!(f, "{start}..{end} from `{from}` to `{to}`: {rows} rows, {bytes} bytes")
+    }
+}
+
+impl fmt::Display for PlannedShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shard, before, after, is_over, heaviest } = self;
+        write!(f, "shard `{shard}`: {before}, then {after}")?;
+        match heaviest {
+            Some((key, load)) => write!(
+                f,
+                "; more than its share, {load} of it by the shard key {key} alone, which only a longer shard key can split"
+            ),
+            None if *is_over => f.write_str("; more than its share, and no move helps"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for RebalancePlan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { map, unit, tolerance, moves, shards, weight, least, .. } = self;
+        writeln!(f, "shard map `{map}`, {unit} within {tolerance} %:")?;
+        for shard in shards {
+            writeln!(f, "  {shard}")?;
+        }
+        if moves.is_empty() {
+            return f.write_str("no moves");
+        }
+        writeln!(
+            f,
+            "{} moves of {weight} {unit}, of which at least {least} have to move:",
+            moves.len()
+        )?;
+        for (at, planned) in moves.iter().enumerate() {
+            let end = if at + 1 < moves.len() { "\n" } else { "" };
+            write!(f, "  {planned}{end}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Rebalance<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { map, unit, tolerance, onto, .. } = self;
+        let mut shown = f.debug_struct("Rebalance");
+        shown.field("map", map).field("unit", unit).field("tolerance", tolerance);
+        shown.field("onto", onto).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for RebalancePlan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { map, moves, shards, .. } = self;
+        let mut shown = f.debug_struct("RebalancePlan");
+        shown.field("map", map).field("moves", moves).field("shards", shards);
+        shown.finish_non_exhaustive()
+    }
+}
