@@ -126,6 +126,23 @@ fn workload(store: &Store) -> std::result::Result<Vec<String>, Box<dyn std::erro
 }
 
 #[test]
+fn each_operation_of_autocommit_is_a_transaction() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let customers = CustomerRepository::open(&store)?;
+    let mut each = store.autocommit()?;
+    customers.insert(&mut each, &customer(1))?;
+    let duplicate = customers.insert(&mut each, &customer(1));
+    assert!(matches!(duplicate, Err(Error::DuplicateKey { .. })), "{duplicate:?}");
+    customers.insert(&mut each, &customer(2))?;
+    assert!(customers.update(&mut each, 2, |row| row.town = "Oslo".to_owned())?);
+    assert_eq!(customers.all(&store.read()?).count()?, 2);
+    assert_eq!(customers.find_by_town(&each, "Oslo").count()?, 1);
+    each.commit()?;
+    Ok(())
+}
+
+#[test]
 fn results_pages_and_cursors_are_those_of_lmdb() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let dir = tempfile::tempdir()?;

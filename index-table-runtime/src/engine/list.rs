@@ -72,9 +72,9 @@ mod tests {
             list.push(item);
         }
         assert_eq!(list.len(), 10);
-        assert_eq!(list.iter().copied().collect::<Vec<_>>(), Vec::from_iter(0..10));
-        for at in 0..10 {
-            assert_eq!(list.get(at as usize), Some(&at));
+        assert_eq!(list.iter().copied().collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        for at in 0..10_usize {
+            assert_eq!(list.get(at), Some(&at));
         }
         assert_eq!((list.get(10), first), (None, Some(&1)));
     }
@@ -90,6 +90,6 @@ mod tests {
         });
         let mut items: Vec<_> = list.iter().copied().collect();
         items.sort_unstable();
-        assert_eq!(items, Vec::from_iter(0..400));
+        assert_eq!(items, (0..400).collect::<Vec<_>>());
     }
 }

@@ -173,6 +173,53 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
     }
 
+    /// Returns a write transaction of which each operation is a transaction of its own: when `insert` returns, the row is
+    /// committed. It does not keep others from writing between its operations.
+    ///
+    /// This is for programs that write single rows, in functions that take a [`WriteTxn`]. An operation runs again like the
+    /// closure of [`transaction`](Store::transaction), except for operations with a closure, such as `update`: these fail
+    /// with [`Error::TransactionFailed`] and can be repeated. A [`nested`](WriteTxn::nested) transaction is one transaction.
+    /// Reads see the state after the last operation; between operations, this is a snapshot like that of a
+    /// [`read`](Store::read) transaction. [`commit`](WriteTxn::commit) has no effect.
+    ///
+    /// Cost: each operation has the cost of a commit. For several rows, `transaction` is cheaper.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReadOnly`], and those of [`read`](Store::read). The operations also have the errors of
+    /// [`transaction`](Store::transaction). `bulk_load_in` and `repair` fail with [`Error::NotOffered`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Error, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let mut each = store.autocommit()?;
+    /// notes.insert(&mut each, &Note { id: 1 })?; // committed
+    /// assert!(matches!(notes.insert(&mut each, &Note { id: 1 }), Err(Error::DuplicateKey { .. })));
+    /// notes.insert(&mut each, &Note { id: 2 })?;
+    /// assert_eq!(notes.all(&store.read()?).count()?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn autocommit(&self) -> Result<WriteTxn<'_>> {
+        if self.inner.engine.is_read_only() {
+            return Err(Error::ReadOnly { path: self.inner.engine.directory(), source: None });
+        }
+        WriteTxn::each_of(self)
+    }
+
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
     /// `body` should have no effects outside the transaction, because it can run again. If the map is full,

@@ -172,17 +172,11 @@ impl<R: Entity> KeyedTable<R> {
         key: <R::Key as Key>::Arg<'_>,
         change: impl FnOnce(&mut R) -> Result<T, E>,
     ) -> Result<Option<T>, E> {
-        span!(TRACE, "update", table = R::TABLE.name);
         let key = encoded_argument::<R>(key);
-        let (mut writer, Scratch { old, new, tried }, written) =
-            txn.row_writer(&self.table.open)?;
-        let Some(mut row) = rows::load_by_key::<R>(&writer, key.as_bytes(), old)? else {
-            return Ok(None);
-        };
-        let value = change(&mut row)?;
-        self.table.open.load_new(&row, new, tried)?;
-        rows::update(Table::<R>::ROWS, &mut writer, old, new, written, RowWrite::Update)?;
-        Ok(Some(value))
+        if txn.is_each() {
+            return txn.each_once(|txn| self.table.try_update_encoded(txn, &key, change));
+        }
+        self.table.try_update_encoded(txn, &key, change)
     }
 
     /// Removes a row. Returns false if there is no such row.
@@ -205,14 +199,7 @@ impl<R: Entity> KeyedTable<R> {
         txn: &mut WriteTxn<'_>,
         key: <R::Key as Key>::Arg<'_>,
     ) -> Result<Option<R>> {
-        span!(TRACE, "delete", table = R::TABLE.name);
-        let key = encoded_argument::<R>(key);
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.table.open)?;
-        let row = rows::load_by_key::<R>(&writer, key.as_bytes(), old)?;
-        if row.is_some() {
-            rows::delete_loaded(Table::<R>::ROWS, &mut writer, old, written)?;
-        }
-        Ok(row)
+        self.table.remove_encoded(txn, &encoded_argument::<R>(key))
     }
 
     /// Replaces the row with the same key in the unique index of `E`, or adds the row.
@@ -226,6 +213,9 @@ impl<R: Entity> KeyedTable<R> {
         txn: &mut WriteTxn<'_>,
         row: &R,
     ) -> Result<()> {
+        if txn.is_each() {
+            return txn.each(|txn| self.put_by::<E>(txn, row));
+        }
         span!(TRACE, "put", table = R::TABLE.name);
         let Source::Index(index) = E::SOURCE else { return self.table.put(txn, row) };
         txn.reader_of(&self.table.open, E::SOURCE)?;
@@ -322,7 +312,51 @@ impl<R: Entity> Table<R> {
         self.decode(bytes, Source::Facts, key.as_bytes())
     }
 
+    fn remove_encoded(&self, txn: &mut WriteTxn<'_>, key: &KeyBuf) -> Result<Option<R>> {
+        if txn.is_each() {
+            return txn.each(|txn| self.remove_encoded(txn, key));
+        }
+        span!(TRACE, "delete", table = R::TABLE.name);
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
+        let row = rows::load_by_key::<R>(&writer, key.as_bytes(), old)?;
+        if row.is_some() {
+            rows::delete_loaded(Self::ROWS, &mut writer, old, written)?;
+        }
+        Ok(row)
+    }
+
+    fn try_update_encoded<T, E: From<Error>>(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: &KeyBuf,
+        change: impl FnOnce(&mut R) -> Result<T, E>,
+    ) -> Result<Option<T>, E> {
+        span!(TRACE, "update", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
+        let Some(mut row) = rows::load_by_key::<R>(&writer, key.as_bytes(), old)? else {
+            return Ok(None);
+        };
+        let value = change(&mut row)?;
+        self.open.load_new(&row, new, tried)?;
+        rows::update(Self::ROWS, &mut writer, old, new, written, RowWrite::Update)?;
+        Ok(Some(value))
+    }
+
     pub(super) fn update_encoded(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: &KeyBuf,
+        change: impl FnOnce(&mut R),
+    ) -> Result<bool> {
+        if txn.is_each() {
+            // Another copy of the function, so that the usual one is inlined.
+            let change: Box<dyn FnOnce(&mut R) + '_> = Box::new(change);
+            return txn.each_once(|txn| self.update_encoded_in(txn, key, change));
+        }
+        self.update_encoded_in(txn, key, change)
+    }
+
+    fn update_encoded_in(
         &self,
         txn: &mut WriteTxn<'_>,
         key: &KeyBuf,

@@ -109,6 +109,15 @@ impl<R: Entity> Table<R> {
     /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which
     /// nothing has changed; the [errors of writing](crate::Error#common-errors).
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
+        if txn.is_each() {
+            return txn.each(|txn| self.insert_in::<true>(txn, row));
+        }
+        self.insert_in::<false>(txn, row)
+    }
+
+    /// Inserts a row in a transaction. The copy of this function for [autocommit](crate::Store::autocommit) is a separate one,
+    /// so that the other one is inlined.
+    fn insert_in<const IS_EACH: bool>(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
         self.open.load_new(row, new, tried)?;
@@ -140,6 +149,19 @@ impl<R: Entity> Table<R> {
 
     /// [`insert_with`](Table::insert_with), which numbers the last field of the primary key after its leading fields.
     fn insert_after<N: Sequence>(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        leading: &[u8],
+        row: impl FnOnce(N) -> R,
+    ) -> Result<N> {
+        if txn.is_each() {
+            let row: Box<dyn FnOnce(N) -> R + '_> = Box::new(row);
+            return txn.each_once(|txn| self.insert_after_in(txn, leading, row));
+        }
+        self.insert_after_in(txn, leading, row)
+    }
+
+    fn insert_after_in<N: Sequence>(
         &self,
         txn: &mut WriteTxn<'_>,
         leading: &[u8],
@@ -181,6 +203,13 @@ impl<R: Entity> Table<R> {
     /// row has another revision, after which nothing has changed; the
     /// [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
+        if txn.is_each() {
+            return txn.each(|txn| self.put_in::<true>(txn, row));
+        }
+        self.put_in::<false>(txn, row)
+    }
+
+    fn put_in<const IS_EACH: bool>(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
         self.open.load_new(row, new, tried)?;
@@ -195,6 +224,9 @@ impl<R: Entity> Table<R> {
     ///
     /// The errors of [`put`](Table::put).
     pub fn replace(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<Option<R>> {
+        if txn.is_each() {
+            return txn.each(|txn| self.replace(txn, row));
+        }
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
         self.open.load_new(row, new, tried)?;
@@ -327,6 +359,9 @@ impl<R: Entity> Table<R> {
     where
         R: Revised,
     {
+        if txn.is_each() {
+            return txn.each(|txn| self.delete_if(txn, row));
+        }
         span!(TRACE, "delete", table = R::TABLE.name);
         let mut key = KeyBuf::new();
         row.primary_key(&mut key);

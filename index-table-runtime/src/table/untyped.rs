@@ -63,6 +63,17 @@ impl OpenTable {
         txn: &mut WriteTxn<'_>,
         primary_key: &[u8],
     ) -> Result<bool> {
+        if txn.is_each() {
+            return txn.each(|txn| self.delete_in::<true>(txn, primary_key));
+        }
+        self.delete_in::<false>(txn, primary_key)
+    }
+
+    fn delete_in<const IS_EACH: bool>(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        primary_key: &[u8],
+    ) -> Result<bool> {
         span!(TRACE, "delete", table = self.schema.name);
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
         rows::delete(self.rows, &mut writer, primary_key, old, written)
@@ -74,6 +85,9 @@ impl OpenTable {
         source: Source,
         key: Bounds,
     ) -> Result<bool> {
+        if txn.is_each() {
+            return txn.each(|txn| self.delete_by(txn, source, key.clone()));
+        }
         span!(TRACE, "delete", table = self.schema.name);
         let reader = txn.reader_of(self, source);
         let request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, key);

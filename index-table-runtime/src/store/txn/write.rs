@@ -1,21 +1,22 @@
 //! Write transactions.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     marker::PhantomData,
     ops::Deref,
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, OnceLock, atomic::Ordering},
 };
 
 use super::ReadTxn;
 use crate::{
     engine::{
-        CommitFailure, ReadRecords as _, Retry, Tables, Writer,
+        CommitFailure, ReadRecords as _, Retry, Tables, Txn, Writer,
         shards::{self, Locks},
     },
     model::error::{Error, Result},
-    store::{Inner, OpenTable, WriterGuard},
+    store::{Inner, OpenTable, Store, WriterGuard},
     usage::{TableCounters, Tally, trace::span},
     write::{
         Scratch, Written,
@@ -57,6 +58,8 @@ enum WriteGuard<'s> {
     Turn(WriterGuard<'s>),
     /// The buffers of the outer transaction.
     Outer(&'s Inner, &'s mut Scratch),
+    /// The store of a transaction of which each operation is a transaction of its own.
+    Each(&'s Store, Box<Scratch>),
 }
 
 impl<'s> WriteGuard<'s> {
@@ -64,13 +67,23 @@ impl<'s> WriteGuard<'s> {
         match self {
             Self::Turn(guard) => guard.store(),
             Self::Outer(store, _) => store,
+            Self::Each(store, _) => &store.inner,
         }
+    }
+
+    /// Refuses an operation that can't be a transaction of its own.
+    #[cold]
+    fn refuse_each(&self) -> Result<()> {
+        let Self::Each(..) = self else { return Ok(()) };
+        let what = "this operation in an autocommit transaction; use `Store::transaction`";
+        Err(Error::NotOffered { what })
     }
 
     fn scratch(&mut self) -> &mut Scratch {
         match self {
             Self::Turn(guard) => guard.scratch(),
             Self::Outer(_, scratch) => scratch,
+            Self::Each(_, scratch) => scratch,
         }
     }
 }
@@ -78,6 +91,75 @@ impl<'s> WriteGuard<'s> {
 impl<'s> WriteTxn<'s> {
     pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
         Self::with(WriteGuard::Turn(guard), read, &[])
+    }
+
+    /// Creates a transaction of which each operation is a transaction of its own.
+    pub(in crate::store) fn each_of(store: &'s Store) -> Result<Self> {
+        Ok(Self::with(WriteGuard::Each(store, Box::default()), store.read()?, &[]))
+    }
+
+    /// Whether each operation is a transaction of its own. Such an operation runs in [`each`](WriteTxn::each).
+    #[inline]
+    pub(crate) const fn is_each(&self) -> bool {
+        matches!(self.guard, WriteGuard::Each(..))
+    }
+
+    /// Runs an operation in a transaction of its own, which may run again.
+    #[cold]
+    pub(crate) fn each<T, E: From<Error>>(
+        &mut self,
+        mut operation: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut outcome = None;
+        let ran = self.run_each(&mut |txn| {
+            let result = operation(txn);
+            let ended = if result.is_ok() { Ok(()) } else { Err(Error::internal("an error")) };
+            outcome = Some(result);
+            ended
+        });
+        match (ran, outcome) {
+            (Ok(()), Some(outcome)) | (Err(_), Some(outcome @ Err(_))) => outcome,
+            (Err(error), _) => Err(error.into()),
+            (Ok(()), None) => Err(Error::internal("an operation did not run").into()),
+        }
+    }
+
+    /// Runs an operation with a closure that can be called once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TransactionFailed`] if the operation has to run again.
+    #[cold]
+    pub(crate) fn each_once<T, E: From<Error>>(
+        &mut self,
+        operation: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut operation = Some(operation);
+        self.each(|txn| {
+            if let Some(operation) = operation.take() {
+                return operation(txn);
+            }
+            let reason = "it has to run again, for example because the map was enlarged, and its closure can be called \
+                          once: repeat the call";
+            Err(Error::TransactionFailed { reason: reason.to_owned() }.into())
+        })
+    }
+
+    fn run_each(
+        &mut self,
+        operation: &mut dyn FnMut(&mut WriteTxn<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let WriteGuard::Each(store, _) = &self.guard else {
+            return Err(Error::internal("an operation of another transaction"));
+        };
+        let store = *store;
+        let total = self.read.session.total.get();
+        // The map can't be enlarged while the snapshot lives.
+        self.read.engine = no_snapshot()?;
+        let ran = store.transaction(|txn| operation(txn));
+        self.read = store.read()?;
+        self.read.session.total.add(total);
+        ran
     }
 
     fn with(guard: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
@@ -133,6 +215,9 @@ impl<'s> WriteTxn<'s> {
         &mut self,
         body: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        if self.is_each() {
+            return self.each_once(body);
+        }
         let mut outcome = None;
         let mut refused = None;
         let ended = self.nested_if(|txn| {
@@ -240,6 +325,9 @@ impl<'s> WriteTxn<'s> {
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
     pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
+        if self.is_each() {
+            return Ok(());
+        }
         let Self { guard, read, mut written, .. } = self;
         let unfinished = written.iter().try_for_each(Written::refuse_unfinished);
         unfinished.map_err(CommitFailure::Failed)?;
@@ -343,6 +431,7 @@ impl<'s> WriteTxn<'s> {
     /// shard. This runs before the messages are counted.
     pub(crate) fn repair_queues(&mut self, table: &OpenTable) -> Result<Vec<Option<String>>> {
         self.read.check(table)?;
+        self.guard.refuse_each()?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
         check_record(&writer, table)?;
@@ -366,7 +455,10 @@ impl<'s> WriteTxn<'s> {
         let Self { guard, read, written, outer, .. } = self;
         read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
-        let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
+        let Some(writer) = read.engine.writer(&table.tables) else {
+            guard.refuse_each()?;
+            return Err(wrong_store());
+        };
         let known = written.iter().position(|written| written.opened == table.opened);
         if known.is_none() {
             if outer.iter().all(|written| written.opened != table.opened) {
@@ -382,6 +474,13 @@ impl<'s> WriteTxn<'s> {
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
     }
+}
+
+/// Returns a read transaction of an engine without shards, in the place of a snapshot that has to end.
+fn no_snapshot() -> Result<Txn<'static>> {
+    static NOTHING: OnceLock<shards::Engine> = OnceLock::new();
+    let nothing = || shards::Engine::new(Vec::new(), [], BTreeMap::new(), None, None, true);
+    NOTHING.get_or_init(nothing).read().map(Txn::Sharded)
 }
 
 /// Checks that the table's record is the same as at the time of opening. Another process may have opened the table
