@@ -15,6 +15,7 @@
 /// [row versions]: versions
 /// [many rows at once]: bulk_loading
 /// [watching changes]: watching
+/// [change streams]: changes
 /// [revisions]: revisions
 /// [expiry]: expiry
 /// [aggregates]: aggregates
@@ -103,6 +104,7 @@ pub mod modelling {}
 /// [revisions]: revisions
 /// [expiry]: expiry
 /// [aggregates]: aggregates
+/// [change streams]: changes
 /// [global indexes]: sharding#global-indexes
 ///
 /// All attributes of the derive.
@@ -117,6 +119,7 @@ pub mod attributes {}
 /// [many rows at once]: bulk_loading
 /// [strategies and their costs]: strategies
 /// [watching changes]: watching
+/// [change streams]: changes
 /// [eventual indexes]: eventual
 /// [when something is wrong]: damage
 /// [row versions]: versions
@@ -181,6 +184,7 @@ pub mod versions {}
 #[doc = include_str!("guide/bulk_loading.md")]
 pub mod bulk_loading {}
 
+/// [change streams]: changes
 /// [group commit]: group_commit
 /// [eventual indexes]: eventual
 ///
@@ -197,6 +201,17 @@ pub mod revisions {}
 /// Rows that are deleted after their time.
 #[doc = include_str!("guide/expiry.md")]
 pub mod expiry {}
+
+/// [watching]: watching
+/// [expiry]: expiry
+/// [bulk loading]: bulk_loading
+/// [row versions]: versions
+/// [damage]: damage
+/// [shards]: sharding
+///
+/// Durable streams of the changes of a table, for outboxes and copies.
+#[doc = include_str!("guide/changes.md")]
+pub mod changes {}
 
 /// [row versions]: versions
 /// [when something is wrong]: damage
@@ -230,6 +245,7 @@ pub mod space_ahead {}
 #[doc = include_str!("guide/eventual.md")]
 pub mod eventual {}
 
+/// [change streams]: changes
 /// [durability]: durability
 /// [when indexes change]: changing_indexes
 ///
@@ -292,6 +308,7 @@ pub mod guarantees {}
 /// [group commit]: group_commit
 /// [durability]: durability
 /// [watching changes]: watching
+/// [change streams]: changes
 /// [shards]: sharding
 /// [followers]: durability#followers
 /// [from one machine to many]: many_machines

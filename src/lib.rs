@@ -13,6 +13,7 @@
 //! [row versions]: guide::versions
 //! [many rows at once]: guide::bulk_loading
 //! [watching changes]: guide::watching
+//! [change streams]: guide::changes
 //! [revisions]: guide::revisions
 //! [expiry]: guide::expiry
 //! [aggregates]: guide::aggregates
@@ -42,15 +43,15 @@ pub use index_table_runtime::{Advice, AdviceKind, Analysis};
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    ArchiveFile, ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow,
-    Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability,
-    Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower, FollowerLag,
-    FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag,
-    Lagged, ListMap, MAX_KEY_LEN, MissingShard, Move, OnDuplicate, Options, Page, Progress,
-    QueueFull, RangeMap, ReadTxn, Readers, Rebalance, RebalancePlan, Repair, RestoreArchive,
-    Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore,
-    Stats, Store, StoreError, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport,
-    Views, Watch, Watcher, WhenFull, WriteTxn,
+    ArchiveFile, ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeBatch, ChangeKind,
+    ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct,
+    Drained, Durability, Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind,
+    Follower, FollowerLag, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage,
+    IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, MissingShard, Move, OnDuplicate, Options,
+    Page, Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance, RebalancePlan, Repair,
+    RestoreArchive, Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions,
+    ShardedStore, Stats, Store, StoreError, StreamedChange, Submission, Submitted, Table, Upgrade,
+    Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.
@@ -66,8 +67,9 @@ pub mod report {
     pub use index_table_runtime::{CommonValue, IndexAnalysis, KeyDistribution, Quantiles};
 
     pub use index_table_runtime::{
-        BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
-        IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved, PlannedMove, PlannedShard,
-        RangeInfo, ShardInfo, ShardStatus, StoreReport, TableSize, Upgraded,
+        BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, ChangeConsumer,
+        ChangeLag, Duplicate, IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved,
+        PlannedMove, PlannedShard, RangeInfo, ShardInfo, ShardStatus, StoreReport, TableSize,
+        Upgraded,
     };
 }

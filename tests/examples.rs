@@ -63,6 +63,31 @@ fn assert_prints(output: &str, block: &str) {
 const NONE: [&str; 0] = [];
 
 #[test]
+fn outbox_sends_each_mail_once_although_its_worker_stops() -> TestResult {
+    let output = printed("outbox", &NONE)?;
+    let expected = "\
+the worker stopped after 2 mails
+mailer has 4 changes to go
+3 mails, 2 duplicates ignored
+  1 ann@example.com: order 1 for 30 is confirmed
+  2 bob@example.com: order 2 for 50 is confirmed
+  4 cid@example.com: order 3 for 70 is confirmed
+4 changes removed
+";
+    assert_eq!(output, expected);
+    Ok(())
+}
+
+#[test]
+fn mirror_is_equal_to_its_store_when_it_is_drained() -> TestResult {
+    let output = printed("mirror", &NONE)?;
+    assert_prints(&output, "the mirror is behind: true\n");
+    assert_prints(&output, "rows, equal in both stores: true\nverified: true\n");
+    assert!(!output.contains("\n0 rows"), "{output}");
+    Ok(())
+}
+
+#[test]
 fn words_finds_films_by_the_words_of_their_titles() -> TestResult {
     let output = printed("words", &NONE)?;
     assert_prints(

@@ -66,6 +66,10 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
 /// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes on other fields with the same name and type stay readable when the version changes | none |
 /// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of an instant. If no index begins with it, the derive adds an index with its name | none |
+/// | `changes` | the table has a durable stream of its changes, which the repository's `changes` reads | none |
+/// | `changes(keep = "7d")` | how long a change is kept: a number of seconds, minutes, hours, days or weeks (`s`, `m`, `h`, `d`, `w`) | 7 days; without a limit if `bytes` is given |
+/// | `changes(bytes = N)` | the bytes of changes that are kept, without overhead; may be combined with `keep`, and then the lower limit holds | without a limit |
+/// | `changes(until_consumed)` | a change is kept until all consumers have committed it, and as long as there is no consumer; excludes `keep` and `bytes` | |
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |

@@ -33,6 +33,8 @@ pub(crate) struct Table {
     pub(crate) findings: Vec<Finding>,
     /// The expiry, if the rows expire.
     pub(crate) expiry: Option<Expiry>,
+    /// The change stream, if the table has one.
+    pub(crate) changes: Option<ChangeStream>,
     /// The field with the revision, if there is one.
     pub(crate) revision: Option<Rc<Field>>,
     pub(crate) aggregates: Vec<Aggregate>,
@@ -52,6 +54,16 @@ pub(crate) struct Expiry {
     pub(crate) time: Option<KeyPart>,
     /// The position of the index that begins with the time.
     pub(crate) index: usize,
+}
+
+/// The retention of a change stream.
+pub(crate) struct ChangeStream {
+    /// The number of seconds for which a change is kept; `u64::MAX` without a limit.
+    pub(crate) keep: u64,
+    /// The maximum number of bytes of kept changes; `u64::MAX` without a limit.
+    pub(crate) bytes: u64,
+    /// Whether a change is kept until all consumers have committed it, instead.
+    pub(crate) until_consumed: bool,
 }
 
 /// The count and the sums of groups of rows.

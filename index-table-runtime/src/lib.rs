@@ -44,12 +44,14 @@ pub use store::{
     RestoreArchive, ShardId, ShardedOptions, ShardedStore, Store, Submission, Submitted, WriteTxn,
 };
 pub use table::{
-    Aggregates, IndexSize, RangeInfo, Scrub, ShardInfo, ShardStatus, StoreReport, Table, TableSize,
+    Aggregates, ChangeBatch, Changes, IndexSize, RangeInfo, Scrub, ShardInfo, ShardStatus,
+    StoreReport, StreamedChange, Table, TableSize,
 };
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadReport, LoadedShard, OnDuplicate},
     catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable},
+    changes::{ChangeConsumer, ChangeLag},
     expiry::ExpiryWorker,
     moves::{Move, MoveInfo, MoveState, Moved},
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},

@@ -38,6 +38,7 @@ pub use crate::{
         },
         serialize::StructFields,
         shard::{Distribution, ShardKey},
+        stream::{ChangeStream, Streamed},
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
     store::{ReadTxn, ShardId, Shareable, Store, WriteTxn, watch::Watch},

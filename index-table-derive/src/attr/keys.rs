@@ -12,11 +12,20 @@ pub(crate) enum TableKey {
     Repository,
     View,
     Expires,
+    Changes,
     ShardBy,
     ShardMap,
     Reference,
     Allow,
     Crate,
+}
+
+/// The options of `changes(…)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangesKey {
+    Keep,
+    Bytes,
+    UntilConsumed,
 }
 
 /// The keys of `#[index(…)]`, except for plain fields.
@@ -100,11 +109,18 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::Repository, "repository", Form::Value, "repository = Customers"),
     key(TableKey::View, "view", Form::Flag, "view = CustomerView"),
     key(TableKey::Expires, "expires", Form::Value, "expires = field"),
+    key(TableKey::Changes, "changes", Form::Flag, "changes(keep = \"7d\")"),
     key(TableKey::ShardBy, "shard_by", Form::Value, "shard_by = field"),
     key(TableKey::ShardMap, "shard_map", Form::Value, "shard_map = \"customers\""),
     key(TableKey::Reference, "reference", Form::Flag, "reference"),
     key(TableKey::Allow, "allow", Form::List, "allow(optional_key)"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
+];
+
+pub(crate) const CHANGES_KEYS: &[Key<ChangesKey>] = &[
+    key(ChangesKey::Keep, "keep", Form::Value, "keep = \"7d\""),
+    key(ChangesKey::Bytes, "bytes", Form::Value, "bytes = 1_000_000_000"),
+    key(ChangesKey::UntilConsumed, "until_consumed", Form::Flag, "until_consumed"),
 ];
 
 pub(crate) const KEY_KEYS: &[Key<KeyKey>] = &[

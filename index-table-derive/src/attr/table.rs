@@ -1,12 +1,12 @@
 //! `#[table(name = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
-//! view = Ident, shard_by = FIELDS, shard_map = "…", reference, allow(LINTS), crate = path)]`
+//! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, allow(LINTS), crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, parenthesized, token};
 
 use super::index::{IndexAttr, expiry, lints};
-use super::keys::{self, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
+use super::keys::{self, CHANGES_KEYS, ChangesKey, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
 use super::{Setting, complete, equals, fields, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
@@ -22,6 +22,7 @@ pub(crate) struct TableAttr {
     pub(crate) view: Option<Setting<Option<Ident>>>,
     /// The index on the time of expiry; `None` if it could not be parsed.
     pub(crate) expires: Option<Setting<Option<IndexAttr>>>,
+    pub(crate) changes: Option<Setting<ChangesAttr>>,
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,
     pub(crate) reference: Option<Setting<()>>,
@@ -29,6 +30,14 @@ pub(crate) struct TableAttr {
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
     /// Whether the attribute names the primary key, which has been reported.
     pub(crate) primary_key: bool,
+}
+
+/// `changes`, or `changes(keep = "7d", bytes = 1_000_000_000)`, or `changes(until_consumed)`
+#[derive(Default)]
+pub(crate) struct ChangesAttr {
+    pub(crate) keep: Option<Setting<LitStr>>,
+    pub(crate) bytes: Option<Setting<LitInt>>,
+    pub(crate) until_consumed: Option<Setting<()>>,
 }
 
 /// `shard_by = tenant`, `shard_by = [tenant, region]` or `shard_by = hash(id)`
@@ -87,6 +96,10 @@ impl TableAttr {
                 set(&mut self.expires, &word, index)?;
                 mistake.map_or(Ok(()), Err)
             }
+            TableKey::Changes => {
+                let changes = changes(input)?;
+                set(&mut self.changes, &word, changes)
+            }
             TableKey::ShardBy => {
                 let shard_by = shard_by(input, key.usage)?;
                 set(&mut self.shard_by, &word, shard_by)
@@ -121,6 +134,46 @@ impl TableAttr {
             }
         }
     }
+}
+
+/// Reads the options after `changes`.
+fn changes(input: ParseStream<'_>) -> syn::Result<ChangesAttr> {
+    let mut changes = ChangesAttr::default();
+    if !input.peek(token::Paren) {
+        return Ok(changes);
+    }
+    let inner;
+    parenthesized!(inner in input);
+    complete(&inner, |inner| {
+        while !inner.is_empty() {
+            let word = word(inner, "an option of the change stream")?;
+            let Some(key) = keys::find(CHANGES_KEYS, &word.to_string()) else {
+                let message = format!(
+                    "`changes` has no option `{word}`; it has `keep = \"7d\"`, `bytes = 1_000_000_000` and \
+                     `until_consumed`"
+                );
+                return Err(syn::Error::new(word.span(), message));
+            };
+            if key.form == Form::Value {
+                equals(inner, &word, key.usage)?;
+            }
+            match key.id {
+                ChangesKey::Keep => {
+                    set(&mut changes.keep, &word, string(inner, &word, key.usage)?)?;
+                }
+                ChangesKey::Bytes => {
+                    let bytes = value(inner, "a number of bytes", key.usage)?;
+                    set(&mut changes.bytes, &word, bytes)?;
+                }
+                ChangesKey::UntilConsumed => set(&mut changes.until_consumed, &word, ())?,
+            }
+            if !inner.is_empty() {
+                inner.parse::<Token![,]>()?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(changes)
 }
 
 /// Reads a path, or returns an error on the token with the syntax of the key.

@@ -5,7 +5,8 @@ use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
 use super::{
-    Context, aggregate, at, collections, expiry, hashed, methods, requirements, revision, version,
+    Context, aggregate, at, changes, collections, expiry, hashed, methods, requirements, revision,
+    version,
 };
 use crate::model::{Field, Index, KeyPart, Sharding, Strategy};
 use crate::names;
@@ -32,6 +33,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let distribution = distribution(cx);
     let expiry = expiry::constant(cx);
     let expires = expiry::implementation(cx);
+    let stream = changes::constant(cx);
+    let streamed = changes::implementation(cx);
     let revision = revision::constant(cx);
     let revised = revision::implementation(cx);
     let aggregates = aggregate::constant(cx);
@@ -56,6 +59,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #distribution
 
             #expiry
+
+            #stream
 
             #revision
 
@@ -83,6 +88,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
         }
 
         #expires
+
+        #streamed
 
         #revised
     }

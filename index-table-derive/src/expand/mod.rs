@@ -15,6 +15,7 @@ macro_rules! mixed {
 
 mod aggregate;
 mod carried;
+mod changes;
 mod collections;
 mod distinct;
 mod docs;

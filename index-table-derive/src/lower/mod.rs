@@ -4,6 +4,7 @@
 //! the methods that the program calls.
 
 mod aggregate;
+mod changes;
 mod entry;
 mod expiry;
 mod index;
@@ -133,6 +134,7 @@ fn table(
         None => {}
     }
     let aggregates = aggregate::lower_all(&mut scope, &attributes.aggregates, &indexes);
+    let stream = changes::lower(&attributes.table, errors);
     let revision = revision(&fields, errors);
     let view = view::lower(&mut scope, attributes);
 
@@ -158,6 +160,7 @@ fn table(
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
         findings,
         expiry,
+        changes: stream,
         revision,
         aggregates,
         sharding,

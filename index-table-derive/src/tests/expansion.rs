@@ -44,6 +44,14 @@ struct Session {
 }
 ";
 
+    changes: "
+#[table(changes(keep = \"2d\", bytes = 1_000))]
+struct Note {
+    #[primary_key]
+    id: u64,
+}
+";
+
     /// The index on the method is the declared one.
     computed_expiry: "
 #[table(expires = computed(end: SystemTime))]

@@ -19,11 +19,10 @@ use super::{
     shards::{self, CurrentRouting},
 };
 use crate::model::{
-    aggregate::AggregateSchema,
     entry::RawEntry,
     error::{Boxed, Error, Result},
     maintain::{Change, Sink},
-    schema::{IndexSchema, Source, TableSchema},
+    schema::{IndexSchema, Parts, Source, TableSchema},
     shard::{Routing, ShardNumber, ShardSet},
 };
 
@@ -218,21 +217,21 @@ impl Engine {
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        aggregates: &'static [AggregateSchema],
+        parts: Parts,
         prepare: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         match self {
             Self::Lmdb(engine) => engine
-                .open_table(schema, aggregates, |writer| prepare(&mut Writer::Lmdb(writer)))
+                .open_table(schema, parts, |writer| prepare(&mut Writer::Lmdb(writer)))
                 .map(Tables::Lmdb),
             Self::Sharded(_) => Err((Error::internal("a table is opened in its shards"), None)),
             #[cfg(feature = "memory")]
             Self::Memory(engine) => engine
-                .open_table(schema, aggregates, |writer| prepare(&mut Writer::Memory(writer)))
+                .open_table(schema, parts, |writer| prepare(&mut Writer::Memory(writer)))
                 .map(Tables::Memory),
             #[cfg(feature = "postgres")]
             Self::Postgres(engine) => engine
-                .open_table(schema, aggregates, |writer| prepare(&mut Writer::Postgres(writer)))
+                .open_table(schema, parts, |writer| prepare(&mut Writer::Postgres(writer)))
                 .map(Tables::Postgres),
         }
     }
@@ -241,9 +240,9 @@ impl Engine {
     pub(crate) fn find_table(
         &self,
         schema: &'static TableSchema,
-        aggregates: &'static [AggregateSchema],
+        parts: Parts,
     ) -> Result<Option<Tables>> {
-        let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema, aggregates))?;
+        let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema, parts))?;
         Ok(found.map(Tables::Lmdb))
     }
 

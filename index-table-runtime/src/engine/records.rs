@@ -19,6 +19,8 @@ pub(crate) enum Space {
     Queue,
     /// The totals of the groups of the aggregate at this position, by the keys of the groups.
     Aggregate(usize),
+    /// The change stream; see [`crate::write::changes`]. A table without one has no such space.
+    Changes,
 }
 
 /// The meaning of the small records of a table, for all engines.

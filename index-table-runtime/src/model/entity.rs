@@ -15,6 +15,7 @@ use crate::model::{
     row::{self, Body, CollectionField},
     schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
     shard::Distribution,
+    stream::ChangeStream,
 };
 
 /// A type that serde can write and read. A struct without serde's traits gives this single error, because
@@ -147,6 +148,9 @@ pub trait Entity: Sized + 'static {
 
     /// The aggregates. Their groups follow the entries of the indexes, in [`entries`](Self::entries).
     const AGGREGATES: &'static [AggregateSchema] = &[];
+
+    /// The change stream of `#[table(changes)]`.
+    const CHANGES: Option<ChangeStream> = None;
 
     /// Appends the bytes of the struct, without the leading version.
     ///

@@ -17,5 +17,6 @@ pub(crate) mod row_vtable;
 pub(crate) mod schema;
 pub(crate) mod serialize;
 pub(crate) mod shard;
+pub(crate) mod stream;
 
 pub(crate) use range::{End, KeyRange};

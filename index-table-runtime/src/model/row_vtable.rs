@@ -11,8 +11,9 @@ use crate::model::{
     maintain::Image,
     revision::Revision,
     row,
-    schema::{Source, TableSchema},
+    schema::{Parts, Source, TableSchema},
     shard::Distribution,
+    stream::ChangeStream,
 };
 
 type Comparison = fn(&[u8], &[u8]) -> bool;
@@ -51,6 +52,8 @@ pub(crate) struct RowVtable {
     /// The index for the expiry, if the rows expire.
     pub(crate) expiry: Option<Expiry>,
     pub(crate) aggregates: &'static [AggregateSchema],
+    /// The change stream, if the table has one.
+    pub(crate) changes: Option<ChangeStream>,
     /// The functions for the revision, if the rows have one.
     pub(crate) revision: Option<Revision>,
     /// [`row::is_reordered`], if the rows have sorted collections.
@@ -75,6 +78,7 @@ impl RowVtable {
             renew: row::renewal::<R>(),
             expiry: R::EXPIRY,
             aggregates: R::AGGREGATES,
+            changes: R::CHANGES,
             revision: R::REVISION,
             is_reordered: if R::COLLECTIONS.is_empty() {
                 None
@@ -88,6 +92,7 @@ impl RowVtable {
     pub(crate) const fn without_rows(
         schema: &'static TableSchema,
         aggregates: &'static [AggregateSchema],
+        changes: Option<ChangeStream>,
         distribution: Distribution,
     ) -> Self {
         Self {
@@ -102,9 +107,15 @@ impl RowVtable {
             renew: None,
             expiry: None,
             aggregates,
+            changes,
             revision: None,
             is_reordered: None,
         }
+    }
+
+    /// Returns the parts of the table with databases of their own.
+    pub(crate) const fn parts(&self) -> Parts {
+        Parts { aggregates: self.aggregates, has_changes: self.changes.is_some() }
     }
 
     /// Whether the type of the rows is known.

@@ -208,9 +208,9 @@ impl Inner {
         let is_in_use = |table: &str, index: &str| {
             let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
             used.is_some_and(|used| {
-                let mut aggregates = used.rows.aggregates.iter().map(|own| own.name);
+                let mut parts = used.rows.parts().names();
                 let mut indexes = used.schema.indexes.iter().map(|own| own.name);
-                indexes.any(|own| own == index) || aggregates.any(|own| own == index)
+                indexes.any(|own| own == index) || parts.any(|own| own == index)
             })
         };
         let attempt = || self.engine.drop_indexes(&mut |records| choose(records, &is_in_use));

@@ -4,6 +4,7 @@
 mod aggregates;
 mod all_tables;
 mod analyze;
+mod changes;
 mod expiry;
 mod keyed;
 mod queries;
@@ -16,6 +17,7 @@ use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 pub use aggregates::Aggregates;
 pub use all_tables::{IndexSize, StoreReport, TableSize};
+pub use changes::{ChangeBatch, Changes, StreamedChange};
 pub use keyed::KeyedTable;
 pub use recorded::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable};
 pub use scrub::Scrub;

@@ -5,6 +5,7 @@ mod all_shards;
 pub(crate) mod build;
 pub(crate) mod bulk;
 pub(crate) mod catalog;
+pub(crate) mod changes;
 mod copies;
 pub(crate) mod expiry;
 pub(crate) mod moves;

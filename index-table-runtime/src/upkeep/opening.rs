@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
+    engine::{Conflicts, Engine, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
@@ -12,6 +12,7 @@ use crate::{
             Comparison, IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema,
             is_index,
         },
+        stream::STREAM,
     },
     store::{Declared, OpenTable, Store, rerun},
     upkeep::{
@@ -20,7 +21,7 @@ use crate::{
         read_only, shards, versions,
     },
     usage::trace::span,
-    write::queue,
+    write::{changes, queue},
 };
 
 /// The maximum number of rows of a small table. Its indexes are built in the transaction that declares them.
@@ -29,10 +30,27 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    refuse_changes(store, rows)?;
     if let Some(shards) = store.inner.engine.sharded() {
         return shards::open(store, shards, rows, false);
     }
     open_with(store, rows, InShard::default())
+}
+
+/// Refuses a table with a change stream in a store that does not offer it.
+fn refuse_changes(store: &Store, rows: &RowVtable) -> Result<()> {
+    if rows.changes.is_none() {
+        return Ok(());
+    }
+    let what = match store.inner.engine {
+        Engine::Sharded(_) => "change streams (`#[table(changes)]`), because it is sharded",
+        #[cfg(feature = "postgres")]
+        Engine::Postgres(_) => {
+            "change streams (`#[table(changes)]`), because it is on a PostgreSQL server"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::NotOffered { what })
 }
 
 /// The options for opening a table in a shard. A plain store uses the defaults.
@@ -85,6 +103,7 @@ fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    refuse_changes(store, rows)?;
     if let Some(shards) = store.inner.engine.sharded() {
         return shards::open(store, shards, rows, true);
     }
@@ -96,7 +115,7 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
         let attempt = || {
-            engine.open_table(rows.schema, rows.aggregates, &mut |writer| {
+            engine.open_table(rows.schema, rows.parts(), &mut |writer| {
                 declared = prepare(rows, writer, in_shard)?;
                 Ok(())
             })
@@ -116,7 +135,8 @@ fn prepare(
 ) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
-    let mut declared = declared.with_global(global).with_aggregates(rows.aggregates);
+    let mut declared =
+        declared.with_global(global).with_aggregates(rows.aggregates).with_changes(rows.changes);
     let (new, mut unfinished) = if let Some(stored) =
         writer.reader().record("")?.map(<[u8]>::to_vec)
     {
@@ -166,13 +186,20 @@ fn prepare(
 
     let (mut new, aggregates): (Vec<usize>, Vec<usize>) =
         new.into_iter().partition(|index| *index < schema.indexes.len());
+    // The stream follows the aggregates.
+    let is_stream_new = aggregates.contains(&(schema.indexes.len() + rows.aggregates.len()));
     for aggregate in
         aggregates.iter().filter_map(|at| rows.aggregates.get(at - schema.indexes.len()))
     {
         writer.remove_record(aggregate.name)?;
     }
     let aggregates = aggregates.into_iter().map(|position| position - schema.indexes.len());
+    let aggregates = aggregates.filter(|position| *position < rows.aggregates.len());
     aggregates::build(rows, writer, aggregates)?;
+    if is_stream_new {
+        writer.remove_record(STREAM)?;
+        changes::restart(writer)?;
+    }
 
     let mut readable = vec![true; schema.indexes.len()];
     let empty = |index: &usize| is_from_elsewhere || (new.contains(index) && !is_added);

@@ -45,9 +45,12 @@ pub(super) fn find(
     store.inner.open_once(rows, |engine| {
         let schema = rows.schema;
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let declared = declared.with_global(global).with_aggregates(rows.aggregates);
+        let declared = declared
+            .with_global(global)
+            .with_aggregates(rows.aggregates)
+            .with_changes(rows.changes);
         let declared = fit(rows, &engine.catalog()?, declared)?;
-        let Some(tables) = engine.find_table(schema, rows.aggregates)? else {
+        let Some(tables) = engine.find_table(schema, rows.parts())? else {
             let difference = "another process is changing it".to_owned();
             return Err(mismatch(schema, difference, "open it again"));
         };
@@ -97,6 +100,9 @@ fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Dec
         Comparison::Same => None,
         Comparison::Build(indexes) => indexes.first().copied(),
     };
+    if other == Some(schema.indexes.len() + rows.aggregates.len()) {
+        return Err(mismatch(schema, "the file has no change stream".to_owned(), DECLARE));
+    }
     let aggregate = other.and_then(|other| other.checked_sub(schema.indexes.len()));
     if let Some(aggregate) = aggregate.and_then(|aggregate| rows.aggregates.get(aggregate)) {
         let difference =

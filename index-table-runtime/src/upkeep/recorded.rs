@@ -14,6 +14,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{TableRecord, TableSchema, is_index},
         shard::{Distribution, ShardKey},
+        stream::ChangeStream,
     },
     store::{Declared, OpenTable, Store},
 };
@@ -72,7 +73,8 @@ fn described(store: &Store, table: &str, record: &[u8]) -> Result<&'static RowVt
             global: file.global(),
         }),
     };
-    let rows = RowVtable::without_rows(schema, file.aggregates()?, distribution);
+    let changes = file.has_changes().then_some(ChangeStream::RECORDED);
+    let rows = RowVtable::without_rows(schema, file.aggregates()?, changes, distribution);
     let rows: &RowVtable = Box::leak(Box::new(rows));
     known.insert(key, rows);
     Ok(rows)
@@ -92,7 +94,10 @@ pub(super) fn find(
         };
         let file = TableRecord::decode(schema.name, record)?;
         let described = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let described = described.with_global(global).with_aggregates(rows.aggregates);
+        let described = described
+            .with_global(global)
+            .with_aggregates(rows.aggregates)
+            .with_changes(rows.changes);
         let described = TableRecord { changes: file.changes, ..described };
         if file != described {
             return Err(differs(schema));
@@ -103,7 +108,7 @@ pub(super) fn find(
         });
         let declared =
             Declared { record: described.encode(schema.name)?, readable: readable.collect() };
-        let tables = engine.find_table(schema, rows.aggregates)?.ok_or_else(|| differs(schema))?;
+        let tables = engine.find_table(schema, rows.parts())?.ok_or_else(|| differs(schema))?;
         Ok((tables, declared))
     })
 }

@@ -2,6 +2,7 @@
 //! the events for subscribers.
 
 pub(crate) mod aggregates;
+pub(crate) mod changes;
 pub(crate) mod maintenance;
 pub(crate) mod queue;
 pub(crate) mod rows;

@@ -15,6 +15,7 @@ use crate::{
     write::{
         Scratch, Written,
         aggregates::NewTotals,
+        changes,
         maintenance::MaintenancePlan,
         unique::{self, Unclaimed},
     },
@@ -60,6 +61,7 @@ pub(crate) fn put(
     }
     rows.revise(Some(old), new)?;
     replace(rows, writer, old, new, written)?;
+    changes::note(rows, writer, Some(old), Some(new))?;
     writer.flush()?;
     written.row(RowWrite::Put, Some(old), Some(new));
     Ok(())
@@ -83,6 +85,7 @@ pub(crate) fn update(
     }
     rows.revise(Some(old), new)?;
     replace(rows, writer, old, new, written)?;
+    changes::note(rows, writer, Some(old), Some(new))?;
     writer.flush()?;
     written.row(kind, Some(old), Some(new));
     Ok(())
@@ -154,6 +157,7 @@ pub(crate) fn delete_loaded(
     writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     send(rows, writer, Some(old), None, written)?;
     totals.write(writer, Some(old), None)?;
+    changes::note(rows, writer, Some(old), None)?;
     writer.flush()?;
     written.row(RowWrite::Delete, Some(old), None);
     Ok(())
@@ -210,6 +214,7 @@ fn add(
         send(rows, writer, None, Some(new), written)?;
     }
     totals.write(writer, None, Some(new))?;
+    changes::note(rows, writer, None, Some(new))?;
     writer.flush()?;
     written.row(kind, None, Some(new));
     Ok(())

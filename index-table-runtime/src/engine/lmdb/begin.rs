@@ -17,9 +17,8 @@ use super::{
 use crate::{
     engine::Retry,
     model::{
-        aggregate::AggregateSchema,
         error::{Error, Result, StoreError},
-        schema::TableSchema,
+        schema::{Parts, TableSchema},
     },
 };
 
@@ -65,14 +64,14 @@ impl Engine {
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        aggregates: &'static [AggregateSchema],
+        parts: Parts,
         prepare: impl FnOnce(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
         let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
         let (number, mut logged) = (txn.id(), None);
         let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
             let recorder = &mut turn.writing.scratch.recorder;
-            let tables = Tables::new(schema, aggregates, |name| {
+            let tables = Tables::new(schema, parts, |name| {
                 let found =
                     if recorder.is_on() { opener.open_database(txn, Some(name)) } else { Ok(None) };
                 if let Some(found) = found.map_err(|error| self.error(error))? {
@@ -97,7 +96,7 @@ impl Engine {
                     self.logged(logged, number);
                 }
                 let _ = self.catalog.set(*tables.catalog);
-                Ok(self.with_known(tables, aggregates))
+                Ok(self.with_known(tables, parts))
             }
             Ok(CommitOrAbort::Abort(())) => Err((Error::internal("a table was not opened"), None)),
             Err(failure) => Err(self.ended(failure, turn.writing.retry)),
@@ -105,15 +104,11 @@ impl Engine {
     }
 
     /// Marks the table's databases as known. Records in `tables` whether all of them were known before.
-    pub(super) fn with_known<'d>(
-        &self,
-        tables: Tables<'d>,
-        aggregates: &[AggregateSchema],
-    ) -> Tables<'d> {
+    pub(super) fn with_known<'d>(&self, tables: Tables<'d>, parts: Parts) -> Tables<'d> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = tables.schema;
         let indexes = schema.indexes.iter().map(|index| index.name);
-        let indexes = indexes.chain(aggregates.iter().map(|aggregate| aggregate.name));
+        let indexes = indexes.chain(parts.names());
         let mut were_known = true;
         for name in databases_of(schema.name, schema.has_eventual(), indexes) {
             were_known &= !known.insert(name);

@@ -7,6 +7,7 @@
 //! | `.queue.{table}` | each table with an eventual index | number → message |
 //! | `{table}` | each table | primary key → row |
 //! | `{table}.{index}` | each index | see below |
+//! | `{table}.change-stream` | each table with a change stream | see [`crate::write::changes`] |
 //!
 //! An index has one of three layouts:
 //!

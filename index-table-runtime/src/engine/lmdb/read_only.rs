@@ -16,9 +16,8 @@ use super::{
 use crate::{
     engine::Options,
     model::{
-        aggregate::AggregateSchema,
         error::{Error, Result},
-        schema::TableSchema,
+        schema::{Parts, TableSchema},
     },
 };
 
@@ -65,7 +64,7 @@ impl Engine {
     pub(crate) fn find_table(
         &self,
         schema: &'static TableSchema,
-        aggregates: &'static [AggregateSchema],
+        parts: Parts,
     ) -> Result<Option<Tables<'static>>> {
         self.refuse_forked()?;
         // LMDB allows one thread at a time to open handles. Otherwise the write transaction ensures this.
@@ -73,7 +72,7 @@ impl Engine {
         let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
         let mut is_missing = false;
         let found = self.env.open_databases_and_commit(txn, |opener, txn| {
-            let tables = Tables::new(schema, aggregates, |name| {
+            let tables = Tables::new(schema, parts, |name| {
                 let found: Option<Database<'_>> =
                     opener.open_database(txn, Some(name)).map_err(|error| self.error(error))?;
                 is_missing |= found.is_none();
@@ -83,7 +82,7 @@ impl Engine {
         });
         match found {
             _ if is_missing => Ok(None),
-            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables, aggregates))),
+            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables, parts))),
             Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),

@@ -12,7 +12,11 @@ use super::{
 };
 use crate::{
     engine::Space,
-    model::{aggregate::AggregateSchema, error::Result, schema::TableSchema},
+    model::{
+        error::Result,
+        schema::{Parts, TableSchema},
+        stream::STREAM,
+    },
 };
 
 /// The databases of one table.
@@ -25,6 +29,8 @@ pub(crate) struct Tables<'d> {
     pub(super) queue: Option<Named<'d>>,
     pub(super) indexes: Box<[Index<'d>]>,
     pub(super) aggregates: Box<[Named<'d>]>,
+    /// The change stream, if the table has one.
+    changes: Option<Named<'d>>,
     /// Whether this process had handles to all databases of the table before.
     were_known: bool,
 }
@@ -33,7 +39,7 @@ impl<'d> Tables<'d> {
     /// Opens the databases, by calling `open` with the name of each.
     pub(super) fn new(
         schema: &'static TableSchema,
-        aggregates: &'static [AggregateSchema],
+        parts: Parts,
         mut open: impl FnMut(&str) -> Result<Database<'d>>,
     ) -> Result<Self> {
         let mut open = |name: &str| open(name).map(|database| Named::new(database, name));
@@ -54,10 +60,16 @@ impl<'d> Tables<'d> {
                     })
                 })
                 .collect::<Result<_>>()?,
-            aggregates: aggregates
+            aggregates: parts
+                .aggregates
                 .iter()
                 .map(|aggregate| open(&index_of(schema.name, aggregate.name)))
                 .collect::<Result<_>>()?,
+            changes: if parts.has_changes {
+                Some(open(&index_of(schema.name, STREAM))?)
+            } else {
+                None
+            },
             were_known: false,
         })
     }
@@ -114,6 +126,7 @@ impl Tables<'_> {
             Space::Aggregate(aggregate) => {
                 Small { database: self.aggregates.get(aggregate)?, prefix: "" }
             }
+            Space::Changes => Small { database: self.changes.as_ref()?, prefix: "" },
         })
     }
 
@@ -121,7 +134,7 @@ impl Tables<'_> {
     pub(super) fn small_key<'k>(&self, space: Space, key: &'k [u8]) -> Cow<'k, [u8]> {
         let name: &'static [u8] = self.schema.name.as_bytes();
         match space {
-            Space::Queue | Space::Aggregate(_) => key.into(),
+            Space::Queue | Space::Aggregate(_) | Space::Changes => key.into(),
             // Each write transaction reads the record of the table, so its key is not allocated.
             Space::Catalog | Space::Sequence if key.is_empty() => name.into(),
             Space::Catalog | Space::Sequence => [name, b".", key].concat().into(),
@@ -140,6 +153,7 @@ impl OnCommit for Tables<'_> {
             sequences: self.sequences.on_commit(token),
             facts: self.facts.on_commit(token),
             queue: self.queue.map(|queue| queue.on_commit(token)),
+            changes: self.changes.map(|changes| changes.on_commit(token)),
             were_known: self.were_known,
             aggregates: self
                 .aggregates

@@ -15,11 +15,11 @@ use std::{
 use crate::{
     engine::{CommitFailure, Read, Records, Retry, Space, Stamp, Write},
     model::{
-        aggregate::AggregateSchema,
         error::{Error, Result},
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
-        schema::{IndexSchema, Source, TableSchema},
+        schema::{IndexSchema, Parts, Source, TableSchema},
+        stream::STREAM,
     },
 };
 
@@ -114,12 +114,12 @@ impl Engine {
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        aggregates: &'static [AggregateSchema],
+        parts: Parts,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables {
             schema,
-            aggregates,
+            parts,
             facts: schema.name.to_owned(),
             indexes: schema
                 .indexes
@@ -155,7 +155,7 @@ fn records(databases: &Databases) -> Records {
 #[derive(Debug)]
 pub(crate) struct Tables {
     schema: &'static TableSchema,
-    aggregates: &'static [AggregateSchema],
+    parts: Parts,
     facts: String,
     indexes: Vec<String>,
 }
@@ -176,9 +176,10 @@ impl Tables {
             Space::Sequence => Some(format!("{SEQUENCE}{table}")),
             Space::Queue => self.schema.has_eventual().then(|| format!("{QUEUE}{table}")),
             Space::Aggregate(aggregate) => {
-                let aggregate = self.aggregates.get(aggregate)?;
+                let aggregate = self.parts.aggregates.get(aggregate)?;
                 Some(format!("{table}.{}", aggregate.name))
             }
+            Space::Changes => self.parts.has_changes.then(|| format!("{table}.{STREAM}")),
         }
     }
 }

@@ -44,9 +44,8 @@ use self::{
 use crate::{
     engine::{Options, Records, Retry},
     model::{
-        aggregate::AggregateSchema,
         error::{Error, Result, StoreError as _},
-        schema::TableSchema,
+        schema::{Parts, TableSchema},
     },
 };
 
@@ -289,10 +288,10 @@ impl Engine {
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        aggregates: &'static [AggregateSchema],
+        parts: Parts,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
-        let tables = Tables::new(&self.schema, schema, aggregates);
+        let tables = Tables::new(&self.schema, schema, parts.aggregates);
         self.in_transaction(|txn| {
             let missing = self.missing(txn, &mut tables.own())?;
             if !missing.is_empty() {

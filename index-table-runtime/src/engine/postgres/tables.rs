@@ -70,6 +70,8 @@ impl Tables {
             Space::Aggregate(aggregate) => {
                 self.aggregates.get(aggregate).map(|relation| (relation, &[][..]))
             }
+            // A table with a change stream is refused when it is opened.
+            Space::Changes => None,
         }
     }
 }

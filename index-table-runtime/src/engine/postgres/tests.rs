@@ -15,7 +15,7 @@ use crate::{
     model::{
         key::MAX_KEY_LEN,
         maintain::{Change, Sink as _},
-        schema::{IndexSchema, KeyField, Source, Strategy},
+        schema::{IndexSchema, KeyField, Parts, Source, Strategy},
     },
 };
 
@@ -93,7 +93,7 @@ const TABLE: &TableSchema = &TableSchema {
 };
 
 fn open(engine: &Engine) -> Tables {
-    let opened = engine.open_table(TABLE, &[], |_| Ok(()));
+    let opened = engine.open_table(TABLE, Parts::default(), |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 

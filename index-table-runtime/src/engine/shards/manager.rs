@@ -25,7 +25,7 @@ use crate::{
         error::{Error, Result},
         key::DecodeError,
         maintain::{Change, Sink as _},
-        schema::{KeyField, Source, TableSchema},
+        schema::{KeyField, Parts, Source, TableSchema},
         shard::{Boundaries, Declared, MapKind, ShardNumber},
     },
 };
@@ -405,7 +405,7 @@ fn damaged(schema: &'static TableSchema, key: &[u8]) -> Error {
 
 /// Returns all records of a table.
 fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let Some(tables) = engine.find_table(schema, &[])? else { return Ok(Vec::new()) };
+    let Some(tables) = engine.find_table(schema, Parts::default())? else { return Ok(Vec::new()) };
     let txn = engine.read()?;
     let reader = txn.reader(&tables).ok_or_else(|| Error::internal("another kind of engine"))?;
     let records = reader.scan(Query::new(Source::Facts, KeyRange::ALL))?;
@@ -423,7 +423,7 @@ fn replace(
     records: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<()> {
     let before = read(engine, schema)?;
-    let opened: Result<Tables, _> = engine.open_table(schema, &[], &mut |writer| {
+    let opened: Result<Tables, _> = engine.open_table(schema, Parts::default(), &mut |writer| {
         for (primary_key, _) in
             before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key))
         {

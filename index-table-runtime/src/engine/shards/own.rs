@@ -15,6 +15,7 @@ use crate::{
     model::{
         error::{Error, Result},
         maintain::{Change, Sink as _},
+        schema::Parts,
         shard::{Routing, ShardNumber},
     },
 };
@@ -75,7 +76,7 @@ impl Seen {
 
 /// Opens the table of a shard's records about itself.
 fn open_own(engine: &engine::Engine) -> Result<Arc<dyn HasTables>> {
-    let opened = engine.open_table(&SHARD, &[], &mut |_| Ok(()));
+    let opened = engine.open_table(&SHARD, Parts::default(), &mut |_| Ok(()));
     Ok(Arc::new(Own(opened.map_err(|(error, _)| error)?)))
 }
 
@@ -184,7 +185,7 @@ impl Engine {
         let mut all = Vec::new();
         for (shard, seen) in self.shards.iter().zip(seen) {
             let tables = match shard.current() {
-                Some(open) => open.engine().find_table(&SHARD, &[])?,
+                Some(open) => open.engine().find_table(&SHARD, Parts::default())?,
                 None => None,
             };
             all.push(seen.zip(tables));

@@ -27,7 +27,7 @@ use crate::model::{
     entry::RawEntry,
     error::Result,
     maintain::{Change, Sink as _},
-    schema::{IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
+    schema::{IndexSchema, KeyField, Parts, Source, Strategy as Carried, TableSchema},
 };
 
 /// An engine under test.
@@ -220,7 +220,7 @@ fn open(engine: &Engine, schema: &'static TableSchema) -> Tables {
     if let Some(engine) = engine.sharded() {
         return open_in_shards(engine, schema);
     }
-    let opened = engine.open_table(schema, &[], &mut |_| Ok(()));
+    let opened = engine.open_table(schema, Parts::default(), &mut |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 

@@ -91,6 +91,9 @@ impl Error {
             AggregateOverflow { table, aggregate, key }
             RevisionExhausted { table, key }
             Archive { table, source }
+            ChangesMissed { table, consumer, missed }
+            BatchSuperseded { table, consumer }
+            NoConsumer { table, consumer }
             UniqueViolation { table, index, key, holder }
             KeyTooLong { table, index, key, len }
             SchemaMismatch { table, difference, way_out }

@@ -125,6 +125,45 @@ pub enum Error {
         found: Option<u64>,
     },
 
+    /// A consumer of a change stream is behind the oldest change that is kept.
+    #[error(
+        "consumer `{consumer}` of the changes of table `{table}` has missed {missed} changes, which were removed before it \
+         committed them; to continue with the oldest change kept, call `skip_removed`; to miss nothing, read the whole table, and call `skip_to` with \
+         its `last_change`"
+    )]
+    ChangesMissed {
+        /// The table.
+        table: &'static str,
+        /// The consumer.
+        consumer: String,
+        /// The number of missed changes; at least 1. If the table was written without its stream, there are more.
+        missed: u64,
+    },
+
+    /// A batch of changes can't be committed, because the consumer has committed other changes since it was read.
+    #[error(
+        "this batch of consumer `{consumer}` of the changes of table `{table}` was superseded, because another worker has \
+         committed since; roll back its effects, and take the next batch"
+    )]
+    BatchSuperseded {
+        /// The table.
+        table: &'static str,
+        /// The consumer.
+        consumer: String,
+    },
+
+    /// A consumer of a change stream was removed.
+    #[error(
+        "the changes of table `{table}` have no consumer `{consumer}`, because it was removed; `changes` of the repository \
+         creates it again, at the oldest change kept"
+    )]
+    NoConsumer {
+        /// The table.
+        table: &'static str,
+        /// The consumer.
+        consumer: String,
+    },
+
     /// The sum of a group of an aggregate would be out of range.
     #[error(
         "a sum of the group {key} in aggregate `{aggregate}` of table `{table}` would have more than 128 bits; write a \

@@ -13,6 +13,7 @@ use crate::model::{
     aggregate::AggregateSchema,
     error::{Error, Result},
     key::fits,
+    stream::{ChangeStream, STREAM},
 };
 
 /// The format number of the file. It is the first field of each record, which has the same form in all
@@ -30,6 +31,9 @@ pub(super) const FILTER: &str = "filter=";
 
 /// The layout of an aggregate. An older release without support for it retires the aggregate.
 pub(crate) const AGGREGATE: &str = "aggregate";
+
+/// The layout of a change stream. An older release without support for it retires the stream.
+pub(crate) const CHANGES: &str = "changes";
 
 /// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
@@ -130,6 +134,23 @@ impl TableRecord {
             layout: AGGREGATE.to_owned(),
         }));
         self
+    }
+
+    /// Adds the table's change stream after the aggregates, as a full index without a key.
+    pub(crate) fn with_changes(mut self, changes: Option<ChangeStream>) -> Self {
+        self.indexes.extend(changes.map(|_| IndexRecord {
+            name: STREAM.to_owned(),
+            key: Vec::new(),
+            strategy: StrategyRecord::Full,
+            options: Vec::new(),
+            layout: CHANGES.to_owned(),
+        }));
+        self
+    }
+
+    /// Whether the table has a change stream.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.indexes.iter().any(|index| index.layout == CHANGES)
     }
 
     /// Returns the record in a shard: the indexes at these positions are global.
@@ -290,6 +311,11 @@ impl TableRecord {
 }
 
 impl IndexRecord {
+    /// Whether it is an index, and neither an aggregate nor the change stream.
+    pub(crate) fn is_index(&self) -> bool {
+        !self.is_aggregate() && self.layout != CHANGES
+    }
+
     /// Whether it is not an index, but an aggregate.
     pub(crate) fn is_aggregate(&self) -> bool {
         self.layout == AGGREGATE

@@ -22,7 +22,7 @@ impl TableRecord {
             FieldSchema::new::<()>(kept_text(name), kept_text(declared))
         });
         let fields = fields.collect();
-        let indexes = self.indexes.iter().filter(|index| !index.is_aggregate());
+        let indexes = self.indexes.iter().filter(|index| index.is_index());
         let indexes = indexes.map(index).collect::<Result<_, _>>()?;
         Ok(TableSchema {
             name: kept_text(table),

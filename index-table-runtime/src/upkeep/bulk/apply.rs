@@ -16,7 +16,7 @@ use crate::{
     },
     usage::{RowWrite, Tally},
     write::{
-        Written, aggregates::Gathered as GatheredTotals, maintenance::MaintenancePlan,
+        Written, aggregates::Gathered as GatheredTotals, changes, maintenance::MaintenancePlan,
         watch::Watched,
     },
 };
@@ -40,6 +40,7 @@ pub(crate) fn apply(
         replace_facts(rows, writer, [old, new], gathered, &decision, sink, reporter)?
     } else {
         note_new(rows, new, gathered, &decision, watched)?;
+        note_changes(rows, writer, gathered, &decision)?;
         gather_totals(rows, writer, new, gathered, &decision)?;
         let facts = &mut RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
@@ -110,12 +111,14 @@ fn replace_facts(
                 }
                 totals.note(rows, writer, Some(old), Some(new))?;
                 if !is_same {
+                    changes::note_stored(rows, writer, false, primary_key, row)?;
                     watched.note(Some(old), Some(new));
                     count.replaced += 1;
                 }
             }
             None => {
                 note_one(rows, new, primary_key, row, watched);
+                changes::note_stored(rows, writer, true, primary_key, row)?;
                 if !rows.aggregates.is_empty() {
                     rows.load_stored(new, row, primary_key)?;
                     totals.note(rows, writer, None, Some(new))?;
@@ -143,6 +146,24 @@ fn note_new(
         && let Some(RawEntry { primary_key, data: row, .. }) = facts.next()?
     {
         note_one(rows, new, primary_key, row, watched);
+    }
+    Ok(())
+}
+
+/// Adds the new rows to the change stream.
+fn note_changes(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    gathered: &Gathered,
+    decision: &Decision,
+) -> Result<()> {
+    if rows.changes.is_none() {
+        return Ok(());
+    }
+    let mut no_reporter = ProgressReporter::new(None, "", None);
+    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
+    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
+        changes::note_stored(rows, writer, true, primary_key, row)?;
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use crate::{
     model::{
         error::Result,
         schema::{
-            AGGREGATE, IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord, TableRecord,
-            is_index, version_of,
+            AGGREGATE, CHANGES, IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord,
+            TableRecord, is_index, version_of,
         },
     },
     store::{Store, store_of},
@@ -290,6 +290,7 @@ impl CatalogIndex {
             StrategyRecord::Normalized => ("normalized", Vec::new()),
             StrategyRecord::Partial(sums) if layout == AGGREGATE => ("aggregate", sums),
             StrategyRecord::Partial(include) => ("partial", include),
+            StrategyRecord::Full if layout == CHANGES => ("changes", Vec::new()),
             StrategyRecord::Full => ("full", Vec::new()),
         };
         Self { name, key, strategy, include, options, layout, state }

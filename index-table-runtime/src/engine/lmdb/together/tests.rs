@@ -18,7 +18,7 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         maintain::Change,
-        schema::{KeyField, Source, TableSchema},
+        schema::{KeyField, Parts, Source, TableSchema},
         shard::Distribution,
     },
 };
@@ -90,7 +90,7 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
     journal.begin_with((0..).zip(of_lmdb), &[], &options)?;
     let places = (0..).zip(&TABLES).map(|(shard, schema)| (schema.name.to_owned(), shard));
     let opened = engines.iter().zip(&TABLES).map(|(engine, schema)| {
-        engine.open_table(schema, &[], &mut |_| Ok(())).map_err(|(error, _)| error)
+        engine.open_table(schema, Parts::default(), &mut |_| Ok(())).map_err(|(error, _)| error)
     });
     let opened = opened.collect::<Result<Vec<_>>>()?;
     let shards = engines.into_iter().map(|engine| Shard::open("s".into(), Arc::new(Alone(engine))));

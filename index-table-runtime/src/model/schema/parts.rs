@@ -1,0 +1,18 @@
+//! The parts of a table with databases of their own, in addition to its indexes and its queue.
+
+use crate::model::{aggregate::AggregateSchema, stream::STREAM};
+
+/// The aggregates of a table, and whether it has a change stream.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Parts {
+    pub(crate) aggregates: &'static [AggregateSchema],
+    pub(crate) has_changes: bool,
+}
+
+impl Parts {
+    /// Returns the names of the parts in the catalog.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        let aggregates = self.aggregates.iter().map(|aggregate| aggregate.name);
+        aggregates.chain(self.has_changes.then_some(STREAM))
+    }
+}

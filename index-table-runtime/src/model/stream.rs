@@ -1,0 +1,255 @@
+//! The change stream of a table: its options, and the bytes of its records. See [`crate::write::changes`].
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::model::entity::Entity;
+
+/// The name of the stream in the table's record and in the file. No index can have it.
+pub(crate) const STREAM: &str = "change-stream";
+
+/// The maximum length of the name of a consumer in bytes.
+pub(crate) const MAX_NAME: usize = 480;
+
+/// A row type with `#[table(changes)]`. Only the derive implements it.
+#[diagnostic::on_unimplemented(
+    message = "the table of `{Self}` has no change stream",
+    note = "declare it: `#[table(changes)]`"
+)]
+pub trait Streamed: Entity {}
+
+/// The retention of a change stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangeStream {
+    /// The number of seconds for which a change is kept; `u64::MAX` without a limit.
+    pub keep: u64,
+    /// The maximum number of bytes of kept changes; `u64::MAX` without a limit.
+    pub bytes: u64,
+    /// Whether a change is kept until all consumers have committed it, instead.
+    pub until_consumed: bool,
+}
+
+impl ChangeStream {
+    /// The stream of a table whose declaration is only known from the catalog. It is not written.
+    pub(crate) const RECORDED: Self =
+        Self { keep: u64::MAX, bytes: u64::MAX, until_consumed: false };
+
+    /// Whether a change of this time has been kept long enough. Both times are in milliseconds.
+    pub(crate) const fn is_old(&self, time: u64, now: u64) -> bool {
+        now.saturating_sub(time) >= self.keep.saturating_mul(1000)
+    }
+}
+
+/// The kind of a change in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredKind {
+    /// The row is new.
+    Inserted,
+    /// The row has other values.
+    Updated,
+    /// The row was removed.
+    Deleted,
+}
+
+impl StoredKind {
+    const fn byte(self) -> u8 {
+        match self {
+            Self::Inserted => 1,
+            Self::Updated => 2,
+            Self::Deleted => 3,
+        }
+    }
+
+    const fn of(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Inserted),
+            2 => Some(Self::Updated),
+            3 => Some(Self::Deleted),
+            _ => None,
+        }
+    }
+}
+
+/// The key of the [`Mark`] after the removed changes.
+pub(crate) const REMOVED: [u8; 1] = [0];
+/// The first byte of the key of a change.
+const CHANGE: u8 = 1;
+/// The first byte of the key of a consumer.
+pub(crate) const CONSUMER: u8 = 2;
+
+/// Returns the key of a change.
+pub(crate) fn change_key(number: u64) -> [u8; 9] {
+    let mut key = [CHANGE; 9];
+    if let Some(rest) = key.get_mut(1..) {
+        rest.copy_from_slice(&number.to_be_bytes());
+    }
+    key
+}
+
+/// Returns the number in the key of a change.
+pub(crate) fn number_of(key: &[u8]) -> Option<u64> {
+    let number = key.strip_prefix(&[CHANGE])?;
+    number.try_into().ok().map(u64::from_be_bytes)
+}
+
+/// Returns the key of a consumer.
+pub(crate) fn consumer_key(name: &str) -> Vec<u8> {
+    [&[CONSUMER], name.as_bytes()].concat()
+}
+
+/// A position in a stream: the number of the last change before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    pub(crate) number: u64,
+    /// The bytes of all changes up to this one since the stream began.
+    pub(crate) end: u64,
+}
+
+impl Mark {
+    pub(crate) fn encode(self) -> [u8; 16] {
+        let both = u128::from(self.number) << 64 | u128::from(self.end);
+        both.to_be_bytes()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let mark = Self { number: take(&mut rest)?, end: take(&mut rest)? };
+        rest.is_empty().then_some(mark)
+    }
+}
+
+/// A change in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StoredChange<'c> {
+    /// The time of the write, in milliseconds since 1970.
+    pub(crate) time: u64,
+    /// The `end` of the [`Mark`] after this change.
+    pub(crate) end: u64,
+    pub(crate) kind: StoredKind,
+    pub(crate) primary_key: &'c [u8],
+    /// The new row; for a deleted row, the old one.
+    pub(crate) row: &'c [u8],
+}
+
+impl<'c> StoredChange<'c> {
+    /// Returns the length of the encoding.
+    pub(crate) const fn len(primary_key: &[u8], row: &[u8]) -> usize {
+        8 + 8 + 1 + 2 + primary_key.len() + row.len()
+    }
+
+    /// Returns the encoding. Primary keys are shorter than 2^16 bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let Self { time, end, kind, primary_key, row } = self;
+        out.extend(time.to_be_bytes());
+        out.extend(end.to_be_bytes());
+        out.push(kind.byte());
+        let len = u16::try_from(primary_key.len()).unwrap_or(u16::MAX);
+        out.extend(len.to_be_bytes());
+        out.extend(*primary_key);
+        out.extend(*row);
+    }
+
+    pub(crate) fn decode(bytes: &'c [u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let (time, end) = (take(&mut rest)?, take(&mut rest)?);
+        let (kind, after) = rest.split_first()?;
+        let (len, after) = after.split_first_chunk()?;
+        let (primary_key, row) = after.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+        Some(Self { time, end, kind: StoredKind::of(*kind)?, primary_key, row })
+    }
+}
+
+/// The record of a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ConsumerRecord {
+    /// The last committed change.
+    pub(crate) at: Mark,
+    /// The time of the last commit, or of the creation, in milliseconds since 1970.
+    pub(crate) time: u64,
+}
+
+impl ConsumerRecord {
+    pub(crate) fn encode(self) -> Vec<u8> {
+        [&self.at.encode()[..], &self.time.to_be_bytes()].concat()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (at, mut rest) = bytes.split_at_checked(16)?;
+        let record = Self { at: Mark::decode(at)?, time: take(&mut rest)? };
+        rest.is_empty().then_some(record)
+    }
+}
+
+fn take(bytes: &mut &[u8]) -> Option<u64> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u64::from_be_bytes(*number))
+}
+
+/// Returns the current time in milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns a time in milliseconds since 1970.
+pub(crate) fn time_of(milliseconds: u64) -> SystemTime {
+    UNIX_EPOCH.checked_add(Duration::from_millis(milliseconds)).unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change_bytes(change: &StoredChange<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        change.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn the_bytes_of_the_records_are_those_of_the_format() {
+        let change = StoredChange {
+            time: 0x0102,
+            end: 25,
+            kind: StoredKind::Updated,
+            primary_key: b"key",
+            row: b"row",
+        };
+        let mut bytes = Vec::new();
+        change.encode(&mut bytes);
+        assert_eq!(bytes, b"\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x19\x02\0\x03keyrow");
+        assert_eq!(StoredChange::len(b"key", b"row"), bytes.len());
+        assert_eq!(StoredChange::decode(&bytes), Some(change));
+        for (len, _) in bytes.iter().enumerate().take(22) {
+            assert_eq!(StoredChange::decode(&bytes[..len]), None, "{len}");
+        }
+        bytes[16] = 4;
+        assert_eq!(StoredChange::decode(&bytes), None);
+
+        let consumer = ConsumerRecord { at: Mark { number: 3, end: 75 }, time: 0x0102 };
+        let bytes = consumer.encode();
+        assert_eq!(bytes, b"\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x4B\0\0\0\0\0\0\x01\x02");
+        assert_eq!(ConsumerRecord::decode(&bytes), Some(consumer));
+        assert_eq!(ConsumerRecord::decode(&bytes[1..]), None);
+        assert_eq!(Mark::decode(&bytes[..16]), Some(consumer.at));
+
+        for bytes in [&change_bytes(&change), &bytes] {
+            let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let vector = format!("`{}`", hex.join(" "));
+            assert!(include_str!("../../../docs/FORMAT.md").contains(&vector), "{vector}");
+        }
+
+        assert_eq!(change_key(258), *b"\x01\0\0\0\0\0\0\x01\x02");
+        assert_eq!(number_of(&change_key(258)), Some(258));
+        assert_eq!(consumer_key("mailer"), b"\x02mailer");
+        assert_eq!(number_of(&consumer_key("mailerxx")), None);
+    }
+
+    #[test]
+    fn a_change_is_old_after_its_time() {
+        let stream = ChangeStream { keep: 2, bytes: u64::MAX, until_consumed: false };
+        assert!(!stream.is_old(1000, 2999) && stream.is_old(1000, 3000));
+        assert!(!stream.is_old(5000, 1000));
+        assert!(!ChangeStream::RECORDED.is_old(0, u64::MAX - 1));
+    }
+}

@@ -1,0 +1,397 @@
+//! The methods of tables with a change stream.
+
+use std::{fmt, ops::Deref, slice, sync::Arc, time::SystemTime, vec};
+
+use super::Table;
+use crate::{
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+        key::{DecodeError, Key as _, KeyReader, Unescaped},
+        row,
+        stream::{StoredChange, StoredKind, Streamed, time_of},
+    },
+    store::{ReadTxn, Store, WriteTxn, watch::ChangeKind},
+    upkeep::changes::{self, ChangeConsumer, ChangeLag, Consumer, Span},
+};
+
+impl<R: Entity> Table<R> {
+    /// Returns the consumer with this name of the table's change stream, and creates it if it does not exist. A new
+    /// consumer begins at the oldest change that is kept. Its position is in the store, and moves when a batch is
+    /// committed.
+    ///
+    /// With `#[table(changes)]`, each transaction that writes rows of the table adds a change for each written row to
+    /// the stream, in the order of the writes. So the stream has exactly the committed changes, in the order of the
+    /// commits. `put` of an equal row changes nothing, and adds no change. Neither does [`upgrade`](Table::upgrade). A
+    /// row whose primary key is updated is deleted and inserted.
+    ///
+    /// Cost: for each written row, one seek in the stream, and one write of the row, its primary key and 28 bytes. This
+    /// call: one look-up, and one transaction for a new consumer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`] for a name of more than 480 bytes; the errors of [`Store::transaction`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{ChangeKind, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "invoices", changes)]
+    /// struct Invoice {
+    ///     #[primary_key]
+    ///     number: u64,
+    ///     amount: i64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let invoices = InvoiceRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     invoices.insert(txn, &Invoice { number: 7, amount: 30 })?;
+    ///     invoices.update(txn, 7, |invoice| invoice.amount = 40)?;
+    ///     invoices.delete(txn, 7).map(drop)
+    /// })?;
+    ///
+    /// let mut changes = invoices.changes(&store, "mailer")?;
+    /// let batch = changes.next_batch(100)?;
+    /// for change in &batch {
+    ///     println!("{}: {:?} {} {:?}", change.number, change.kind, change.key, change.row);
+    /// }
+    /// let kinds: Vec<_> = batch.iter().map(|change| change.kind).collect();
+    /// assert_eq!(kinds, [ChangeKind::Inserted, ChangeKind::Updated, ChangeKind::Deleted]);
+    /// assert_eq!(batch[2].row.amount, 40); // the deleted row
+    /// batch.commit(&store)?;
+    /// assert!(changes.next_batch(100)?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn changes(&self, store: &Store, consumer: &str) -> Result<Changes<R>>
+    where
+        R: Streamed,
+    {
+        let consumer = Arc::new(Consumer::open(store, &self.open, consumer)?);
+        Ok(Changes { store: store.clone(), consumer, decode: read })
+    }
+
+    /// Returns the number of the last change in this snapshot; 0 if the stream has had no change. The rows of the snapshot
+    /// have all changes up to this number, and none after it. So a consumer that has read the rows of the snapshot
+    /// continues with [`skip_to`](Changes::skip_to) this number, without a gap.
+    ///
+    /// Cost: one seek.
+    ///
+    /// # Errors
+    ///
+    /// The [errors of reading](crate::Error#common-errors).
+    pub fn last_change(&self, txn: &ReadTxn<'_>) -> Result<u64>
+    where
+        R: Streamed,
+    {
+        changes::last_change(txn, &self.open)
+    }
+
+    /// Returns the consumers of the table's change stream, in the order of their names, with their lags.
+    ///
+    /// Cost: a look-up for each consumer.
+    ///
+    /// # Errors
+    ///
+    /// The [errors of reading](crate::Error#common-errors).
+    pub fn change_consumers(&self, txn: &ReadTxn<'_>) -> Result<Vec<ChangeConsumer>>
+    where
+        R: Streamed,
+    {
+        changes::consumers(txn, &self.open)
+    }
+
+    /// Removes a consumer of the table's change stream with its position, for a consumer that is no longer used.
+    /// Returns false if there is no such consumer. A [`Changes`] or a batch of the consumer then fails with
+    /// [`Error::NoConsumer`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Store::transaction`].
+    pub fn remove_change_consumer(&self, store: &Store, consumer: &str) -> Result<bool>
+    where
+        R: Streamed,
+    {
+        changes::remove_consumer(store, &self.open, consumer)
+    }
+
+    /// Removes up to `limit` changes that the retention of the stream no longer keeps, oldest first, and returns their
+    /// number.
+    ///
+    /// Writers do this, too: each 64th change of the table removes up to 128 old changes in its transaction. So this
+    /// call is only needed for a table that is not written for a long time.
+    ///
+    /// The changes are removed in transactions of at most 1024, with a pause after each.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Store::transaction`]. After an error, the changes of earlier transactions stay removed.
+    pub fn remove_old_changes(&self, store: &Store, limit: u64) -> Result<u64>
+    where
+        R: Streamed,
+    {
+        changes::remove_old(store, &self.open, limit)
+    }
+}
+
+/// Decodes a change.
+type Read<R> = fn(u64, StoredChange<'_>) -> Result<StreamedChange<R>>;
+
+fn read<R: Entity>(number: u64, stored: StoredChange<'_>) -> Result<StreamedChange<R>> {
+    let failed = |error: DecodeError| Error::Corrupt {
+        table: R::TABLE.name,
+        index: None,
+        key: format!("change {number} of its change stream"),
+        reason: error.to_string(),
+    };
+    let unescaped = Unescaped::default();
+    let key = R::Key::decode_owned(&mut KeyReader::new(stored.primary_key, &unescaped));
+    Ok(StreamedChange {
+        number,
+        time: time_of(stored.time),
+        kind: match stored.kind {
+            StoredKind::Inserted => ChangeKind::Inserted,
+            StoredKind::Updated => ChangeKind::Updated,
+            StoredKind::Deleted => ChangeKind::Deleted,
+        },
+        key: key.map_err(failed)?,
+        row: row::decode(stored.row).map_err(failed)?,
+    })
+}
+
+/// A consumer of the change stream of a table; from [`Table::changes`].
+///
+/// Its position is in the store, so it continues after a restart, in this process or in another. The store stays open
+/// as long as this value exists.
+///
+/// A consumer gets each change at least once: if it fails before it has committed a batch, it gets the changes again.
+/// With [`commit_in`](ChangeBatch::commit_in), its own writes to the same store are made exactly once. For effects
+/// elsewhere, the [number](StreamedChange::number) of a change identifies duplicates.
+///
+/// Several workers can have the same consumer. Each change is then committed once: of two workers with the same
+/// changes, the second one fails with [`Error::BatchSuperseded`].
+pub struct Changes<R: Entity> {
+    store: Store,
+    consumer: Arc<Consumer>,
+    decode: Read<R>,
+}
+
+impl<R: Entity> Changes<R> {
+    /// Returns the name of the consumer.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.consumer.name
+    }
+
+    /// Returns the next changes after the last committed one, at most `limit`, in their order. The batch is empty if
+    /// there are none. Until a batch is committed, each call begins at the same change.
+    ///
+    /// Rows of an older version of the struct are converted, like rows of the table. So `previous` has to be declared as
+    /// long as the stream has such rows.
+    ///
+    /// Cost: a seek for each change. The changes of the batch are in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ChangesMissed`] if changes were removed before this consumer committed them, and
+    /// [`Error::NoConsumer`] if the consumer was removed; [`Error::Corrupt`] for a change that can't be decoded, which
+    /// [`skip_to`](Changes::skip_to) can skip; the errors of [`Store::read`].
+    pub fn next_batch(&mut self, limit: usize) -> Result<ChangeBatch<R>> {
+        let (txn, mut changes) = (self.store.read()?, Vec::new());
+        let span = self.consumer.next(&txn, limit, |number, stored| {
+            changes.push((self.decode)(number, stored)?);
+            Ok(())
+        })?;
+        Ok(ChangeBatch { consumer: Arc::clone(&self.consumer), span, changes })
+    }
+
+    /// Returns the changes that the consumer has not committed yet.
+    ///
+    /// Cost: three look-ups.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoConsumer`]; the errors of [`Store::read`].
+    pub fn lag(&self) -> Result<ChangeLag> {
+        self.consumer.lag(&self.store.read()?)
+    }
+
+    /// Continues at the oldest change that is kept, after [`Error::ChangesMissed`]. Returns the number of missed
+    /// changes.
+    ///
+    /// To make up for them, read the whole table instead, and continue after the
+    /// [last change](Table::last_change) of this snapshot with [`skip_to`](Changes::skip_to).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoConsumer`]; the errors of [`Store::transaction`].
+    pub fn skip_removed(&mut self) -> Result<u64> {
+        self.consumer.skip_to(&self.store, 0)
+    }
+
+    /// Commits all changes up to this number, without reading them. Returns the number of skipped changes. The position
+    /// never moves back. `u64::MAX` skips all changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoConsumer`]; the errors of [`Store::transaction`].
+    pub fn skip_to(&mut self, number: u64) -> Result<u64> {
+        self.consumer.skip_to(&self.store, number)
+    }
+}
+
+impl<R: Entity> fmt::Debug for Changes<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// A change of a row in the change stream of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamedChange<R: Entity> {
+    /// The number of the change. The numbers of a table ascend in the order of the changes, and are never given twice.
+    pub number: u64,
+    /// The time of the write, by the clock of the process that wrote it, in milliseconds.
+    pub time: SystemTime,
+    /// The kind; never [`Moved`](ChangeKind::Moved). A row whose primary key is updated is deleted and inserted.
+    pub kind: ChangeKind,
+    /// The primary key of the row.
+    pub key: R::Key,
+    /// The row after the change; for a deleted row, the row before it.
+    pub row: R,
+}
+
+/// Some changes of a change stream, in their order; from [`Changes::next_batch`]. It is a slice of
+/// [`StreamedChange`]s.
+#[must_use = "the consumer gets the changes again until the batch is committed"]
+pub struct ChangeBatch<R: Entity> {
+    consumer: Arc<Consumer>,
+    span: Span,
+    changes: Vec<StreamedChange<R>>,
+}
+
+impl<R: Entity> ChangeBatch<R> {
+    /// Commits the batch: the consumer does not get these changes again. Committing an empty batch does nothing.
+    ///
+    /// Cost: a transaction with one write.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`commit_in`](ChangeBatch::commit_in) and of [`Store::transaction`]. After an error, the consumer
+    /// gets the changes again.
+    pub fn commit(&self, store: &Store) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        store.transaction(|txn| self.commit_in(txn))
+    }
+
+    /// Commits the batch in a transaction, together with its other writes. So these writes are made exactly once.
+    ///
+    /// Cost: one look-up and one write.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BatchSuperseded`] if the consumer has committed other changes since the batch was read: the other
+    /// writes of the transaction must be rolled back. [`Error::NoConsumer`] if it was removed, [`Error::WrongStore`] in
+    /// a transaction of another store; the [errors of writing](crate::Error#common-errors). After an error, nothing has
+    /// changed.
+    ///
+    /// # Examples
+    ///
+    /// A table of totals that is kept up with the invoices:
+    ///
+    /// ```
+    /// use index_table::{ChangeKind, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(changes)]
+    /// struct Invoice {
+    ///     #[primary_key]
+    ///     number: u64,
+    ///     customer: u64,
+    /// }
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Count {
+    ///     #[primary_key]
+    ///     customer: u64,
+    ///     inserted: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let invoices = InvoiceRepository::open(&store)?;
+    /// let counts = CountRepository::open(&store)?;
+    /// store.transaction(|txn| invoices.insert(txn, &Invoice { number: 1, customer: 7 }))?;
+    ///
+    /// let mut changes = invoices.changes(&store, "counts")?;
+    /// loop {
+    ///     let batch = changes.next_batch(100)?;
+    ///     if batch.is_empty() {
+    ///         break;
+    ///     }
+    ///     store.transaction(|txn| {
+    ///         for change in batch.iter().filter(|change| change.kind == ChangeKind::Inserted) {
+    ///             let customer = change.row.customer;
+    ///             let inserted = counts.get(txn, customer)?.map_or(0, |count| count.inserted);
+    ///             counts.put(txn, &Count { customer, inserted: inserted + 1 })?;
+    ///         }
+    ///         batch.commit_in(txn)
+    ///     })?;
+    /// }
+    /// assert_eq!(counts.get(&store.read()?, 7)?.map(|count| count.inserted), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn commit_in(&self, txn: &mut WriteTxn<'_>) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.consumer.commit(txn, self.span)
+    }
+}
+
+impl<R: Entity> Deref for ChangeBatch<R> {
+    type Target = [StreamedChange<R>];
+
+    fn deref(&self) -> &[StreamedChange<R>] {
+        &self.changes
+    }
+}
+
+impl<'b, R: Entity> IntoIterator for &'b ChangeBatch<R> {
+    type Item = &'b StreamedChange<R>;
+    type IntoIter = slice::Iter<'b, StreamedChange<R>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.changes.iter()
+    }
+}
+
+impl<R: Entity> IntoIterator for ChangeBatch<R> {
+    type Item = StreamedChange<R>;
+    type IntoIter = vec::IntoIter<StreamedChange<R>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.changes.into_iter()
+    }
+}
+
+impl<R: Entity> fmt::Debug for ChangeBatch<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeBatch")
+            .field("consumer", &self.consumer.name)
+            .field("changes", &self.changes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,223 @@
+//! The change stream of a table: each write of a row adds its change, in its transaction.
+//!
+//! The stream is a space of the table ([`Space::Changes`]), with three kinds of records:
+//!
+//! - The changes, by their numbers. Numbers increase by one.
+//! - The mark after the removed changes: the number of the last of them. It precedes all changes, so one seek finds the
+//!   last change or, if all are removed, the mark. Thus a number is never given twice, and no counter is written.
+//! - The consumers, by their names, each with the mark after its last committed change.
+//!
+//! Each change has the sum of the bytes of all changes up to it. So the bytes between two marks are a difference.
+//!
+//! Old changes are removed by the writers: each [`EVERY`]th change removes up to [`STEP`] of them. So the stream gets
+//! shorter as long as it gets new changes, and no writer waits for a long removal.
+
+use crate::{
+    engine::{Read, Space, Write as _, Writer},
+    model::{
+        error::{Error, Result},
+        maintain::Image,
+        row_vtable::RowVtable,
+        schema::TableSchema,
+        stream::{
+            CONSUMER, ChangeStream, ConsumerRecord, Mark, REMOVED, StoredChange, StoredKind,
+            change_key, now, number_of,
+        },
+    },
+};
+
+/// The number of changes after which a writer removes old changes.
+const EVERY: u64 = 64;
+
+/// The maximum number of changes that a writer removes.
+const STEP: u64 = 2 * EVERY;
+
+/// Adds the change of a row to the stream, if the table has one.
+#[inline]
+pub(crate) fn note(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    old: Option<&Image>,
+    new: Option<&Image>,
+) -> Result<()> {
+    match &rows.changes {
+        None => Ok(()),
+        Some(stream) => note_in(stream, writer, old, new),
+    }
+}
+
+#[inline(never)]
+fn note_in(
+    stream: &ChangeStream,
+    writer: &mut Writer<'_, '_>,
+    old: Option<&Image>,
+    new: Option<&Image>,
+) -> Result<()> {
+    if let (Some(old), Some(new)) = (old, new)
+        && old.primary_key() == new.primary_key()
+    {
+        return add(stream, writer, StoredKind::Updated, new.primary_key(), new.row());
+    }
+    if let Some(old) = old {
+        add(stream, writer, StoredKind::Deleted, old.primary_key(), old.row())?;
+    }
+    if let Some(new) = new {
+        add(stream, writer, StoredKind::Inserted, new.primary_key(), new.row())?;
+    }
+    Ok(())
+}
+
+/// Adds the change of a new or replaced row to the stream, if the table has one.
+pub(crate) fn note_stored(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    is_new: bool,
+    primary_key: &[u8],
+    row: &[u8],
+) -> Result<()> {
+    let Some(stream) = &rows.changes else { return Ok(()) };
+    let kind = if is_new { StoredKind::Inserted } else { StoredKind::Updated };
+    add(stream, writer, kind, primary_key, row)
+}
+
+fn add(
+    stream: &ChangeStream,
+    writer: &mut Writer<'_, '_>,
+    kind: StoredKind,
+    primary_key: &[u8],
+    row: &[u8],
+) -> Result<()> {
+    let last = last(writer.reader())?;
+    let (number, len) = (last.number.saturating_add(1), StoredChange::len(primary_key, row));
+    let end = last.end.saturating_add(len as u64);
+    let mut change = Vec::with_capacity(len);
+    StoredChange { time: now(), end, kind, primary_key, row }.encode(&mut change);
+    writer.put(Space::Changes, &change_key(number), &change)?;
+    if number.is_multiple_of(EVERY) {
+        remove_old(stream, writer, STEP)?;
+    }
+    Ok(())
+}
+
+/// Returns the mark after the last change.
+pub(crate) fn last<'t>(reader: impl Read<'t>) -> Result<Mark> {
+    let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else {
+        return Ok(Mark::default());
+    };
+    match number_of(key) {
+        Some(number) => Ok(Mark { number, end: decode(reader.table(), number, record)?.end }),
+        None => mark(reader.table(), record),
+    }
+}
+
+/// Returns the mark after the removed changes.
+pub(crate) fn removed<'t>(reader: impl Read<'t>) -> Result<Mark> {
+    let record = reader.get(Space::Changes, &REMOVED)?;
+    record.map_or(Ok(Mark::default()), |record| mark(reader.table(), record))
+}
+
+/// Returns the first change after this number.
+pub(crate) fn next<'t>(
+    reader: impl Read<'t>,
+    after: u64,
+) -> Result<Option<(u64, StoredChange<'t>)>> {
+    let from = change_key(after.saturating_add(1));
+    let Some((key, record)) = reader.at_or_above(Space::Changes, &from)? else { return Ok(None) };
+    let Some(number) = number_of(key) else { return Ok(None) };
+    Ok(Some((number, decode(reader.table(), number, record)?)))
+}
+
+fn decode<'c>(schema: &TableSchema, number: u64, record: &'c [u8]) -> Result<StoredChange<'c>> {
+    let number = || format!("change {number} of its change stream");
+    StoredChange::decode(record).ok_or_else(|| damaged(schema, number()))
+}
+
+fn mark(schema: &TableSchema, record: &[u8]) -> Result<Mark> {
+    Mark::decode(record)
+        .ok_or_else(|| damaged(schema, "the first mark of its change stream".to_owned()))
+}
+
+#[cold]
+fn damaged(schema: &TableSchema, key: String) -> Error {
+    let reason = "the record is damaged, or from a later release".to_owned();
+    Error::Corrupt { table: schema.name, index: None, key, reason }
+}
+
+/// Returns the record of a consumer.
+pub(crate) fn consumer<'t>(reader: impl Read<'t>, key: &[u8]) -> Result<Option<ConsumerRecord>> {
+    let Some(record) = reader.get(Space::Changes, key)? else { return Ok(None) };
+    decode_consumer(reader.table(), key, record).map(Some)
+}
+
+fn decode_consumer(schema: &TableSchema, key: &[u8], record: &[u8]) -> Result<ConsumerRecord> {
+    let name = || String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned();
+    ConsumerRecord::decode(record)
+        .ok_or_else(|| damaged(schema, format!("consumer `{}` of its change stream", name())))
+}
+
+/// Returns the keys of all consumers with their records, in the order of their names.
+pub(crate) fn consumers<'t>(reader: impl Read<'t>) -> Result<Vec<(Vec<u8>, ConsumerRecord)>> {
+    let (mut consumers, mut from) = (Vec::new(), vec![CONSUMER]);
+    while let Some((key, record)) = reader.at_or_above(Space::Changes, &from)?
+        && key.starts_with(&[CONSUMER])
+    {
+        consumers.push((key.to_vec(), decode_consumer(reader.table(), key, record)?));
+        key.clone_into(&mut from);
+        from.push(0);
+    }
+    Ok(consumers)
+}
+
+/// Removes up to `most` old changes. Returns their number.
+pub(crate) fn remove_old(
+    stream: &ChangeStream,
+    writer: &mut Writer<'_, '_>,
+    most: u64,
+) -> Result<u64> {
+    let reader = writer.reader();
+    let consumed = if stream.until_consumed {
+        let slowest = consumers(reader)?.into_iter().map(|(_, consumer)| consumer.at.number).min();
+        let Some(slowest) = slowest else { return Ok(0) };
+        Some(slowest)
+    } else {
+        None
+    };
+    let (mut removed, last, now) = (removed(reader)?, last(reader)?, now());
+    let mut count = 0;
+    while count < most
+        && let Some((number, change)) = next(writer.reader(), removed.number)?
+    {
+        let is_old = match consumed {
+            Some(consumed) => number <= consumed,
+            None => {
+                stream.is_old(change.time, now)
+                    || last.end.saturating_sub(removed.end) > stream.bytes
+            }
+        };
+        if !is_old {
+            break;
+        }
+        removed = Mark { number, end: change.end };
+        writer.remove(Space::Changes, &change_key(number))?;
+        count += 1;
+    }
+    if count > 0 {
+        writer.put(Space::Changes, &REMOVED, &removed.encode())?;
+    }
+    Ok(count)
+}
+
+/// Empties the stream of a table that was written without its stream. The existing consumers have missed changes.
+pub(crate) fn restart(writer: &mut Writer<'_, '_>) -> Result<()> {
+    let (last, consumers) = (last(writer.reader())?, consumers(writer.reader())?);
+    writer.clear_space(Space::Changes)?;
+    if last == Mark::default() && consumers.is_empty() {
+        return Ok(());
+    }
+    // A consumer that has committed the last change has missed changes, too.
+    let removed = Mark { number: last.number.saturating_add(1), ..last };
+    writer.put(Space::Changes, &REMOVED, &removed.encode())?;
+    consumers
+        .into_iter()
+        .try_for_each(|(key, consumer)| writer.put(Space::Changes, &key, &consumer.encode()))
+}

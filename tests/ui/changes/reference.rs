@@ -1,0 +1,11 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(reference, changes)]
+struct Invoice {
+    #[primary_key]
+    number: u64,
+}
+
+fn main() {}
