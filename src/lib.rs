@@ -44,14 +44,15 @@ pub use index_table_runtime::{Advice, AdviceKind, Analysis};
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
     ArchiveFile, ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeBatch, ChangeKind,
-    ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct,
-    Drained, Durability, Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind,
-    Follower, FollowerLag, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage,
-    IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, MissingShard, Move, OnDuplicate, Options,
-    Page, Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance, RebalancePlan, Repair,
-    RestoreArchive, Result, Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedOptions,
-    ShardedStore, Stats, Store, StoreError, StreamedChange, Submission, Submitted, Table, Upgrade,
-    Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
+    ChangeWorker, ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc,
+    DetachedQuery, Distinct, Drained, Durability, Entries, Error, Event, EventualScan,
+    ExpiryWorker, Finding, FindingKind, Follower, FollowerLag, FoundRows, GroupWriter, IndexEntry,
+    IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN,
+    MissingShard, Move, OnDuplicate, Options, Page, Progress, QueueFull, RangeMap, ReadTxn,
+    Readers, Rebalance, RebalancePlan, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,
+    ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError,
+    StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views,
+    Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.

@@ -44,8 +44,8 @@ pub use store::{
     RestoreArchive, ShardId, ShardedOptions, ShardedStore, Store, Submission, Submitted, WriteTxn,
 };
 pub use table::{
-    Aggregates, ChangeBatch, Changes, IndexSize, RangeInfo, Scrub, ShardInfo, ShardStatus,
-    StoreReport, StreamedChange, Table, TableSize,
+    Aggregates, ChangeBatch, ChangeWorker, Changes, IndexSize, RangeInfo, Scrub, ShardInfo,
+    ShardStatus, StoreReport, StreamedChange, Table, TableSize,
 };
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},

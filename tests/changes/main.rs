@@ -6,6 +6,7 @@ mod random;
 mod retention;
 #[path = "../support/stores.rs"]
 mod stores;
+mod workers;
 mod writes;
 
 use index_table::{ChangeBatch, ChangeKind, IndexTable};

@@ -1,6 +1,13 @@
 //! The methods of tables with a change stream.
 
-use std::{fmt, ops::Deref, slice, sync::Arc, time::SystemTime, vec};
+use std::{
+    fmt,
+    ops::Deref,
+    slice,
+    sync::Arc,
+    time::{Duration, SystemTime},
+    vec,
+};
 
 use super::Table;
 use crate::{
@@ -174,8 +181,8 @@ fn read<R: Entity>(number: u64, stored: StoredChange<'_>) -> Result<StreamedChan
 /// With [`commit_in`](ChangeBatch::commit_in), its own writes to the same store are made exactly once. For effects
 /// elsewhere, the [number](StreamedChange::number) of a change identifies duplicates.
 ///
-/// Several workers can have the same consumer. Each change is then committed once: of two workers with the same
-/// changes, the second one fails with [`Error::BatchSuperseded`].
+/// Several workers [share](Changes::share) the changes of a consumer. Without `share`, of two users of a consumer with the
+/// same changes, the second one fails to commit, with [`Error::BatchSuperseded`].
 pub struct Changes<R: Entity> {
     store: Store,
     consumer: Arc<Consumer>,
@@ -209,6 +216,63 @@ impl<R: Entity> Changes<R> {
             Ok(())
         })?;
         Ok(ChangeBatch { consumer: Arc::clone(&self.consumer), span, changes })
+    }
+
+    /// Makes this a worker of the consumer. The workers of a consumer, in one process or in several, share the keys of the
+    /// rows by a hash, so the changes of a key reach one worker at a time, in their order.
+    ///
+    /// A worker takes its share of the keys in [`next_batch`](ChangeWorker::next_batch), which also extends its lease. It
+    /// has to commit a batch before its lease ends. The keys of a worker whose lease has ended, because its process was
+    /// killed or because a batch took too long, are handed on to the others, with the changes that it has not committed. If
+    /// it goes on nevertheless, its commit fails with [`Error::BatchSuperseded`]. Leases are compared with the clock of the
+    /// system. A new worker gets its keys when the others call `next_batch`.
+    ///
+    /// As long as a worker has a lease, [`Changes::next_batch`] of the same consumer fails with
+    /// [`Error::ConsumerShared`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{thread, time::Duration};
+    ///
+    /// use index_table::{IndexTable, Result, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(changes)]
+    /// struct Invoice {
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let invoices = InvoiceRepository::open(&store)?;
+    /// store.transaction(|txn| (0..100).try_for_each(|number| invoices.insert(txn, &Invoice { number })))?;
+    /// let work = || -> Result<usize> {
+    ///     let mut done = 0;
+    ///     let mut worker = invoices.changes(&store, "mailer")?.share(Duration::from_secs(30));
+    ///     while worker.consumer().lag()?.changes > 0 {
+    ///         let batch = worker.next_batch(10)?; // empty, if others have the changes
+    ///         batch.commit(&store)?;
+    ///         done += batch.len();
+    ///     }
+    ///     worker.leave()?;
+    ///     Ok(done)
+    /// };
+    /// let done: usize = thread::scope(|scope| {
+    ///     let workers = [scope.spawn(work), scope.spawn(work)];
+    ///     workers.into_iter().map(|worker| worker.join().unwrap()).sum::<Result<usize>>()
+    /// })?;
+    /// assert_eq!(invoices.changes(&store, "mailer")?.lag()?.changes, 0);
+    /// assert_eq!(done, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn share(self, lease: Duration) -> ChangeWorker<R> {
+        ChangeWorker { changes: self, worker: changes::new_worker(), lease }
     }
 
     /// Returns the changes that the consumer has not committed yet.
@@ -249,6 +313,65 @@ impl<R: Entity> Changes<R> {
 impl<R: Entity> fmt::Debug for Changes<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Changes").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// A worker of a consumer that several workers share; from [`Changes::share`].
+///
+/// When it is dropped, its keys are handed on after its lease, or at once with [`leave`](ChangeWorker::leave).
+pub struct ChangeWorker<R: Entity> {
+    changes: Changes<R>,
+    worker: u64,
+    lease: Duration,
+}
+
+impl<R: Entity> ChangeWorker<R> {
+    /// Returns the next changes of the worker's keys, at most `limit`, in their order, and extends its lease. The batch is
+    /// empty if there are none, or if the other workers have all keys yet. A batch of this worker that is not committed
+    /// before this call should not be used any more: its keys may have been handed on.
+    ///
+    /// Cost: a write transaction, with a look-up for each of 32 parts of the keys. Each change since the worker's last commit
+    /// is read, also those of the others. The changes of the batch are in memory.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Changes::next_batch`] and of [`Store::transaction`].
+    pub fn next_batch(&mut self, limit: usize) -> Result<ChangeBatch<R>> {
+        let Changes { store, consumer, decode } = &self.changes;
+        let mut changes = Vec::new();
+        let worker = (self.worker, self.lease);
+        let span = consumer.next_of_worker(store, worker, limit, &mut |next| {
+            match next {
+                None => changes.clear(),
+                Some((number, stored)) => changes.push(decode(number, stored)?),
+            }
+            Ok(())
+        })?;
+        Ok(ChangeBatch { consumer: Arc::clone(consumer), span, changes })
+    }
+
+    /// Returns the consumer.
+    #[must_use]
+    pub fn consumer(&self) -> &Changes<R> {
+        &self.changes
+    }
+
+    /// Ends the lease, and hands on the keys at once. A batch of this worker can't be committed afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Store::transaction`]. After an error, the keys are handed on after the lease.
+    pub fn leave(self) -> Result<()> {
+        self.changes.consumer.leave(&self.changes.store, self.worker)
+    }
+}
+
+impl<R: Entity> fmt::Debug for ChangeWorker<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeWorker")
+            .field("consumer", &self.changes.name())
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
     }
 }
 
@@ -357,7 +480,7 @@ impl<R: Entity> ChangeBatch<R> {
         if self.is_empty() {
             return Ok(());
         }
-        self.consumer.commit(txn, self.span)
+        self.consumer.commit(txn, &self.span)
     }
 }
 

@@ -17,7 +17,7 @@ use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 pub use aggregates::Aggregates;
 pub use all_tables::{IndexSize, StoreReport, TableSize};
-pub use changes::{ChangeBatch, Changes, StreamedChange};
+pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
 pub use keyed::KeyedTable;
 pub use recorded::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable};
 pub use scrub::Scrub;

@@ -1,11 +1,12 @@
 //! The change stream of a table: each write of a row adds its change, in its transaction.
 //!
-//! The stream is a space of the table ([`Space::Changes`]), with three kinds of records:
+//! The stream is a space of the table ([`Space::Changes`]), with these records:
 //!
 //! - The changes, by their numbers. Numbers increase by one.
 //! - The mark after the removed changes: the number of the last of them. It precedes all changes, so one seek finds the
 //!   last change or, if all are removed, the mark. Thus a number is never given twice, and no counter is written.
-//! - The consumers, by their names, each with the mark after its last committed change.
+//! - The consumers, by their names, each with the mark after its last committed change; the slots and workers of shared
+//!   consumers.
 //!
 //! Each change has the sum of the bytes of all changes up to it. So the bytes between two marks are a difference.
 //!
@@ -209,15 +210,19 @@ pub(crate) fn remove_old(
 
 /// Empties the stream of a table that was written without its stream. The existing consumers have missed changes.
 pub(crate) fn restart(writer: &mut Writer<'_, '_>) -> Result<()> {
-    let (last, consumers) = (last(writer.reader())?, consumers(writer.reader())?);
+    let (last, mut kept) = (last(writer.reader())?, Vec::new());
+    let mut from = vec![CONSUMER];
+    while let Some((key, record)) = writer.reader().at_or_above(Space::Changes, &from)? {
+        kept.push((key.to_vec(), record.to_vec()));
+        key.clone_into(&mut from);
+        from.push(0);
+    }
     writer.clear_space(Space::Changes)?;
-    if last == Mark::default() && consumers.is_empty() {
+    if last == Mark::default() && kept.is_empty() {
         return Ok(());
     }
     // A consumer that has committed the last change has missed changes, too.
     let removed = Mark { number: last.number.saturating_add(1), ..last };
     writer.put(Space::Changes, &REMOVED, &removed.encode())?;
-    consumers
-        .into_iter()
-        .try_for_each(|(key, consumer)| writer.put(Space::Changes, &key, &consumer.encode()))
+    kept.into_iter().try_for_each(|(key, record)| writer.put(Space::Changes, &key, &record))
 }

@@ -94,6 +94,7 @@ impl Error {
             ChangesMissed { table, consumer, missed }
             BatchSuperseded { table, consumer }
             NoConsumer { table, consumer }
+            ConsumerShared { table, consumer }
             UniqueViolation { table, index, key, holder }
             KeyTooLong { table, index, key, len }
             SchemaMismatch { table, difference, way_out }

@@ -143,9 +143,21 @@ pub enum Error {
     /// A batch of changes can't be committed, because the consumer has committed other changes since it was read.
     #[error(
         "this batch of consumer `{consumer}` of the changes of table `{table}` was superseded, because another worker has \
-         committed since; roll back its effects, and take the next batch"
+         committed since, or has taken over its keys; roll back its effects, and take the next batch"
     )]
     BatchSuperseded {
+        /// The table.
+        table: &'static str,
+        /// The consumer.
+        consumer: String,
+    },
+
+    /// A consumer of a change stream is shared by workers, and is used without being one of them.
+    #[error(
+        "consumer `{consumer}` of the changes of table `{table}` is shared by workers whose leases last; call `share` to be \
+         one of them, or wait until their leases have ended"
+    )]
+    ConsumerShared {
         /// The table.
         table: &'static str,
         /// The consumer.

@@ -1,0 +1,182 @@
+//! Several workers of one consumer, which share the keys of the rows.
+//!
+//! A hash of the primary key gives each key to one of [`SLOTS`] slots. Each slot has a position in the stream and a
+//! holder, and each worker has a lease. A worker takes slots without a holder whose lease lasts, up to its share, and
+//! gives back slots beyond its share. So a slot has one holder at a time, who gets its changes in their order.
+//!
+//! A batch has the positions of its slots. A commit fails if a slot has another holder or position by then. So each
+//! change is committed once, whatever happens to the leases.
+//!
+//! The position of the consumer is the least position of its slots. After all leases have ended, the consumer can again
+//! be used without workers: it skips the changes before the positions of their slots, and its first commit removes the
+//! slots.
+
+use crate::{
+    engine::{Read as _, Reader, Space, Write as _, Writer},
+    model::{
+        error::{Error, Result},
+        key::hash,
+        stream::Mark,
+    },
+};
+
+/// The number of slots.
+pub(crate) const SLOTS: u8 = 32;
+
+/// The first byte of the keys of slots and workers.
+const SHARED: u8 = 3;
+
+/// Returns the slot of a primary key.
+pub(crate) fn slot_of(primary_key: &[u8]) -> u8 {
+    let [first, ..] = hash(primary_key);
+    first % SLOTS
+}
+
+/// A slot of a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) number: u8,
+    pub(crate) at: Mark,
+    /// The worker that holds it; 0 if there is none.
+    pub(crate) holder: u64,
+}
+
+/// The slots and the workers of a consumer.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) slots: Vec<Slot>,
+    /// The workers, and the ends of their leases in milliseconds since 1970.
+    workers: Vec<(u64, u64)>,
+}
+
+/// The keys of a consumer's slots and workers.
+#[derive(Debug)]
+pub(crate) struct Keys(Vec<u8>);
+
+impl Keys {
+    pub(crate) fn of(consumer: &str) -> Self {
+        let len = u16::try_from(consumer.len()).unwrap_or(u16::MAX);
+        Self([&[SHARED], &len.to_be_bytes()[..], consumer.as_bytes()].concat())
+    }
+
+    fn slot(&self, slot: u8) -> Vec<u8> {
+        [self.0.as_slice(), &[0, slot]].concat()
+    }
+
+    fn worker(&self, worker: u64) -> Vec<u8> {
+        [self.0.as_slice(), &[1], &worker.to_be_bytes()].concat()
+    }
+
+    /// Reads the slots and the workers; both are empty if the consumer is not shared.
+    pub(crate) fn group(&self, reader: Reader<'_>) -> Result<Group> {
+        let (mut group, mut from) = (Group::default(), self.0.clone());
+        while let Some((key, record)) = reader.at_or_above(Space::Changes, &from)?
+            && let Some(rest) = key.strip_prefix(self.0.as_slice())
+        {
+            let damaged = || Error::Corrupt {
+                table: reader.table().name,
+                index: None,
+                key: "of the workers of its change stream".to_owned(),
+                reason: "the record is damaged, or from a later release".to_owned(),
+            };
+            match rest {
+                [0, number] => {
+                    let (at, holder) = record.split_at_checked(16).ok_or_else(damaged)?;
+                    let at = Mark::decode(at).ok_or_else(damaged)?;
+                    let holder = holder.try_into().map_err(|_| damaged())?;
+                    let holder = u64::from_be_bytes(holder);
+                    group.slots.push(Slot { number: *number, at, holder });
+                }
+                [1, worker @ ..] => {
+                    let numbers = worker.try_into().ok().zip(record.try_into().ok());
+                    let (worker, until) = numbers.ok_or_else(damaged)?;
+                    group.workers.push((u64::from_be_bytes(worker), u64::from_be_bytes(until)));
+                }
+                _ => return Err(damaged()),
+            }
+            key.clone_into(&mut from);
+            from.push(0);
+        }
+        Ok(group)
+    }
+
+    pub(crate) fn set_slot(&self, writer: &mut Writer<'_, '_>, slot: Slot) -> Result<()> {
+        let record = [&slot.at.encode()[..], &slot.holder.to_be_bytes()].concat();
+        writer.put(Space::Changes, &self.slot(slot.number), &record)
+    }
+
+    /// Removes all slots and workers.
+    pub(crate) fn clear(&self, writer: &mut Writer<'_, '_>, group: &Group) -> Result<()> {
+        for slot in &group.slots {
+            writer.remove(Space::Changes, &self.slot(slot.number))?;
+        }
+        for (worker, _) in &group.workers {
+            writer.remove(Space::Changes, &self.worker(*worker))?;
+        }
+        Ok(())
+    }
+
+    /// Extends the lease of a worker, ends the leases that are over, and gives the worker its share of the slots. A
+    /// consumer that is not shared yet gets slots at its position.
+    pub(crate) fn join(
+        &self,
+        writer: &mut Writer<'_, '_>,
+        group: &mut Group,
+        at: Mark,
+        worker: u64,
+        (now, until): (u64, u64),
+    ) -> Result<()> {
+        writer.put(Space::Changes, &self.worker(worker), &until.to_be_bytes())?;
+        for (other, _) in
+            group.workers.iter().filter(|(other, until)| *other != worker && *until <= now)
+        {
+            writer.remove(Space::Changes, &self.worker(*other))?;
+        }
+        group.workers.retain(|(other, until)| *other != worker && *until > now);
+        group.workers.push((worker, until));
+        if group.slots.is_empty() {
+            group.slots = (0..SLOTS).map(|number| Slot { number, at, holder: 0 }).collect();
+            group.slots.iter().try_for_each(|slot| self.set_slot(writer, *slot))?;
+        }
+        let share = usize::from(SLOTS).div_ceil(group.workers.len());
+        let mut held = group.held(worker).count();
+        let workers = &group.workers;
+        for slot in &mut group.slots {
+            let is_free = workers.iter().all(|(other, _)| *other != slot.holder);
+            if slot.holder == worker && held > share {
+                (slot.holder, held) = (0, held - 1);
+            } else if is_free && held < share {
+                (slot.holder, held) = (worker, held + 1);
+            } else {
+                continue;
+            }
+            self.set_slot(writer, *slot)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the lease of a worker, and gives back its slots.
+    pub(crate) fn leave(&self, writer: &mut Writer<'_, '_>, worker: u64) -> Result<()> {
+        let group = self.group(writer.reader())?;
+        for slot in group.held(worker) {
+            self.set_slot(writer, Slot { holder: 0, ..*slot })?;
+        }
+        writer.remove(Space::Changes, &self.worker(worker))
+    }
+}
+
+impl Group {
+    /// Returns the slots of a worker.
+    pub(crate) fn held(&self, worker: u64) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter(move |slot| slot.holder == worker)
+    }
+
+    pub(crate) fn slot(&self, number: u8) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.number == number)
+    }
+
+    /// Whether a worker has a lease at this time.
+    pub(crate) fn is_in_use(&self, now: u64) -> bool {
+        self.workers.iter().any(|(_, until)| *until > now)
+    }
+}
