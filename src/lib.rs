@@ -71,6 +71,6 @@ pub mod report {
         BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, ChangeConsumer,
         ChangeLag, Duplicate, IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved,
         PlannedMove, PlannedShard, RangeInfo, ShardInfo, ShardStatus, StoreReport, TableSize,
-        Upgraded,
+        TransactionResult, Upgraded,
     };
 }

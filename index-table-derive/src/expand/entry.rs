@@ -16,7 +16,10 @@ use crate::names;
 /// }
 /// ```
 pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
-    let (visibility, private, ident) = (&cx.table.visibility, &cx.private, &index.entry.ident);
+    let (private, ident) = (&cx.private, &index.entry.ident);
+    // If another type has this name, the compiler shows the index, and not the whole derive.
+    let visibility = visibility_at(cx, ident.span());
+    let keyword = quote_spanned!(at(ident.span())=> struct);
     let doc = docs::entry(cx.table, index);
     let allow = allow_on_struct();
     let lifetime = index.entry.borrows().then(|| {
@@ -41,7 +44,7 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
     mixed! {
         #doc
         #allow
-        #visibility struct #ident #lifetime #conditions {
+        #visibility #keyword #ident #lifetime #conditions {
             #(#fields,)*
         }
     }

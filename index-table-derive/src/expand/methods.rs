@@ -14,7 +14,7 @@ struct Called<'a> {
     computed: Option<&'a DataType>,
 }
 
-/// Returns each method once. The position of a method is part of the names of its items.
+/// Returns each method once.
 fn called(table: &Table) -> Vec<Called<'_>> {
     let mut called: Vec<Called<'_>> = Vec::new();
     for index in &table.indexes {
@@ -33,10 +33,10 @@ fn called(table: &Table) -> Vec<Called<'_>> {
 /// Expands to the items that check each method:
 ///
 /// ```text
-/// trait __NoMethod0 {
+/// trait HasMethod_is_active {
 ///     fn is_active(&self) -> _index_table::NoMethod<Customer, bool> { loop {} }
 /// }
-/// impl<R> __NoMethod0 for R where bool: _index_table::FilterIn<R> {}
+/// impl<R> HasMethod_is_active for R where bool: _index_table::FilterIn<R> {}
 /// type __Row_is_active =
 ///     <Customer as _index_table::Checked<{ _index_table::is_filter(Customer::is_active) }>>::Checked;
 /// ```
@@ -46,11 +46,12 @@ fn called(table: &Table) -> Vec<Called<'_>> {
 /// It does so for the path `Customer::is_active` too, but then requires the trait of `Customer`, which gives the error.
 ///
 /// The constant fails if the method does not exist or has further arguments. Then the row, as the receiver of the call,
-/// has a type that causes no further errors.
+/// has a type that causes no further errors. The compiler names the trait in a note of that error, so its name reads as
+/// a part of the message.
 pub(super) fn checks(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
-    let checks = called(cx.table).into_iter().enumerate().map(|(position, method)| {
-        let missing = format_ident!("__NoMethod{position}", span = Span::mixed_site());
+    let checks = called(cx.table).into_iter().map(|method| {
+        let missing = format_ident!("HasMethod_{}", method.ident, span = Span::mixed_site());
         // Not the user's tokens, because in editors they would refer to the replacement, and because the compiler
         // would suggest corrections of the attribute.
         let span = at(method.ident.span());

@@ -347,6 +347,11 @@ impl<T, Next> NoVersion for VersionOf<T, Next> {}
 /// # Ok(())
 /// # }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither an entry of an index nor a row",
+    label = "is neither an entry of an index nor a row",
+    note = "if this type has the name of an index's entry, give the index another name: `#[index(…, name = \"…\")]`"
+)]
 pub trait IndexEntry<'txn>: Sized {
     /// The row type.
     type Row: Entity;
@@ -364,6 +369,7 @@ pub trait IndexEntry<'txn>: Sized {
     fn decode(entry: EntryReader<'txn>) -> Result<Self, DecodeError>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<R: Entity> IndexEntry<'_> for R {
     type Row = R;
     const SOURCE: Source = Source::Facts;

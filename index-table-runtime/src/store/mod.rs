@@ -7,6 +7,7 @@ mod follower;
 mod group;
 mod inner;
 mod open_table;
+mod outcome;
 mod readers;
 pub(crate) mod rerun;
 mod sharded;
@@ -21,6 +22,7 @@ pub use follower::{Follower, FollowerLag};
 pub use group::{GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;
+pub use outcome::TransactionResult;
 pub use readers::Readers;
 pub use sharded::{ShardId, ShardedOptions, ShardedStore};
 pub(crate) use sharded::{
@@ -235,15 +237,20 @@ impl Store {
     /// locked that it has used, and then with all shards. So use shards in their order if you can, and read
     /// in a [read transaction](Store::read) what does not have to stay as it is until the commit.
     ///
-    /// To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
+    /// `body` returns a [`Result`](crate::Result) of this crate. To roll back with an error of your own, use
+    /// [`try_transaction`](Store::try_transaction). If `body` returns `Ok` before its own error, the compiler reports
+    /// mismatched types, `Error` and yours, without this advice.
     ///
     /// # Errors
     ///
     /// The errors of `body`, of [`write`](Store::write) and of [`WriteTxn::commit`]; [`Error::MapFull`] only
     /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth;
     /// [`Error::ShardUnavailable`].
-    pub fn transaction<T>(&self, body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
-        self.try_transaction(body)
+    pub fn transaction<R: TransactionResult>(
+        &self,
+        mut body: impl FnMut(&mut WriteTxn<'_>) -> R,
+    ) -> R {
+        R::of(self.try_transaction(|txn| body(txn).into_result()))
     }
 
     /// Runs `body` like [`transaction`](Store::transaction), with an error of your own.

@@ -12,7 +12,7 @@ pub(crate) use open::{open_added, open_attached, open_restored};
 pub use options::ShardedOptions;
 
 use super::{
-    Inner, OpenTable, ReadTxn, Store, WriteTxn, WriterGuard,
+    Inner, OpenTable, ReadTxn, Store, TransactionResult, WriteTxn, WriterGuard,
     inner::ALL_OPENED,
     rerun::{self, Attempts},
 };
@@ -242,12 +242,12 @@ impl ShardedStore {
     ///
     /// [`Error::OtherShard`]: a row or a query needs another shard. [`Error::ShardUnavailable`], and those of
     /// [`Store::transaction`].
-    pub fn transaction_on<T>(
+    pub fn transaction_on<R: TransactionResult>(
         &self,
         shard: &ShardId,
-        body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.try_transaction_on(shard, body)
+        mut body: impl FnMut(&mut WriteTxn<'_>) -> R,
+    ) -> R {
+        R::of(self.try_transaction_on(shard, |txn| body(txn).into_result()))
     }
 
     /// Does the same as [`transaction_on`](ShardedStore::transaction_on), with an error type of the caller.
