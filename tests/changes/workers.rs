@@ -196,9 +196,9 @@ fn run(steps: &[Step]) -> Result<()> {
                     Err(error) => return Err(error),
                 }
             }
-            Step::Replace(who, leave, long) => {
+            Step::Replace(who, has_left, long) => {
                 let old = workers[*who].take().expect("a worker");
-                if *leave {
+                if *has_left {
                     old.leave()?;
                 }
                 leases[*who] = *long;
