@@ -18,6 +18,7 @@
 /// [change streams]: changes
 /// [revisions]: revisions
 /// [expiry]: expiry
+/// [references]: references
 /// [aggregates]: aggregates
 /// [group commit]: group_commit
 /// [durability]: durability
@@ -219,6 +220,12 @@ pub mod changes {}
 /// Counts and sums of groups of rows, which change with the rows.
 #[doc = include_str!("guide/aggregates.md")]
 pub mod aggregates {}
+
+/// [expiry]: expiry
+///
+/// Rows that refer to rows of other tables.
+#[doc = include_str!("guide/references.md")]
+pub mod references {}
 
 /// [eventual indexes]: eventual
 /// [durability]: durability

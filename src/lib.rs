@@ -16,6 +16,7 @@
 //! [change streams]: guide::changes
 //! [revisions]: guide::revisions
 //! [expiry]: guide::expiry
+//! [references]: guide::references
 //! [aggregates]: guide::aggregates
 //! [group commit]: guide::group_commit
 //! [durability]: guide::durability

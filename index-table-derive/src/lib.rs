@@ -147,6 +147,14 @@ use crate::derive::{derive, derive_key, derive_version};
 /// that occurs in two `#[index(…)]` as a repeated attribute (`clippy::duplicated_attributes`), and accepts
 /// this form.
 ///
+/// # `#[references(Struct, options)]`, on a field or on the struct
+///
+/// The field, or with `fields = [tenant, customer]` on the struct several fields, has the primary key of a row of
+/// another struct. An `insert`, `put` or `update` fails with `MissingReference` if there is no such row; a field with
+/// `None` is not checked. With `on_delete = "restrict"`, the default and only value, the deletion of a row to which others refer
+/// fails with `Referenced`, in a program without this struct too. An index has to begin with the fields. A table
+/// can't refer to itself, and stores with shards or on a server don't offer references.
+///
 /// # `#[aggregate(fields, options)]`, on the struct
 ///
 /// Keeps the number of rows, and the sums of some fields, for each group of rows with equal values in these
@@ -255,7 +263,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `skip` without a `default` of its own | on a field, if there is a view and the struct has serde's `default` |
 #[proc_macro_derive(
     IndexTable,
-    attributes(table, primary_key, revision, index, indexes, aggregate)
+    attributes(table, primary_key, revision, references, index, indexes, aggregate)
 )]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()
@@ -312,7 +320,7 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// struct of a table are mistakes here, too; see [`IndexTable`](macro@IndexTable).
 #[proc_macro_derive(
     RowVersion,
-    attributes(table, primary_key, revision, index, indexes, aggregate)
+    attributes(table, primary_key, revision, references, index, indexes, aggregate)
 )]
 pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_version(input.into()).into()

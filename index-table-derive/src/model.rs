@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use proc_macro2::{Span, TokenStream};
-use syn::{ExprPath, Ident, Member, Path, Visibility};
+use syn::{ExprPath, Ident, Member, Path, Type, Visibility};
 
 use crate::attr::keys::Lint;
 use crate::types::DataType;
@@ -38,6 +38,7 @@ pub(crate) struct Table {
     /// The field with the revision, if there is one.
     pub(crate) revision: Option<Rc<Field>>,
     pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) references: Vec<Reference>,
     /// The shard key, if there is one.
     pub(crate) sharding: Option<Sharding>,
     /// Whether every shard has a copy of the table.
@@ -64,6 +65,19 @@ pub(crate) struct ChangeStream {
     pub(crate) bytes: u64,
     /// Whether a change is kept until all consumers have committed it, instead.
     pub(crate) until_consumed: bool,
+}
+
+/// Fields with the primary key of a row of another struct.
+pub(crate) struct Reference {
+    /// The names of the fields, joined by `_`.
+    pub(crate) name: String,
+    /// The struct of the rows that are referred to.
+    pub(crate) to: Path,
+    pub(crate) fields: Vec<Rc<Field>>,
+    /// The type in the `Option`, if the only field is one.
+    pub(crate) inner: Option<Type>,
+    /// The position of the index that begins with the fields.
+    pub(crate) index: usize,
 }
 
 /// The count and the sums of groups of rows.

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod expiry;
+mod references;
 mod revisions;
 #[path = "../support/stores.rs"]
 mod stores;

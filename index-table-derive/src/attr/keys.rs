@@ -54,6 +54,13 @@ pub(crate) enum AggregateKey {
     Max,
 }
 
+/// The options of `#[references(…)]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReferenceKey {
+    OnDelete,
+    Fields,
+}
+
 /// The warnings about an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lint {
@@ -150,6 +157,14 @@ pub(crate) const AGGREGATE_KEYS: &[Key<AggregateKey>] = &[
     key(AggregateKey::Max, "max", Form::Value, "max = [field]"),
 ];
 
+pub(crate) const REFERENCE_KEYS: &[Key<ReferenceKey>] = &[
+    key(ReferenceKey::OnDelete, "on_delete", Form::Value, "on_delete = \"restrict\""),
+    key(ReferenceKey::Fields, "fields", Form::Value, "fields = [tenant, customer]"),
+];
+
+/// The only value of `on_delete`.
+pub(crate) const RESTRICT: &str = "restrict";
+
 /// The names in `allow(…)` of a table.
 pub(crate) const TABLE_LINTS: &[(&str, Lint)] = &[("optional_key", Lint::OptionalKey)];
 
@@ -243,6 +258,11 @@ pub(crate) fn unknown_in_key(word: &str) -> String {
 /// Returns the message for an unknown `word` in `#[aggregate(…)]`.
 pub(crate) fn unknown_in_aggregate(word: &str) -> String {
     unknown("aggregate", word, AGGREGATE_KEYS, |_| true)
+}
+
+/// Returns the message for an unknown `word` in `#[references(…)]`.
+pub(crate) fn unknown_in_references(word: &str) -> String {
+    unknown("references", word, REFERENCE_KEYS, |_| true)
 }
 
 /// Returns the message for an unknown `word` in this form in `#[index(…)]`.

@@ -8,6 +8,7 @@ pub(crate) mod aggregate;
 pub(crate) mod index;
 pub(crate) mod key;
 pub(crate) mod keys;
+pub(crate) mod reference;
 pub(crate) mod serde;
 pub(crate) mod table;
 
@@ -19,6 +20,7 @@ use syn::{Attribute, Field, Ident, LitStr, Meta, Token, bracketed, token};
 
 use self::aggregate::AggregateAttr;
 use self::index::IndexAttr;
+use self::reference::ReferenceAttr;
 use self::serde::SerdeKey;
 use self::table::TableAttr;
 use crate::diagnostics::Diagnostics;
@@ -35,6 +37,7 @@ pub(crate) struct StructAttrs {
     pub(crate) table: TableAttr,
     pub(crate) indexes: Vec<IndexAttr>,
     pub(crate) aggregates: Vec<AggregateAttr>,
+    pub(crate) references: Vec<ReferenceAttr>,
     pub(crate) serde: Vec<SerdeKey>,
     /// Whether the struct has `#[primary_key]`, which has been reported.
     pub(crate) primary_key: bool,
@@ -46,6 +49,7 @@ pub(crate) struct FieldAttrs {
     pub(crate) primary_key: Option<Span>,
     /// The span of `#[revision]`.
     pub(crate) revision: Option<Span>,
+    pub(crate) references: Vec<ReferenceAttr>,
     pub(crate) serde: Vec<SerdeKey>,
 }
 
@@ -53,6 +57,7 @@ pub(crate) struct FieldAttrs {
 pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> StructAttrs {
     let mut table = TableAttr::default();
     let (mut indexes, mut aggregates) = (Vec::new(), Vec::new());
+    let mut references = Vec::new();
     let mut primary_key = false;
     for attribute in attributes {
         let path = attribute.path();
@@ -64,6 +69,8 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
             indexes.extend(index::read_several(attribute, errors));
         } else if path.is_ident("aggregate") {
             aggregates.push(AggregateAttr::read(attribute, errors));
+        } else if path.is_ident("references") {
+            references.push(ReferenceAttr::read(attribute, errors));
         } else if path.is_ident("primary_key") {
             errors.error_on(path, keys::MARK_PRIMARY_KEY);
             primary_key = true;
@@ -72,13 +79,21 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
         }
     }
     primary_key |= table.primary_key || indexes.iter().any(|index| index.primary_key);
-    StructAttrs { table, indexes, aggregates, serde: serde::read(attributes), primary_key }
+    StructAttrs {
+        table,
+        indexes,
+        aggregates,
+        references,
+        serde: serde::read(attributes),
+        primary_key,
+    }
 }
 
 /// Reads the attributes on a field.
 pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
     let mut primary_key = None;
     let mut revision = None;
+    let mut references = Vec::new();
     for attribute in &field.attrs {
         let path = attribute.path();
         if path.is_ident("primary_key") {
@@ -99,6 +114,8 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
             errors
                 .error_on(path, format!("an index is declared on the struct: `#[index({name})]`"));
+        } else if path.is_ident("references") {
+            references.push(ReferenceAttr::read(attribute, errors));
         } else if path.is_ident("aggregate") {
             let message = "`#[aggregate(…)]` is written on the struct";
             errors.error_on(path, message);
@@ -106,7 +123,7 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             errors.error_on(path, "`#[table(…)]` is written on the struct");
         }
     }
-    FieldAttrs { primary_key, revision, serde: serde::read(&field.attrs) }
+    FieldAttrs { primary_key, revision, references, serde: serde::read(&field.attrs) }
 }
 
 fn arguments_of_primary_key(attribute: &Attribute, errors: &Diagnostics) {

@@ -5,8 +5,8 @@ use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
 use super::{
-    Context, aggregate, at, changes, collections, expiry, hashed, methods, requirements, revision,
-    version,
+    Context, aggregate, at, changes, collections, expiry, hashed, methods, reference, requirements,
+    revision, version,
 };
 use crate::model::{Field, Index, KeyPart, Sharding, Strategy};
 use crate::names;
@@ -38,6 +38,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let revision = revision::constant(cx);
     let revised = revision::implementation(cx);
     let aggregates = aggregate::constant(cx);
+    let references = reference::constant(cx);
     let collections = collections::list(cx.table);
     let encode = collections::encode(cx.table);
     let primary_key = primary_key(cx);
@@ -65,6 +66,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #revision
 
             #aggregates
+
+            #references
 
             #collections
 
@@ -292,7 +295,11 @@ fn entries(cx: &Context<'_>) -> TokenStream {
     let first = cx.table.indexes.len();
     let aggregates = cx.table.aggregates.iter().enumerate();
     let aggregates = aggregates.map(|(at, it)| aggregate::arm(first + at, it));
+    let after = first + cx.table.aggregates.len();
+    let references = cx.table.references.iter().enumerate();
+    let references = references.map(|(at, it)| reference::arm(after + at, it));
     let arms = cx.table.indexes.iter().map(|index| entries_of(index)).chain(aggregates);
+    let arms = arms.chain(references);
     let mentions = mentions(cx);
     // Unused parameters have no names.
     let (index, entries, body) = if !cx.table.storable {

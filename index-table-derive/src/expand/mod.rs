@@ -27,6 +27,7 @@ pub(crate) mod key;
 mod lints;
 mod methods;
 mod queries;
+mod reference;
 mod repository;
 mod requirements;
 mod revision;
@@ -89,7 +90,8 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let view = table.view.as_ref().map(|view| view::declaration(&cx, view));
     let view_reader = table.view.as_ref().map(|view| view::implementation(&cx, view));
     let methods = repository::implementation(&cx);
-    let assertions = requirements::assertions(&cx);
+    let mut assertions = requirements::assertions(&cx);
+    assertions.extend(reference::assertions(&cx));
     let carried = carried::assertions(&cx);
     let previous = version::assertions(&table.row, table.version, table.previous.as_ref());
     let lints = lints::warnings(table);

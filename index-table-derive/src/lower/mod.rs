@@ -11,6 +11,7 @@ mod index;
 pub(crate) mod key;
 mod lint;
 mod owned;
+mod reference;
 mod serde;
 mod sharding;
 pub(crate) mod version;
@@ -22,6 +23,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, Ident, Path, Type, parse_quote};
 
+use crate::attr::reference::ReferenceAttr;
 use crate::attr::serde::SerdeKey;
 use crate::attr::table::TableAttr;
 use crate::attr::{self, StructAttrs};
@@ -60,6 +62,7 @@ struct Declared<'a> {
     primary_key: Option<Span>,
     /// The span of `#[revision]`.
     revision: Option<Span>,
+    references: Vec<ReferenceAttr>,
     serde: Vec<SerdeKey>,
 }
 
@@ -135,6 +138,7 @@ fn table(
     }
     let aggregates = aggregate::lower_all(&mut scope, &attributes.aggregates, &indexes);
     let stream = changes::lower(&attributes.table, errors);
+    let references = reference::lower_all(&scope, &attributes.references, &indexes);
     let revision = revision(&fields, errors);
     let view = view::lower(&mut scope, attributes);
 
@@ -163,6 +167,7 @@ fn table(
         changes: stream,
         revision,
         aggregates,
+        references,
         sharding,
         reference: attributes.table.reference.is_some(),
         view,
@@ -222,6 +227,7 @@ fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Opti
         ty: &field.ty,
         primary_key: attributes.primary_key,
         revision: attributes.revision,
+        references: attributes.references,
         serde: attributes.serde,
     })
 }

@@ -22,6 +22,7 @@ use crate::model::{
     entry::RawEntry,
     error::{Boxed, Error, Result},
     maintain::{Change, Sink},
+    reference::Referrer,
     schema::{IndexSchema, Parts, Source, TableSchema},
     shard::{Routing, ShardNumber, ShardSet},
 };
@@ -287,6 +288,16 @@ impl Tables {
             Self::Memory(_) => None,
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => None,
+        }
+    }
+
+    /// Adds a reference of the table `of` to this table. The table `of` was opened last.
+    pub(crate) fn link(&self, by: Referrer, of: &Self, index: usize) {
+        match (self, of) {
+            (Self::Lmdb(tables), Self::Lmdb(of)) => tables.link(by, of, index),
+            #[cfg(feature = "memory")]
+            (Self::Memory(tables), Self::Memory(of)) => tables.link(by, of, index),
+            _ => {}
         }
     }
 
@@ -583,6 +594,19 @@ impl<'t> Reader<'t> {
             Self::Memory(_) => Ok(0),
             #[cfg(feature = "postgres")]
             Self::Postgres(reader) => reader.bytes_of(source),
+        }
+    }
+
+    /// Returns the reference at this position to the table. Engines that do not offer references have none.
+    #[inline]
+    pub(crate) fn referrer(self, at: usize) -> Option<&'t Referrer> {
+        match self {
+            Self::Lmdb(reader) => reader.referrer(at),
+            Self::Sharded(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(reader) => reader.referrer(at),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
         }
     }
 

@@ -75,6 +75,7 @@ mod durability;
 pub(crate) mod files;
 mod forward;
 mod hand_over;
+mod links;
 pub(crate) mod list;
 pub(crate) mod lmdb;
 #[cfg(feature = "memory")]
@@ -98,6 +99,7 @@ pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Wri
 pub use durability::Durability;
 pub use hand_over::ArchiveFile;
 pub(crate) use hand_over::{Destination, HandOver};
+pub(crate) use links::Links;
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST};
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry};

@@ -21,6 +21,13 @@ pub(crate) enum Space {
     Aggregate(usize),
     /// The change stream; see [`crate::write::changes`]. A table without one has no such space.
     Changes,
+    /// The facts of the table to which the reference at this position refers, by their primary keys. It is only read.
+    Referred(usize),
+    /// The index of the table that refers to this one, by the reference at this position. A key begins with the
+    /// index key, and the rest depends on the engine. It is only read.
+    Referring(usize),
+    /// [`Catalog`](Space::Catalog) of another table.
+    CatalogOf(&'static str),
 }
 
 /// The meaning of the small records of a table, for all engines.

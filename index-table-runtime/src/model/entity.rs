@@ -11,6 +11,7 @@ use crate::model::{
     expiry::Expiry,
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
+    reference::ReferenceSchema,
     revision::Revision,
     row::{self, Body, CollectionField},
     schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
@@ -152,6 +153,9 @@ pub trait Entity: Sized + 'static {
     /// The change stream of `#[table(changes)]`.
     const CHANGES: Option<ChangeStream> = None;
 
+    /// The references to rows of other tables. Their keys follow the groups, in [`entries`](Self::entries).
+    const REFERENCES: &'static [ReferenceSchema] = &[];
+
     /// Appends the bytes of the struct, without the leading version.
     ///
     /// # Errors
@@ -169,7 +173,8 @@ pub trait Entity: Sized + 'static {
     /// Appends the primary key.
     fn primary_key(&self, key: &mut KeyBuf);
 
-    /// Adds the row's entries in the index at position `index`, or its group and summands in an aggregate.
+    /// Adds the row's entries in the index at position `index`, or its group and summands in an aggregate, or the primary
+    /// key of the row to which it refers.
     ///
     /// # Errors
     ///

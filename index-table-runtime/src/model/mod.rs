@@ -11,6 +11,7 @@ pub(crate) mod key;
 pub(crate) mod maintain;
 pub(crate) mod method;
 mod range;
+pub(crate) mod reference;
 pub(crate) mod revision;
 pub(crate) mod row;
 pub(crate) mod row_vtable;

@@ -9,6 +9,7 @@ use crate::model::{
     expiry::Expiry,
     key::{DecodeError, KeyBuf},
     maintain::Image,
+    reference::ReferenceSchema,
     revision::Revision,
     row,
     schema::{Parts, Source, TableSchema},
@@ -54,6 +55,7 @@ pub(crate) struct RowVtable {
     pub(crate) aggregates: &'static [AggregateSchema],
     /// The change stream, if the table has one.
     pub(crate) changes: Option<ChangeStream>,
+    pub(crate) references: &'static [ReferenceSchema],
     /// The functions for the revision, if the rows have one.
     pub(crate) revision: Option<Revision>,
     /// [`row::is_reordered`], if the rows have sorted collections.
@@ -79,6 +81,7 @@ impl RowVtable {
             expiry: R::EXPIRY,
             aggregates: R::AGGREGATES,
             changes: R::CHANGES,
+            references: R::REFERENCES,
             revision: R::REVISION,
             is_reordered: if R::COLLECTIONS.is_empty() {
                 None
@@ -108,14 +111,21 @@ impl RowVtable {
             expiry: None,
             aggregates,
             changes,
+            references: &[],
             revision: None,
             is_reordered: None,
         }
     }
 
-    /// Returns the parts of the table with databases of their own.
+    /// Returns the parts of the table with databases of their own, and its references.
     pub(crate) const fn parts(&self) -> Parts {
-        Parts { aggregates: self.aggregates, has_changes: self.changes.is_some() }
+        let has_changes = self.changes.is_some();
+        Parts { aggregates: self.aggregates, has_changes, references: self.references }
+    }
+
+    /// Returns the position of the first reference in an image, after the indexes and the aggregates.
+    pub(crate) const fn first_reference(&self) -> usize {
+        self.schema.indexes.len() + self.aggregates.len()
     }
 
     /// Whether the type of the rows is known.

@@ -10,13 +10,14 @@ use std::{
 };
 
 use super::{
-    open_table::{OpenTable, Readable},
+    open_table::{OpenTable, Readable, Renewals},
     rerun,
 };
 use crate::{
     engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull},
     model::{
         error::{Error, Result},
+        reference::Referrer,
         row_vtable::RowVtable,
     },
     usage::TableCounters,
@@ -60,6 +61,16 @@ pub(crate) struct Declared {
     pub(crate) record: Vec<u8>,
     /// For each index, whether it is readable.
     pub(crate) readable: Vec<bool>,
+    /// The new records of the tables to which it refers.
+    pub(crate) renewed: Vec<Renewed>,
+}
+
+/// A new record of a table that is referred to.
+#[derive(Debug)]
+pub(crate) struct Renewed {
+    pub(crate) table: &'static str,
+    pub(crate) before: Vec<u8>,
+    pub(crate) after: Vec<u8>,
 }
 
 /// The state of the only write transaction. A sharded store has a write transaction for each shard.
@@ -99,7 +110,7 @@ impl Inner {
         if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
-        let (tables, Declared { record, readable }) = open(&self.engine)?;
+        let (tables, Declared { record, readable, renewed }) = open(&self.engine)?;
         if self.limit.when_full == WhenFull::Disable && schema.has_eventual() && tables.are_split()
         {
             let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
@@ -118,6 +129,7 @@ impl Inner {
             tables,
             limit: self.limit,
             record,
+            renewed: Renewals::default(),
             readable,
             tried: AtomicU64::new(0),
             shared: Arc::new(SharedTable {
@@ -130,6 +142,18 @@ impl Inner {
             opened,
             since,
         });
+        for (reference, to) in rows.references.iter().filter_map(|reference| {
+            Some((reference, self.tables().get(reference.to.name)?.table.upgrade()?))
+        }) {
+            let by = Referrer::of(schema, reference);
+            to.tables.link(by, &table.tables, reference.index);
+        }
+        for Renewed { table, before, after } in renewed {
+            let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
+            if let Some(used) = used.filter(|used| used.accepts(&before)) {
+                used.renewed.add(after);
+            }
+        }
         let opened = Opened { table: Arc::downgrade(&table), since };
         self.tables().insert(schema.name, opened);
         Ok(table)

@@ -20,7 +20,7 @@ pub use archive::{ArchiveLag, RestoreArchive};
 pub use copy::Backup;
 pub use follower::{Follower, FollowerLag};
 pub use group::{GroupWriter, QueueFull, Submission, Submitted};
-pub(crate) use inner::{Declared, Inner, WriterGuard};
+pub(crate) use inner::{Declared, Inner, Renewed, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use outcome::TransactionResult;
 pub use readers::Readers;

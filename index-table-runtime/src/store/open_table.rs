@@ -1,8 +1,8 @@
 //! Tables in use.
 
 use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::{
@@ -36,6 +36,8 @@ pub(crate) struct OpenTable {
     pub(crate) since: u64,
     /// The record of the table in the catalog.
     pub(crate) record: Vec<u8>,
+    /// The later records of the table, which differ only in the references to it.
+    pub(super) renewed: Renewals,
     pub(super) readable: Readable,
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
@@ -72,7 +74,37 @@ impl Readable {
     }
 }
 
+/// The later records of a table, which differ only in the references to it.
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    /// Whether there are any, so that a table without them takes no lock.
+    any: AtomicBool,
+    records: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Renewals {
+    pub(super) fn add(&self, record: Vec<u8>) {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        self.any.store(true, Ordering::Release);
+    }
+}
+
 impl OpenTable {
+    /// Whether this is the record of the table at the time of opening, or a later one after this process has opened a
+    /// table that refers to this one.
+    #[inline]
+    pub(crate) fn accepts(&self, record: &[u8]) -> bool {
+        record == self.record || self.has_renewed(record)
+    }
+
+    #[cold]
+    fn has_renewed(&self, record: &[u8]) -> bool {
+        self.renewed.any.load(Ordering::Acquire) && {
+            let records = self.renewed.records.lock();
+            records.unwrap_or_else(PoisonError::into_inner).iter().any(|own| own == record)
+        }
+    }
+
     /// Returns true if the index is readable for transactions with this counter, and false if they have to read the
     /// catalog.
     #[inline]
@@ -253,7 +285,7 @@ impl OpenTable {
     /// declaration, but not the declaration of this index.
     fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
-        if record == self.record {
+        if self.accepts(record) {
             if snapshot != Stamp::UNKNOWN {
                 self.shared.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
             }

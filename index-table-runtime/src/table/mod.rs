@@ -108,8 +108,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which
-    /// nothing has changed; the [errors of writing](crate::Error#common-errors).
+    /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::MissingReference`], [`Error::KeyTooLong`] and
+    /// [`Error::Codec`], after which nothing has changed; the [errors of writing](crate::Error#common-errors).
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         if txn.is_each() {
             return txn.each(|txn| self.insert_in::<true>(txn, row));
@@ -201,8 +201,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], and [`Error::Conflict`] if the stored
-    /// row has another revision, after which nothing has changed; the
+    /// [`Error::UniqueViolation`], [`Error::MissingReference`], [`Error::KeyTooLong`] and [`Error::Codec`], and
+    /// [`Error::Conflict`] if the stored row has another revision, after which nothing has changed; the
     /// [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         if txn.is_each() {
@@ -295,8 +295,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to the key of
-    /// another row. After an error, nothing has changed.
+    /// The errors of [`put`](Table::put), and if the primary key was changed, [`Error::DuplicateKey`] if another row has
+    /// it, and [`Error::Referenced`] if rows of other tables refer to the former key. After an error, nothing has changed.
     pub fn update_key(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -313,7 +313,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// The [errors of writing](crate::Error#common-errors).
+    /// [`Error::Referenced`] if rows of other tables refer to the row, after which nothing has changed; the
+    /// [errors of writing](crate::Error#common-errors).
     pub fn delete_key(&self, txn: &mut WriteTxn<'_>, key: impl Borrow<R::Key>) -> Result<bool> {
         self.open.delete(txn, encoded::<R>(key).as_bytes())
     }

@@ -15,6 +15,7 @@ pub(crate) mod queue;
 mod read_only;
 pub(crate) mod rebalance;
 pub(crate) mod recorded;
+mod references;
 mod shard_list;
 mod shards;
 pub(crate) mod upgrade;

@@ -18,7 +18,7 @@ use crate::{
     upkeep::{
         aggregates,
         build::{self, Build},
-        read_only, shards, versions,
+        read_only, references, shards, versions,
     },
     usage::trace::span,
     write::{changes, queue},
@@ -55,7 +55,10 @@ fn refuse_changes(store: &Store, rows: &RowVtable) -> Result<()> {
 
 /// The options for opening a table in a shard. A plain store uses the defaults.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "the options are independent")]
 pub(super) struct InShard {
+    /// Whether the engine is a shard.
+    pub(super) is_shard: bool,
     /// The positions of the global indexes. They are only emptied here, and not built, because their entries refer to
     /// rows in all shards.
     pub(super) global: &'static [usize],
@@ -129,14 +132,19 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
 /// built.
 fn prepare(
-    rows: &RowVtable,
+    rows: &'static RowVtable,
     writer: &mut Writer<'_, '_>,
-    InShard { global, is_from_elsewhere, is_added, online }: InShard,
+    InShard { is_shard, global, is_from_elsewhere, is_added, online }: InShard,
 ) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
-    let mut declared =
-        declared.with_global(global).with_aggregates(rows.aggregates).with_changes(rows.changes);
+    let declared = declared.with_global(global).with_aggregates(rows.aggregates);
+    let declared = declared.with_references(schema, rows.references);
+    let mut declared = declared.with_changes(rows.changes);
+    if is_shard {
+        references::refuse(writer.reader())?;
+    }
+    let mut recorded = None;
     let (new, mut unfinished) = if let Some(stored) =
         writer.reader().record("")?.map(<[u8]>::to_vec)
     {
@@ -178,21 +186,23 @@ fn prepare(
             }
         }
         unfinished.retain(|index| !new.contains(index));
+        recorded = Some(file);
         (new, unfinished)
     } else {
         refuse_foreign_rows(schema, writer)?;
-        ((0..schema.indexes.len() + rows.aggregates.len()).collect(), Vec::new())
+        ((0..rows.first_reference() + rows.references.len()).collect(), Vec::new())
     };
 
     let (mut new, aggregates): (Vec<usize>, Vec<usize>) =
         new.into_iter().partition(|index| *index < schema.indexes.len());
-    // The stream follows the aggregates.
-    let is_stream_new = aggregates.contains(&(schema.indexes.len() + rows.aggregates.len()));
+    // The stream follows the aggregates and the references.
+    let is_stream_new = aggregates.contains(&(rows.first_reference() + rows.references.len()));
     for aggregate in
         aggregates.iter().filter_map(|at| rows.aggregates.get(at - schema.indexes.len()))
     {
         writer.remove_record(aggregate.name)?;
     }
+    let renewed = references::declare(rows, recorded.as_ref(), &aggregates, writer)?;
     let aggregates = aggregates.into_iter().map(|position| position - schema.indexes.len());
     let aggregates = aggregates.filter(|position| *position < rows.aggregates.len());
     aggregates::build(rows, writer, aggregates)?;
@@ -229,7 +239,7 @@ fn prepare(
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
-    Ok(Declared { record, readable })
+    Ok(Declared { record, readable, renewed })
 }
 
 /// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.

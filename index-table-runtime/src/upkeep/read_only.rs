@@ -45,10 +45,8 @@ pub(super) fn find(
     store.inner.open_once(rows, |engine| {
         let schema = rows.schema;
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let declared = declared
-            .with_global(global)
-            .with_aggregates(rows.aggregates)
-            .with_changes(rows.changes);
+        let declared = declared.with_global(global).with_aggregates(rows.aggregates);
+        let declared = declared.with_references(schema, rows.references).with_changes(rows.changes);
         let declared = fit(rows, &engine.catalog()?, declared)?;
         let Some(tables) = engine.find_table(schema, rows.parts())? else {
             let difference = "another process is changing it".to_owned();
@@ -109,6 +107,12 @@ fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Dec
             format!("the file has no aggregate `{}` with this declaration", aggregate.name);
         return Err(mismatch(schema, difference, DECLARE));
     }
+    let reference = other.and_then(|other| other.checked_sub(rows.first_reference()));
+    if let Some(reference) = reference.and_then(|reference| rows.references.get(reference)) {
+        let difference =
+            format!("the file has no reference `{}` with this declaration", reference.name);
+        return Err(mismatch(schema, difference, DECLARE));
+    }
     let other = other.and_then(|index| schema.indexes.get(index));
     let has_queue = file.indexes.iter().any(IndexRecord::is_eventual);
     let eventual = schema.indexes.iter().find(|index| index.eventual && !has_queue);
@@ -118,6 +122,7 @@ fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Dec
     }
     Ok(Declared {
         record: declared.encode(table)?,
+        renewed: Vec::new(),
         readable: schema.indexes.iter().map(|index| !states.contains_key(index.name)).collect(),
     })
 }

@@ -94,10 +94,8 @@ pub(super) fn find(
         };
         let file = TableRecord::decode(schema.name, record)?;
         let described = TableRecord::of(schema, |index| engine.layout(schema, index));
-        let described = described
-            .with_global(global)
-            .with_aggregates(rows.aggregates)
-            .with_changes(rows.changes);
+        let described = described.with_global(global).with_aggregates(rows.aggregates);
+        let described = described.with_references_of(&file).with_changes(rows.changes);
         let described = TableRecord { changes: file.changes, ..described };
         if file != described {
             return Err(differs(schema));
@@ -106,8 +104,11 @@ pub(super) fn find(
             let state = format!("{}.{}", schema.name, index.name);
             !records.iter().any(|(name, _)| is_index(index.name) && *name == state)
         });
-        let declared =
-            Declared { record: described.encode(schema.name)?, readable: readable.collect() };
+        let declared = Declared {
+            record: described.encode(schema.name)?,
+            readable: readable.collect(),
+            renewed: Vec::new(),
+        };
         let tables = engine.find_table(schema, rows.parts())?.ok_or_else(|| differs(schema))?;
         Ok((tables, declared))
     })

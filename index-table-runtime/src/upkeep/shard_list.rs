@@ -97,7 +97,11 @@ impl ShardedStore {
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             if tables.routing().is_reference() {
-                let opened = opening::open_with(&own, table.rows, InShard::default())?;
+                let opened = opening::open_with(
+                    &own,
+                    table.rows,
+                    InShard { is_shard: true, ..InShard::default() },
+                )?;
                 references.push((table, tables, opened));
             } else {
                 tables.add_name(number, shard.name());

@@ -46,6 +46,9 @@ fn open_in_all(
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<(Tables, Declared)> {
+    if !rows.references.is_empty() {
+        return Err(Error::NotOffered { what: "references in a sharded store" });
+    }
     shards.add_global_maps(rows.schema, rows.distribution.global())?;
     let routing = shards.routing(rows.schema, rows.distribution)?;
     let new = shards.compare(&routing, rows.distribution)?;
@@ -88,7 +91,7 @@ fn open_in_all(
         all_shards::build_global(engine, &tables, rows)?
     };
     let readable = (0..rows.schema.indexes.len()).map(|index| !unreadable.contains(&index));
-    Ok((tables, Declared { record, readable: readable.collect() }))
+    Ok((tables, Declared { record, readable: readable.collect(), renewed: Vec::new() }))
 }
 
 /// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.
@@ -120,7 +123,8 @@ pub(super) fn open_in(
         return Ok(None);
     }
     let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
-    let in_shard = InShard { global, is_from_elsewhere, online, ..InShard::default() };
+    let in_shard =
+        InShard { is_shard: true, global, is_from_elsewhere, online, ..InShard::default() };
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {
@@ -152,7 +156,7 @@ pub(super) fn open_target(
     let shard = shards.shard(number)?;
     shard.opened()?;
     let global = table.rows.distribution.global();
-    let in_shard = InShard { global, is_added: true, ..InShard::default() };
+    let in_shard = InShard { is_shard: true, global, is_added: true, ..InShard::default() };
     let opened = opening::open_with(&store_of(shard)?, table.rows, in_shard)?;
     tables.add(number, shard.name(), opened);
     all_shards::align(&store.inner.engine, &table.tables, table.rows)
@@ -164,7 +168,12 @@ fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<boo
 
 /// Whether a table has rows in a shard. Without rows, it may be there from earlier.
 fn has_rows(store: &Store, rows: &'static RowVtable, online: bool) -> Result<bool> {
-    let in_shard = InShard { global: rows.distribution.global(), online, ..InShard::default() };
+    let in_shard = InShard {
+        is_shard: true,
+        global: rows.distribution.global(),
+        online,
+        ..InShard::default()
+    };
     let table = opening::open_with(store, rows, in_shard)?;
     let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
     let txn = store.read()?;

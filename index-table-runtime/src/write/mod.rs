@@ -5,6 +5,7 @@ pub(crate) mod aggregates;
 pub(crate) mod changes;
 pub(crate) mod maintenance;
 pub(crate) mod queue;
+pub(crate) mod references;
 pub(crate) mod rows;
 mod scratch;
 pub(crate) mod sequence;

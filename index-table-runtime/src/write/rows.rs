@@ -17,6 +17,7 @@ use crate::{
         aggregates::NewTotals,
         changes,
         maintenance::MaintenancePlan,
+        references,
         unique::{self, Unclaimed},
     },
 };
@@ -152,6 +153,7 @@ pub(crate) fn delete_loaded(
     written: &mut Written,
 ) -> Result<()> {
     reserve(writer, written, Some(old), None)?;
+    references::restrict(rows, writer, old.primary_key())?;
     admit(rows, writer, written, Some(old), None)?;
     let totals = NewTotals::of(rows, writer, Some(old), None)?;
     writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
@@ -183,6 +185,11 @@ fn add(
     kind: RowWrite,
 ) -> Result<()> {
     reserve(writer, written, None, Some(new))?;
+    if let Err(error) = references::check(rows, writer, None, new) {
+        // If the primary key exists too, that error is clearer.
+        let taken = writer.reader().fact(new.primary_key())?.is_some();
+        return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
+    }
     let totals = match NewTotals::of(rows, writer, None, Some(new)) {
         Ok(totals) => totals,
         // If the primary key exists too, that error is clearer.
@@ -249,6 +256,10 @@ fn replace(
         };
     }
     unique::check(rows, writer, written.plan.as_ref(), Some(old), new)?;
+    references::check(rows, writer, Some(old), new)?;
+    if old.primary_key() != new.primary_key() {
+        references::restrict(rows, writer, old.primary_key())?;
+    }
     admit(rows, writer, written, Some(old), Some(new))?;
     let totals = NewTotals::of(rows, writer, Some(old), Some(new))?;
     if old.primary_key() != new.primary_key() {

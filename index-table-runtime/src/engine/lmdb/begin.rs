@@ -8,7 +8,7 @@ use super::{
     env::Engine,
     gate::Kind,
     journal::changes::Operation,
-    names::{Env, databases_of},
+    names::{CATALOG, Database, Env, databases_of},
     tables::Tables,
     turn::Turn,
     txn::Txn,
@@ -18,6 +18,7 @@ use crate::{
     engine::Retry,
     model::{
         error::{Error, Result, StoreError},
+        reference::{MARK, Referrer},
         schema::{Parts, TableSchema},
     },
 };
@@ -71,7 +72,12 @@ impl Engine {
         let (number, mut logged) = (txn.id(), None);
         let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
             let recorder = &mut turn.writing.scratch.recorder;
-            let tables = Tables::new(schema, parts, |name| {
+            let catalog = opener.open_database(txn, Some(CATALOG));
+            let referrers = match catalog.map_err(|error| self.error(error))? {
+                Some(catalog) => referrers(schema.name, catalog, txn, |error| self.error(error))?,
+                None => Vec::new(),
+            };
+            let tables = Tables::new(schema, parts, referrers, |name| {
                 let found =
                     if recorder.is_on() { opener.open_database(txn, Some(name)) } else { Ok(None) };
                 if let Some(found) = found.map_err(|error| self.error(error))? {
@@ -113,6 +119,28 @@ impl Engine {
         for name in databases_of(schema.name, schema.has_eventual(), indexes) {
             were_known &= !known.insert(name);
         }
+        for reference in parts.references {
+            were_known &= known.contains(reference.to.name);
+        }
         tables.with_known(were_known)
+    }
+}
+
+/// Returns the references to a table that the catalog records.
+fn referrers(
+    table: &'static str,
+    catalog: Database<'_>,
+    txn: &RwTxn<'_>,
+    failed: impl Fn(heed::Error) -> Error,
+) -> Result<Vec<Referrer>> {
+    let (prefix, mut found) = (format!("{table}."), Vec::new());
+    let mut from = format!("{prefix}{MARK}").into_bytes();
+    loop {
+        let record = catalog.get_greater_than_or_equal_to(txn, &from).map_err(&failed)?;
+        let Some((key, record)) = record else { return Ok(found) };
+        let part = key.strip_prefix(prefix.as_bytes()).and_then(|it| str::from_utf8(it).ok());
+        let Some(part) = part.filter(|part| part.starts_with(MARK)) else { return Ok(found) };
+        found.extend(Referrer::decode(table, part, record)?);
+        from = [key, &[0]].concat();
     }
 }

@@ -37,6 +37,11 @@ impl<'d> Named<'d> {
         Self { database, name: name.into() }
     }
 
+    /// Returns another handle of the database.
+    pub(super) fn again(&self) -> Self {
+        Self { database: self.database, name: self.name.clone() }
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -72,7 +72,7 @@ impl Engine {
         let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
         let mut is_missing = false;
         let found = self.env.open_databases_and_commit(txn, |opener, txn| {
-            let tables = Tables::new(schema, parts, |name| {
+            let tables = Tables::new(schema, parts, Vec::new(), |name| {
                 let found: Option<Database<'_>> =
                     opener.open_database(txn, Some(name)).map_err(|error| self.error(error))?;
                 is_missing |= found.is_none();

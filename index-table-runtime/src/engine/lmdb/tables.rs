@@ -11,9 +11,10 @@ use super::{
     names::{CATALOG, Database, SEQUENCES, index_of, queue_of},
 };
 use crate::{
-    engine::Space,
+    engine::{Links, Space},
     model::{
         error::Result,
+        reference::Referrer,
         schema::{Parts, TableSchema},
         stream::STREAM,
     },
@@ -31,6 +32,12 @@ pub(crate) struct Tables<'d> {
     pub(super) aggregates: Box<[Named<'d>]>,
     /// The change stream, if the table has one.
     changes: Option<Named<'d>>,
+    /// The facts to which the references of the table refer.
+    referred: Box<[Named<'d>]>,
+    /// The references to the table that were recorded when it was opened.
+    recorded: Vec<(Referrer, Named<'d>)>,
+    /// The references to the table, after the commit.
+    pub(super) referrers: Links<Named<'static>>,
     /// Whether this process had handles to all databases of the table before.
     were_known: bool,
 }
@@ -40,6 +47,7 @@ impl<'d> Tables<'d> {
     pub(super) fn new(
         schema: &'static TableSchema,
         parts: Parts,
+        referrers: Vec<Referrer>,
         mut open: impl FnMut(&str) -> Result<Database<'d>>,
     ) -> Result<Self> {
         let mut open = |name: &str| open(name).map(|database| Named::new(database, name));
@@ -70,6 +78,16 @@ impl<'d> Tables<'d> {
             } else {
                 None
             },
+            referred: parts
+                .references
+                .iter()
+                .map(|reference| open(reference.to.name))
+                .collect::<Result<_>>()?,
+            recorded: referrers
+                .into_iter()
+                .map(|by| Ok((by, open(&index_of(by.table, by.index))?)))
+                .collect::<Result<_>>()?,
+            referrers: Links::default(),
             were_known: false,
         })
     }
@@ -127,6 +145,11 @@ impl Tables<'_> {
                 Small { database: self.aggregates.get(aggregate)?, prefix: "" }
             }
             Space::Changes => Small { database: self.changes.as_ref()?, prefix: "" },
+            Space::Referred(at) => Small { database: self.referred.get(at)?, prefix: "" },
+            Space::Referring(at) => {
+                Small { database: &self.referrers.get(at)?.database, prefix: "" }
+            }
+            Space::CatalogOf(table) => Small { database: &self.catalog, prefix: table },
         })
     }
 
@@ -134,7 +157,13 @@ impl Tables<'_> {
     pub(super) fn small_key<'k>(&self, space: Space, key: &'k [u8]) -> Cow<'k, [u8]> {
         let name: &'static [u8] = self.schema.name.as_bytes();
         match space {
-            Space::Queue | Space::Aggregate(_) | Space::Changes => key.into(),
+            Space::Queue
+            | Space::Aggregate(_)
+            | Space::Changes
+            | Space::Referred(_)
+            | Space::Referring(_) => key.into(),
+            Space::CatalogOf(table) if key.is_empty() => table.as_bytes().into(),
+            Space::CatalogOf(table) => [table.as_bytes(), b".", key].concat().into(),
             // Each write transaction reads the record of the table, so its key is not allocated.
             Space::Catalog | Space::Sequence if key.is_empty() => name.into(),
             Space::Catalog | Space::Sequence => [name, b".", key].concat().into(),
@@ -155,6 +184,11 @@ impl OnCommit for Tables<'_> {
             queue: self.queue.map(|queue| queue.on_commit(token)),
             changes: self.changes.map(|changes| changes.on_commit(token)),
             were_known: self.were_known,
+            referred: self.referred.into_iter().map(|facts| facts.on_commit(token)).collect(),
+            recorded: Vec::new(),
+            referrers: Links::of(
+                self.recorded.into_iter().map(|(by, index)| (by, index.on_commit(token))),
+            ),
             aggregates: self
                 .aggregates
                 .into_iter()
@@ -169,6 +203,15 @@ impl OnCommit for Tables<'_> {
                     forecast: index.forecast,
                 })
                 .collect(),
+        }
+    }
+}
+
+impl Tables<'static> {
+    /// Adds a reference of the table `of` to this table.
+    pub(crate) fn link(&self, by: Referrer, of: &Self, index: usize) {
+        if let Some(index) = of.indexes.get(index) {
+            self.referrers.add(by, index.database.again());
         }
     }
 }

@@ -13,11 +13,12 @@ use std::{
 };
 
 use crate::{
-    engine::{CommitFailure, Read, Records, Retry, Space, Stamp, Write},
+    engine::{CommitFailure, Links, Read, Records, Retry, Space, Stamp, Write},
     model::{
         error::{Error, Result},
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
+        reference::Referrer,
         schema::{IndexSchema, Parts, Source, TableSchema},
         stream::STREAM,
     },
@@ -120,6 +121,7 @@ impl Engine {
         let tables = Tables {
             schema,
             parts,
+            referrers: Links::default(),
             facts: schema.name.to_owned(),
             indexes: schema
                 .indexes
@@ -128,6 +130,14 @@ impl Engine {
                 .collect(),
         };
         let mut txn = self.begin();
+        let catalog = txn.databases.get(&format!("{CATALOG}{}", schema.name));
+        for (part, (_, record)) in catalog.into_iter().flat_map(|records| records.iter()) {
+            let part = String::from_utf8_lossy(part);
+            let by = Referrer::decode(schema.name, &part, record).map_err(|error| (error, None))?;
+            if let Some(by) = by {
+                tables.referrers.add(by, format!("{}.{}", by.table, by.index));
+            }
+        }
         if let Some(writer) = txn.writer(&tables) {
             prepare(writer).map_err(|error| (error, None))?;
         }
@@ -156,11 +166,20 @@ fn records(databases: &Databases) -> Records {
 pub(crate) struct Tables {
     schema: &'static TableSchema,
     parts: Parts,
+    /// The references to the table, with the names of their indexes.
+    referrers: Links<String>,
     facts: String,
     indexes: Vec<String>,
 }
 
 impl Tables {
+    /// Adds a reference of the table `of` to this table.
+    pub(crate) fn link(&self, by: Referrer, of: &Self, index: usize) {
+        if let Some(index) = of.indexes.get(index) {
+            self.referrers.add(by, index.clone());
+        }
+    }
+
     fn name(&self, source: Source) -> &str {
         match source {
             Source::Facts => &self.facts,
@@ -180,6 +199,9 @@ impl Tables {
                 Some(format!("{table}.{}", aggregate.name))
             }
             Space::Changes => self.parts.has_changes.then(|| format!("{table}.{STREAM}")),
+            Space::Referred(at) => Some(self.parts.references.get(at)?.to.name.to_owned()),
+            Space::Referring(at) => Some(self.referrers.get(at)?.database.clone()),
+            Space::CatalogOf(table) => Some(format!("{CATALOG}{table}")),
         }
     }
 }

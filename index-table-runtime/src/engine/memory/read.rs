@@ -9,6 +9,7 @@ use crate::{
         KeyRange,
         entry::RawEntry,
         error::{Boxed, Result},
+        reference::Referrer,
         schema::{Source, Strategy, TableSchema},
     },
 };
@@ -25,6 +26,11 @@ pub(crate) struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    /// Returns the reference at this position to the table.
+    pub(crate) fn referrer(self, at: usize) -> Option<&'t Referrer> {
+        self.tables.referrers.get(at).map(|link| &link.by)
+    }
+
     fn space(self, space: Space) -> Option<&'t Map> {
         self.databases.get(&self.tables.space(space)?).map(AsRef::as_ref)
     }

@@ -291,6 +291,10 @@ impl Engine {
         parts: Parts,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
+        if !parts.references.is_empty() {
+            let what = "references, because it is on a PostgreSQL server";
+            return Err((Error::NotOffered { what }, None));
+        }
         let tables = Tables::new(&self.schema, schema, parts.aggregates);
         self.in_transaction(|txn| {
             let missing = self.missing(txn, &mut tables.own())?;

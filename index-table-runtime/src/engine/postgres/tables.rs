@@ -70,8 +70,11 @@ impl Tables {
             Space::Aggregate(aggregate) => {
                 self.aggregates.get(aggregate).map(|relation| (relation, &[][..]))
             }
-            // A table with a change stream is refused when it is opened.
-            Space::Changes => None,
+            // A table with a change stream, or with references, is refused when it is opened.
+            Space::Changes
+            | Space::Referred(_)
+            | Space::Referring(_)
+            | Space::CatalogOf(_) => None,
         }
     }
 }

@@ -38,6 +38,7 @@ impl Error {
 
     /// Returns a copy, so that each transaction affected by a failure has one.
     #[cold]
+    #[expect(clippy::too_many_lines, reason = "it lists all variants")]
     pub(crate) fn again(&self) -> Self {
         /// Copies the listed variants by cloning their fields.
         macro_rules! copy {
@@ -88,6 +89,8 @@ impl Error {
             SequenceExhausted { table, last }
             OtherKey { table, given, key }
             Conflict { table, key, expected, found }
+            MissingReference { table, key, reference, to, referred }
+            Referenced { table, key, by, reference }
             AggregateOverflow { table, aggregate, key }
             RevisionExhausted { table, key }
             Archive { table, source }

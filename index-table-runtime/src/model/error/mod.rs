@@ -176,6 +176,40 @@ pub enum Error {
         consumer: String,
     },
 
+    /// The row refers to a row that does not exist. From writing a row of a table with `#[references(…)]`.
+    #[error(
+        "the row with primary key {key} of table `{table}` refers by `{reference}` to {referred}, and table `{to}` has no \
+         such row; insert that row first"
+    )]
+    MissingReference {
+        /// The table of the written row.
+        table: &'static str,
+        /// The primary key of the written row.
+        key: String,
+        /// The reference: the names of its fields, joined by `_`.
+        reference: &'static str,
+        /// The table of the missing row.
+        to: &'static str,
+        /// The primary key of the missing row.
+        referred: String,
+    },
+
+    /// The row can't be deleted, because rows of another table refer to it by a reference with `on_delete = "restrict"`.
+    #[error(
+        "the row with primary key {key} of table `{table}` can't be deleted, because rows of table `{by}` refer to it by \
+         `{reference}`; delete or change these rows first"
+    )]
+    Referenced {
+        /// The table of the row.
+        table: &'static str,
+        /// The primary key of the row.
+        key: String,
+        /// The table of the rows that refer to it.
+        by: &'static str,
+        /// The reference: the names of its fields, joined by `_`.
+        reference: &'static str,
+    },
+
     /// The sum of a group of an aggregate would be out of range.
     #[error(
         "a sum of the group {key} in aggregate `{aggregate}` of table `{table}` would have more than 128 bits; write a \

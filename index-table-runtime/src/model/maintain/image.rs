@@ -81,7 +81,7 @@ impl Image {
             }
         }
         let first = R::TABLE.indexes.len();
-        for position in first..first + R::AGGREGATES.len() {
+        for position in first..first + R::AGGREGATES.len() + R::REFERENCES.len() {
             if only.is_none_or(|only| only == position) {
                 row.entries(position, &mut self.entries)
                     .map_err(|error| error.of(R::TABLE.name))?;
@@ -155,7 +155,8 @@ impl Image {
         Ok(())
     }
 
-    /// Returns the key of the group and the summands, at this position after the indexes.
+    /// Returns the key of the group and the summands, at this position after the indexes. For a reference, the key is the
+    /// primary key of the row, or empty.
     pub(crate) fn group(&self, position: usize) -> (&[u8], &[u8]) {
         let key = self.entries.keys(position).first().unwrap_or_default();
         (key, self.entries.data(position))

@@ -13,6 +13,7 @@ use crate::model::{
     aggregate::AggregateSchema,
     error::{Error, Result},
     key::fits,
+    reference::{MARK, RESTRICT, ReferenceSchema},
     stream::{ChangeStream, STREAM},
 };
 
@@ -34,6 +35,11 @@ pub(crate) const AGGREGATE: &str = "aggregate";
 
 /// The layout of a change stream. An older release without support for it retires the stream.
 pub(crate) const CHANGES: &str = "changes";
+/// The layout of a reference.
+pub(crate) const REFERENCE: &str = "reference";
+
+/// The prefix of the first option of a reference, before the name of the table to which it refers.
+const TO: &str = "to=";
 
 /// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
@@ -136,7 +142,7 @@ impl TableRecord {
         self
     }
 
-    /// Adds the table's change stream after the aggregates, as a full index without a key.
+    /// Adds the table's change stream after the aggregates and the references, as a full index without a key.
     pub(crate) fn with_changes(mut self, changes: Option<ChangeStream>) -> Self {
         self.indexes.extend(changes.map(|_| IndexRecord {
             name: STREAM.to_owned(),
@@ -148,9 +154,52 @@ impl TableRecord {
         self
     }
 
+    /// Adds the table's references after the aggregates.
+    pub(crate) fn with_references(
+        mut self,
+        schema: &TableSchema,
+        references: &[ReferenceSchema],
+    ) -> Self {
+        self.indexes.extend(references.iter().filter_map(|reference| {
+            let index = schema.indexes.get(reference.index)?;
+            let to = format!("{TO}{}", reference.to.name);
+            let (via, restrict) =
+                (format!("index={}", index.name), format!("on_delete={RESTRICT}"));
+            Some(IndexRecord {
+                name: format!("{MARK}{}", reference.name),
+                key: key_fields(index.key.get(..reference.fields)?),
+                strategy: StrategyRecord::Normalized,
+                options: vec![to, via, restrict],
+                layout: REFERENCE.to_owned(),
+            })
+        }));
+        self
+    }
+
     /// Whether the table has a change stream.
     pub(crate) fn has_changes(&self) -> bool {
         self.indexes.iter().any(|index| index.layout == CHANGES)
+    }
+
+    /// Adds the references in another record.
+    pub(crate) fn with_references_of(mut self, other: &Self) -> Self {
+        self.indexes.extend(other.indexes.iter().filter(|it| it.is_reference()).cloned());
+        self
+    }
+
+    /// Returns the names of the references, each with the table to which it refers.
+    pub(crate) fn references(&self) -> Vec<(String, String)> {
+        let references = self.indexes.iter().filter(|index| index.is_reference());
+        let names = references.filter_map(|index| {
+            let to = index.options.first()?.strip_prefix(TO)?;
+            Some((index.name.strip_prefix(MARK)?.to_owned(), to.to_owned()))
+        });
+        names.collect()
+    }
+
+    /// Whether the rows in the file have the primary key of this schema.
+    pub(crate) fn has_primary_key_of(&self, schema: &TableSchema) -> bool {
+        all_fit(&self.primary_key, &key_fields(schema.primary_key))
     }
 
     /// Returns the record in a shard: the indexes at these positions are global.
@@ -208,7 +257,9 @@ impl TableRecord {
 
     /// Returns the records of the indexes that `declared` no longer has.
     pub(crate) fn retired<'a>(&'a self, declared: &'a Self) -> impl Iterator<Item = Retired> + 'a {
-        let gone = |index: &&IndexRecord| declared.indexes.iter().all(|it| it.name != index.name);
+        let gone = |index: &&IndexRecord| {
+            !index.is_reference() && declared.indexes.iter().all(|it| it.name != index.name)
+        };
         let version = self.version;
         self.indexes.iter().filter(gone).map(move |index| Retired { version, index: index.clone() })
     }
@@ -313,12 +364,17 @@ impl TableRecord {
 impl IndexRecord {
     /// Whether it is an index, and neither an aggregate nor the change stream.
     pub(crate) fn is_index(&self) -> bool {
-        !self.is_aggregate() && self.layout != CHANGES
+        !self.is_aggregate() && !self.is_reference() && self.layout != CHANGES
     }
 
     /// Whether it is not an index, but an aggregate.
     pub(crate) fn is_aggregate(&self) -> bool {
         self.layout == AGGREGATE
+    }
+
+    /// Whether it is not an index, but a reference.
+    pub(crate) fn is_reference(&self) -> bool {
+        self.layout == REFERENCE
     }
 
     /// Whether the index is eventual.

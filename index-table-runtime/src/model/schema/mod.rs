@@ -9,7 +9,8 @@ mod tests;
 mod versions;
 
 pub(crate) use catalog::{
-    AGGREGATE, CHANGES, Comparison, IndexRecord, KeyFieldRecord, StrategyRecord, TableRecord,
+    AGGREGATE, CHANGES, Comparison, IndexRecord, KeyFieldRecord, REFERENCE, StrategyRecord,
+    TableRecord,
 };
 pub(crate) use parts::Parts;
 pub(crate) use state::{Building, LISTED, Retired, StateRecord, is_index};

@@ -1,12 +1,14 @@
 //! The parts of a table with databases of their own, in addition to its indexes and its queue.
 
-use crate::model::{aggregate::AggregateSchema, stream::STREAM};
+use crate::model::{aggregate::AggregateSchema, reference::ReferenceSchema, stream::STREAM};
 
-/// The aggregates of a table, and whether it has a change stream.
+/// The aggregates of a table, whether it has a change stream, and its references.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Parts {
     pub(crate) aggregates: &'static [AggregateSchema],
     pub(crate) has_changes: bool,
+    /// The references to rows of other tables. They have no database of their own.
+    pub(crate) references: &'static [ReferenceSchema],
 }
 
 impl Parts {

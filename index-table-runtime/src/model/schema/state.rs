@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::catalog::IndexRecord;
-use crate::model::error::{Error, Result};
+use crate::model::{
+    error::{Error, Result},
+    reference::MARK,
+};
 
 /// The record of an index that is not readable. A declared index without such a record is readable.
 ///
@@ -90,10 +93,10 @@ impl Duplicates {
     }
 }
 
-/// Whether the record of a part of a table concerns an index. Names of indexes are identifiers, and versions
-/// of rows are numbers.
+/// Whether the record of a part of a table concerns an index. Names of indexes are identifiers, versions of rows are
+/// numbers, and references to the table begin with [`MARK`].
 pub(crate) fn is_index(part: &str) -> bool {
-    !part.starts_with(|first: char| first.is_ascii_digit())
+    !part.starts_with(|first: char| first.is_ascii_digit() || first == MARK)
 }
 
 impl StateRecord {

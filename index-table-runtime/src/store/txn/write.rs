@@ -490,7 +490,7 @@ fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     if matches!(table.tables, Tables::Sharded(_)) {
         return Ok(());
     }
-    if writer.reader().record("")?.is_some_and(|record| record == table.record) {
+    if writer.reader().record("")?.is_some_and(|record| table.accepts(record)) {
         return Ok(());
     }
     Err(table.declared_otherwise())

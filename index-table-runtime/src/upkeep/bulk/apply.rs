@@ -17,7 +17,7 @@ use crate::{
     usage::{RowWrite, Tally},
     write::{
         Written, aggregates::Gathered as GatheredTotals, changes, maintenance::MaintenancePlan,
-        watch::Watched,
+        references, watch::Watched,
     },
 };
 
@@ -33,6 +33,7 @@ pub(crate) fn apply(
     let plan = plan.as_ref();
     let decision = decide::decide(rows, writer.reader(), gathered, plan, old)?;
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
+    check_references(rows, writer, new, gathered, &decision)?;
     reporter.begin("rows and entries written", to_write);
     *unfinished = true;
     let replaced = if decision.replaces {
@@ -164,6 +165,26 @@ fn note_changes(
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
         changes::note_stored(rows, writer, true, primary_key, row)?;
+    }
+    Ok(())
+}
+
+/// Checks that the rows refer to rows that exist.
+fn check_references(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    new: &mut Image,
+    gathered: &Gathered,
+    decision: &Decision,
+) -> Result<()> {
+    if rows.references.is_empty() {
+        return Ok(());
+    }
+    let mut no_reporter = ProgressReporter::new(None, "", None);
+    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
+    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
+        rows.load_stored(new, row, primary_key)?;
+        references::check(rows, writer, None, new)?;
     }
     Ok(())
 }

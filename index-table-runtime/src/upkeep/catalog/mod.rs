@@ -11,9 +11,10 @@ use crate::{
     engine::Records,
     model::{
         error::Result,
+        reference::Referrer,
         schema::{
-            AGGREGATE, CHANGES, IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord,
-            TableRecord, is_index, version_of,
+            AGGREGATE, CHANGES, IndexRecord, KeyFieldRecord, REFERENCE, StateRecord,
+            StrategyRecord, TableRecord, is_index, version_of,
         },
     },
     store::{Store, store_of},
@@ -74,7 +75,8 @@ pub struct CatalogIndex {
     pub name: String,
     /// The fields of its key.
     pub key: Vec<CatalogKey>,
-    /// `"normalized"`, `"partial"` or `"full"`; `"aggregate"` for an aggregate, whose key is the group.
+    /// `"normalized"`, `"partial"` or `"full"`; `"aggregate"` for an aggregate, whose key is the group;
+    /// `"reference"` for a reference, whose options name the other table.
     pub strategy: &'static str,
     /// The included fields of a partial index; the summed fields of an aggregate.
     pub include: Vec<String>,
@@ -200,6 +202,14 @@ impl Store {
             return Ok(dropped.into_iter().collect());
         }
         self.inner.drop_indexes(|records, is_in_use| {
+            // The index of a reference is in use by the table to which it refers.
+            let is_referring = |table: &str, index: &str| {
+                records.iter().any(|(name, record)| {
+                    let part = name.split_once('.').map_or("", |(_, part)| part);
+                    let by = Referrer::decode("", part, record).ok().flatten();
+                    by.is_some_and(|by| by.table == table && by.index == index)
+                })
+            };
             let find = |name: &str| records.iter().find(|(other, _)| other == name);
             let mut retired = Vec::new();
             for (name, state) in records {
@@ -209,6 +219,7 @@ impl Store {
                     && find(table).is_some_and(|(_, record)| TableRecord::read(record).is_ok())
                     && matches!(StateRecord::decode(state), Some(StateRecord::Retired(_)))
                     && !is_in_use(table, index)
+                    && !is_referring(table, index)
                 {
                     retired.push(name.clone());
                 }
@@ -287,6 +298,7 @@ impl CatalogIndex {
         let IndexRecord { name, key, strategy, options, layout } = index;
         let key = key.into_iter().map(CatalogKey::of).collect();
         let (strategy, include) = match strategy {
+            StrategyRecord::Normalized if layout == REFERENCE => ("reference", Vec::new()),
             StrategyRecord::Normalized => ("normalized", Vec::new()),
             StrategyRecord::Partial(sums) if layout == AGGREGATE => ("aggregate", sums),
             StrategyRecord::Partial(include) => ("partial", include),

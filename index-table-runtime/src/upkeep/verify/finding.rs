@@ -38,6 +38,8 @@ pub enum FindingKind {
     DamagedQueue,
     /// The totals of a group in an aggregate differ from the rows of the group.
     WrongTotals,
+    /// A row refers to a row that does not exist.
+    Orphan,
     /// A row is not in the shard of its shard key, so queries with this shard key don't find it.
     WrongShard,
     /// The copy of a reference table in a shard lacks a row of the first copy, or has another row.
@@ -114,6 +116,7 @@ impl fmt::Display for Finding {
             FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
             FindingKind::WrongCount if self.index.is_some() => "`repair` rebuilds the index",
             FindingKind::WrongCount => "copy the rows to another table",
+            FindingKind::Orphan => "insert that row, or change or delete this one",
             FindingKind::WrongTotals => "`repair` writes the totals of its rows",
             FindingKind::WrongShard => {
                 "copy it, delete it in a transaction of its shard, and insert it again"

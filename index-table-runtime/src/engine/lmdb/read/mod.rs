@@ -23,9 +23,18 @@ use crate::{
     model::{
         entry::RawEntry,
         error::Result,
+        reference::Referrer,
         schema::{Source, TableSchema},
     },
 };
+
+impl<'t> Reader<'t> {
+    /// Returns the reference at this position to the table.
+    #[inline]
+    pub(crate) fn referrer(self, at: usize) -> Option<&'t Referrer> {
+        self.tables.referrers.get(at).map(|link| &link.by)
+    }
+}
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;

@@ -14,6 +14,7 @@ use crate::{
         row::{holder, load},
         sums::hash,
     },
+    write::references,
 };
 
 impl<'t> TableCheck<'t> {
@@ -148,6 +149,12 @@ impl<'t> TableCheck<'t> {
         {
             let (kind, reason) = (FindingKind::WrongConversion, error.to_string());
             self.report(kind, Source::Facts, fact, reason, Fix::None);
+        }
+        if !self.vtable.references.is_empty() {
+            for error in references::orphaned(self.vtable, self.reader, &self.image)? {
+                let reason = error.to_string();
+                self.report(FindingKind::Orphan, Source::Facts, fact, reason, Fix::None);
+            }
         }
         for (index, declared) in self.vtable.schema.indexes.iter().enumerate() {
             if self.is_skipped(index) || self.is_part_of_global(index) {

@@ -1,0 +1,132 @@
+//! References: fields with the primary key of a row in another table. This code is pure.
+
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{
+    entity::Entity,
+    error::{Error, Result},
+    key::kept_text,
+    schema::TableSchema,
+};
+
+/// One declared reference. A row can't refer to a missing row, and a row can't be deleted while others refer to it.
+#[derive(Debug)]
+pub struct ReferenceSchema {
+    /// The names of its fields, joined by `_`.
+    pub name: &'static str,
+    /// The number of its fields.
+    pub fields: usize,
+    /// The table of the rows that are referred to.
+    pub to: &'static TableSchema,
+    /// The position of the index that begins with the fields.
+    pub index: usize,
+    /// Whether its only field is an `Option`. A row with `None` refers to no row.
+    pub optional: bool,
+}
+
+/// A type of row whose primary key has the type `K`.
+#[diagnostic::on_unimplemented(
+    message = "the primary key of `{Self}` is not of type `{K}`",
+    label = "a reference has the type of the primary key of the row, or its `Option`",
+    note = "with several fields, the types are those of the fields of the primary key, in order"
+)]
+pub trait HasPrimaryKey<K> {}
+
+#[diagnostic::do_not_recommend]
+impl<R: Entity> HasPrimaryKey<R::Key> for R {}
+
+/// Exists if `R` has a primary key of type `K`.
+#[derive(Debug)]
+pub struct ReferenceTo<R: HasPrimaryKey<K>, K>(PhantomData<(R, K)>);
+
+/// The first letter of the parts of a table in the catalog that are references to the table, and of the names of
+/// references in the record of their table. No index has such a name.
+pub(crate) const MARK: char = '@';
+
+/// The first byte of the record of a referrer. No state of an index begins with it, so a release that does not know
+/// references refuses the table.
+const TAG: u8 = 127;
+
+/// The record of a reference, in the catalog, as a part of the table that is referred to.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record<'r> {
+    tag: u8,
+    index: &'r str,
+    optional: bool,
+    on_delete: &'r str,
+}
+
+/// The value of `on_delete`.
+pub(crate) const RESTRICT: &str = "restrict";
+
+/// A reference to a table, without the declaration of its own table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Referrer {
+    /// The table of the rows that refer.
+    pub(crate) table: &'static str,
+    /// The names of the fields, joined by `_`.
+    pub(crate) reference: &'static str,
+    /// The name of the index that begins with the fields.
+    pub(crate) index: &'static str,
+    pub(crate) optional: bool,
+}
+
+impl Referrer {
+    /// Returns the reference of a table.
+    pub(crate) fn of(schema: &'static TableSchema, reference: &ReferenceSchema) -> Self {
+        let index = schema.indexes.get(reference.index).map_or("", |index| index.name);
+        let ReferenceSchema { name, optional, .. } = *reference;
+        Self { table: schema.name, reference: name, index, optional }
+    }
+
+    /// Returns the name of its record, as a part of the table that is referred to.
+    pub(crate) fn part(&self) -> String {
+        part(self.table, self.reference)
+    }
+
+    pub(crate) fn encode(&self) -> Result<Vec<u8>> {
+        let Self { table, index, optional, .. } = *self;
+        let record = Record { tag: TAG, index, optional, on_delete: RESTRICT };
+        postcard::to_stdvec(&record)
+            .map_err(|error| Error::Codec { table, reason: error.to_string() })
+    }
+
+    /// Reads the record of a part of the table `to`; `None` if the part is not a reference.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`] if a later release wrote the record.
+    pub(crate) fn decode(to: &'static str, part: &str, record: &[u8]) -> Result<Option<Self>> {
+        // Without a dot, it is a reference of the table, which an older release has retired as an index.
+        let name = part.strip_prefix(MARK).filter(|name| name.contains('.'));
+        let Some(name) = name else { return Ok(None) };
+        let record = postcard::from_bytes::<Record<'_>>(record).ok();
+        let record = record.filter(|it| it.tag == TAG && it.on_delete == RESTRICT);
+        match (name.split_once('.'), record) {
+            (Some((table, reference)), Some(Record { index, optional, .. })) => Ok(Some(Self {
+                table: kept_text(table),
+                reference: kept_text(reference),
+                index: kept_text(index),
+                optional,
+            })),
+            _ => Err(Error::SchemaMismatch {
+                table: to,
+                difference: format!("the reference `{name}` to it can't be read"),
+                way_out: "open it with the release of index-table that wrote it, or a later one",
+            }),
+        }
+    }
+
+    /// Returns the beginning of the keys of the rows that refer to the row with this primary key.
+    pub(crate) fn prefix(&self, primary_key: &[u8]) -> Vec<u8> {
+        let some: &[u8] = if self.optional { &[1] } else { &[] };
+        [some, primary_key].concat()
+    }
+}
+
+/// Returns the name of the record of a reference, as a part of the table that is referred to.
+pub(crate) fn part(table: &str, reference: &str) -> String {
+    format!("{MARK}{table}.{reference}")
+}

@@ -1,0 +1,137 @@
+//! Recording the references of a table in the catalog, and checking the rows that exist when a reference is declared.
+
+use crate::{
+    engine::{
+        Cursor as _, Query, Read as _, ReadRecords as _, Reader, Space, Write as _,
+        WriteRecords as _, Writer,
+    },
+    model::{
+        KeyRange,
+        error::{Error, Result},
+        key::kept_text,
+        maintain::Image,
+        reference::{self, MARK, Referrer},
+        row_vtable::RowVtable,
+        schema::{Source, TableRecord},
+    },
+    store::Renewed,
+    write::references,
+};
+
+/// Records the references of a table as parts of the tables to which they refer, and removes the records of the
+/// references that `file` has and the table no longer has. Checks all rows if a reference is at one of the positions
+/// `new`, which follow those of the aggregates. A table whose references change has a new record, so that
+/// processes that have it open notice.
+///
+/// # Errors
+///
+/// [`Error::SchemaMismatch`] if a table to which the rows refer has another primary key in the file; the errors of
+/// [`check_rows`].
+pub(super) fn declare(
+    rows: &'static RowVtable,
+    file: Option<&TableRecord>,
+    new: &[usize],
+    writer: &mut Writer<'_, '_>,
+) -> Result<Vec<Renewed>> {
+    let (schema, mut renewed) = (rows.schema, Vec::new());
+    let gone = file.map(TableRecord::references).unwrap_or_default();
+    for (name, to) in gone {
+        if rows.references.iter().any(|it| it.name == name && it.to.name == to) {
+            continue;
+        }
+        let (part, to) = (reference::part(schema.name, &name), kept_text(&to));
+        if writer.reader().get(Space::CatalogOf(to), part.as_bytes())?.is_some() {
+            writer.remove(Space::CatalogOf(to), part.as_bytes())?;
+            renew(to, writer, &mut renewed)?;
+        }
+    }
+    for reference in rows.references {
+        let to = reference.to;
+        if to.name == schema.name {
+            return Err(Error::NotOffered {
+                what: "references of a table to itself; keep the key in a field with an index",
+            });
+        }
+        let record = writer.reader().get(Space::CatalogOf(to.name), &[])?;
+        let record = record.map(|record| TableRecord::decode(to.name, record)).transpose()?;
+        if record.is_some_and(|record| !record.has_primary_key_of(to)) {
+            return Err(Error::SchemaMismatch {
+                table: to.name,
+                difference: format!(
+                    "its primary key in the file is not the one to which the reference `{}` of table `{}` \
+                     refers",
+                    reference.name, schema.name
+                ),
+                way_out: "declare the struct of the rows as it is in the file",
+            });
+        }
+        let by = Referrer::of(schema, reference);
+        let (part, record) = (by.part(), by.encode()?);
+        let space = Space::CatalogOf(to.name);
+        if writer.reader().get(space, part.as_bytes())? != Some(record.as_slice()) {
+            writer.put(space, part.as_bytes(), &record)?;
+            renew(to.name, writer, &mut renewed)?;
+        }
+    }
+    let new =
+        new.iter().filter_map(|at| rows.references.get(at.checked_sub(rows.first_reference())?));
+    let mut has_new = false;
+    for reference in new {
+        // A release that does not know references may have retired it as an index.
+        writer.remove_record(&format!("{MARK}{}", reference.name))?;
+        has_new = true;
+    }
+    if has_new {
+        check_rows(rows, writer)?;
+    }
+    Ok(renewed)
+}
+
+/// Refuses a table of a shard if other tables refer to it.
+///
+/// # Errors
+///
+/// [`Error::NotOffered`]
+pub(super) fn refuse(reader: Reader<'_>) -> Result<()> {
+    if reader.recorded_parts()?.iter().any(|part| part.starts_with(MARK)) {
+        let what =
+            "references in a sharded store; a shard was adopted with references to this table";
+        return Err(Error::NotOffered { what });
+    }
+    Ok(())
+}
+
+/// Counts a change in the record of a table, if it has one.
+fn renew(
+    table: &'static str,
+    writer: &mut Writer<'_, '_>,
+    renewed: &mut Vec<Renewed>,
+) -> Result<()> {
+    let space = Space::CatalogOf(table);
+    let Some(before) = writer.reader().get(space, &[])?.map(<[u8]>::to_vec) else { return Ok(()) };
+    let mut record = TableRecord::decode(table, &before)?;
+    record.changes = record.changes.wrapping_add(1).max(1);
+    let after = record.encode(table)?;
+    writer.put(space, &[], &after)?;
+    renewed.push(Renewed { table, before, after });
+    Ok(())
+}
+
+/// Checks that the rows of the table refer to rows that exist.
+///
+/// # Errors
+///
+/// [`Error::MissingReference`], and [`Error::Corrupt`] for a row that can't be read.
+fn check_rows(rows: &RowVtable, writer: &Writer<'_, '_>) -> Result<()> {
+    let (reader, mut image) = (writer.reader(), Image::default());
+    let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
+    while facts.advance()? {
+        let fact = facts.entry();
+        let loaded = (rows.load_unchecked)(&mut image, fact.data, None);
+        loaded.map_err(|error| rows.corrupt(error, fact.primary_key))??;
+        if let Some(error) = references::orphaned(rows, reader, &image)?.into_iter().next() {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
