@@ -5,13 +5,14 @@
 //! ```
 //!
 //! The order and its change are written in one transaction. The worker sends a mail for each inserted order, and then
-//! commits the batch. If it ends in between, it sends these mails again. The number of the change is the id of the
-//! mail, by which the mail server recognizes the second one.
+//! commits the batch. If it ends in between, it sends these mails again. The number and the time of the change are
+//! the id of the mail, by which the mail server recognizes the second one.
 
 use std::{
     collections::BTreeMap,
     io::{self, Write},
     process::ExitCode,
+    time::SystemTime,
 };
 
 use index_table::{ChangeKind, IndexTable, Result, Store};
@@ -29,12 +30,12 @@ struct Order {
 /// A mail server that ignores a mail whose id it has had.
 #[derive(Default)]
 struct MailServer {
-    delivered: BTreeMap<u64, String>,
+    delivered: BTreeMap<(u64, SystemTime), String>,
     duplicates: u64,
 }
 
 impl MailServer {
-    fn send(&mut self, id: u64, to: &str, text: &str) {
+    fn send(&mut self, id: (u64, SystemTime), to: &str, text: &str) {
         if self.delivered.insert(id, format!("{to}: {text}")).is_some() {
             self.duplicates += 1;
         }
@@ -56,7 +57,7 @@ fn work(
         }
         for change in batch.iter().filter(|change| change.kind == ChangeKind::Inserted) {
             let text = format!("order {} for {} is confirmed", change.key, change.row.amount);
-            server.send(change.number, &change.row.email, &text);
+            server.send((change.number, change.time), &change.row.email, &text);
         }
         if stops {
             return Ok(());
@@ -90,7 +91,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn std::error::Error>> {
     }
     work(&store, &orders, &mut server, false)?;
     writeln!(out, "{} mails, {} duplicates ignored", server.delivered.len(), server.duplicates)?;
-    for (id, mail) in &server.delivered {
+    for ((id, _), mail) in &server.delivered {
         writeln!(out, "  {id} {mail}")?;
     }
     writeln!(out, "{} changes removed", orders.remove_old_changes(&store, u64::MAX)?)?;

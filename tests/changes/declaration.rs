@@ -93,7 +93,7 @@ fn a_retired_stream_can_be_dropped() -> Result<()> {
 }
 
 #[test]
-fn a_process_with_another_declaration_can_no_longer_write() -> Result<()> {
+fn a_stream_is_empty_after_the_table_was_written_without_it() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let store = Store::open(directory.path())?;
     let streamed = streamed::StreamedRepository::open(&store)?;

@@ -65,6 +65,22 @@ fn writers_remove_changes_beyond_the_bytes() -> Result<()> {
 }
 
 #[test]
+fn the_last_change_is_kept_even_if_it_is_longer_than_the_bytes() -> Result<()> {
+    use by_bytes::{Note, NoteRepository};
+    for store in plain_stores()? {
+        let notes = NoteRepository::open(&store)?;
+        let text = "x".repeat(20_000);
+        store.transaction(|txn| {
+            (0..64).try_for_each(|id| notes.put(txn, &Note { id, text: text.clone() }))
+        })?;
+        let mut late = notes.changes(&store, "late")?;
+        assert_eq!(late.lag()?.changes, 1);
+        assert_eq!(late.next_batch(10)?.first().map(|change| change.key), Some(63));
+    }
+    Ok(())
+}
+
+#[test]
 fn a_batch_of_removed_changes_can_still_be_committed() -> Result<()> {
     use by_bytes::{NoteRepository, fill};
     for store in plain_stores()? {

@@ -179,7 +179,7 @@ fn read<R: Entity>(number: u64, stored: StoredChange<'_>) -> Result<StreamedChan
 ///
 /// A consumer gets each change at least once: if it fails before it has committed a batch, it gets the changes again.
 /// With [`commit_in`](ChangeBatch::commit_in), its own writes to the same store are made exactly once. For effects
-/// elsewhere, the [number](StreamedChange::number) of a change identifies duplicates.
+/// elsewhere, the [number](StreamedChange::number) and the time of a change together identify duplicates.
 ///
 /// Several workers [share](Changes::share) the changes of a consumer. Without `share`, of two users of a consumer with the
 /// same changes, the second one fails to commit, with [`Error::BatchSuperseded`].
@@ -379,7 +379,8 @@ impl<R: Entity> fmt::Debug for ChangeWorker<R> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamedChange<R: Entity> {
-    /// The number of the change. The numbers of a table ascend in the order of the changes, and are never given twice.
+    /// The number of the change. The numbers of a table ascend in the order of the changes. Numbers of changes that were lost,
+    /// for example because an older backup was restored, are given again: number and time together identify a change.
     pub number: u64,
     /// The time of the write, by the clock of the process that wrote it, in milliseconds.
     pub time: SystemTime,

@@ -4,7 +4,7 @@
 //!
 //! - The changes, by their numbers. Numbers increase by one.
 //! - The mark after the removed changes: the number of the last of them. It precedes all changes, so one seek finds the
-//!   last change or, if all are removed, the mark. Thus a number is never given twice, and no counter is written.
+//!   last change or, if all are removed, the mark. So removals take back no number, and no counter is written.
 //! - The consumers, by their names, each with the mark after its last committed change; the slots and workers of shared
 //!   consumers.
 //!
@@ -192,7 +192,7 @@ pub(crate) fn remove_old(
             Some(consumed) => number <= consumed,
             None => {
                 stream.is_old(change.time, now)
-                    || last.end.saturating_sub(removed.end) > stream.bytes
+                    || last.end.saturating_sub(change.end) > stream.bytes
             }
         };
         if !is_old {

@@ -62,7 +62,7 @@ pub(crate) fn put(
     }
     rows.revise(Some(old), new)?;
     replace(rows, writer, old, new, written)?;
-    changes::note(rows, writer, Some(old), Some(new))?;
+    note_change(rows, writer, Some(old), Some(new), written)?;
     writer.flush()?;
     written.row(RowWrite::Put, Some(old), Some(new));
     Ok(())
@@ -86,7 +86,7 @@ pub(crate) fn update(
     }
     rows.revise(Some(old), new)?;
     replace(rows, writer, old, new, written)?;
-    changes::note(rows, writer, Some(old), Some(new))?;
+    note_change(rows, writer, Some(old), Some(new), written)?;
     writer.flush()?;
     written.row(kind, Some(old), Some(new));
     Ok(())
@@ -159,7 +159,7 @@ pub(crate) fn delete_loaded(
     writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     send(rows, writer, Some(old), None, written)?;
     totals.write(writer, Some(old), None)?;
-    changes::note(rows, writer, Some(old), None)?;
+    note_change(rows, writer, Some(old), None, written)?;
     writer.flush()?;
     written.row(RowWrite::Delete, Some(old), None);
     Ok(())
@@ -221,7 +221,7 @@ fn add(
         send(rows, writer, None, Some(new), written)?;
     }
     totals.write(writer, None, Some(new))?;
-    changes::note(rows, writer, None, Some(new))?;
+    note_change(rows, writer, None, Some(new), written)?;
     writer.flush()?;
     written.row(kind, None, Some(new));
     Ok(())
@@ -376,4 +376,17 @@ pub(crate) fn load_by_key<R: Entity>(
         }
         Err(error) => Err(rows.corrupt(error, primary_key)),
     }
+}
+
+/// Adds the change of a row to the change stream, after the row was written. If that fails, the transaction can't be
+/// committed, since the stream would lack the change.
+#[inline]
+fn note_change(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    old: Option<&Image>,
+    new: Option<&Image>,
+    written: &mut Written,
+) -> Result<()> {
+    changes::note(rows, writer, old, new).inspect_err(|_| written.unfinished = true)
 }

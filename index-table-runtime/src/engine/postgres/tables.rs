@@ -71,10 +71,7 @@ impl Tables {
                 self.aggregates.get(aggregate).map(|relation| (relation, &[][..]))
             }
             // A table with a change stream, or with references, is refused when it is opened.
-            Space::Changes
-            | Space::Referred(_)
-            | Space::Referring(_)
-            | Space::CatalogOf(_) => None,
+            Space::Changes | Space::Referred(_) | Space::Referring(_) | Space::CatalogOf(_) => None,
         }
     }
 }
