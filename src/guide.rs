@@ -83,6 +83,7 @@
 /// [archives]: durability#archives
 /// [followers]: durability#followers
 /// [with your types]: admin#with-your-types
+/// [parts]: references#parts-vertical-partitioning
 ///
 /// The chapters in reading order, and the section for each task.
 #[doc = include_str!("guide/tasks.md")]

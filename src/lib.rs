@@ -49,7 +49,7 @@ pub use index_table_runtime::{
     DetachedQuery, Distinct, Drained, Durability, Entries, Error, Event, EventualScan,
     ExpiryWorker, Finding, FindingKind, Follower, FollowerLag, FoundRows, GroupWriter, IndexEntry,
     IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN,
-    MissingShard, Move, OnDuplicate, Options, Page, Progress, QueueFull, RangeMap, ReadTxn,
+    MissingShard, Move, OnDuplicate, Options, Page, Parts, Progress, QueueFull, RangeMap, ReadTxn,
     Readers, Rebalance, RebalancePlan, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,
     ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError,
     StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views,

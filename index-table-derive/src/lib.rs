@@ -73,6 +73,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |
+/// | `part_of = Struct` | each row is a part of a row of `Struct` with the same primary key: it can't be without that row, and is deleted with it | |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | suppresses the warning about an `Option` in the primary key | none |
 /// | `view`, `view = Ident` | generates a view, which borrows its strings; `Ident` is its name | no view; the struct's name and `View` |
@@ -150,10 +151,16 @@ use crate::derive::{derive, derive_key, derive_version};
 /// # `#[references(Struct, options)]`, on a field or on the struct
 ///
 /// The field, or with `fields = [tenant, customer]` on the struct several fields, has the primary key of a row of
-/// another struct. An `insert`, `put` or `update` fails with `MissingReference` if there is no such row; a field with
-/// `None` is not checked. With `on_delete = "restrict"`, the default and only value, the deletion of a row to which others refer
-/// fails with `Referenced`, in a program without this struct too. An index has to begin with the fields. A table
-/// can't refer to itself, and stores with shards or on a server don't offer references.
+/// another struct, or of the same one (`Self`). An `insert`, `put` or `update` fails with `MissingReference` if there is no
+/// such row; a field with `None` is not checked. An index, or the primary key, has to begin with the fields.
+///
+/// | option | meaning |
+/// |---|---|
+/// | `on_delete = "restrict"` | the deletion of a row to which others refer fails with `Referenced`, in a program without this struct too; the default |
+/// | `on_delete = "cascade"` | the rows that refer to a row are deleted with it, in the same transaction; in a program without this struct, the deletion fails with `RepositoryNeeded` |
+/// | `fields = [a, b]` | the fields, on the struct |
+///
+/// Stores with shards or on a server don't offer references.
 ///
 /// # `#[aggregate(fields, options)]`, on the struct
 ///

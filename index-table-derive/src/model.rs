@@ -39,6 +39,8 @@ pub(crate) struct Table {
     pub(crate) revision: Option<Rc<Field>>,
     pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) references: Vec<Reference>,
+    /// The struct of the rows of which the rows are parts.
+    pub(crate) part_of: Option<Path>,
     /// The shard key, if there is one.
     pub(crate) sharding: Option<Sharding>,
     /// Whether every shard has a copy of the table.
@@ -47,6 +49,13 @@ pub(crate) struct Table {
     pub(crate) view: Option<View>,
     /// The query methods, in the order of generation.
     pub(crate) queries: Vec<Query>,
+}
+
+impl Table {
+    /// Whether a row has no entries, no groups and no references.
+    pub(crate) fn has_no_entries(&self) -> bool {
+        self.indexes.is_empty() && self.aggregates.is_empty() && self.references.is_empty()
+    }
 }
 
 /// The expiry of the rows.
@@ -76,8 +85,10 @@ pub(crate) struct Reference {
     pub(crate) fields: Vec<Rc<Field>>,
     /// The type in the `Option`, if the only field is one.
     pub(crate) inner: Option<Type>,
-    /// The position of the index that begins with the fields.
-    pub(crate) index: usize,
+    /// The position of the index that begins with the fields; `None` if the primary key does.
+    pub(crate) index: Option<usize>,
+    /// Whether the rows are deleted with the row to which they refer.
+    pub(crate) cascade: bool,
 }
 
 /// The count and the sums of groups of rows.

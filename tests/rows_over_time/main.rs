@@ -1,7 +1,9 @@
 //! Rows over time: revisions, expiry and aggregates.
 
 mod aggregates;
+mod cascades;
 mod expiry;
+mod parts;
 mod references;
 mod revisions;
 #[path = "../support/stores.rs"]

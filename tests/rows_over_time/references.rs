@@ -313,6 +313,27 @@ fn verify_lists_orphans() -> Result<()> {
 }
 
 #[test]
+fn a_cascade_is_recorded_as_the_format_says() -> Result<()> {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "lines", part_of = Customer, repository = Lines)]
+    struct Line {
+        #[primary_key]
+        id: u32,
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::options().durability(Durability::Full).open(dir.path())?;
+    drop(Lines::open(&store)?);
+    drop(store);
+    let expected = b"\x7f\0\0\x07cascade\x05Lines";
+    raw(dir.path(), ".catalog", |catalog, txn| {
+        assert_eq!(catalog.get(txn, b"customers.@lines.part_of")?, Some(expected.as_slice()));
+        Ok(())
+    })
+    .expect("a record");
+    Ok(())
+}
+
+#[test]
 fn a_reference_is_recorded_as_the_format_says() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = Store::options().durability(Durability::Full).open(dir.path())?;

@@ -16,6 +16,7 @@ pub(crate) enum TableKey {
     ShardBy,
     ShardMap,
     Reference,
+    PartOf,
     Allow,
     Crate,
 }
@@ -120,6 +121,7 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::ShardBy, "shard_by", Form::Value, "shard_by = field"),
     key(TableKey::ShardMap, "shard_map", Form::Value, "shard_map = \"customers\""),
     key(TableKey::Reference, "reference", Form::Flag, "reference"),
+    key(TableKey::PartOf, "part_of", Form::Value, "part_of = Product"),
     key(TableKey::Allow, "allow", Form::List, "allow(optional_key)"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
 ];
@@ -162,8 +164,9 @@ pub(crate) const REFERENCE_KEYS: &[Key<ReferenceKey>] = &[
     key(ReferenceKey::Fields, "fields", Form::Value, "fields = [tenant, customer]"),
 ];
 
-/// The only value of `on_delete`.
+/// The values of `on_delete`.
 pub(crate) const RESTRICT: &str = "restrict";
+pub(crate) const CASCADE: &str = "cascade";
 
 /// The names in `allow(…)` of a table.
 pub(crate) const TABLE_LINTS: &[(&str, Lint)] = &[("optional_key", Lint::OptionalKey)];

@@ -6,7 +6,7 @@ use syn::parse::ParseStream;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Ident, LitStr, Meta, Path, Token};
 
-use super::keys::{self, REFERENCE_KEYS, RESTRICT, ReferenceKey};
+use super::keys::{self, CASCADE, REFERENCE_KEYS, RESTRICT, ReferenceKey};
 use super::{Setting, equals, fields, for_each_item, set, string};
 use crate::diagnostics::Diagnostics;
 
@@ -18,6 +18,8 @@ pub(crate) struct ReferenceAttr {
     pub(crate) to: Option<Path>,
     pub(crate) fields: Option<Setting<Vec<Ident>>>,
     on_delete: Option<Setting<LitStr>>,
+    /// Whether `on_delete` is `"cascade"`.
+    pub(crate) cascade: bool,
     /// Whether an item could not be parsed.
     pub(crate) incomplete: bool,
 }
@@ -31,6 +33,7 @@ impl ReferenceAttr {
             to: None,
             fields: None,
             on_delete: None,
+            cascade: false,
             incomplete: matches!(attribute.meta, Meta::NameValue(_)),
         };
         for_each_item(attribute, USAGE, errors, |input| {
@@ -69,16 +72,15 @@ impl ReferenceAttr {
             }
             ReferenceKey::OnDelete => {
                 let value = string(input, &word, key.usage)?;
-                if value.value() != RESTRICT {
-                    let message = match value.value().as_str() {
-                        "cascade" => {
-                            "`cascade` is not offered yet; write `on_delete = \"restrict\"`, and delete the \
-                             rows of this table before the row to which they refer"
-                        }
-                        _ => "`on_delete` is `\"restrict\"`",
-                    };
-                    return Err(syn::Error::new(value.span(), message));
-                }
+                self.cascade = match value.value().as_str() {
+                    RESTRICT => false,
+                    CASCADE => true,
+                    _ => {
+                        let message =
+                            "`on_delete` is `\"restrict\"`, which is the default, or `\"cascade\"`";
+                        return Err(syn::Error::new(value.span(), message));
+                    }
+                };
                 set(&mut self.on_delete, &word, value)
             }
         }

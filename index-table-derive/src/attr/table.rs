@@ -1,5 +1,5 @@
 //! `#[table(name = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
-//! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, allow(LINTS), crate = path)]`
+//! view = Ident, changes(…), shard_by = FIELDS, shard_map = "…", reference, part_of = Type, allow(LINTS), crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
@@ -26,6 +26,8 @@ pub(crate) struct TableAttr {
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,
     pub(crate) reference: Option<Setting<()>>,
+    /// The struct of the rows of which the rows are parts.
+    pub(crate) part_of: Option<Setting<Path>>,
     pub(crate) krate: Option<Setting<Path>>,
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
     /// Whether the attribute names the primary key, which has been reported.
@@ -106,6 +108,10 @@ impl TableAttr {
             }
             TableKey::ShardMap => set(&mut self.shard_map, &word, string(input, &word, key.usage)?),
             TableKey::Reference => set(&mut self.reference, &word, ()),
+            TableKey::PartOf => {
+                let whole = path(input, "the name of a struct", key.usage)?;
+                set(&mut self.part_of, &word, whole)
+            }
             TableKey::Allow if input.peek(token::Paren) => {
                 set(&mut self.allow, &word, lints(input, TABLE_LINTS, errors)?)
             }

@@ -39,6 +39,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let revised = revision::implementation(cx);
     let aggregates = aggregate::constant(cx);
     let references = reference::constant(cx);
+    let part = reference::implementation(cx);
     let collections = collections::list(cx.table);
     let encode = collections::encode(cx.table);
     let primary_key = primary_key(cx);
@@ -93,6 +94,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
         #expires
 
         #streamed
+
+        #part
 
         #revised
     }
@@ -304,7 +307,7 @@ fn entries(cx: &Context<'_>) -> TokenStream {
     // Unused parameters have no names.
     let (index, entries, body) = if !cx.table.storable {
         (mixed!(_), mixed!(_), mixed!(loop {}))
-    } else if cx.table.indexes.is_empty() && cx.table.aggregates.is_empty() {
+    } else if cx.table.has_no_entries() {
         (mixed!(_), mixed!(_), mixed!(_index_table::Ok(())))
     } else {
         let body = mixed!(#mentions match __index { #(#arms)* _ => {} } _index_table::Ok(()));

@@ -1,11 +1,12 @@
 //! References to rows of other structs.
 
 use proc_macro2::{Literal, TokenStream};
-use quote::quote_spanned;
+use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned as _;
 
-use super::{Context, at, entity};
+use super::{Context, at, entity, requirements};
 use crate::model::Reference;
+use crate::names;
 
 /// Expands to, for a table with references:
 ///
@@ -15,8 +16,9 @@ use crate::model::Reference;
 ///         name: "customer",
 ///         fields: 1,
 ///         to: <Customer as _index_table::Entity>::TABLE,
-///         index: 0,
+///         index: Some(0),
 ///         optional: false,
+///         cascade: None,
 ///     },
 /// ];
 /// ```
@@ -25,9 +27,10 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
         return None;
     }
     let references = cx.table.references.iter().map(|reference| {
-        let Reference { name, to, fields, inner, index } = reference;
+        let Reference { name, to, fields, inner, index, cascade } = reference;
         let (fields, optional) = (Literal::usize_unsuffixed(fields.len()), inner.is_some());
-        let index = Literal::usize_unsuffixed(*index);
+        let index = option(index.map(Literal::usize_unsuffixed));
+        let cascade = option(cascade.then(|| names::plain(&cx.table.repository)));
         let to = quote_spanned!(at(to.span())=> <#to as _index_table::Entity>::TABLE);
         mixed! {
             _index_table::ReferenceSchema {
@@ -36,12 +39,36 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
                 to: #to,
                 index: #index,
                 optional: #optional,
+                cascade: #cascade,
             }
         }
     });
     Some(mixed! {
         const REFERENCES: &'static [_index_table::ReferenceSchema] = &[#(#references),*];
     })
+}
+
+/// Expands to, for a table of parts:
+///
+/// ```text
+/// impl _index_table::PartOf<Invoice> for InvoiceScan {}
+/// ```
+pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
+    let whole = cx.table.part_of.as_ref()?;
+    let row = &cx.table.row;
+    let conditions = requirements::conditions(cx, &cx.short);
+    Some(mixed! {
+        #[automatically_derived]
+        impl _index_table::PartOf<#whole> for #row #conditions {}
+    })
+}
+
+/// Expands to `Some(value)` or `None`.
+fn option(value: Option<impl ToTokens>) -> TokenStream {
+    value.map_or_else(
+        || mixed!(::core::option::Option::None),
+        |value| mixed!(::core::option::Option::Some(#value)),
+    )
 }
 
 /// Expands to an assertion that the fields have the type of the primary key:
@@ -56,7 +83,7 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
             Some(inner) => mixed!(#inner),
             None => entity::tuple(reference.fields.iter().map(|it| it.ty.tokens(&cx.short))),
         };
-        super::requirements::well_formed(to.span(), &mixed!(ReferenceTo<#to, #key>))
+        requirements::well_formed(to.span(), &mixed!(ReferenceTo<#to, #key>))
     });
     assertions.collect()
 }

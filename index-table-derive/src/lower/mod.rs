@@ -138,7 +138,7 @@ fn table(
     }
     let aggregates = aggregate::lower_all(&mut scope, &attributes.aggregates, &indexes);
     let stream = changes::lower(&attributes.table, errors);
-    let references = reference::lower_all(&scope, &attributes.references, &indexes);
+    let references = reference::lower_all(&scope, attributes, &indexes);
     let revision = revision(&fields, errors);
     let view = view::lower(&mut scope, attributes);
 
@@ -168,6 +168,7 @@ fn table(
         revision,
         aggregates,
         references,
+        part_of: attributes.table.part_of.as_ref().map(|part_of| part_of.value.clone()),
         sharding,
         reference: attributes.table.reference.is_some(),
         view,

@@ -3,25 +3,31 @@
 use std::rc::Rc;
 
 use proc_macro2::Span;
-use syn::{GenericArgument, Ident, PathArguments, Type};
+use syn::spanned::Spanned as _;
+use syn::{GenericArgument, Ident, Path, PathArguments, Type};
 
 use super::{Declared, LONGEST_NAME, index::Scope};
+use crate::attr::StructAttrs;
 use crate::attr::reference::ReferenceAttr;
 use crate::diagnostics::suggestion;
 use crate::model::{Field, Index, KeyPart, Reference};
 use crate::names;
 
+/// The name of the reference of `#[table(part_of = …)]`.
+const PART_OF: &str = "part_of";
+
 /// Checks each reference, those on the fields first. An invalid reference is left out.
 pub(super) fn lower_all(
     scope: &Scope<'_>,
-    on_struct: &[ReferenceAttr],
+    attributes: &StructAttrs,
     indexes: &[(Rc<Index>, Span)],
 ) -> Vec<Reference> {
     let mut references: Vec<Reference> = Vec::new();
     let on_fields = scope.fields.iter().flat_map(|declared| {
         declared.references.iter().map(move |attribute| (attribute, Some(declared)))
     });
-    for (attribute, field) in on_fields.chain(on_struct.iter().map(|attribute| (attribute, None))) {
+    let on_struct = attributes.references.iter().map(|attribute| (attribute, None));
+    for (attribute, field) in on_fields.chain(on_struct) {
         let Some(reference) = lower_one(scope, attribute, field, indexes) else { continue };
         if references.iter().any(|other| other.name == reference.name) {
             let message = format!("there is a reference by `{}` already", reference.name);
@@ -30,7 +36,28 @@ pub(super) fn lower_all(
             references.push(reference);
         }
     }
+    if let Some(part_of) = &attributes.table.part_of {
+        references.extend(part(scope, &part_of.value, &references));
+    }
     references
+}
+
+/// Returns the reference of `part_of`: the primary key of a part is that of its whole.
+fn part(scope: &Scope<'_>, to: &Path, others: &[Reference]) -> Option<Reference> {
+    if to.is_ident(scope.row) || to.is_ident("Self") {
+        let message =
+            "a row can't be a part of a row of the same table; write the struct of the whole";
+        scope.errors.error(to.span(), message);
+        return None;
+    }
+    if others.iter().any(|other| other.name == PART_OF) {
+        let message = "a reference by the field `part_of` has the same name; rename the field";
+        scope.errors.error(to.span(), message);
+        return None;
+    }
+    let fields: Vec<Rc<Field>> = scope.primary_key.iter().map(Rc::clone).collect();
+    let name = PART_OF.to_owned();
+    Some(Reference { name, to: to.clone(), fields, inner: None, index: None, cascade: true })
 }
 
 fn lower_one(
@@ -57,12 +84,9 @@ fn lower_one(
             return None;
         }
     };
-    let to = attribute.to.clone().filter(|_| !attribute.incomplete)?;
-    if to.is_ident(scope.row) || to.is_ident("Self") {
-        let message = "references of a table to itself are not offered yet; keep the key in a field \
-                       with an index";
-        errors.error(attribute.span, message);
-        return None;
+    let mut to = attribute.to.clone().filter(|_| !attribute.incomplete)?;
+    if to.is_ident("Self") {
+        to = scope.row.clone().into();
     }
     let inner = match declared.as_slice() {
         [] => {
@@ -91,7 +115,10 @@ fn lower_one(
         errors.error(attribute.span, message);
         return None;
     }
-    let Some((index, _)) = indexes.iter().find(|(index, _)| begins(index, &fields)) else {
+    let index = indexes.iter().find(|(index, _)| begins(index, &fields));
+    let index = index.map(|(index, _)| index.position);
+    let is_key = fields.iter().zip(scope.primary_key).all(|(field, own)| Rc::ptr_eq(field, own));
+    if index.is_none() && !(is_key && fields.len() <= scope.primary_key.len()) {
         let message = format!(
             "a reference needs an index that begins with its fields, without a condition, strongly \
              consistent and local; declare `#[index({})]`",
@@ -99,8 +126,8 @@ fn lower_one(
         );
         errors.error(attribute.span, message);
         return None;
-    };
-    Some(Reference { name, to, fields, inner, index: index.position })
+    }
+    Some(Reference { name, to, fields, inner, index, cascade: attribute.cascade })
 }
 
 /// Whether an index has each row, and begins with these fields.

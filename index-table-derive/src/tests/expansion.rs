@@ -78,6 +78,25 @@ struct Invoice {
 }
 ";
 
+    references: r#"
+#[table(part_of = Order)]
+#[index(customer, amount)]
+#[index(tenant, region)]
+#[references(Region, fields = [tenant, region], on_delete = "cascade")]
+struct Invoice {
+    #[primary_key]
+    number: u64,
+    #[references(Customer)]
+    customer: Option<u64>,
+    tenant: u32,
+    region: String,
+    #[references(Self, on_delete = "cascade")]
+    #[primary_key]
+    corrected: u64,
+    amount: i64,
+}
+"#;
+
     normalized: "
 #[index(town)]
 struct Customer {

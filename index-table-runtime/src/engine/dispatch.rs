@@ -292,11 +292,11 @@ impl Tables {
     }
 
     /// Adds a reference of the table `of` to this table. The table `of` was opened last.
-    pub(crate) fn link(&self, by: Referrer, of: &Self, index: usize) {
+    pub(crate) fn link(&self, by: Referrer, of: &Self, source: Source) {
         match (self, of) {
-            (Self::Lmdb(tables), Self::Lmdb(of)) => tables.link(by, of, index),
+            (Self::Lmdb(tables), Self::Lmdb(of)) => tables.link(by, of, source),
             #[cfg(feature = "memory")]
-            (Self::Memory(tables), Self::Memory(of)) => tables.link(by, of, index),
+            (Self::Memory(tables), Self::Memory(of)) => tables.link(by, of, source),
             _ => {}
         }
     }

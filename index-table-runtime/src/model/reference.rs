@@ -20,10 +20,19 @@ pub struct ReferenceSchema {
     pub fields: usize,
     /// The table of the rows that are referred to.
     pub to: &'static TableSchema,
-    /// The position of the index that begins with the fields.
-    pub index: usize,
+    /// The position of the index that begins with the fields; `None` if they are the primary key, as in `part_of`.
+    pub index: Option<usize>,
     /// Whether its only field is an `Option`. A row with `None` refers to no row.
     pub optional: bool,
+    /// The repository of the rows that refer, if they are deleted with the row to which they refer.
+    pub cascade: Option<&'static str>,
+}
+
+impl ReferenceSchema {
+    /// Returns the value of `on_delete`.
+    pub(crate) const fn on_delete(&self) -> &'static str {
+        if self.cascade.is_some() { CASCADE } else { RESTRICT }
+    }
 }
 
 /// A type of row whose primary key has the type `K`.
@@ -41,6 +50,13 @@ impl<R: Entity> HasPrimaryKey<R::Key> for R {}
 #[derive(Debug)]
 pub struct ReferenceTo<R: HasPrimaryKey<K>, K>(PhantomData<(R, K)>);
 
+/// A row that is a part of a row of type `W`, with the same primary key: `#[table(part_of = W)]`.
+#[diagnostic::on_unimplemented(
+    message = "rows of `{Self}` are not parts of rows of `{W}`",
+    note = "put `#[table(part_of = {W})]` on the struct `{Self}`"
+)]
+pub trait PartOf<W>: Entity {}
+
 /// The first letter of the parts of a table in the catalog that are references to the table, and of the names of
 /// references in the record of their table. No index has such a name.
 pub(crate) const MARK: char = '@';
@@ -49,17 +65,22 @@ pub(crate) const MARK: char = '@';
 /// references refuses the table.
 const TAG: u8 = 127;
 
-/// The record of a reference, in the catalog, as a part of the table that is referred to.
+/// The record of a reference, in the catalog, as a part of the table that is referred to. With [`CASCADE`], the name of
+/// the repository of the rows that refer follows.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record<'r> {
     tag: u8,
+    /// Empty if the primary key begins with the fields.
     index: &'r str,
     optional: bool,
     on_delete: &'r str,
 }
 
-/// The value of `on_delete`.
+/// A value of `on_delete`: a row can't be deleted while other rows refer to it.
 pub(crate) const RESTRICT: &str = "restrict";
+
+/// A value of `on_delete`: the rows that refer to a row are deleted with it.
+pub(crate) const CASCADE: &str = "cascade";
 
 /// A reference to a table, without the declaration of its own table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,17 +89,20 @@ pub(crate) struct Referrer {
     pub(crate) table: &'static str,
     /// The names of the fields, joined by `_`.
     pub(crate) reference: &'static str,
-    /// The name of the index that begins with the fields.
+    /// The name of the index that begins with the fields; empty if the primary key does.
     pub(crate) index: &'static str,
     pub(crate) optional: bool,
+    /// The repository of the rows that refer, if they are deleted with the row to which they refer.
+    pub(crate) cascade: Option<&'static str>,
 }
 
 impl Referrer {
     /// Returns the reference of a table.
     pub(crate) fn of(schema: &'static TableSchema, reference: &ReferenceSchema) -> Self {
-        let index = schema.indexes.get(reference.index).map_or("", |index| index.name);
-        let ReferenceSchema { name, optional, .. } = *reference;
-        Self { table: schema.name, reference: name, index, optional }
+        let index = reference.index.and_then(|index| schema.indexes.get(index));
+        let index = index.map_or("", |index| index.name);
+        let ReferenceSchema { name, optional, cascade, .. } = *reference;
+        Self { table: schema.name, reference: name, index, optional, cascade }
     }
 
     /// Returns the name of its record, as a part of the table that is referred to.
@@ -86,11 +110,22 @@ impl Referrer {
         part(self.table, self.reference)
     }
 
+    /// Returns the name of the database in which the keys of the rows that refer begin with the primary key to which they
+    /// refer: an index, or the facts.
+    pub(crate) fn database(&self) -> String {
+        let dot = if self.index.is_empty() { "" } else { "." };
+        format!("{}{dot}{}", self.table, self.index)
+    }
+
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let Self { table, index, optional, .. } = *self;
-        let record = Record { tag: TAG, index, optional, on_delete: RESTRICT };
-        postcard::to_stdvec(&record)
-            .map_err(|error| Error::Codec { table, reason: error.to_string() })
+        let Self { table, index, optional, cascade, .. } = *self;
+        let on_delete = if cascade.is_some() { CASCADE } else { RESTRICT };
+        let record = Record { tag: TAG, index, optional, on_delete };
+        let encoded = match cascade {
+            None => postcard::to_stdvec(&record),
+            Some(repository) => postcard::to_stdvec(&(record, repository)),
+        };
+        encoded.map_err(|error| Error::Codec { table, reason: error.to_string() })
     }
 
     /// Reads the record of a part of the table `to`; `None` if the part is not a reference.
@@ -102,15 +137,16 @@ impl Referrer {
         // Without a dot, it is a reference of the table, which an older release has retired as an index.
         let name = part.strip_prefix(MARK).filter(|name| name.contains('.'));
         let Some(name) = name else { return Ok(None) };
-        let record = postcard::from_bytes::<Record<'_>>(record).ok();
-        let record = record.filter(|it| it.tag == TAG && it.on_delete == RESTRICT);
-        match (name.split_once('.'), record) {
-            (Some((table, reference)), Some(Record { index, optional, .. })) => Ok(Some(Self {
-                table: kept_text(table),
-                reference: kept_text(reference),
-                index: kept_text(index),
-                optional,
-            })),
+        match (name.split_once('.'), read(record)) {
+            (Some((table, reference)), Some((Record { index, optional, .. }, cascade))) => {
+                Ok(Some(Self {
+                    table: kept_text(table),
+                    reference: kept_text(reference),
+                    index: kept_text(index),
+                    optional,
+                    cascade: cascade.map(kept_text),
+                }))
+            }
             _ => Err(Error::SchemaMismatch {
                 table: to,
                 difference: format!("the reference `{name}` to it can't be read"),
@@ -119,10 +155,31 @@ impl Referrer {
         }
     }
 
+    /// Whether the record of this reference is `record`. Otherwise, the reference has been declared differently since
+    /// this one was read.
+    pub(crate) fn is_recorded_as(&self, record: &[u8]) -> bool {
+        read(record).is_some_and(|(record, cascade)| {
+            record.index == self.index
+                && record.optional == self.optional
+                && cascade == self.cascade
+        })
+    }
+
     /// Returns the beginning of the keys of the rows that refer to the row with this primary key.
     pub(crate) fn prefix(&self, primary_key: &[u8]) -> Vec<u8> {
         let some: &[u8] = if self.optional { &[1] } else { &[] };
         [some, primary_key].concat()
+    }
+}
+
+/// Reads the record of a reference, and the name of the repository; `None` if a later release wrote it.
+fn read(record: &[u8]) -> Option<(Record<'_>, Option<&str>)> {
+    let (record, rest) = postcard::take_from_bytes::<Record<'_>>(record).ok()?;
+    match record.on_delete {
+        _ if record.tag != TAG => None,
+        RESTRICT => Some((record, None)),
+        CASCADE => Some((record, Some(postcard::from_bytes(rest).ok()?))),
+        _ => None,
     }
 }
 

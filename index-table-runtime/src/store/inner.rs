@@ -19,6 +19,7 @@ use crate::{
         error::{Error, Result},
         reference::Referrer,
         row_vtable::RowVtable,
+        schema::Source,
     },
     usage::TableCounters,
     write::{Scratch, SharedTable, queue::Signals, watch::Watchers},
@@ -142,15 +143,16 @@ impl Inner {
             opened,
             since,
         });
-        for (reference, to) in rows.references.iter().filter_map(|reference| {
-            Some((reference, self.tables().get(reference.to.name)?.table.upgrade()?))
-        }) {
-            let by = Referrer::of(schema, reference);
-            to.tables.link(by, &table.tables, reference.index);
+        for reference in rows.references {
+            let is_own = reference.to.name == schema.name;
+            let to = if is_own { Some(Arc::clone(&table)) } else { self.table(reference.to.name) };
+            if let Some(to) = to {
+                let source = reference.index.map_or(Source::Facts, Source::Index);
+                to.tables.link(Referrer::of(schema, reference), &table.tables, source);
+            }
         }
         for Renewed { table, before, after } in renewed {
-            let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
-            if let Some(used) = used.filter(|used| used.accepts(&before)) {
+            if let Some(used) = self.table(table).filter(|used| used.accepts(&before)) {
                 used.renewed.add(after);
             }
         }
@@ -190,6 +192,11 @@ impl Inner {
     pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Option<Arc<OpenTable>> {
         let table = self.tables().get(usage.schema.name)?.table.upgrade()?;
         Arc::ptr_eq(&table.shared.usage, usage).then_some(table)
+    }
+
+    /// Returns the table with this name if this process has it in use.
+    pub(crate) fn table(&self, name: &str) -> Option<Arc<OpenTable>> {
+        self.tables().get(name)?.table.upgrade()
     }
 
     /// Returns the tables that this process has in use, by name.

@@ -13,9 +13,12 @@ use crate::{
     },
     query::{Bounds, Distinct, EventualScan, Scan},
     store::{OpenTable, ReadTxn, ShardId, Store, WriteTxn, engine_of, shard_id},
-    upkeep::opening,
+    upkeep::{cascade, opening},
     usage::{RowWrite, trace::span},
-    write::{Scratch, rows},
+    write::{
+        Scratch,
+        rows::{self, Cascading},
+    },
 };
 
 /// A table with the methods that have a key or an index as a parameter, for generated methods. They are not methods
@@ -320,7 +323,9 @@ impl<R: Entity> Table<R> {
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
         let row = rows::load_by_key::<R>(&writer, key.as_bytes(), old)?;
         if row.is_some() {
-            rows::delete_loaded(Self::ROWS, &mut writer, old, written)?;
+            let deleted =
+                rows::delete_loaded(Self::ROWS, &mut writer, Cascading::No, old, written)?;
+            cascade::finish(txn, &self.open, key.as_bytes(), deleted)?;
         }
         Ok(row)
     }

@@ -7,6 +7,7 @@ mod analyze;
 mod changes;
 mod expiry;
 mod keyed;
+mod parts;
 mod queries;
 mod recorded;
 mod scrub;
@@ -19,6 +20,7 @@ pub use aggregates::Aggregates;
 pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
 pub use keyed::KeyedTable;
+pub use parts::{EncodedKey, Parts};
 pub use recorded::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable};
 pub use scrub::Scrub;
 pub use shards::{RangeInfo, ShardInfo, ShardStatus};
@@ -38,6 +40,7 @@ use crate::{
     upkeep::{
         build::Build,
         bulk::{self, BulkLoad},
+        cascade,
         queue::{self as index_queue, DeadLetters, Drained},
         upgrade::Upgrade,
         verify::{Repair, Verify},
@@ -369,13 +372,9 @@ impl<R: Entity> Table<R> {
         let mut key = KeyBuf::new();
         row.primary_key(&mut key);
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
-        rows::delete_if(
-            Self::ROWS,
-            &mut writer,
-            (key.as_bytes(), row.revision().number()),
-            old,
-            written,
-        )
+        let row = (key.as_bytes(), row.revision().number());
+        let deleted = rows::delete_if(Self::ROWS, &mut writer, row, old, written)?;
+        cascade::finish(txn, &self.open, key.as_bytes(), deleted).map(drop)
     }
 
     /// Returns the rows with these primary keys, in the given order; `None` for a missing row. The keys have

@@ -4,8 +4,8 @@ use crate::{
     model::{entity::Entity, error::Result},
     query::DetachedQuery,
     store::WriteTxn,
+    upkeep::cascade,
     usage::Ledger,
-    write::{Scratch, rows},
 };
 
 /// The maximum number of entries, and of bytes of primary keys, that are read before their rows are deleted.
@@ -76,8 +76,7 @@ impl<R: Entity> DetachedQuery<R> {
                 for len in &lengths {
                     let Some((key, following)) = rest.split_at_checked(*len) else { break };
                     rest = following;
-                    let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&table)?;
-                    deleted += u64::from(rows::delete(table.rows, &mut writer, key, old, written)?);
+                    deleted += u64::from(cascade::delete_in(txn, &table, key)?);
                 }
             }
         })

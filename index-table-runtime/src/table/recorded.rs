@@ -19,14 +19,14 @@ use crate::{
     },
     store::{OpenTable, ReadTxn, ShardedStore, Store, WriteTxn, engine_of},
     upkeep::{
-        expiry, recorded,
+        cascade, expiry, recorded,
         verify::{Verify, VerifyReport},
     },
     usage::Progress,
     write::{
         Scratch,
         queue::{self, Lag},
-        rows,
+        rows::{self, Cascading},
     },
 };
 
@@ -270,7 +270,9 @@ impl UntypedTable {
             return Err(Error::NotOffered { what: "writing a table without its struct" });
         }
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
-        rows::delete(self.open.rows, &mut writer, primary_key, old, written)
+        let row = (primary_key, Cascading::No);
+        let deleted = rows::delete(self.open.rows, &mut writer, row, old, written)?;
+        cascade::finish(txn, &self.open, primary_key, deleted)
     }
 
     /// Returns the lag of the eventual indexes; `None`: the table has none.

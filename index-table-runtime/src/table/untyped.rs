@@ -13,8 +13,12 @@ use crate::{
     },
     query::{self, Bounds, DistinctRequest, ScanRequest},
     store::{OpenTable, ReadTxn, WriteTxn},
+    upkeep::cascade,
     usage::{Ledger, trace::span},
-    write::{Scratch, rows},
+    write::{
+        Scratch,
+        rows::{self, Cascading},
+    },
 };
 
 impl OpenTable {
@@ -76,7 +80,9 @@ impl OpenTable {
     ) -> Result<bool> {
         span!(TRACE, "delete", table = self.schema.name);
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
-        rows::delete(self.rows, &mut writer, primary_key, old, written)
+        let row = (primary_key, Cascading::No);
+        let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
+        cascade::finish(txn, self, primary_key, deleted)
     }
 
     pub(super) fn delete_by(
@@ -93,7 +99,9 @@ impl OpenTable {
         let request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, key);
         let Some(key) = request.first_key()? else { return Ok(false) };
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
-        rows::delete(self.rows, &mut writer, &key, old, written)
+        let row = (key.as_slice(), Cascading::No);
+        let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
+        cascade::finish(txn, self, &key, deleted)
     }
 
     #[cold]

@@ -22,8 +22,12 @@ use crate::{
     },
     query::{Bounds, ScanRequest},
     store::{Inner, OpenTable, Store},
+    upkeep::cascade,
     usage::Ledger,
-    write::{Scratch, rows},
+    write::{
+        Scratch,
+        rows::{self, Cascading, Deleted},
+    },
 };
 
 /// The name of the thread.
@@ -132,7 +136,10 @@ fn delete(
             if !old.keys(expiry.index).any(|key| range.contains(key)) {
                 continue;
             }
-            rows::delete_loaded(table.rows, &mut writer, old, written)?;
+            let row = rows::delete_loaded(table.rows, &mut writer, Cascading::No, old, written)?;
+            if row == Deleted::NeedsCascade {
+                cascade::delete_in(txn, table, primary_key)?;
+            }
             deleted += 1;
         }
         Ok((done, deleted))

@@ -4,6 +4,7 @@ mod aggregates;
 mod all_shards;
 pub(crate) mod build;
 pub(crate) mod bulk;
+pub(crate) mod cascade;
 pub(crate) mod catalog;
 pub(crate) mod changes;
 mod copies;

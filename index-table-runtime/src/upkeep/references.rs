@@ -42,16 +42,13 @@ pub(super) fn declare(
         let (part, to) = (reference::part(schema.name, &name), kept_text(&to));
         if writer.reader().get(Space::CatalogOf(to), part.as_bytes())?.is_some() {
             writer.remove(Space::CatalogOf(to), part.as_bytes())?;
-            renew(to, writer, &mut renewed)?;
+            if to != schema.name {
+                renew(to, writer, &mut renewed)?;
+            }
         }
     }
     for reference in rows.references {
         let to = reference.to;
-        if to.name == schema.name {
-            return Err(Error::NotOffered {
-                what: "references of a table to itself; keep the key in a field with an index",
-            });
-        }
         let record = writer.reader().get(Space::CatalogOf(to.name), &[])?;
         let record = record.map(|record| TableRecord::decode(to.name, record)).transpose()?;
         if record.is_some_and(|record| !record.has_primary_key_of(to)) {
@@ -70,7 +67,10 @@ pub(super) fn declare(
         let space = Space::CatalogOf(to.name);
         if writer.reader().get(space, part.as_bytes())? != Some(record.as_slice()) {
             writer.put(space, part.as_bytes(), &record)?;
-            renew(to.name, writer, &mut renewed)?;
+            // The own record changes with its references.
+            if to.name != schema.name {
+                renew(to.name, writer, &mut renewed)?;
+            }
         }
     }
     let new =

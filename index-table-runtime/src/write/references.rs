@@ -1,12 +1,14 @@
 //! The checks of references, before a row changes.
 
 use crate::{
-    engine::{Read as _, ReadRecords as _, Reader, Space, Writer},
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _, Reader, Space, Writer},
     model::{
+        KeyRange,
         error::{Error, Result},
         maintain::Image,
+        reference::Referrer,
         row_vtable::RowVtable,
-        schema::{IndexState, StateRecord},
+        schema::{IndexState, Source, StateRecord},
     },
 };
 
@@ -32,14 +34,27 @@ pub(crate) fn check(
 fn check_all(rows: &RowVtable, reader: Reader<'_>, old: Option<&Image>, new: &Image) -> Result<()> {
     for (at, key) in of_row(rows, new) {
         let position = rows.first_reference() + at;
-        if old.is_some_and(|old| old.group(position).0 == key) {
+        let is_own = is_own(rows, at);
+        if is_own && key == new.primary_key() {
             continue;
         }
-        if let Some(error) = missing(rows, reader, at, key, new.primary_key())? {
-            return Err(error);
+        if old.is_some_and(|old| {
+            old.group(position).0 == key && !(is_own && key == old.primary_key())
+        }) {
+            continue;
+        }
+        // A row whose primary key changes is no longer found by the former one.
+        let is_former = is_own && old.is_some_and(|old| key == old.primary_key());
+        if is_former || reader.get(Space::Referred(at), key)?.is_none() {
+            return Err(missing(rows, at, key, new.primary_key())?);
         }
     }
     Ok(())
+}
+
+/// Whether the reference at this position is to a row of the same table.
+fn is_own(rows: &RowVtable, at: usize) -> bool {
+    rows.references.get(at).is_some_and(|reference| reference.to.name == rows.schema.name)
 }
 
 /// Returns the primary keys of the rows to which a row refers, with the positions of the references.
@@ -50,80 +65,182 @@ fn of_row<'i>(rows: &RowVtable, image: &'i Image) -> impl Iterator<Item = (usize
     keys.filter(|(_, key)| !key.is_empty())
 }
 
-/// Returns the error if there is no row with the primary key `key` in the table of the reference.
-fn missing(
-    rows: &RowVtable,
-    reader: Reader<'_>,
-    at: usize,
-    key: &[u8],
-    primary_key: &[u8],
-) -> Result<Option<Error>> {
-    if reader.get(Space::Referred(at), key)?.is_some() {
-        return Ok(None);
-    }
+/// Returns the error for a reference to a row that doesn't exist.
+#[cold]
+fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Result<Error> {
     let reference = rows.references.get(at);
     let reference = reference.ok_or_else(|| Error::internal("there is no such reference"))?;
-    Ok(Some(Error::MissingReference {
+    Ok(Error::MissingReference {
         table: rows.schema.name,
         key: rows.schema.show_primary_key(primary_key),
         reference: reference.name,
         to: reference.to.name,
         referred: reference.to.show_primary_key(key),
-    }))
+    })
 }
 
 /// Returns the errors for the rows that are missing, and to which a stored row refers.
 pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<Vec<Error>> {
-    let found = of_row(rows, image)
-        .map(|(at, key)| missing(rows, reader, at, key, image.primary_key()).transpose());
-    found.flatten().collect()
+    let mut errors = Vec::new();
+    for (at, key) in of_row(rows, image) {
+        if reader.get(Space::Referred(at), key)?.is_none() {
+            errors.push(missing(rows, at, key, image.primary_key())?);
+        }
+    }
+    Ok(errors)
 }
 
-/// Checks that no row refers to the row with this primary key, which is about to be deleted.
+/// Checks that the stored rows to which a loaded row of the same table refers exist.
+///
+/// # Errors
+///
+/// [`Error::MissingReference`]
+pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
+    for (at, key) in of_row(rows, image).filter(|(at, _)| is_own(rows, *at)) {
+        if reader.get(Space::Referred(at), key)?.is_none() {
+            return Err(missing(rows, at, key, image.primary_key())?);
+        }
+    }
+    Ok(())
+}
+
+/// Checks the references of a row of a load, except for those to rows of the same table, which may be in the load.
+///
+/// # Errors
+///
+/// [`Error::MissingReference`]
+pub(crate) fn check_others(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
+    for (at, key) in of_row(rows, image).filter(|(at, _)| !is_own(rows, *at)) {
+        if reader.get(Space::Referred(at), key)?.is_none() {
+            return Err(missing(rows, at, key, image.primary_key())?);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the table refers to itself.
+pub(crate) fn has_own(rows: &RowVtable) -> bool {
+    (0..rows.references.len()).any(|at| is_own(rows, at))
+}
+
+/// The rows that refer to a row, which is about to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Referring {
+    /// No rows.
+    Nothing,
+    /// Rows that are deleted with it.
+    Cascade,
+}
+
+/// Checks that no row refers to the row with this primary key, except for rows that are deleted with it.
 ///
 /// # Errors
 ///
 /// [`Error::Referenced`], and [`Error::IndexNotReadable`] while the index of a reference is not built.
 #[inline]
-pub(crate) fn restrict(
-    rows: &RowVtable,
-    writer: &Writer<'_, '_>,
-    primary_key: &[u8],
-) -> Result<()> {
-    let reader = writer.reader();
+pub(crate) fn check_delete(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> {
     if reader.referrer(0).is_none() {
-        return Ok(());
+        return Ok(Referring::Nothing);
     }
-    restrict_all(rows, reader, primary_key)
+    check_referrers(reader, primary_key)
 }
 
 #[inline(never)]
-fn restrict_all(rows: &RowVtable, reader: Reader<'_>, primary_key: &[u8]) -> Result<()> {
-    for (at, by) in (0..).map_while(|at| Some((at, reader.referrer(at)?))) {
-        // A reference that is no longer declared has no record.
-        if reader.record(&by.part())?.is_none() {
+fn check_referrers(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> {
+    let mut referring = Referring::Nothing;
+    for by in referrers(reader) {
+        let (at, by) = by?;
+        if !has_rows(reader, at, by, primary_key)? {
             continue;
         }
-        if let Some(state) = reader.get(Space::CatalogOf(by.table), by.index.as_bytes())? {
-            let unreadable = || StateRecord::unreadable(by.table, by.index);
-            let state = StateRecord::decode(state).ok_or_else(unreadable)?;
-            // A violated index has the entries of all rows.
-            if !matches!(state, StateRecord::Violated(_)) {
-                let (table, index) = (by.table, by.index);
-                let state = IndexState::of(state);
-                return Err(Error::IndexNotReadable { table, index, state });
-            }
+        if by.cascade.is_none() {
+            return Err(referenced(reader, by, primary_key));
         }
-        let prefix = by.prefix(primary_key);
-        let found = reader.at_or_above(Space::Referring(at), &prefix)?;
-        if found.is_some_and(|(key, _)| key.starts_with(&prefix)) {
-            return Err(Error::Referenced {
-                table: rows.schema.name,
-                key: rows.schema.show_primary_key(primary_key),
-                by: by.table,
-                reference: by.reference,
-            });
+        referring = Referring::Cascade;
+    }
+    Ok(referring)
+}
+
+/// Checks that no row refers to the row with this primary key, which is about to get another one.
+///
+/// # Errors
+///
+/// The errors of [`check_delete`], also for references by rows that would be deleted with the row.
+pub(crate) fn check_rename(reader: Reader<'_>, primary_key: &[u8]) -> Result<()> {
+    for by in referrers(reader) {
+        let (at, by) = by?;
+        if has_rows(reader, at, by, primary_key)? {
+            return Err(referenced(reader, by, primary_key));
         }
     }
     Ok(())
+}
+
+/// Returns the declared references to the table, with their positions.
+pub(crate) fn referrers(reader: Reader<'_>) -> impl Iterator<Item = Result<(usize, &Referrer)>> {
+    let all = (0..).map_while(move |at| Some((at, reader.referrer(at)?)));
+    all.filter_map(move |(at, by)| match reader.record(&by.part()) {
+        // A reference that is no longer declared has no record, or another one.
+        Ok(record) => {
+            record.is_some_and(|record| by.is_recorded_as(record)).then_some(Ok((at, by)))
+        }
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// Whether rows refer to the row with this primary key, by this reference.
+///
+/// # Errors
+///
+/// The errors of [`check_delete`].
+pub(crate) fn has_rows_of(reader: Reader<'_>, by: &Referrer, primary_key: &[u8]) -> Result<bool> {
+    for found in referrers(reader) {
+        let (at, found) = found?;
+        if found == by {
+            return has_rows(reader, at, by, primary_key);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether rows refer to the row with this primary key. A reference of the row to itself does not count.
+fn has_rows(reader: Reader<'_>, at: usize, by: &Referrer, primary_key: &[u8]) -> Result<bool> {
+    let state = reader.get(Space::CatalogOf(by.table), by.index.as_bytes())?;
+    if let Some(state) = state.filter(|_| !by.index.is_empty()) {
+        let unreadable = || StateRecord::unreadable(by.table, by.index);
+        let state = StateRecord::decode(state).ok_or_else(unreadable)?;
+        // A violated index has the entries of all rows.
+        if !matches!(state, StateRecord::Violated(_)) {
+            let (table, index) = (by.table, by.index);
+            let state = IndexState::of(state);
+            return Err(Error::IndexNotReadable { table, index, state });
+        }
+    }
+    let (schema, prefix) = (reader.table(), by.prefix(primary_key));
+    if by.table == schema.name {
+        let index = schema.indexes.iter().position(|index| index.name == by.index);
+        let index = index.ok_or_else(|| Error::internal("a reference without its index"))?;
+        let bounds = KeyRange::beginning_with(&prefix);
+        let query = Query { limit: Some(2), ..Query::new(Source::Index(index), bounds) };
+        let mut rows = reader.cursor(query)?;
+        while rows.advance()? {
+            if rows.entry().primary_key != primary_key {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
+    }
+    let found = reader.at_or_above(Space::Referring(at), &prefix)?;
+    Ok(found.is_some_and(|(key, _)| key.starts_with(&prefix)))
+}
+
+#[cold]
+fn referenced(reader: Reader<'_>, by: &Referrer, primary_key: &[u8]) -> Error {
+    let schema = reader.table();
+    Error::Referenced {
+        table: schema.name,
+        key: schema.show_primary_key(primary_key),
+        by: by.table,
+        reference: by.reference,
+    }
 }

@@ -17,7 +17,7 @@ use crate::{
         aggregates::NewTotals,
         changes,
         maintenance::MaintenancePlan,
-        references,
+        references::{self, Referring},
         unique::{self, Unclaimed},
     },
 };
@@ -119,17 +119,35 @@ pub(crate) fn put_by(
     update(rows, writer, old, new, written, RowWrite::Put)
 }
 
+/// The result of deleting a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deleted {
+    /// The row is deleted.
+    Row,
+    /// There is no such row.
+    Missing,
+    /// Nothing has changed, because other rows are deleted with the row: it is to be deleted by a
+    /// [cascade](crate::upkeep::cascade).
+    NeedsCascade,
+}
+
+/// Whether a row is deleted together with the rows that refer to it, or alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cascading {
+    No,
+    Yes,
+}
+
 pub(crate) fn delete(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
-    primary_key: &[u8],
+    (primary_key, cascading): (&[u8], Cascading),
     old: &mut Image,
     written: &mut Written,
-) -> Result<bool> {
-    let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(false) };
+) -> Result<Deleted> {
+    let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(Deleted::Missing) };
     rows.load_stored(old, bytes, primary_key)?;
-    delete_loaded(rows, writer, old, written)?;
-    Ok(true)
+    delete_loaded(rows, writer, cascading, old, written)
 }
 
 /// Deletes a row if it has the expected revision.
@@ -139,21 +157,25 @@ pub(crate) fn delete_if(
     (primary_key, expected): (&[u8], u64),
     old: &mut Image,
     written: &mut Written,
-) -> Result<()> {
+) -> Result<Deleted> {
     let bytes = writer.reader().fact(primary_key)?;
     rows.check_revision(primary_key, expected, bytes)?;
-    delete(rows, writer, primary_key, old, written).map(drop)
+    delete(rows, writer, (primary_key, Cascading::No), old, written)
 }
 
 /// Deletes the row of the image `old`.
 pub(crate) fn delete_loaded(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
+    cascading: Cascading,
     old: &Image,
     written: &mut Written,
-) -> Result<()> {
+) -> Result<Deleted> {
     reserve(writer, written, Some(old), None)?;
-    references::restrict(rows, writer, old.primary_key())?;
+    let referring = references::check_delete(writer.reader(), old.primary_key())?;
+    if referring == Referring::Cascade && cascading == Cascading::No {
+        return Ok(Deleted::NeedsCascade);
+    }
     admit(rows, writer, written, Some(old), None)?;
     let totals = NewTotals::of(rows, writer, Some(old), None)?;
     writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
@@ -162,7 +184,7 @@ pub(crate) fn delete_loaded(
     note_change(rows, writer, Some(old), None, written)?;
     writer.flush()?;
     written.row(RowWrite::Delete, Some(old), None);
-    Ok(())
+    Ok(Deleted::Row)
 }
 
 /// Writes a new row. If the row is refused, nothing has changed.
@@ -258,7 +280,7 @@ fn replace(
     unique::check(rows, writer, written.plan.as_ref(), Some(old), new)?;
     references::check(rows, writer, Some(old), new)?;
     if old.primary_key() != new.primary_key() {
-        references::restrict(rows, writer, old.primary_key())?;
+        references::check_rename(writer.reader(), old.primary_key())?;
     }
     admit(rows, writer, written, Some(old), Some(new))?;
     let totals = NewTotals::of(rows, writer, Some(old), Some(new))?;

@@ -15,7 +15,7 @@ use crate::{
     model::{
         error::Result,
         reference::Referrer,
-        schema::{Parts, TableSchema},
+        schema::{Parts, Source, TableSchema},
         stream::STREAM,
     },
 };
@@ -85,7 +85,7 @@ impl<'d> Tables<'d> {
                 .collect::<Result<_>>()?,
             recorded: referrers
                 .into_iter()
-                .map(|by| Ok((by, open(&index_of(by.table, by.index))?)))
+                .map(|by| Ok((by, open(&by.database())?)))
                 .collect::<Result<_>>()?,
             referrers: Links::default(),
             were_known: false,
@@ -209,9 +209,13 @@ impl OnCommit for Tables<'_> {
 
 impl Tables<'static> {
     /// Adds a reference of the table `of` to this table.
-    pub(crate) fn link(&self, by: Referrer, of: &Self, index: usize) {
-        if let Some(index) = of.indexes.get(index) {
-            self.referrers.add(by, index.database.again());
+    pub(crate) fn link(&self, by: Referrer, of: &Self, source: Source) {
+        let database = match source {
+            Source::Facts => Some(&of.facts),
+            Source::Index(index) => of.indexes.get(index).map(|index| &index.database),
+        };
+        if let Some(database) = database {
+            self.referrers.add(by, database.again());
         }
     }
 }

@@ -135,7 +135,7 @@ impl Engine {
             let part = String::from_utf8_lossy(part);
             let by = Referrer::decode(schema.name, &part, record).map_err(|error| (error, None))?;
             if let Some(by) = by {
-                tables.referrers.add(by, format!("{}.{}", by.table, by.index));
+                tables.referrers.add(by, by.database());
             }
         }
         if let Some(writer) = txn.writer(&tables) {
@@ -174,10 +174,8 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// Adds a reference of the table `of` to this table.
-    pub(crate) fn link(&self, by: Referrer, of: &Self, index: usize) {
-        if let Some(index) = of.indexes.get(index) {
-            self.referrers.add(by, index.clone());
-        }
+    pub(crate) fn link(&self, by: Referrer, of: &Self, source: Source) {
+        self.referrers.add(by, of.name(source).to_owned());
     }
 
     fn name(&self, source: Source) -> &str {

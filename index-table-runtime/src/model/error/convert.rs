@@ -91,6 +91,7 @@ impl Error {
             Conflict { table, key, expected, found }
             MissingReference { table, key, reference, to, referred }
             Referenced { table, key, by, reference }
+            RepositoryNeeded { table, key, by, reference, repository }
             AggregateOverflow { table, aggregate, key }
             RevisionExhausted { table, key }
             Archive { table, source }

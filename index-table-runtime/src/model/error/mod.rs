@@ -210,6 +210,25 @@ pub enum Error {
         reference: &'static str,
     },
 
+    /// The row can't be deleted, because rows of another table are deleted with it (`on_delete = "cascade"`, and
+    /// `part_of`), and this process does not have the repository of that table in use.
+    #[error(
+        "the row with primary key {key} of table `{table}` can't be deleted, because rows of table `{by}`, which refer to \
+         it by `{reference}`, are deleted with it; open `{repository}` on this store first, and keep it"
+    )]
+    RepositoryNeeded {
+        /// The table of the row.
+        table: &'static str,
+        /// The primary key of the row.
+        key: String,
+        /// The table of the rows that refer to it.
+        by: &'static str,
+        /// The reference: the names of its fields, joined by `_`.
+        reference: &'static str,
+        /// The name of the repository of these rows.
+        repository: &'static str,
+    },
+
     /// The sum of a group of an aggregate would be out of range.
     #[error(
         "a sum of the group {key} in aggregate `{aggregate}` of table `{table}` would have more than 128 bits; write a \

@@ -13,7 +13,7 @@ use crate::model::{
     aggregate::AggregateSchema,
     error::{Error, Result},
     key::fits,
-    reference::{MARK, RESTRICT, ReferenceSchema},
+    reference::{MARK, ReferenceSchema},
     stream::{ChangeStream, STREAM},
 };
 
@@ -161,15 +161,19 @@ impl TableRecord {
         references: &[ReferenceSchema],
     ) -> Self {
         self.indexes.extend(references.iter().filter_map(|reference| {
-            let index = schema.indexes.get(reference.index)?;
+            let index = reference.index.map(|index| schema.indexes.get(index));
+            let key = match index {
+                Some(index) => index?.key,
+                None => schema.primary_key,
+            };
             let to = format!("{TO}{}", reference.to.name);
-            let (via, restrict) =
-                (format!("index={}", index.name), format!("on_delete={RESTRICT}"));
+            let via = format!("index={}", index.flatten().map_or("", |index| index.name));
+            let on_delete = format!("on_delete={}", reference.on_delete());
             Some(IndexRecord {
                 name: format!("{MARK}{}", reference.name),
-                key: key_fields(index.key.get(..reference.fields)?),
+                key: key_fields(key.get(..reference.fields)?),
                 strategy: StrategyRecord::Normalized,
-                options: vec![to, via, restrict],
+                options: vec![to, via, on_delete],
                 layout: REFERENCE.to_owned(),
             })
         }));

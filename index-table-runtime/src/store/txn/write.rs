@@ -409,6 +409,11 @@ impl<'s> WriteTxn<'s> {
         self.guard.store().table_of(usage).ok_or_else(wrong_store)
     }
 
+    /// Returns the table with this name if this process has it in use.
+    pub(crate) fn table(&self, name: &str) -> Option<Arc<OpenTable>> {
+        self.guard.store().table(name)
+    }
+
     /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         self.read.engine.directory()

@@ -46,6 +46,9 @@ pub(crate) fn apply(
         let facts = &mut RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
     };
+    if references::has_own(rows) {
+        check_own_references(rows, writer, new, gathered, &decision)?;
+    }
     tally.rows(RowWrite::Insert, replaced.new);
     tally.rows(RowWrite::Put, replaced.replaced);
     for (index, records) in gathered.indexes.iter().enumerate() {
@@ -169,7 +172,7 @@ fn note_changes(
     Ok(())
 }
 
-/// Checks that the rows refer to rows that exist.
+/// Checks that the rows refer to rows of other tables that exist.
 fn check_references(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -184,7 +187,24 @@ fn check_references(
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
         rows.load_stored(new, row, primary_key)?;
-        references::check(rows, writer, None, new)?;
+        references::check_others(rows, writer.reader(), new)?;
+    }
+    Ok(())
+}
+
+/// Checks that the rows refer to rows of the same table that exist, after all rows of the load are written.
+fn check_own_references(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    new: &mut Image,
+    gathered: &Gathered,
+    decision: &Decision,
+) -> Result<()> {
+    let mut no_reporter = ProgressReporter::new(None, "", None);
+    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
+    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
+        rows.load_stored(new, row, primary_key)?;
+        references::check_own(rows, writer.reader(), new)?;
     }
     Ok(())
 }

@@ -1,0 +1,31 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(amount, customer)]
+#[index(customer, filter = is_open, name = "open")]
+struct Invoice {
+    #[primary_key]
+    number: u64,
+    #[references(Customer)]
+    customer: u64,
+    amount: i64,
+}
+
+impl Invoice {
+    fn is_open(&self) -> bool {
+        self.amount > 0
+    }
+}
+
+fn find(invoices: &InvoiceRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<bool> {
+    Ok(invoices.get(txn, 1)?.is_some())
+}
+
+fn main() {}
