@@ -160,7 +160,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `on_delete = "cascade"` | the rows that refer to a row are deleted with it, in the same transaction; in a program without this struct, the deletion fails with `RepositoryNeeded` |
 /// | `fields = [a, b]` | the fields, on the struct |
 ///
-/// Stores with shards or on a server don't offer references.
+/// In a sharded store, a row and the row to which it refers have to be in the same shard, or the other table has a copy in
+/// each shard (`reference`); otherwise the table can't be opened. Stores on a server don't offer references.
 ///
 /// # `#[aggregate(fields, options)]`, on the struct
 ///

@@ -6,5 +6,6 @@ mod expiry;
 mod parts;
 mod references;
 mod revisions;
+mod shards;
 #[path = "../support/stores.rs"]
 mod stores;

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use index_table::{
-    Durability, Error, FindingKind, IndexTable, Result, ShardedStore, Store, WriteTxn,
-};
+use index_table::{Durability, Error, FindingKind, IndexTable, Result, Store, WriteTxn};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -258,16 +256,6 @@ fn a_retired_index_of_a_reference_is_kept() -> Result<()> {
         assert!(store.drop_retired()?.is_empty());
         assert!(store.transaction(|txn| customers.delete(txn, 1)).is_err());
     }
-    Ok(())
-}
-
-#[test]
-fn a_sharded_store_refuses_references() -> Result<()> {
-    let dir = tempfile::tempdir().expect("a directory");
-    let store = ShardedStore::options().shard("north", "north").shard("south", "south");
-    let store = store.open(dir.path())?;
-    let opened = InvoiceRepository::open(&store);
-    assert!(matches!(opened, Err(Error::NotOffered { .. })));
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use crate::names;
 ///         name: "customer",
 ///         fields: 1,
 ///         to: <Customer as _index_table::Entity>::TABLE,
+///         distribution: <Customer as _index_table::Entity>::DISTRIBUTION,
 ///         index: Some(0),
 ///         optional: false,
 ///         cascade: None,
@@ -31,12 +32,13 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
         let (fields, optional) = (Literal::usize_unsuffixed(fields.len()), inner.is_some());
         let index = option(index.map(Literal::usize_unsuffixed));
         let cascade = option(cascade.then(|| names::plain(&cx.table.repository)));
-        let to = quote_spanned!(at(to.span())=> <#to as _index_table::Entity>::TABLE);
+        let to = quote_spanned!(at(to.span())=> <#to as _index_table::Entity>);
         mixed! {
             _index_table::ReferenceSchema {
                 name: #name,
                 fields: #fields,
-                to: #to,
+                to: #to::TABLE,
+                distribution: #to::DISTRIBUTION,
                 index: #index,
                 optional: #optional,
                 cascade: #cascade,

@@ -8,7 +8,8 @@ use crate::model::{
     entity::Entity,
     error::{Error, Result},
     key::kept_text,
-    schema::TableSchema,
+    schema::{KeyField, TableSchema},
+    shard::Distribution,
 };
 
 /// One declared reference. A row can't refer to a missing row, and a row can't be deleted while others refer to it.
@@ -20,6 +21,8 @@ pub struct ReferenceSchema {
     pub fields: usize,
     /// The table of the rows that are referred to.
     pub to: &'static TableSchema,
+    /// The distribution of the rows that are referred to.
+    pub distribution: Distribution,
     /// The position of the index that begins with the fields; `None` if they are the primary key, as in `part_of`.
     pub index: Option<usize>,
     /// Whether its only field is an `Option`. A row with `None` refers to no row.
@@ -29,6 +32,33 @@ pub struct ReferenceSchema {
 }
 
 impl ReferenceSchema {
+    /// Returns the fields, which begin the primary key or an index of the table `schema`.
+    pub(crate) fn key(&self, schema: &TableSchema) -> Option<&'static [KeyField]> {
+        let key = match self.index {
+            Some(index) => schema.indexes.get(index)?.key,
+            None => schema.primary_key,
+        };
+        key.get(..self.fields)
+    }
+
+    /// Whether each row of the table `schema`, with this distribution, is in a shard that also has the row to which it refers.
+    /// If all rows of both tables are in one shard each, these are the same if their places are.
+    pub(crate) fn is_co_located(&self, schema: &TableSchema, own: Distribution) -> bool {
+        match (own, self.distribution) {
+            (_, Distribution::Reference) | (Distribution::Whole, Distribution::Whole) => true,
+            (Distribution::ByKey(own), Distribution::ByKey(other)) => {
+                let by = self.key(schema).and_then(|key| key.get(..own.fields));
+                let names =
+                    |key: &[KeyField]| key.iter().map(|field| field.name).collect::<Vec<_>>();
+                own.map == other.map
+                    && own.fields == other.fields
+                    && own.hashed == other.hashed
+                    && by.map(names) == schema.primary_key.get(..own.fields).map(names)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the value of `on_delete`.
     pub(crate) const fn on_delete(&self) -> &'static str {
         if self.cascade.is_some() { CASCADE } else { RESTRICT }

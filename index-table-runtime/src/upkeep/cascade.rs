@@ -101,25 +101,26 @@ fn next_referring(
     table: &Arc<OpenTable>,
     primary_key: &[u8],
 ) -> Result<Option<(Arc<OpenTable>, Vec<u8>)>> {
-    let reader = txn.reader(table)?;
-    for by in references::referrers(reader) {
-        let (_, by) = by?;
-        let Some(repository) = by.cascade else { continue };
-        let Some(from) = txn.table(by.table) else {
-            // Without rows that refer to the row, the table is not needed.
-            if !references::has_rows_of(reader, by, primary_key)? {
-                continue;
+    for reader in txn.reader(table)?.in_shards_of(primary_key)? {
+        for by in references::referrers(reader) {
+            let (_, by) = by?;
+            let Some(repository) = by.cascade else { continue };
+            let Some(from) = txn.table(by.table) else {
+                // Without rows that refer to the row, the table is not needed.
+                if !references::has_rows_of(reader, by, primary_key)? {
+                    continue;
+                }
+                return Err(Error::RepositoryNeeded {
+                    table: table.schema.name,
+                    key: table.schema.show_primary_key(primary_key),
+                    by: by.table,
+                    reference: by.reference,
+                    repository,
+                });
+            };
+            if let Some(row) = first_row(txn, &from, by, primary_key)? {
+                return Ok(Some((from, row)));
             }
-            return Err(Error::RepositoryNeeded {
-                table: table.schema.name,
-                key: table.schema.show_primary_key(primary_key),
-                by: by.table,
-                reference: by.reference,
-                repository,
-            });
-        };
-        if let Some(row) = first_row(txn, &from, by, primary_key)? {
-            return Ok(Some((from, row)));
         }
     }
     Ok(None)

@@ -141,9 +141,6 @@ fn prepare(
     let declared = declared.with_global(global).with_aggregates(rows.aggregates);
     let declared = declared.with_references(schema, rows.references);
     let mut declared = declared.with_changes(rows.changes);
-    if is_shard {
-        references::refuse(writer.reader())?;
-    }
     let mut recorded = None;
     let (new, mut unfinished) = if let Some(stored) =
         writer.reader().record("")?.map(<[u8]>::to_vec)
@@ -202,7 +199,7 @@ fn prepare(
     {
         writer.remove_record(aggregate.name)?;
     }
-    let renewed = references::declare(rows, recorded.as_ref(), &aggregates, writer)?;
+    let renewed = references::declare(rows, recorded.as_ref(), (&aggregates, is_shard), writer)?;
     let aggregates = aggregates.into_iter().map(|position| position - schema.indexes.len());
     let aggregates = aggregates.filter(|position| *position < rows.aggregates.len());
     aggregates::build(rows, writer, aggregates)?;

@@ -1,10 +1,7 @@
 //! Recording the references of a table in the catalog, and checking the rows that exist when a reference is declared.
 
 use crate::{
-    engine::{
-        Cursor as _, Query, Read as _, ReadRecords as _, Reader, Space, Write as _,
-        WriteRecords as _, Writer,
-    },
+    engine::{Cursor as _, Query, Read as _, Space, Write as _, WriteRecords as _, Writer},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -12,7 +9,8 @@ use crate::{
         maintain::Image,
         reference::{self, MARK, Referrer},
         row_vtable::RowVtable,
-        schema::{Source, TableRecord},
+        schema::{Source, TableRecord, TableSchema},
+        shard::{Distribution, Routing},
     },
     store::Renewed,
     write::references,
@@ -30,7 +28,7 @@ use crate::{
 pub(super) fn declare(
     rows: &'static RowVtable,
     file: Option<&TableRecord>,
-    new: &[usize],
+    (new, is_shard): (&[usize], bool),
     writer: &mut Writer<'_, '_>,
 ) -> Result<Vec<Renewed>> {
     let (schema, mut renewed) = (rows.schema, Vec::new());
@@ -42,7 +40,7 @@ pub(super) fn declare(
         let (part, to) = (reference::part(schema.name, &name), kept_text(&to));
         if writer.reader().get(Space::CatalogOf(to), part.as_bytes())?.is_some() {
             writer.remove(Space::CatalogOf(to), part.as_bytes())?;
-            if to != schema.name {
+            if to != schema.name && !is_shard {
                 renew(to, writer, &mut renewed)?;
             }
         }
@@ -67,8 +65,8 @@ pub(super) fn declare(
         let space = Space::CatalogOf(to.name);
         if writer.reader().get(space, part.as_bytes())? != Some(record.as_slice()) {
             writer.put(space, part.as_bytes(), &record)?;
-            // The own record changes with its references.
-            if to.name != schema.name {
+            // The own record changes with its references, and one process has a sharded store.
+            if to.name != schema.name && !is_shard {
                 renew(to.name, writer, &mut renewed)?;
             }
         }
@@ -87,16 +85,36 @@ pub(super) fn declare(
     Ok(renewed)
 }
 
-/// Refuses a table of a shard if other tables refer to it.
+/// Checks that a row of a sharded store and the row to which it refers are always in the same shard.
 ///
 /// # Errors
 ///
-/// [`Error::NotOffered`]
-pub(super) fn refuse(reader: Reader<'_>) -> Result<()> {
-    if reader.recorded_parts()?.iter().any(|part| part.starts_with(MARK)) {
-        let what =
-            "references in a sharded store; a shard was adopted with references to this table";
-        return Err(Error::NotOffered { what });
+/// [`Error::SchemaMismatch`]
+pub(super) fn check_shards(
+    rows: &RowVtable,
+    routing: &Routing,
+    routing_of: impl Fn(&'static TableSchema, Distribution) -> Result<Routing>,
+) -> Result<()> {
+    let schema = rows.schema;
+    for reference in rows.references {
+        let is_whole = rows.distribution == Distribution::Whole
+            && reference.distribution == Distribution::Whole;
+        let mut is_co_located = reference.is_co_located(schema, rows.distribution);
+        if is_co_located && is_whole {
+            let other = routing_of(reference.to, reference.distribution)?;
+            is_co_located = other.all_shards() == routing.all_shards();
+        }
+        if !is_co_located {
+            return Err(Error::SchemaMismatch {
+                table: schema.name,
+                difference: format!(
+                    "a row and the row of table `{}` to which it refers by `{}` can be in different shards",
+                    reference.to.name, reference.name
+                ),
+                way_out: "give both tables the same `shard_by` and `shard_map`, with the shard key as the first fields of \
+                          the reference, or the same place; or make the other table a `#[table(reference)]`",
+            });
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::{
     all_shards,
     copies::Copies,
     opening::{self, InShard},
-    parallel,
+    parallel, references,
 };
 use crate::{
     engine::{
@@ -46,11 +46,10 @@ fn open_in_all(
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<(Tables, Declared)> {
-    if !rows.references.is_empty() {
-        return Err(Error::NotOffered { what: "references in a sharded store" });
-    }
     shards.add_global_maps(rows.schema, rows.distribution.global())?;
     let routing = shards.routing(rows.schema, rows.distribution)?;
+    let routing_of = |schema, distribution| shards.routing(schema, distribution);
+    references::check_shards(rows, &routing, routing_of)?;
     let new = shards.compare(&routing, rows.distribution)?;
     let (mut tables, mut copies) = (Vec::new(), Copies::default());
     if routing.is_reference() {

@@ -27,7 +27,7 @@ pub(crate) fn check(
     if rows.references.is_empty() {
         return Ok(());
     }
-    check_all(rows, writer.reader(), old, new)
+    check_all(rows, writer.reader().in_shard_of(new.primary_key())?, old, new)
 }
 
 #[inline(never)]
@@ -82,6 +82,7 @@ fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Resul
 /// Returns the errors for the rows that are missing, and to which a stored row refers.
 pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
+    let reader = reader.in_shard_of(image.primary_key())?;
     for (at, key) in of_row(rows, image) {
         if reader.get(Space::Referred(at), key)?.is_none() {
             errors.push(missing(rows, at, key, image.primary_key())?);
@@ -96,6 +97,7 @@ pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> R
 ///
 /// [`Error::MissingReference`]
 pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
+    let reader = reader.in_shard_of(image.primary_key())?;
     for (at, key) in of_row(rows, image).filter(|(at, _)| is_own(rows, *at)) {
         if reader.get(Space::Referred(at), key)?.is_none() {
             return Err(missing(rows, at, key, image.primary_key())?);
@@ -110,6 +112,7 @@ pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> 
 ///
 /// [`Error::MissingReference`]
 pub(crate) fn check_others(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
+    let reader = reader.in_shard_of(image.primary_key())?;
     for (at, key) in of_row(rows, image).filter(|(at, _)| !is_own(rows, *at)) {
         if reader.get(Space::Referred(at), key)?.is_none() {
             return Err(missing(rows, at, key, image.primary_key())?);
@@ -139,7 +142,7 @@ pub(crate) enum Referring {
 /// [`Error::Referenced`], and [`Error::IndexNotReadable`] while the index of a reference is not built.
 #[inline]
 pub(crate) fn check_delete(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> {
-    if reader.referrer(0).is_none() {
+    if reader.in_shard_of(primary_key)?.referrer(0).is_none() {
         return Ok(Referring::Nothing);
     }
     check_referrers(reader, primary_key)
@@ -148,15 +151,17 @@ pub(crate) fn check_delete(reader: Reader<'_>, primary_key: &[u8]) -> Result<Ref
 #[inline(never)]
 fn check_referrers(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> {
     let mut referring = Referring::Nothing;
-    for by in referrers(reader) {
-        let (at, by) = by?;
-        if !has_rows(reader, at, by, primary_key)? {
-            continue;
+    for reader in reader.in_shards_of(primary_key)? {
+        for by in referrers(reader) {
+            let (at, by) = by?;
+            if !has_rows(reader, at, by, primary_key)? {
+                continue;
+            }
+            if by.cascade.is_none() {
+                return Err(referenced(reader, by, primary_key));
+            }
+            referring = Referring::Cascade;
         }
-        if by.cascade.is_none() {
-            return Err(referenced(reader, by, primary_key));
-        }
-        referring = Referring::Cascade;
     }
     Ok(referring)
 }
@@ -167,16 +172,18 @@ fn check_referrers(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> 
 ///
 /// The errors of [`check_delete`], also for references by rows that would be deleted with the row.
 pub(crate) fn check_rename(reader: Reader<'_>, primary_key: &[u8]) -> Result<()> {
-    for by in referrers(reader) {
-        let (at, by) = by?;
-        if has_rows(reader, at, by, primary_key)? {
-            return Err(referenced(reader, by, primary_key));
+    for reader in reader.in_shards_of(primary_key)? {
+        for by in referrers(reader) {
+            let (at, by) = by?;
+            if has_rows(reader, at, by, primary_key)? {
+                return Err(referenced(reader, by, primary_key));
+            }
         }
     }
     Ok(())
 }
 
-/// Returns the declared references to the table, with their positions.
+/// Returns the declared references to the table, with their positions. The reader is that of one shard.
 pub(crate) fn referrers(reader: Reader<'_>) -> impl Iterator<Item = Result<(usize, &Referrer)>> {
     let all = (0..).map_while(move |at| Some((at, reader.referrer(at)?)));
     all.filter_map(move |(at, by)| match reader.record(&by.part()) {

@@ -161,17 +161,13 @@ impl TableRecord {
         references: &[ReferenceSchema],
     ) -> Self {
         self.indexes.extend(references.iter().filter_map(|reference| {
-            let index = reference.index.map(|index| schema.indexes.get(index));
-            let key = match index {
-                Some(index) => index?.key,
-                None => schema.primary_key,
-            };
+            let index = reference.index.and_then(|index| schema.indexes.get(index));
             let to = format!("{TO}{}", reference.to.name);
-            let via = format!("index={}", index.flatten().map_or("", |index| index.name));
+            let via = format!("index={}", index.map_or("", |index| index.name));
             let on_delete = format!("on_delete={}", reference.on_delete());
             Some(IndexRecord {
                 name: format!("{MARK}{}", reference.name),
-                key: key_fields(key.get(..reference.fields)?),
+                key: key_fields(reference.key(schema)?),
                 strategy: StrategyRecord::Normalized,
                 options: vec![to, via, on_delete],
                 layout: REFERENCE.to_owned(),
