@@ -56,6 +56,10 @@ fn compare(invoices: &InvoiceRepository, txn: &ReadTxn<'_>, model: &Model) -> Re
     for customer in 0..8 {
         let rows = customers.get(&customer).map_or(&[][..], Vec::as_slice);
         assert_eq!(invoices.aggregate_by_customer(txn, customer)?, expected(customer, rows));
+        let of_customer = || invoices.find_by_customer(txn, customer);
+        assert_eq!(of_customer().count()?, rows.len() as u64);
+        assert_eq!(of_customer().limit(2).count()?, rows.len().min(2) as u64);
+        assert_eq!(of_customer().exists()?, !rows.is_empty());
     }
     let all: Vec<_> = invoices
         .aggregates_by_region_customer(txn)
@@ -660,6 +664,33 @@ fn apply(
             });
             assert!(undone.is_err());
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_count_of_a_group_reads_the_aggregate() -> Result<()> {
+    for tried in stores("invoices")? {
+        let invoices = InvoiceRepository::open(&tried)?;
+        let rows = (0..200).map(|number| invoice(number, number % 2, i64::from(number)));
+        tried.fill(rows, |txn, row| invoices.insert(txn, row))?;
+        let cost = |count: &dyn Fn(&ReadTxn<'_>) -> Result<u64>| {
+            let txn = tried.read()?;
+            let found = count(&txn)?;
+            Ok::<_, Error>((found, txn.stats().entries))
+        };
+        // A sharded store reads the group in each shard.
+        assert_eq!(cost(&|txn| invoices.find_by_customer(txn, 1).count())?, (100, 1));
+        // These select a part of the group.
+        let (found, entries) = cost(&|txn| invoices.find_by_customer(txn, 1).limit(50).count())?;
+        assert!(found == 50 && entries > 1);
+        let amounts = 0..100;
+        let (found, entries) =
+            cost(&|txn| invoices.find_by_customer_amount_range(txn, 1, amounts.clone()).count())?;
+        assert!(found == 50 && entries > 1);
+        let (found, entries) =
+            cost(&|txn| invoices.find_by_customer(txn, 1).filter(|row| row.amount < 100).count())?;
+        assert!(found == 50 && entries > 1);
     }
     Ok(())
 }

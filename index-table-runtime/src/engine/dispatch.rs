@@ -511,6 +511,7 @@ of_each_engine! {
 
 impl<'t> Reader<'t> {
     /// Returns the reader of the shard of a row.
+    #[inline]
     pub(crate) fn of_row(self, primary_key: &[u8]) -> Result<Self> {
         let Self::Sharded(reader) = self else { return Ok(self) };
         reader.of_row(primary_key)
@@ -558,15 +559,6 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the reader of the shard of a row; itself in a store without shards.
-    #[inline]
-    pub(crate) fn in_shard_of(self, primary_key: &[u8]) -> Result<Self> {
-        if let Self::Sharded(reader) = self {
-            return reader.of_row(primary_key);
-        }
-        Ok(self)
-    }
-
     /// Returns readers of all shards that have the row with this primary key, or its copies.
     pub(crate) fn in_shards_of(self, primary_key: &[u8]) -> Result<Vec<Self>> {
         if let Self::Sharded(reader) = self
@@ -575,7 +567,7 @@ impl<'t> Reader<'t> {
             let shards = reader.routing().all_shards().iter();
             return shards.map(|shard| reader.of_shard(*shard)).collect();
         }
-        Ok(vec![self.in_shard_of(primary_key)?])
+        Ok(vec![self.of_row(primary_key)?])
     }
 
     /// Returns the routing of a table with global indexes, if this transaction has all shards.

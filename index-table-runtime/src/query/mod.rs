@@ -20,6 +20,7 @@ mod page;
 mod request;
 #[cfg(test)]
 mod tests;
+mod total;
 
 pub use available::{Available, MissingShard};
 pub use bounds::Bounds;
@@ -37,6 +38,7 @@ pub use list::Values;
 pub(crate) use matches::row_by;
 pub use page::Page;
 pub(crate) use request::ScanRequest;
+pub(crate) use total::{GroupTotals, decode as decode_totals, of_group as totals_of_group};
 
 use std::{fmt, marker::PhantomData};
 
@@ -236,6 +238,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// known. A normalized index with a primary key of fixed length reads one block for about 64 rows.
     /// Otherwise, there is one step for each entry. Nothing is read after the limit. For a query with the
     /// value of a hashed field, the cost is the same as of [`entries`](Scan::entries).
+    ///
+    /// If the table has an `#[aggregate(…)]` of exactly the fields that the query compares for equality, the count of this
+    /// group is read instead: one look-up, or one in each shard that can have the group.
     ///
     /// In a read transaction of a [`ShardedStore`](crate::ShardedStore), a count across several shards without a
     /// limit uses other threads when it has made 4,096 steps in one shard. All counts together use at most as

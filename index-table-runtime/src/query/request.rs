@@ -9,11 +9,13 @@ use super::{
     entry_scan::EntryScan,
     list::Ranges,
     matches,
+    total::{self, GroupTotals},
 };
 use crate::{
-    engine::{Entries, LentEntries, Query, Read, Reader},
+    engine::{Count, Entries, LentEntries, Query, Read, Reader},
     model::{
         error::{Error, Result},
+        row_vtable::RowVtable,
         schema::{Source, TableSchema},
     },
     usage::Ledger,
@@ -31,6 +33,8 @@ pub(crate) struct ScanRequest<'txn> {
     pub(super) after: Option<Cursor>,
     /// The end; `None` for the end of the bounds.
     pub(super) before: Option<Cursor>,
+    /// The functions of the table, if its aggregates can be read in the snapshot.
+    totals: Option<&'static RowVtable>,
 }
 
 impl<'txn> ScanRequest<'txn> {
@@ -43,7 +47,13 @@ impl<'txn> ScanRequest<'txn> {
     ) -> Self {
         let (query, hashed) = bounds.into_query(source);
         let conditions = Conditions::of(hashed);
-        Self { reader, schema, ledger, query, conditions, after: None, before: None }
+        let (after, before, totals) = (None, None, None);
+        Self { reader, schema, ledger, query, conditions, after, before, totals }
+    }
+
+    /// Allows the request to count by the aggregates of the table.
+    pub(crate) fn with_totals(self, rows: &'static RowVtable) -> Self {
+        Self { totals: Some(rows), ..self }
     }
 
     /// Returns the bytes of the first row.
@@ -109,6 +119,15 @@ impl<'txn> ScanRequest<'txn> {
                 self.query,
                 self.conditions.as_ref(),
             );
+        }
+        if let Some(rows) = self.totals
+            && let Some((aggregate, group)) = total::group_of(rows, &self.query)
+        {
+            let GroupTotals { totals, seeks, .. } =
+                total::of_group(reader, rows, aggregate, group)?;
+            let count = Count { found: totals.count(), seeks, steps: 1 };
+            self.ledger.count(source, count);
+            return Ok(count.found);
         }
         let count = reader.count(&self.query)?;
         self.ledger.count(source, count);

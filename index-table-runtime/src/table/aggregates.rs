@@ -12,9 +12,8 @@ use crate::{
         error::{Error, Result},
         row_vtable::RowVtable,
         schema::Source,
-        shard::Distribution,
     },
-    query::Bounds,
+    query::{Bounds, GroupTotals, decode_totals, totals_of_group},
     store::{OpenTable, ReadTxn},
     usage::Ledger,
 };
@@ -83,16 +82,9 @@ impl OpenTable {
         group: &[u8],
     ) -> Result<Totals> {
         let reader = txn.reader_of_aggregate(self, aggregate)?;
-        let readers =
-            reader.of_shards(begins_with_shard_key(self.rows, declared).then_some(group))?;
-        let (mut totals, mut bytes) = (Totals::default(), 0);
-        let count = readers.len() as u64;
-        for reader in readers {
-            let record = reader.get(Space::Aggregate(aggregate), group)?;
-            bytes += record.map_or(0, <[u8]>::len);
-            totals.add_all(&decode(self.rows, declared, group, record)?);
-        }
-        Ledger::new(&txn.session, &self.shared.usage).totals(count, bytes);
+        let GroupTotals { totals, seeks, bytes } =
+            totals_of_group(reader, self.rows, (aggregate, declared), group)?;
+        Ledger::new(&txn.session, &self.shared.usage).totals(seeks, bytes);
         Ok(totals)
     }
 }
@@ -127,28 +119,6 @@ impl OpenTable {
     }
 }
 
-fn decode(
-    rows: &RowVtable,
-    declared: &AggregateSchema,
-    group: &[u8],
-    record: Option<&[u8]>,
-) -> Result<Totals> {
-    Totals::decode(record, declared.sums.len())
-        .map_err(|error| declared.corrupt(rows.schema, group, error))
-}
-
-/// Whether the group contains the shard key, so that all its rows are in one shard.
-fn begins_with_shard_key(rows: &RowVtable, declared: &AggregateSchema) -> bool {
-    match rows.distribution {
-        Distribution::ByKey(shard_key) => {
-            let own = rows.schema.primary_key.iter().take(shard_key.fields);
-            let mut group = declared.key.iter();
-            own.into_iter().all(|field| group.next().is_some_and(|group| group.name == field.name))
-        }
-        Distribution::Whole | Distribution::Reference => false,
-    }
-}
-
 impl<'txn> Groups<'txn> {
     fn of(table: &'txn OpenTable, txn: &'txn ReadTxn<'_>, aggregate: usize) -> Result<Self> {
         let reader = txn.reader_of_aggregate(table, aggregate)?;
@@ -171,7 +141,7 @@ impl<'txn> Groups<'txn> {
         let (mut totals, mut seeks, mut bytes) = (Totals::default(), 0, 0);
         for Shard { reader, next } in &mut self.shards {
             let Some((_, record)) = next.filter(|(other, _)| *other == group) else { continue };
-            totals.add_all(&decode(rows, declared, group, Some(record))?);
+            totals.add_all(&decode_totals(rows, declared, group, Some(record))?);
             *next = reader.at_or_above(Space::Aggregate(self.aggregate), &after)?;
             seeks += 1;
             bytes += group.len() + record.len();

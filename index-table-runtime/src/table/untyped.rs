@@ -33,7 +33,8 @@ impl OpenTable {
         bounds: Bounds,
     ) -> ScanRequest<'txn> {
         let reader = txn.reader_to_scan(self, source).map(|(reader, _)| reader);
-        ScanRequest::new(reader, self.schema, self.ledger(txn), source, bounds)
+        let request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, bounds);
+        if txn.has_aggregates(self) { request.with_totals(self.rows) } else { request }
     }
 
     pub(super) fn distinct<'txn>(

@@ -27,7 +27,7 @@ pub(crate) fn check(
     if rows.references.is_empty() {
         return Ok(());
     }
-    check_all(rows, writer.reader().in_shard_of(new.primary_key())?, old, new)
+    check_all(rows, writer.reader().of_row(new.primary_key())?, old, new)
 }
 
 #[inline(never)]
@@ -82,7 +82,7 @@ fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Resul
 /// Returns the errors for the rows that are missing, and to which a stored row refers.
 pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
-    let reader = reader.in_shard_of(image.primary_key())?;
+    let reader = reader.of_row(image.primary_key())?;
     for (at, key) in of_row(rows, image) {
         if reader.get(Space::Referred(at), key)?.is_none() {
             errors.push(missing(rows, at, key, image.primary_key())?);
@@ -97,7 +97,7 @@ pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> R
 ///
 /// [`Error::MissingReference`]
 pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
-    let reader = reader.in_shard_of(image.primary_key())?;
+    let reader = reader.of_row(image.primary_key())?;
     for (at, key) in of_row(rows, image).filter(|(at, _)| is_own(rows, *at)) {
         if reader.get(Space::Referred(at), key)?.is_none() {
             return Err(missing(rows, at, key, image.primary_key())?);
@@ -112,7 +112,7 @@ pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> 
 ///
 /// [`Error::MissingReference`]
 pub(crate) fn check_others(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
-    let reader = reader.in_shard_of(image.primary_key())?;
+    let reader = reader.of_row(image.primary_key())?;
     for (at, key) in of_row(rows, image).filter(|(at, _)| !is_own(rows, *at)) {
         if reader.get(Space::Referred(at), key)?.is_none() {
             return Err(missing(rows, at, key, image.primary_key())?);
@@ -142,7 +142,7 @@ pub(crate) enum Referring {
 /// [`Error::Referenced`], and [`Error::IndexNotReadable`] while the index of a reference is not built.
 #[inline]
 pub(crate) fn check_delete(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> {
-    if reader.in_shard_of(primary_key)?.referrer(0).is_none() {
+    if reader.of_row(primary_key)?.referrer(0).is_none() {
         return Ok(Referring::Nothing);
     }
     check_referrers(reader, primary_key)

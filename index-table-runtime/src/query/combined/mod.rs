@@ -238,7 +238,8 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
         let rows = scan.request.query.rows;
         scan.request.reads_rows();
         scan.request.query.rows = rows;
-        let ScanRequest { reader, schema, ledger, query, conditions, after, before } = scan.request;
+        let ScanRequest { reader, schema, ledger, query, conditions, after, before, .. } =
+            scan.request;
         let is_limited =
             query.reverse || query.limit.is_some() || after.is_some() || before.is_some();
         let (table, index) = (schema.name, schema.index_name(query.source));

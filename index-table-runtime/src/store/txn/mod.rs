@@ -143,6 +143,14 @@ impl<'s> ReadTxn<'s> {
         Ok(reader)
     }
 
+    /// Whether the table has aggregates, and they are known to be maintained in the snapshot.
+    #[inline]
+    pub(crate) fn has_aggregates(&self, table: &OpenTable) -> bool {
+        !table.rows.aggregates.is_empty()
+            && self.opened >= table.opened
+            && table.is_as_declared(self.snapshot)
+    }
+
     /// Returns the bytes of the row with this primary key.
     pub(crate) fn fact<'t>(
         &'t self,

@@ -1,0 +1,102 @@
+//! Counting rows by an aggregate: a query by equality on all fields of an aggregate has the count of a group.
+
+use crate::{
+    engine::{Query, Read as _, Reader, Space},
+    model::{
+        aggregate::{AggregateSchema, Totals},
+        error::Result,
+        key::{KeyReader, Unescaped},
+        row_vtable::RowVtable,
+        schema::{KeyField, KeyForm, Source, TableSchema},
+        shard::Distribution,
+    },
+};
+
+/// The totals of a group, with the cost of reading them.
+pub(crate) struct GroupTotals {
+    pub(crate) totals: Totals,
+    /// The number of look-ups.
+    pub(crate) seeks: u64,
+    /// The number of bytes of the records.
+    pub(crate) bytes: usize,
+}
+
+/// Returns the totals of a group in all shards that can have it.
+pub(crate) fn of_group(
+    reader: Reader<'_>,
+    rows: &RowVtable,
+    (aggregate, declared): (usize, &AggregateSchema),
+    group: &[u8],
+) -> Result<GroupTotals> {
+    let readers = reader.of_shards(begins_with_shard_key(rows, declared).then_some(group))?;
+    let (mut totals, mut bytes) = (Totals::default(), 0);
+    let seeks = readers.len() as u64;
+    for reader in readers {
+        let record = reader.get(Space::Aggregate(aggregate), group)?;
+        bytes += record.map_or(0, <[u8]>::len);
+        totals.add_all(&decode(rows, declared, group, record)?);
+    }
+    Ok(GroupTotals { totals, seeks, bytes })
+}
+
+/// Decodes the record of a group; `None` is a group without rows.
+pub(crate) fn decode(
+    rows: &RowVtable,
+    declared: &AggregateSchema,
+    group: &[u8],
+    record: Option<&[u8]>,
+) -> Result<Totals> {
+    Totals::decode(record, declared.sums.len())
+        .map_err(|error| declared.corrupt(rows.schema, group, error))
+}
+
+/// Whether the group contains the shard key, so that all its rows are in one shard.
+fn begins_with_shard_key(rows: &RowVtable, declared: &AggregateSchema) -> bool {
+    match rows.distribution {
+        Distribution::ByKey(shard_key) => {
+            let own = rows.schema.primary_key.iter().take(shard_key.fields);
+            let mut group = declared.key.iter();
+            own.into_iter().all(|field| group.next().is_some_and(|group| group.name == field.name))
+        }
+        Distribution::Whole | Distribution::Reference => false,
+    }
+}
+
+/// Returns the aggregate whose group the query selects, with its position, and the key of the group: a query without a
+/// limit or a position, of an index that has each row once.
+pub(super) fn group_of<'q>(
+    rows: &'static RowVtable,
+    query: &'q Query,
+) -> Option<((usize, &'static AggregateSchema), &'q [u8])> {
+    let key = key_of(rows.schema, query.source)?;
+    let group = query.bounds.as_prefix().filter(|prefix| !prefix.is_empty())?;
+    if query.limit.is_some() || query.position.is_some() || query.list.is_some() || query.available
+    {
+        return None;
+    }
+    let unescaped = Unescaped::default();
+    let (mut left, mut fields) = (KeyReader::new(group, &unescaped), 0);
+    while !left.rest().is_empty() {
+        // The prefix of a text ends inside of its encoding.
+        key.get(fields)?.shape.skip(&mut left).ok()?;
+        fields += 1;
+    }
+    let key = key.get(..fields)?;
+    let is_same = |(own, other): (&KeyField, &KeyField)| own.name == other.name;
+    let mut aggregates = rows.aggregates.iter().enumerate();
+    let found = aggregates.find(|(_, aggregate)| {
+        aggregate.key.len() == fields && aggregate.key.iter().zip(key).all(is_same)
+    });
+    found.map(|found| (found, group))
+}
+
+/// Returns the fields of the key of a table or index that has each row once, up to the first one in another form.
+fn key_of(schema: &'static TableSchema, source: Source) -> Option<&'static [KeyField]> {
+    let Source::Index(_) = source else { return Some(schema.primary_key) };
+    let index = schema.index(source)?;
+    if index.eventual || !index.conditions.is_empty() || index.has_each() {
+        return None;
+    }
+    let plain = index.key.iter().take_while(|field| field.form == KeyForm::Field).count();
+    index.key.get(..plain)
+}
