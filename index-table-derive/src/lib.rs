@@ -161,7 +161,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `fields = [a, b]` | the fields, on the struct |
 ///
 /// In a sharded store, a row and the row to which it refers have to be in the same shard, or the other table has a copy in
-/// each shard (`reference`); otherwise the table can't be opened. Stores on a server don't offer references.
+/// each shard (`reference`); otherwise the table can't be opened.
 ///
 /// # `#[aggregate(fields, options)]`, on the struct
 ///

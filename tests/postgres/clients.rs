@@ -262,3 +262,61 @@ fn every_acknowledged_row_survives_sessions_that_end() -> TestResult {
     assert!(report.is_clean(), "{report}");
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "payments")]
+#[index(account)]
+struct Payment {
+    #[primary_key]
+    id: u32,
+    #[references(Account)]
+    account: u32,
+}
+
+#[test]
+fn of_a_deletion_and_a_new_reference_at_the_same_time_one_is_refused() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let (accounts, payments) = (AccountRepository::open(&store)?, PaymentRepository::open(&store)?);
+    let rounds = 0..40_u32;
+    store.transaction(|txn| {
+        rounds.clone().try_for_each(|id| accounts.insert(txn, &account(id, 0)))
+    })?;
+    let schema = &schema;
+    let [deleted, referred] = thread::scope(|scope| {
+        let deletes = scope.spawn({
+            let rounds = rounds.clone();
+            move || -> Vec<u32> {
+                let store = schema.open().expect("a store");
+                let accounts = AccountRepository::open(&store).expect("a table");
+                let delete = |id: &u32| match store.transaction(|txn| accounts.delete(txn, *id)) {
+                    Err(Error::Referenced { .. }) => false,
+                    deleted => deleted.expect("a deletion"),
+                };
+                rounds.filter(delete).collect()
+            }
+        });
+        let refers = scope.spawn({
+            let rounds = rounds.clone();
+            move || -> Vec<u32> {
+                let store = schema.open().expect("a store");
+                let payments = PaymentRepository::open(&store).expect("a table");
+                let refer = |id: &u32| {
+                    let row = Payment { id: *id, account: *id };
+                    match store.transaction(|txn| payments.insert(txn, &row)) {
+                        Err(Error::MissingReference { .. }) => false,
+                        inserted => inserted.map(|()| true).expect("an insert"),
+                    }
+                };
+                rounds.filter(refer).collect()
+            }
+        });
+        [deletes.join().expect("no panic"), refers.join().expect("no panic")]
+    });
+    assert!(deleted.iter().all(|id| !referred.contains(id)), "{deleted:?} {referred:?}");
+    assert_eq!(deleted.len() + referred.len(), rounds.len());
+    let txn = store.read()?;
+    assert_eq!(accounts.all(&txn).count()?, referred.len() as u64);
+    assert!(payments.verify(&txn).run()?.is_clean());
+    Ok(())
+}

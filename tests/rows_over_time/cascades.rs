@@ -6,10 +6,10 @@ use index_table::{Error, IndexTable, Result, Store, WriteTxn};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::stores::plain_stores;
+use crate::{plain_engines, stores::plain_stores};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "tenants", changes)]
+#[table(name = "tenants")]
 struct Tenant {
     #[primary_key]
     id: u32,
@@ -97,7 +97,7 @@ impl Repositories {
 
 #[test]
 fn rows_go_with_the_row_to_which_they_refer() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { tenants, orders, lines, .. } = Repositories::filled(&store)?;
         assert!(store.transaction(|txn| tenants.delete(txn, 1))?);
         let txn = store.read()?;
@@ -127,7 +127,7 @@ fn each_way_to_delete_a_row_cascades() -> Result<()> {
         |all, store| all.orders.delete(&mut store.autocommit()?, 10).map(drop),
     ];
     for delete in ways {
-        for store in plain_stores()? {
+        for store in plain_engines()? {
             let all = Repositories::filled(&store)?;
             delete(&all, &store)?;
             let txn = store.read()?;
@@ -141,7 +141,7 @@ fn each_way_to_delete_a_row_cascades() -> Result<()> {
 
 #[test]
 fn a_restricted_row_stops_the_whole_cascade() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { tenants, orders, lines, payments } = Repositories::filled(&store)?;
         let mut txn = store.write()?;
         payments.insert(&mut txn, &Payment { id: 1, order: Some(11) })?;
@@ -162,7 +162,7 @@ fn a_restricted_row_stops_the_whole_cascade() -> Result<()> {
 
 #[test]
 fn a_primary_key_with_rows_that_refer_to_it_cannot_be_changed() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { tenants, .. } = Repositories::filled(&store)?;
         let refused = store.transaction(|txn| tenants.update(txn, 1, |row| row.id = 9));
         assert!(matches!(refused, Err(Error::Referenced { by: "orders", .. })));
@@ -172,7 +172,7 @@ fn a_primary_key_with_rows_that_refer_to_it_cannot_be_changed() -> Result<()> {
 
 #[test]
 fn a_cascade_without_the_other_repository_names_it() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         drop(Repositories::filled(&store)?);
         let tenants = TenantRepository::open(&store)?;
         let mut txn = store.write()?;
@@ -217,7 +217,7 @@ fn a_reference_can_change_from_restrict_to_cascade() -> Result<()> {
         #[references(Tenant)]
         tenant: u32,
     }
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let tenants = TenantRepository::open(&store)?;
         let orders = Restricted::open(&store)?;
         store.transaction(|txn| {
@@ -240,7 +240,7 @@ fn node(id: u32, parent: Option<u32>) -> Node {
 
 #[test]
 fn a_table_can_refer_to_itself() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let nodes = NodeRepository::open(&store)?;
         let mut txn = store.write()?;
         let missing = nodes.insert(&mut txn, &node(2, Some(1)));
@@ -270,7 +270,7 @@ fn a_table_can_refer_to_itself() -> Result<()> {
 
 #[test]
 fn a_row_that_refers_to_itself_takes_its_new_primary_key_along() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let nodes = NodeRepository::open(&store)?;
         let mut txn = store.write()?;
         nodes.insert(&mut txn, &node(1, Some(1)))?;
@@ -286,7 +286,7 @@ fn a_row_that_refers_to_itself_takes_its_new_primary_key_along() -> Result<()> {
 
 #[test]
 fn rows_of_a_load_can_refer_to_each_other() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let nodes = NodeRepository::open(&store)?;
         let rows = [node(1, Some(3)), node(2, Some(1)), node(3, None)];
         nodes.bulk_load(&store, &rows).run()?;
@@ -374,7 +374,7 @@ proptest! {
             1..80,
         )
     ) {
-        for store in plain_stores().expect("stores") {
+        for store in plain_engines().expect("stores") {
             let nodes = NodeRepository::open(&store).expect("a repository");
             let mut model = BTreeMap::new();
             let mut txn = store.write().expect("a transaction");

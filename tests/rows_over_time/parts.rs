@@ -3,7 +3,7 @@
 use index_table::{Error, FindingKind, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::stores::plain_stores;
+use crate::plain_engines;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "products")]
@@ -89,7 +89,7 @@ impl Repositories {
 
 #[test]
 fn a_row_is_read_with_its_parts() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { products, pictures, texts, .. } = Repositories::filled(&store)?;
         let txn = store.read()?;
         let key = |id| ("a".to_owned(), id);
@@ -104,7 +104,7 @@ fn a_row_is_read_with_its_parts() -> Result<()> {
 
 #[test]
 fn a_part_needs_its_whole_and_goes_with_it() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { products, pictures, texts, thumbnails } = Repositories::filled(&store)?;
         let mut txn = store.write()?;
         let alone = texts.insert(&mut txn, &text(9));
@@ -129,7 +129,7 @@ fn a_part_needs_its_whole_and_goes_with_it() -> Result<()> {
 
 #[test]
 fn parts_are_loaded_after_their_wholes() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { texts, .. } = Repositories::filled(&store)?;
         let missing = texts.bulk_load(&store, &[text(3), text(4)]).run();
         assert!(matches!(missing, Err(Error::MissingReference { .. })));
@@ -167,7 +167,7 @@ fn verify_lists_parts_without_their_whole() -> Result<()> {
         id: u32,
         language: String,
     }
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let loose = LooseTexts::open(&store)?;
         let row = LooseText { shop: "a".into(), id: 5, language: "no".into() };
         store.transaction(|txn| loose.insert(txn, &row))?;

@@ -6,7 +6,7 @@ use index_table::{Durability, Error, FindingKind, IndexTable, Result, Store, Wri
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::stores::plain_stores;
+use crate::plain_engines;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
@@ -104,7 +104,7 @@ impl Repositories {
 
 #[test]
 fn a_row_must_refer_to_rows_that_exist() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { customers, invoices, .. } = Repositories::filled(&store)?;
         let mut txn = store.write()?;
         let missing = invoices.insert(&mut txn, &invoice(11, 3));
@@ -144,7 +144,7 @@ fn a_row_must_refer_to_rows_that_exist() -> Result<()> {
 
 #[test]
 fn a_row_to_which_others_refer_cannot_be_deleted() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { customers, places, invoices } = Repositories::filled(&store)?;
         let mut txn = store.write()?;
         let refused = customers.delete(&mut txn, 1);
@@ -179,7 +179,7 @@ fn a_row_to_which_others_refer_cannot_be_deleted() -> Result<()> {
 
 #[test]
 fn a_program_without_the_other_struct_keeps_the_reference() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         drop(Repositories::filled(&store)?);
         let customers = CustomerRepository::open(&store)?;
         let mut txn = store.write()?;
@@ -198,7 +198,7 @@ fn a_program_without_the_other_struct_keeps_the_reference() -> Result<()> {
 
 #[test]
 fn references_that_are_declared_later_hold_for_all_rows() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         drop(InvoiceRepository::open(&store)?);
         let customers = CustomerRepository::open(&store)?;
         let before = before::InvoiceRepository::open(&store)?;
@@ -234,7 +234,7 @@ fn references_that_are_declared_later_hold_for_all_rows() -> Result<()> {
 
 #[test]
 fn a_bulk_load_checks_its_rows_before_it_writes() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         let Repositories { invoices, .. } = Repositories::filled(&store)?;
         let rows = [invoice(11, 1), invoice(12, 3)];
         let mut txn = store.write()?;
@@ -250,7 +250,7 @@ fn a_bulk_load_checks_its_rows_before_it_writes() -> Result<()> {
 
 #[test]
 fn a_retired_index_of_a_reference_is_kept() -> Result<()> {
-    for store in plain_stores()? {
+    for store in plain_engines()? {
         drop(Repositories::filled(&store)?);
         let customers = CustomerRepository::open(&store)?;
         assert!(store.drop_retired()?.is_empty());
@@ -397,7 +397,7 @@ proptest! {
             1..60,
         )
     ) {
-        for store in plain_stores().expect("stores") {
+        for store in plain_engines().expect("stores") {
             let all = Repositories::open(&store).expect("repositories");
             let mut model = Model::default();
             let mut txn = store.write().expect("a transaction");

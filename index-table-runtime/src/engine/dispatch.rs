@@ -297,6 +297,8 @@ impl Tables {
             (Self::Lmdb(tables), Self::Lmdb(of)) => tables.link(by, of, source),
             #[cfg(feature = "memory")]
             (Self::Memory(tables), Self::Memory(of)) => tables.link(by, of, source),
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(tables), Self::Postgres(of)) => tables.link(by, of, source),
             _ => {}
         }
     }
@@ -609,7 +611,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the reference at this position to the table. Engines that do not offer references have none.
+    /// Returns the reference at this position to the table. The reader of a sharded table has none;
+    /// those of its shards have.
     #[inline]
     pub(crate) fn referrer(self, at: usize) -> Option<&'t Referrer> {
         match self {
@@ -618,7 +621,7 @@ impl<'t> Reader<'t> {
             #[cfg(feature = "memory")]
             Self::Memory(reader) => reader.referrer(at),
             #[cfg(feature = "postgres")]
-            Self::Postgres(_) => None,
+            Self::Postgres(reader) => reader.referrer(at),
         }
     }
 

@@ -30,6 +30,13 @@ pub(crate) enum Space {
     CatalogOf(&'static str),
 }
 
+impl Space {
+    /// Whether the records are in the catalog.
+    pub(crate) const fn is_catalog(self) -> bool {
+        matches!(self, Self::Catalog | Self::CatalogOf(_))
+    }
+}
+
 /// The meaning of the small records of a table, for all engines.
 pub(crate) trait ReadRecords<'t>: Read<'t> {
     /// Returns the catalog's record of a part of the table, or of the table itself under the empty name.

@@ -42,9 +42,10 @@ use self::{
     read::column,
 };
 use crate::{
-    engine::{Options, Records, Retry},
+    engine::{Options, Read as _, Records, Retry, Space},
     model::{
         error::{Error, Result, StoreError as _},
+        reference::{MARK, Referrer},
         schema::{Parts, TableSchema},
     },
 };
@@ -291,15 +292,20 @@ impl Engine {
         parts: Parts,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
-        if !parts.references.is_empty() {
-            let what = "references, because it is on a PostgreSQL server";
-            return Err((Error::NotOffered { what }, None));
-        }
-        let tables = Tables::new(&self.schema, schema, parts.aggregates);
+        let tables = Tables::new(&self.schema, schema, parts);
         self.in_transaction(|txn| {
-            let missing = self.missing(txn, &mut tables.own())?;
+            let missing = self.missing(txn, &mut tables.needed().into_iter())?;
             if !missing.is_empty() {
                 txn.simple(&missing)?;
+            }
+            let (reader, mut from) = (txn.reader(&tables), MARK.to_string().into_bytes());
+            while let Some((part, record)) = reader.at_or_above(Space::Catalog, &from)? {
+                let name = str::from_utf8(part).ok().filter(|name| name.starts_with(MARK));
+                let Some(name) = name else { break };
+                if let Some(by) = Referrer::decode(schema.name, name, record)? {
+                    tables.add_referrer(&self.schema, by);
+                }
+                from = [part, &[0]].concat();
             }
             let writer = txn.writer(&tables);
             prepare(writer.ok_or_else(|| Error::internal("a read transaction of a table"))?)

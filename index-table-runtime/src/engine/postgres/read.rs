@@ -19,6 +19,7 @@ use crate::{
         entry::RawEntry,
         error::{Boxed, Error, Result},
         key::successor,
+        reference::Referrer,
         schema::{Source, Strategy, TableSchema},
     },
 };
@@ -179,8 +180,8 @@ impl<'t> Read<'t> for Reader<'t> {
     fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(None) };
         let sql = format!("SELECT v FROM {} WHERE k = $1", relation.sql);
-        let key = [prefix, key].concat();
-        if space == Space::Catalog {
+        let key = [&prefix, key].concat();
+        if space.is_catalog() {
             return self.txn.record(&key);
         }
         let rows = self.txn.lent(&sql, &[&key])?;
@@ -200,15 +201,20 @@ impl<'t> Read<'t> for Reader<'t> {
         let sql = format!("SELECT count(*) FROM {} WHERE k >= $1", relation.sql);
         let mut end = prefix.to_vec();
         let rows = if successor(&mut end) {
-            self.txn.query(&format!("{sql} AND k < $2"), &[&prefix, &end])?
+            self.txn.query(&format!("{sql} AND k < $2"), &[&&*prefix, &end])?
         } else {
-            self.txn.query(&sql, &[&prefix])?
+            self.txn.query(&sql, &[&&*prefix])?
         };
         number(&rows).map(unsigned)
     }
 }
 
 impl<'t> Reader<'t> {
+    /// Returns the reference at this position to the table.
+    pub(crate) fn referrer(self, at: usize) -> Option<&'t Referrer> {
+        self.tables.referrers.get(at).map(|link| &link.by)
+    }
+
     /// Returns the first small record at or after a key, or the last one before it.
     fn neighbour(
         self,
@@ -223,7 +229,7 @@ impl<'t> Reader<'t> {
             "k >= $1 AND k >= $2 ORDER BY k"
         };
         let sql = format!("SELECT k, v FROM {} WHERE {conditions} LIMIT 1", relation.sql);
-        let key = [prefix, key].concat();
+        let (key, prefix) = ([&prefix, key].concat(), &*prefix);
         let rows = self.txn.lent(&sql, &[&key, &prefix])?;
         let Some(row) = rows.first() else { return Ok(None) };
         let found: &[u8] = column(row, 0)?;

@@ -1,11 +1,14 @@
 //! The SQL tables of one table.
 
+use std::borrow::Cow;
+
 use super::names::{CATALOG, Form, Relation, SEQUENCES};
 use crate::{
-    engine::Space,
+    engine::{Links, Space},
     model::{
         aggregate::AggregateSchema,
-        schema::{IndexSchema, Source, TableSchema},
+        reference::Referrer,
+        schema::{IndexSchema, Parts, Source, TableSchema},
     },
 };
 
@@ -20,14 +23,14 @@ pub(crate) struct Tables {
     sequences: Relation,
     /// The prefix of its keys in the tables of all tables.
     prefix: Vec<u8>,
+    /// The facts to which the references of the table refer.
+    referred: Vec<Relation>,
+    /// The references to the table.
+    pub(super) referrers: Links<Relation>,
 }
 
 impl Tables {
-    pub(super) fn new(
-        in_schema: &str,
-        schema: &'static TableSchema,
-        aggregates: &[AggregateSchema],
-    ) -> Self {
+    pub(super) fn new(in_schema: &str, schema: &'static TableSchema, parts: Parts) -> Self {
         let table = schema.name;
         let relation = |name: &str, form| Relation::new(in_schema, name, form);
         let index = |index: &IndexSchema| {
@@ -41,12 +44,42 @@ impl Tables {
             schema,
             facts: relation(table, Form::Pairs),
             indexes: schema.indexes.iter().map(index).collect(),
-            aggregates: aggregates.iter().map(aggregate).collect(),
+            aggregates: parts.aggregates.iter().map(aggregate).collect(),
             queue: schema.has_eventual().then(|| relation(&format!(".queue.{table}"), Form::Pairs)),
             catalog: relation(CATALOG, Form::Pairs),
             sequences: relation(SEQUENCES, Form::Pairs),
-            prefix: [table.as_bytes(), &[0]].concat(),
+            prefix: prefix_of(table),
+            referred: parts
+                .references
+                .iter()
+                .map(|reference| relation(reference.to.name, Form::Pairs))
+                .collect(),
+            referrers: Links::default(),
         }
+    }
+
+    /// Adds a reference of the table `of` to this table.
+    pub(crate) fn link(&self, by: Referrer, of: &Self, source: Source) {
+        if let Some(relation) = of.relation(source) {
+            self.referrers.add(by, relation.clone());
+        }
+    }
+
+    /// Adds a reference to this table that the catalog records.
+    pub(super) fn add_referrer(&self, in_schema: &str, by: Referrer) {
+        // The form of an index is not needed to find a key.
+        self.referrers.add(by, Relation::new(in_schema, &by.database(), Form::Entries));
+    }
+
+    /// Returns the SQL tables that have to exist, each once.
+    pub(super) fn needed(&self) -> Vec<&Relation> {
+        let mut needed: Vec<_> = self.own().collect();
+        for facts in &self.referred {
+            if needed.iter().all(|other| other.name != facts.name) {
+                needed.push(facts);
+            }
+        }
+        needed
     }
 
     /// Returns the SQL tables that belong to this table alone.
@@ -62,16 +95,23 @@ impl Tables {
     }
 
     /// Returns the SQL table of a space, and the prefix of its keys; `None` if the table has no such space.
-    pub(super) fn space(&self, space: Space) -> Option<(&Relation, &[u8])> {
-        match space {
-            Space::Catalog => Some((&self.catalog, &self.prefix)),
-            Space::Sequence => Some((&self.sequences, &self.prefix)),
-            Space::Queue => self.queue.as_ref().map(|queue| (queue, &[][..])),
-            Space::Aggregate(aggregate) => {
-                self.aggregates.get(aggregate).map(|relation| (relation, &[][..]))
-            }
-            // A table with a change stream, or with references, is refused when it is opened.
-            Space::Changes | Space::Referred(_) | Space::Referring(_) | Space::CatalogOf(_) => None,
-        }
+    pub(super) fn space(&self, space: Space) -> Option<(&Relation, Cow<'_, [u8]>)> {
+        let relation = match space {
+            Space::Catalog => return Some((&self.catalog, self.prefix.as_slice().into())),
+            Space::CatalogOf(table) => return Some((&self.catalog, prefix_of(table).into())),
+            Space::Sequence => return Some((&self.sequences, self.prefix.as_slice().into())),
+            Space::Queue => self.queue.as_ref(),
+            Space::Aggregate(aggregate) => self.aggregates.get(aggregate),
+            Space::Referred(at) => self.referred.get(at),
+            Space::Referring(at) => self.referrers.get(at).map(|link| &link.database),
+            // A table with a change stream is refused when it is opened.
+            Space::Changes => None,
+        };
+        relation.map(|relation| (relation, Cow::Borrowed(&[][..])))
     }
+}
+
+/// Returns the prefix of the keys of a table in the tables of all tables.
+fn prefix_of(table: &str) -> Vec<u8> {
+    [table.as_bytes(), &[0]].concat()
 }

@@ -219,8 +219,8 @@ impl Write for Writer<'_> {
 
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
-        self.put_pair(relation, &[prefix, key].concat(), record)?;
-        if space == Space::Catalog {
+        self.put_pair(relation, &[&prefix, key].concat(), record)?;
+        if space.is_catalog() {
             self.txn.catalog_changed()?;
         }
         Ok(())
@@ -229,8 +229,8 @@ impl Write for Writer<'_> {
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
         let sql = format!("DELETE FROM {} WHERE k = $1", relation.sql);
-        self.txn.execute(&sql, &[&[prefix, key].concat()])?;
-        if space == Space::Catalog {
+        self.txn.execute(&sql, &[&[&prefix, key].concat()])?;
+        if space.is_catalog() {
             self.txn.catalog_changed()?;
         }
         Ok(())
@@ -243,8 +243,8 @@ impl Write for Writer<'_> {
             "DELETE FROM {} WHERE k >= $1 AND substring(k from 1 for length($1)) = $1",
             relation.sql
         );
-        self.txn.execute(&sql, &[&prefix])?;
-        if space == Space::Catalog {
+        self.txn.execute(&sql, &[&&*prefix])?;
+        if space.is_catalog() {
             self.txn.catalog_changed()?;
         }
         Ok(())
