@@ -4,6 +4,7 @@ mod consumers;
 mod declaration;
 mod random;
 mod retention;
+mod shards;
 #[path = "../support/stores.rs"]
 mod stores;
 mod workers;

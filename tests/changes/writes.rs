@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use index_table::{
     ChangeKind::{Deleted, Inserted, Updated},
-    Error, IndexTable, OnDuplicate, Result, ShardedStore, Store, WriteTxn,
+    Error, IndexTable, OnDuplicate, Result, Store, WriteTxn,
 };
 use serde::{Deserialize, Serialize};
 
@@ -135,16 +135,4 @@ fn an_expired_row_is_deleted_in_the_stream() -> Result<()> {
         assert_eq!(deleted, [(Deleted, 1)]);
     }
     Ok(())
-}
-
-#[test]
-fn a_sharded_store_refuses_a_table_with_a_stream() {
-    let store = ShardedStore::in_memory();
-    for opened in [InvoiceRepository::open(&store), InvoiceRepository::open_online(&store)] {
-        let refused = opened.expect_err("not offered");
-        assert_eq!(
-            refused.to_string(),
-            "this store does not offer change streams (`#[table(changes)]`), because it is sharded"
-        );
-    }
 }

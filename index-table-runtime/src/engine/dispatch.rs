@@ -141,6 +141,17 @@ impl Engine {
         }
     }
 
+    /// Whether tables can have change streams.
+    pub(crate) const fn has_changes(&self) -> bool {
+        match self {
+            Self::Lmdb(_) | Self::Sharded(_) => true,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => true,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
+        }
+    }
+
     /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
@@ -599,6 +610,14 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Returns the readers of the shards that can have changes in the stream of the table.
+    pub(crate) fn with_changes(self) -> Result<Vec<(ShardNumber, Self)>> {
+        if let Self::Sharded(reader) = self {
+            return reader.with_changes();
+        }
+        Ok(vec![(0, self)])
+    }
+
     /// Returns the number of bytes that a table or an index takes; 0 in an engine that does not know it.
     pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
         match self {
@@ -783,6 +802,38 @@ impl<'t, 's> Writer<'t, 's> {
             (writer, Some(record)) => writer.put(space, key, record),
             (writer, None) => writer.remove(space, key),
         }
+    }
+
+    /// Writes in one shard what a move doesn't copy. A store without shards has the shard 0.
+    pub(crate) fn beside(
+        &mut self,
+        shard: ShardNumber,
+        write: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        if let Self::Sharded(writer) = self {
+            return writer.beside(shard, write);
+        }
+        write(self)
+    }
+
+    /// Returns the shards that can have changes in the stream of the table, or the only shard of the transaction.
+    pub(crate) fn with_changes(&self) -> Vec<ShardNumber> {
+        if let Self::Sharded(writer) = self {
+            return writer.with_changes();
+        }
+        vec![0]
+    }
+
+    /// Writes in the shard of a row.
+    pub(crate) fn in_shard_of(
+        &mut self,
+        primary_key: &[u8],
+        write: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        if let Self::Sharded(writer) = self {
+            return writer.in_shard_of(primary_key, write);
+        }
+        write(self)
     }
 
     /// Returns the writer of a sharded table with global indexes.

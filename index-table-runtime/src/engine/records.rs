@@ -30,6 +30,7 @@ pub(crate) enum Space {
     CatalogOf(&'static str),
 }
 
+#[cfg(feature = "postgres")]
 impl Space {
     /// Whether the records are in the catalog.
     pub(crate) const fn is_catalog(self) -> bool {

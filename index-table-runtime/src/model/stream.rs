@@ -69,6 +69,9 @@ impl StoredKind {
     }
 }
 
+/// The bit of the kind of a change with an order.
+const ORDERED: u8 = 0x10;
+
 /// The key of the [`Mark`] after the removed changes.
 pub(crate) const REMOVED: [u8; 1] = [0];
 /// The first byte of the key of a change.
@@ -125,6 +128,8 @@ pub(crate) struct StoredChange<'c> {
     /// The `end` of the [`Mark`] after this change.
     pub(crate) end: u64,
     pub(crate) kind: StoredKind,
+    /// In a sharded store, the place of the change in the order of all shards.
+    pub(crate) order: Option<u64>,
     pub(crate) primary_key: &'c [u8],
     /// The new row; for a deleted row, the old one.
     pub(crate) row: &'c [u8],
@@ -132,16 +137,28 @@ pub(crate) struct StoredChange<'c> {
 
 impl<'c> StoredChange<'c> {
     /// Returns the length of the encoding.
-    pub(crate) const fn len(primary_key: &[u8], row: &[u8]) -> usize {
-        8 + 8 + 1 + 2 + primary_key.len() + row.len()
+    pub(crate) const fn len(order: Option<u64>, primary_key: &[u8], row: &[u8]) -> usize {
+        let order = if order.is_some() { 8 } else { 0 };
+        8 + 8 + 1 + order + 2 + primary_key.len() + row.len()
+    }
+
+    /// Returns the public number of the change with this number in its shard, or in its store.
+    pub(crate) fn number(&self, number: u64) -> u64 {
+        self.order.unwrap_or(number)
     }
 
     /// Returns the encoding. Primary keys are shorter than 2^16 bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let Self { time, end, kind, primary_key, row } = self;
+        let Self { time, end, kind, order, primary_key, row } = self;
         out.extend(time.to_be_bytes());
         out.extend(end.to_be_bytes());
-        out.push(kind.byte());
+        match order {
+            None => out.push(kind.byte()),
+            Some(order) => {
+                out.push(kind.byte() | ORDERED);
+                out.extend(order.to_be_bytes());
+            }
+        }
         let len = u16::try_from(primary_key.len()).unwrap_or(u16::MAX);
         out.extend(len.to_be_bytes());
         out.extend(*primary_key);
@@ -151,10 +168,12 @@ impl<'c> StoredChange<'c> {
     pub(crate) fn decode(bytes: &'c [u8]) -> Option<Self> {
         let mut rest = bytes;
         let (time, end) = (take(&mut rest)?, take(&mut rest)?);
-        let (kind, after) = rest.split_first()?;
+        let (kind, mut after) = rest.split_first()?;
+        let order = if kind & ORDERED == 0 { None } else { Some(take(&mut after)?) };
+        let kind = StoredKind::of(kind & !ORDERED)?;
         let (len, after) = after.split_first_chunk()?;
         let (primary_key, row) = after.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
-        Some(Self { time, end, kind: StoredKind::of(*kind)?, primary_key, row })
+        Some(Self { time, end, kind, order, primary_key, row })
     }
 }
 
@@ -212,19 +231,26 @@ mod tests {
             time: 0x0102,
             end: 25,
             kind: StoredKind::Updated,
+            order: None,
             primary_key: b"key",
             row: b"row",
         };
         let mut bytes = Vec::new();
         change.encode(&mut bytes);
         assert_eq!(bytes, b"\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\0\x19\x02\0\x03keyrow");
-        assert_eq!(StoredChange::len(b"key", b"row"), bytes.len());
+        assert_eq!(StoredChange::len(None, b"key", b"row"), bytes.len());
         assert_eq!(StoredChange::decode(&bytes), Some(change));
         for (len, _) in bytes.iter().enumerate().take(22) {
             assert_eq!(StoredChange::decode(&bytes[..len]), None, "{len}");
         }
         bytes[16] = 4;
         assert_eq!(StoredChange::decode(&bytes), None);
+
+        let ordered = StoredChange { order: Some(0x0304), end: 33, ..change };
+        let ordered_bytes = change_bytes(&ordered);
+        assert_eq!(StoredChange::len(Some(0), b"key", b"row"), ordered_bytes.len());
+        assert_eq!(StoredChange::decode(&ordered_bytes), Some(ordered));
+        assert_eq!((ordered.number(9), change.number(9)), (0x0304, 9));
 
         let consumer = ConsumerRecord { at: Mark { number: 3, end: 75 }, time: 0x0102 };
         let bytes = consumer.encode();
@@ -233,7 +259,7 @@ mod tests {
         assert_eq!(ConsumerRecord::decode(&bytes[1..]), None);
         assert_eq!(Mark::decode(&bytes[..16]), Some(consumer.at));
 
-        for bytes in [&change_bytes(&change), &bytes] {
+        for bytes in [&change_bytes(&change), &ordered_bytes, &bytes] {
             let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             let vector = format!("`{}`", hex.join(" "));
             assert!(include_str!("../../../docs/FORMAT.md").contains(&vector), "{vector}");

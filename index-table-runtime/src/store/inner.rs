@@ -22,7 +22,7 @@ use crate::{
         schema::Source,
     },
     usage::TableCounters,
-    write::{Scratch, SharedTable, queue::Signals, watch::Watchers},
+    write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
 
 pub(crate) struct Inner {
@@ -64,6 +64,8 @@ pub(crate) struct Declared {
     pub(crate) readable: Vec<bool>,
     /// The new records of the tables to which it refers.
     pub(crate) renewed: Vec<Renewed>,
+    /// The place of the last change in the order of all shards.
+    pub(crate) last_change: u64,
 }
 
 /// A new record of a table that is referred to.
@@ -111,7 +113,7 @@ impl Inner {
         if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
-        let (tables, Declared { record, readable, renewed }) = open(&self.engine)?;
+        let (tables, Declared { record, readable, renewed, last_change }) = open(&self.engine)?;
         if self.limit.when_full == WhenFull::Disable && schema.has_eventual() && tables.are_split()
         {
             let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
@@ -138,6 +140,7 @@ impl Inner {
                 watchers: Watchers::default(),
                 as_declared: AtomicU64::new(0),
                 archive: Mutex::default(),
+                orders: self.engine.sharded().map(|_| Orders::after(last_change)),
             }),
             store: self.id,
             opened,

@@ -88,7 +88,10 @@ impl<R: Entity> Table<R> {
     /// have all changes up to this number, and none after it. So a consumer that has read the rows of the snapshot
     /// continues with [`skip_to`](Changes::skip_to) this number, without a gap.
     ///
-    /// Cost: one seek.
+    /// In a sharded store, the rows of the snapshot have all changes up to this number, and may have later ones:
+    /// [`skip_before`](Changes::skip_before) is exact there.
+    ///
+    /// Cost: one seek, in each shard.
     ///
     /// # Errors
     ///
@@ -299,6 +302,49 @@ impl<R: Entity> Changes<R> {
         self.consumer.skip_to(&self.store, 0)
     }
 
+    /// Commits all changes that a transaction reads, without reading them. Returns the number of skipped changes. The
+    /// position never moves back.
+    ///
+    /// A consumer that has read all rows of a snapshot continues with this call without a gap.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoConsumer`]; the errors of [`Store::transaction`], and [`Error::WriteInProgress`] for a write transaction
+    /// of this thread.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(changes)]
+    /// struct Invoice {
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let invoices = InvoiceRepository::open(&store)?;
+    /// store.transaction(|txn| (0..3).try_for_each(|number| invoices.insert(txn, &Invoice { number })))?;
+    ///
+    /// let mut changes = invoices.changes(&store, "search")?;
+    /// let snapshot = store.read()?;
+    /// let indexed: Vec<_> = invoices.all(&snapshot).keys().collect::<Result<_, _>>()?;
+    /// store.transaction(|txn| invoices.insert(txn, &Invoice { number: 3 }))?;
+    /// changes.skip_before(&snapshot)?;
+    /// let later = changes.next_batch(100)?;
+    /// assert_eq!((indexed.len(), later.len(), later[0].key), (3, 1, 3));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn skip_before(&mut self, txn: &ReadTxn<'_>) -> Result<u64> {
+        self.consumer.skip_before(&self.store, txn)
+    }
+
     /// Commits all changes up to this number, without reading them. Returns the number of skipped changes. The position
     /// never moves back. `u64::MAX` skips all changes.
     ///
@@ -379,7 +425,7 @@ impl<R: Entity> fmt::Debug for ChangeWorker<R> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamedChange<R: Entity> {
-    /// The number of the change. The numbers of a table ascend in the order of the changes. Numbers of changes that were lost,
+    /// The number of the change. The numbers of a table ascend in the order of the changes; in a sharded store, with gaps. Numbers of changes that were lost,
     /// for example because an older backup was restored, are given again: number and time together identify a change.
     pub number: u64,
     /// The time of the write, by the clock of the process that wrote it, in milliseconds.
@@ -404,7 +450,7 @@ pub struct ChangeBatch<R: Entity> {
 impl<R: Entity> ChangeBatch<R> {
     /// Commits the batch: the consumer does not get these changes again. Committing an empty batch does nothing.
     ///
-    /// Cost: a transaction with one write.
+    /// Cost: a transaction with one write, in each shard that has some of the changes.
     ///
     /// # Errors
     ///

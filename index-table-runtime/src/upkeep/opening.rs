@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Conflicts, Engine, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
+    engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
@@ -39,18 +39,11 @@ pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
 
 /// Refuses a table with a change stream in a store that does not offer it.
 fn refuse_changes(store: &Store, rows: &RowVtable) -> Result<()> {
-    if rows.changes.is_none() {
-        return Ok(());
+    if rows.changes.is_some() && !store.inner.engine.has_changes() {
+        let what = "change streams (`#[table(changes)]`), because it is on a PostgreSQL server";
+        return Err(Error::NotOffered { what });
     }
-    let what = match store.inner.engine {
-        Engine::Sharded(_) => "change streams (`#[table(changes)]`), because it is sharded",
-        #[cfg(feature = "postgres")]
-        Engine::Postgres(_) => {
-            "change streams (`#[table(changes)]`), because it is on a PostgreSQL server"
-        }
-        _ => return Ok(()),
-    };
-    Err(Error::NotOffered { what })
+    Ok(())
 }
 
 /// The options for opening a table in a shard. A plain store uses the defaults.
@@ -236,7 +229,7 @@ fn prepare(
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
-    Ok(Declared { record, readable, renewed })
+    Ok(Declared { record, readable, renewed, last_change: 0 })
 }
 
 /// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.

@@ -121,6 +121,7 @@ fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Dec
         return Err(mismatch(schema, difference, DECLARE));
     }
     Ok(Declared {
+        last_change: 0,
         record: declared.encode(table)?,
         renewed: Vec::new(),
         readable: schema.indexes.iter().map(|index| !states.contains_key(index.name)).collect(),

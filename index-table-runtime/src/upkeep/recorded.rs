@@ -105,6 +105,7 @@ pub(super) fn find(
             !records.iter().any(|(name, _)| is_index(index.name) && *name == state)
         });
         let declared = Declared {
+            last_change: 0,
             record: described.encode(schema.name)?,
             readable: readable.collect(),
             renewed: Vec::new(),

@@ -3,10 +3,10 @@
 use std::{collections::BTreeSet, fmt, path::Path, sync::Arc};
 
 use super::{
-    all_shards, build,
+    all_shards, build, changes,
     copies::Copies,
     opening::{self, InShard},
-    shards::open_in,
+    shards::{open_in, raise_orders},
 };
 use crate::{
     engine::{
@@ -139,8 +139,8 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: there is no such shard, or no other one; it has rows, or queued messages of an eventual
-    /// index; a table is placed in it; a table that may have rows or entries in it is not open; a move has begun with it;
+    /// [`Error::ShardRefused`]: there is no such shard, or no other one; it has rows, queued messages of an eventual
+    /// index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that may have rows or entries in it is not open; a move has begun with it;
     /// no other shard of a map can have its keys. [`Error::ShardUnavailable`]: a shard is not available. Also
     /// [`Error::WriteInProgress`] if this thread has a write transaction, and the errors of `build`, after which the shard
     /// is removed.
@@ -272,7 +272,21 @@ impl ShardedStore {
             .maps_without(number, leaving == Leaving::Detached)
             .map_err(|map| refused(format!("shard map `{map}` has no other shard for its keys")))?;
         let affected = self.affected(shards, &changed, &refused)?;
+        let in_use = inner.tables_in_use();
+        let streams = in_use.iter().filter(|table| table.rows.changes.is_some());
+        let streams: Vec<_> = streams.filter(|_| leaving == Leaving::Removed).collect();
         let mut body = |txn: &mut shards::Txn<'_>| {
+            for table in &streams {
+                let Tables::Sharded(tables) = &table.tables else { continue };
+                if tables.in_shard(number).is_some()
+                    && let Some(consumer) = changes::lagging(txn.reader(tables).of_shard(number)?)?
+                {
+                    return Err(refused(format!(
+                        "consumer `{consumer}` of the change stream of table `{}` has not committed all changes in it",
+                        table.schema.name
+                    )));
+                }
+            }
             for Affected { table, global, keeps_rows } in &affected {
                 let Tables::Sharded(tables) = &table.tables else { continue };
                 if tables.in_shard(number).is_some() && !keeps_rows {
@@ -418,6 +432,7 @@ impl ShardedStore {
             } else if !routing.global_indexes().is_empty() {
                 global.push(table);
             }
+            raise_orders(table, &store_of(&shard)?, &opened)?;
             tables.add(number, shard.name(), opened);
         }
         for table in &global {

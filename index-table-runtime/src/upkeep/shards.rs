@@ -4,7 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::{
-    all_shards,
+    all_shards, changes,
     copies::Copies,
     opening::{self, InShard},
     parallel, references,
@@ -23,6 +23,7 @@ use crate::{
     },
     store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, store_of},
     usage::Progress,
+    write,
 };
 
 /// Opens a table in all available shards that can have its rows or entries. Builds its indexes, unless `online`.
@@ -76,6 +77,7 @@ fn open_in_all(
         shards.shard(first)?.opened()?;
         return Err(Error::internal("a table was opened in no shard"));
     };
+    let last_change = last_change(shards, rows, &tables)?;
     if let Some(new) = new {
         shards.keep(rows.schema.name, new)?;
     }
@@ -90,7 +92,26 @@ fn open_in_all(
         all_shards::build_global(engine, &tables, rows)?
     };
     let readable = (0..rows.schema.indexes.len()).map(|index| !unreadable.contains(&index));
-    Ok((tables, Declared { record, readable: readable.collect(), renewed: Vec::new() }))
+    let (readable, renewed) = (readable.collect(), Vec::new());
+    Ok((tables, Declared { record, readable, renewed, last_change }))
+}
+
+/// Returns the place of the last change in the order of all shards.
+fn last_change(
+    shards: &Engine,
+    rows: &RowVtable,
+    tables: &[Option<Arc<OpenTable>>],
+) -> Result<u64> {
+    let mut last = 0;
+    if rows.changes.is_some() {
+        for ((_, shard), table) in shards.shards().zip(tables) {
+            if let Some(table) = table {
+                last =
+                    write::changes::last_order(store_of(shard)?.read()?.reader(table)?)?.max(last);
+            }
+        }
+    }
+    Ok(last)
 }
 
 /// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.
@@ -108,7 +129,9 @@ pub(super) fn open_in(
         let checked = identity.adopted.as_deref();
         checked.is_some_and(|tables| tables.iter().all(|table| table != rows.schema.name))
     });
-    if !routing.all_shards().contains(&number) {
+    // A shard from which all rows were moved away can have changes that are not committed yet.
+    let has_stream = rows.changes.is_some() && has_table(opened.engine(), rows.schema)?;
+    if !routing.all_shards().contains(&number) && !has_stream {
         if unchecked.is_some()
             && has_table(opened.engine(), rows.schema)?
             && has_rows(&store_of(shard)?, rows, online)?
@@ -157,8 +180,19 @@ pub(super) fn open_target(
     let global = table.rows.distribution.global();
     let in_shard = InShard { is_shard: true, global, is_added: true, ..InShard::default() };
     let opened = opening::open_with(&store_of(shard)?, table.rows, in_shard)?;
+    if table.rows.changes.is_some() {
+        changes::continue_in(&store.read()?, table, &store_of(shard)?, &opened)?;
+    }
     tables.add(number, shard.name(), opened);
     all_shards::align(&store.inner.engine, &table.tables, table.rows)
+}
+
+/// Continues the order of the changes of all shards after those of a shard that becomes available.
+pub(super) fn raise_orders(table: &OpenTable, shard: &Store, own: &OpenTable) -> Result<()> {
+    if let Some(orders) = table.shared.orders.as_ref().filter(|_| table.rows.changes.is_some()) {
+        orders.raise(write::changes::last_order(shard.read()?.reader(own)?)?);
+    }
+    Ok(())
 }
 
 fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<bool> {
@@ -332,6 +366,7 @@ impl ShardedStore {
                 for index in table.rows.distribution.global() {
                     table.became_unreadable(*index);
                 }
+                raise_orders(table, &store_of(&shard)?, &own)?;
                 tables.add(number, shard.name(), own);
             }
         }

@@ -10,8 +10,15 @@
 //!
 //! Each change has the sum of the bytes of all changes up to it. So the bytes between two marks are a difference.
 //!
+//! In a sharded store, each shard has the stream of its rows, with its own numbers. Each change also has its place in the
+//! order of all shards, by which a consumer merges them. One process writes the store, so the [`Orders`] are in its memory:
+//! a greater number than all others is assigned while the shard is locked. So the orders ascend in each shard, and also
+//! from the last change of a row in one shard to its first change in the shard to which it has moved.
+//!
 //! Old changes are removed by the writers: each [`EVERY`]th change removes up to [`STEP`] of them. So the stream gets
 //! shorter as long as it gets new changes, and no writer waits for a long removal.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
     engine::{Read, Space, Write as _, Writer},
@@ -33,15 +40,51 @@ const EVERY: u64 = 64;
 /// The maximum number of changes that a writer removes.
 const STEP: u64 = 2 * EVERY;
 
+/// The places of changes in the order of all shards of a sharded store.
+#[derive(Debug)]
+pub(crate) struct Orders(AtomicU64);
+
+impl Orders {
+    /// Continues after the last place that was assigned.
+    pub(crate) const fn after(last: u64) -> Self {
+        Self(AtomicU64::new(last))
+    }
+
+    /// Returns a place after all others.
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::AcqRel).saturating_add(1)
+    }
+
+    /// Continues after this place, of a shard that has been added.
+    pub(crate) fn raise(&self, last: u64) {
+        self.0.fetch_max(last, Ordering::AcqRel);
+    }
+}
+
+/// The stream of a table, and the orders of a sharded store.
+#[derive(Clone, Copy)]
+pub(crate) struct Stream<'s> {
+    pub(crate) declared: &'s ChangeStream,
+    pub(crate) orders: Option<&'s Orders>,
+}
+
+impl<'s> Stream<'s> {
+    /// Returns the stream of the table, if it has one.
+    pub(crate) fn of(rows: &'s RowVtable, orders: Option<&'s Orders>) -> Option<Self> {
+        Some(Self { declared: rows.changes.as_ref()?, orders })
+    }
+}
+
 /// Adds the change of a row to the stream, if the table has one.
 #[inline]
 pub(crate) fn note(
     rows: &RowVtable,
+    orders: Option<&Orders>,
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,
     new: Option<&Image>,
 ) -> Result<()> {
-    match &rows.changes {
+    match Stream::of(rows, orders) {
         None => Ok(()),
         Some(stream) => note_in(stream, writer, old, new),
     }
@@ -49,7 +92,7 @@ pub(crate) fn note(
 
 #[inline(never)]
 fn note_in(
-    stream: &ChangeStream,
+    stream: Stream<'_>,
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,
     new: Option<&Image>,
@@ -70,34 +113,62 @@ fn note_in(
 
 /// Adds the change of a new or replaced row to the stream, if the table has one.
 pub(crate) fn note_stored(
-    rows: &RowVtable,
+    stream: Option<Stream<'_>>,
     writer: &mut Writer<'_, '_>,
     is_new: bool,
     primary_key: &[u8],
     row: &[u8],
 ) -> Result<()> {
-    let Some(stream) = &rows.changes else { return Ok(()) };
+    let Some(stream) = stream else { return Ok(()) };
     let kind = if is_new { StoredKind::Inserted } else { StoredKind::Updated };
     add(stream, writer, kind, primary_key, row)
 }
 
+/// Adds a change to the stream of the row's shard.
 fn add(
-    stream: &ChangeStream,
+    stream: Stream<'_>,
     writer: &mut Writer<'_, '_>,
     kind: StoredKind,
     primary_key: &[u8],
     row: &[u8],
 ) -> Result<()> {
-    let last = last(writer.reader())?;
-    let (number, len) = (last.number.saturating_add(1), StoredChange::len(primary_key, row));
-    let end = last.end.saturating_add(len as u64);
-    let mut change = Vec::with_capacity(len);
-    StoredChange { time: now(), end, kind, primary_key, row }.encode(&mut change);
-    writer.put(Space::Changes, &change_key(number), &change)?;
-    if number.is_multiple_of(EVERY) {
-        remove_old(stream, writer, STEP)?;
+    writer.in_shard_of(primary_key, &mut |writer| {
+        let last = last(writer.reader())?;
+        let order = stream.orders.map(Orders::next);
+        let len = StoredChange::len(order, primary_key, row);
+        let number = last.number.saturating_add(1);
+        let end = last.end.saturating_add(len as u64);
+        let mut change = Vec::with_capacity(len);
+        StoredChange { time: now(), end, kind, order, primary_key, row }.encode(&mut change);
+        writer.put(Space::Changes, &change_key(number), &change)?;
+        if number.is_multiple_of(EVERY) {
+            remove_old(stream.declared, writer, STEP)?;
+        }
+        Ok(())
+    })
+}
+
+/// Returns the place of the last change that is kept in the order of all shards; 0 if there is none.
+pub(crate) fn last_order<'t>(reader: impl Read<'t>) -> Result<u64> {
+    let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else { return Ok(0) };
+    let Some(number) = number_of(key) else { return Ok(0) };
+    Ok(decode(reader.table(), number, record)?.number(number))
+}
+
+/// Returns the mark after the last kept change whose public number is at most `number`, or after the removed changes.
+pub(crate) fn at_most<'t>(reader: impl Read<'t>, number: u64) -> Result<Mark> {
+    let (mut before, mut after) = (removed(reader)?, last(reader)?.number.saturating_add(1));
+    // The changes up to `before` have such a number, and those from `after` on have not.
+    while before.number.saturating_add(1) < after {
+        let middle = before.number + (after - before.number) / 2;
+        match next(reader, middle - 1)? {
+            Some((found, change)) if change.number(found) <= number => {
+                before = Mark { number: found, end: change.end };
+            }
+            _ => after = middle,
+        }
     }
-    Ok(())
+    Ok(before)
 }
 
 /// Returns the mark after the last change.

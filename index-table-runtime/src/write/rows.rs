@@ -410,5 +410,6 @@ fn note_change(
     new: Option<&Image>,
     written: &mut Written,
 ) -> Result<()> {
-    changes::note(rows, writer, old, new).inspect_err(|_| written.unfinished = true)
+    let orders = written.shared.orders.as_ref();
+    changes::note(rows, orders, writer, old, new).inspect_err(|_| written.unfinished = true)
 }

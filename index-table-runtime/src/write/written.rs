@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
 
 use super::{
+    changes::Orders,
     maintenance::MaintenancePlan,
     queue::{Ends, Outbox},
     watch::{Watched, Watchers},
@@ -26,6 +27,8 @@ pub(crate) struct SharedTable {
     pub(crate) as_declared: AtomicU64,
     /// The function that gets expired rows before they are deleted.
     pub(crate) archive: Mutex<Option<Archive>>,
+    /// The places of the table's changes in the order of all shards; `None` in a store without shards.
+    pub(crate) orders: Option<Orders>,
 }
 
 /// A function that gets the bytes of rows before they are deleted.

@@ -180,6 +180,19 @@ impl<'t> Reader<'t> {
         Ok(parts)
     }
 
+    /// Returns the readers of the shards that can have changes in the stream of the table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`]
+    pub(crate) fn with_changes(self) -> Result<Vec<(ShardNumber, engine::Reader<'t>)>> {
+        let shards = self.tables.with_changes(self.txn.engine());
+        let alone = self.txn.alone();
+        let is_read = |shard: &ShardNumber| alone.is_none_or(|alone| alone == *shard);
+        let shards = shards.into_iter().filter(is_read);
+        shards.map(|shard| Ok((shard, self.of_shard(shard)?))).collect()
+    }
+
     /// Whether this transaction is limited to one shard.
     pub(crate) fn is_alone(self) -> bool {
         self.txn.alone().is_some()

@@ -87,6 +87,18 @@ impl Tables {
         self.shared.shards.get(shard as usize)?.open.get()
     }
 
+    /// Returns the shards that can have changes in the stream of the table: its own, and those from which all rows were
+    /// moved away, as long as they belong to the store.
+    pub(super) fn with_changes(&self, engine: &Engine) -> Vec<ShardNumber> {
+        let is_open = |shard: ShardNumber| {
+            self.in_shard(shard).is_some()
+                && engine.shard(shard).is_ok_and(|it| it.opened().is_ok())
+        };
+        let own = self.routing.all_shards();
+        let all = engine.shards().map(|(shard, _)| shard);
+        all.filter(|shard| own.contains(shard) || is_open(*shard)).collect()
+    }
+
     pub(crate) fn were_known(&self) -> bool {
         let open = self.shared.shards.iter().filter_map(|shard| shard.open.get());
         open.map(|tables| tables.tables()).all(engine::Tables::were_known)

@@ -87,6 +87,15 @@ impl<'t> Writer<'t> {
         })
     }
 
+    /// Writes in the shard of a row.
+    pub(crate) fn in_shard_of(
+        &mut self,
+        primary_key: &[u8],
+        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        self.row(primary_key, write)
+    }
+
     /// Writes in the shard of an entry.
     fn entry<T>(
         &mut self,
@@ -168,6 +177,13 @@ impl<'t> Writer<'t> {
     pub(crate) fn parts(&self) -> Vec<ShardNumber> {
         let alone = self.txn.alone();
         let shards = self.tables.routing.all_shards().iter().copied();
+        shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
+    }
+
+    /// Returns the shards that can have changes in the stream of the table, or the only shard of the transaction.
+    pub(crate) fn with_changes(&self) -> Vec<ShardNumber> {
+        let alone = self.txn.alone();
+        let shards = self.tables.with_changes(self.engine).into_iter();
         shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
     }
 

@@ -16,8 +16,12 @@ use crate::{
     },
     usage::{RowWrite, Tally},
     write::{
-        Written, aggregates::Gathered as GatheredTotals, changes, maintenance::MaintenancePlan,
-        references, watch::Watched,
+        Written,
+        aggregates::Gathered as GatheredTotals,
+        changes::{self, Stream},
+        maintenance::MaintenancePlan,
+        references,
+        watch::Watched,
     },
 };
 
@@ -27,21 +31,22 @@ pub(crate) fn apply(
     writer: &mut Writer<'_, '_>,
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
-    Written { tally, plan, watched, unfinished, .. }: &mut Written,
+    Written { tally, plan, watched, unfinished, shared, .. }: &mut Written,
     reporter: &mut ProgressReporter<'_>,
 ) -> Result<LoadReport> {
     let plan = plan.as_ref();
+    let stream = Stream::of(rows, shared.orders.as_ref());
     let decision = decide::decide(rows, writer.reader(), gathered, plan, old)?;
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
     check_references(rows, writer, new, gathered, &decision)?;
     reporter.begin("rows and entries written", to_write);
     *unfinished = true;
     let replaced = if decision.replaces {
-        let sink = Sinks { tally, plan, watched };
+        let sink = Sinks { tally, plan, watched, stream };
         replace_facts(rows, writer, [old, new], gathered, &decision, sink, reporter)?
     } else {
         note_new(rows, new, gathered, &decision, watched)?;
-        note_changes(rows, writer, gathered, &decision)?;
+        note_changes(stream, writer, gathered, &decision)?;
         gather_totals(rows, writer, new, gathered, &decision)?;
         let facts = &mut RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
@@ -75,6 +80,7 @@ struct Sinks<'a> {
     tally: &'a mut Tally,
     plan: Option<&'a MaintenancePlan>,
     watched: &'a mut Watched,
+    stream: Option<Stream<'a>>,
 }
 
 /// The numbers of written rows.
@@ -92,7 +98,7 @@ fn replace_facts(
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
     decision: &Decision,
-    Sinks { tally, plan, watched }: Sinks<'_>,
+    Sinks { tally, plan, watched, stream }: Sinks<'_>,
     reporter: &mut ProgressReporter<'_>,
 ) -> Result<Replaced> {
     let (mut count, mut totals) = (Replaced::default(), GatheredTotals::default());
@@ -115,14 +121,14 @@ fn replace_facts(
                 }
                 totals.note(rows, writer, Some(old), Some(new))?;
                 if !is_same {
-                    changes::note_stored(rows, writer, false, primary_key, row)?;
+                    changes::note_stored(stream, writer, false, primary_key, row)?;
                     watched.note(Some(old), Some(new));
                     count.replaced += 1;
                 }
             }
             None => {
                 note_one(rows, new, primary_key, row, watched);
-                changes::note_stored(rows, writer, true, primary_key, row)?;
+                changes::note_stored(stream, writer, true, primary_key, row)?;
                 if !rows.aggregates.is_empty() {
                     rows.load_stored(new, row, primary_key)?;
                     totals.note(rows, writer, None, Some(new))?;
@@ -156,18 +162,18 @@ fn note_new(
 
 /// Adds the new rows to the change stream.
 fn note_changes(
-    rows: &RowVtable,
+    stream: Option<Stream<'_>>,
     writer: &mut Writer<'_, '_>,
     gathered: &Gathered,
     decision: &Decision,
 ) -> Result<()> {
-    if rows.changes.is_none() {
+    if stream.is_none() {
         return Ok(());
     }
     let mut no_reporter = ProgressReporter::new(None, "", None);
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
-        changes::note_stored(rows, writer, true, primary_key, row)?;
+        changes::note_stored(stream, writer, true, primary_key, row)?;
     }
     Ok(())
 }

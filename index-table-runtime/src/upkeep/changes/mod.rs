@@ -1,13 +1,22 @@
 //! The consumers of a change stream: their positions, and the removal of old changes.
+//!
+//! In a sharded store, each shard has a stream and the positions of the consumers in it. A consumer reads one snapshot of all
+//! shards, and merges the streams by the places of their changes in the order of all shards. So it gets the changes of a
+//! row in their order, also after the row has moved to another shard. Slots have a position in each shard; their holders
+//! and the leases of the workers are in the first shard.
 
 mod shared;
+mod streams;
+
+pub(crate) use streams::{
+    consumers, continue_in, lagging, last_change, remove_consumer, remove_old,
+};
 
 use std::{
     collections::hash_map::RandomState,
     fmt,
     hash::BuildHasher as _,
     sync::Arc,
-    thread,
     time::{Duration, SystemTime},
 };
 
@@ -16,6 +25,7 @@ use crate::{
     engine::{Reader, Space, Write as _, Writer},
     model::{
         error::{Error, Result},
+        shard::ShardNumber,
         stream::{ConsumerRecord, MAX_NAME, Mark, StoredChange, consumer_key, now, time_of},
     },
     store::{OpenTable, ReadTxn, Store, WriteTxn},
@@ -36,15 +46,61 @@ pub(crate) struct Consumer {
     shared: Keys,
 }
 
-/// The changes of a batch: the position before them, and the position after them.
+/// The changes of a batch, in each shard that has some of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
+    parts: Vec<PartSpan>,
+    /// The worker that holds the slots; 0 if no worker does.
+    worker: u64,
+}
+
+/// The changes of a batch in one shard: the position before them, and the position after them.
+#[derive(Debug, Clone)]
+struct PartSpan {
+    shard: ShardNumber,
     from: u64,
     to: Mark,
     /// The slots, with their positions; none if the consumer is not shared.
     slots: Vec<(u8, u64)>,
-    /// The worker that holds the slots; 0 if no worker does.
-    worker: u64,
+}
+
+/// The stream of one shard while a consumer reads it.
+struct Part<'t> {
+    shard: ShardNumber,
+    reader: Reader<'t>,
+    group: Group,
+    /// The position of the consumer.
+    at: Mark,
+    /// The position before the first taken change.
+    before: Mark,
+    /// The position after the last read change.
+    to: Mark,
+    /// The change after `to`.
+    next: Option<(u64, StoredChange<'t>)>,
+}
+
+impl<'t> Part<'t> {
+    /// Begins to read at a position.
+    fn begin(&mut self, at: Mark) -> Result<()> {
+        (self.before, self.to) = (at, at);
+        self.next = changes::next(self.reader, at.number)?;
+        Ok(())
+    }
+
+    /// Returns the next change with its number, and reads the one after it.
+    fn take(&mut self) -> Result<Option<(u64, StoredChange<'t>)>> {
+        let Some((number, change)) = self.next.take() else { return Ok(None) };
+        self.to = Mark { number, end: change.end };
+        self.next = changes::next(self.reader, number)?;
+        Ok(Some((number, change)))
+    }
+}
+
+/// Returns the stream with the first change in the order of all shards.
+fn first<'p, 't>(parts: &'p mut [Part<'t>]) -> Option<&'p mut Part<'t>> {
+    let place = |part: &Part<'_>| part.next.map(|(number, change)| change.number(number));
+    let parts = parts.iter_mut().filter(|part| part.next.is_some());
+    parts.min_by_key(|part| place(part))
 }
 
 /// Receives the changes of a worker, after `None` for each attempt.
@@ -108,16 +164,24 @@ impl Consumer {
         };
         let exists = {
             let txn = store.read()?;
-            changes::consumer(reader(&txn, table)?, &consumer.key)?.is_some()
+            let parts = parts(&txn, table)?;
+            let mut found =
+                parts.iter().map(|(_, reader)| changes::consumer(*reader, &consumer.key));
+            found.try_fold(true, |all, found| found.map(|found| all && found.is_some()))?
         };
         if !exists {
             store.transaction(|txn| {
                 let (mut writer, ..) = txn.writer(table)?;
-                if changes::consumer(writer.reader(), &consumer.key)?.is_some() {
-                    return Ok(());
+                for shard in writer.with_changes() {
+                    beside(&mut writer, shard, |writer| {
+                        if changes::consumer(writer.reader(), &consumer.key)?.is_some() {
+                            return Ok(());
+                        }
+                        let at = changes::removed(writer.reader())?;
+                        consumer.set(writer, at)
+                    })?;
                 }
-                let at = changes::removed(writer.reader())?;
-                consumer.set(&mut writer, at)
+                Ok(())
             })?;
         }
         Ok(consumer)
@@ -128,12 +192,25 @@ impl Consumer {
         writer.put(Space::Changes, &self.key, &record.encode())
     }
 
-    fn record(&self, reader: Reader<'_>) -> Result<ConsumerRecord> {
-        let record = changes::consumer(reader, &self.key)?;
-        record.ok_or_else(|| Error::NoConsumer {
-            table: self.table.schema.name,
-            consumer: self.name.clone(),
-        })
+    /// Returns the position in a stream. A stream that is newer than the consumer has no record of it yet.
+    fn position(&self, reader: Reader<'_>) -> Result<Mark> {
+        Ok(changes::consumer(reader, &self.key)?.map_or(Mark::default(), |record| record.at))
+    }
+
+    /// Returns the streams of all shards, at the positions of the consumer.
+    fn streams<'t>(&'t self, txn: &'t ReadTxn<'_>) -> Result<Vec<Part<'t>>> {
+        let (mut streams, mut exists) = (Vec::new(), false);
+        for (shard, reader) in parts(txn, &self.table)? {
+            let record = changes::consumer(reader, &self.key)?;
+            exists |= record.is_some();
+            let at = record.map_or(Mark::default(), |record| record.at);
+            let group = self.shared.group(reader)?;
+            streams.push(Part { shard, reader, group, at, before: at, to: at, next: None });
+        }
+        if exists {
+            return Ok(streams);
+        }
+        Err(Error::NoConsumer { table: self.table.schema.name, consumer: self.name.clone() })
     }
 
     /// Calls `each` with the next changes, in their order.
@@ -143,26 +220,31 @@ impl Consumer {
         limit: usize,
         mut each: impl FnMut(u64, StoredChange<'_>) -> Result<()>,
     ) -> Result<Span> {
-        let reader = reader(txn, &self.table)?;
-        let (record, group) = (self.record(reader)?, self.shared.group(reader)?);
-        if group.is_in_use(now()) {
+        let (mut parts, mut taken) = (self.streams(txn)?, 0);
+        if parts.iter().any(|part| part.group.is_in_use(now())) {
             return Err(self.shared_error());
         }
-        self.refuse_missed(reader, record.at)?;
-        let (mut to, mut taken) = (record.at, 0);
+        self.refuse_missed(parts.iter().map(|part| (part.reader, part.at)))?;
+        parts.iter_mut().try_for_each(|part| part.begin(part.at))?;
         while taken < limit
-            && let Some((number, change)) = changes::next(reader, to.number)?
+            && let Some(part) = first(&mut parts)
+            && let Some((number, change)) = part.take()?
         {
             // Workers may have committed later changes of some slots.
-            let slot = group.slot(slot_of(change.primary_key));
+            let slot = part.group.slot(slot_of(change.primary_key));
             if slot.is_none_or(|slot| slot.at.number < number) {
-                each(number, change)?;
+                each(change.number(number), change)?;
                 taken += 1;
             }
-            to = Mark { number, end: change.end };
         }
-        let slots = group.slots.iter().map(|slot| (slot.number, slot.at.number)).collect();
-        Ok(Span { from: record.at.number, to, slots, worker: 0 })
+        let read = parts.iter().filter(|part| part.to != part.at);
+        let spans = read.map(|part| PartSpan {
+            shard: part.shard,
+            from: part.at.number,
+            to: part.to,
+            slots: part.group.slots.iter().map(|slot| (slot.number, slot.at.number)).collect(),
+        });
+        Ok(Span { parts: spans.collect(), worker: 0 })
     }
 
     /// Calls `each` with the next changes in the slots of a worker, in their order, and extends its lease. `restart` is
@@ -177,51 +259,80 @@ impl Consumer {
         loop {
             let (span, is_at_end) = store.transaction(|txn| {
                 restart_and_each(None)?;
-                let (mut writer, ..) = txn.writer(&self.table)?;
-                let record = self.record(writer.reader())?;
-                let mut group = self.shared.group(writer.reader())?;
-                let now = now();
-                let lease = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-                let times = (now, now.saturating_add(lease));
-                self.shared.join(&mut writer, &mut group, record.at, worker, times)?;
-                let first = group.held(worker).map(|slot| slot.at).min_by_key(|at| at.number);
-                let Some(first) = first else {
-                    return Ok((
-                        Span { from: 0, to: Mark::default(), slots: Vec::new(), worker },
-                        true,
-                    ));
-                };
-                let reader = writer.reader();
-                self.refuse_missed(reader, first)?;
-                // The position before the first taken change, and the position after the last one.
-                let (mut before, mut to, mut taken, mut read) = (first, first, 0, 0);
-                let mut is_at_end = true;
-                while let Some((number, change)) = changes::next(reader, to.number)? {
+                let own = self.join(txn, worker, lease)?;
+                if own.is_empty() {
+                    return Ok((Span { parts: Vec::new(), worker }, true));
+                }
+                let mut parts = self.streams(txn)?;
+                for part in &mut parts {
+                    let held = part.group.slots.iter().filter(|slot| own.contains(&slot.number));
+                    let first = held.map(|slot| slot.at).min_by_key(|at| at.number);
+                    part.begin(first.unwrap_or(part.at))?;
+                }
+                self.refuse_missed(parts.iter().map(|part| (part.reader, part.before)))?;
+                let (mut taken, mut read, mut is_at_end) = (0, 0, true);
+                while let Some(part) = first(&mut parts) {
                     if taken == limit || read == MOST_READ {
                         is_at_end = false;
                         break;
                     }
+                    let Some((number, change)) = part.take()? else { break };
                     read += 1;
-                    let slot = group.slot(slot_of(change.primary_key));
-                    to = Mark { number, end: change.end };
-                    if slot.is_some_and(|slot| slot.holder == worker && slot.at.number < number) {
-                        restart_and_each(Some((number, change)))?;
+                    let slot = part.group.slot(slot_of(change.primary_key));
+                    let is_own = |slot: &shared::Slot| own.contains(&slot.number);
+                    if slot.is_some_and(|slot| is_own(slot) && slot.at.number < number) {
+                        restart_and_each(Some((change.number(number), change)))?;
                         taken += 1;
                     } else if taken == 0 {
-                        before = to;
+                        part.before = part.to;
                     }
                 }
-                // The slots of the worker have no changes before the first taken one.
-                let own: Vec<u8> = group.held(worker).map(|slot| slot.number).collect();
-                self.advance(&mut writer, &mut group, record.at, &own, before)?;
-                let slots = group.held(worker).map(|slot| (slot.number, slot.at.number));
-                let span = Span { from: before.number, to, slots: slots.collect(), worker };
-                Ok((span, is_at_end || taken > 0))
+                let ends = parts.into_iter().map(|part| (part.shard, part.before, part.to));
+                let ends: Vec<_> = ends.collect();
+                let (mut writer, ..) = txn.writer(&self.table)?;
+                let mut spans = Vec::new();
+                for (shard, before, to) in ends {
+                    // The slots of the worker have no changes before the first taken one.
+                    let slots = beside(&mut writer, shard, |writer| {
+                        let at = self.position(writer.reader())?;
+                        let mut group = self.shared.group(writer.reader())?;
+                        self.advance(writer, &mut group, at, &own, before)?;
+                        let held = group.slots.iter().filter(|slot| own.contains(&slot.number));
+                        Ok(held.map(|slot| (slot.number, slot.at.number)).collect())
+                    })?;
+                    if to != before {
+                        spans.push(PartSpan { shard, from: before.number, to, slots });
+                    }
+                }
+                Ok((Span { parts: spans, worker }, is_at_end || taken > 0))
             })?;
             if is_at_end || limit == 0 {
                 return Ok(span);
             }
         }
+    }
+
+    /// Extends the lease of a worker, and gives it its share of the slots. Returns the slots that it holds.
+    fn join(&self, txn: &mut WriteTxn<'_>, worker: u64, lease: Duration) -> Result<Vec<u8>> {
+        self.streams(txn)?;
+        let (mut writer, ..) = txn.writer(&self.table)?;
+        let now = now();
+        let lease = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let times = (now, now.saturating_add(lease));
+        let mut own = None;
+        for shard in writer.with_changes() {
+            beside(&mut writer, shard, |writer| {
+                let at = self.position(writer.reader())?;
+                let mut group = self.shared.group(writer.reader())?;
+                if own.is_some() {
+                    return self.shared.fill(writer, &mut group, at);
+                }
+                self.shared.join(writer, &mut group, at, worker, times)?;
+                own = Some(group.held(worker).map(|slot| slot.number).collect());
+                Ok(())
+            })?;
+        }
+        Ok(own.unwrap_or_default())
     }
 
     /// Moves these slots forward, and the consumer to the least position of all slots.
@@ -250,20 +361,21 @@ impl Consumer {
     pub(crate) fn leave(&self, store: &Store, worker: u64) -> Result<()> {
         store.transaction(|txn| {
             let (mut writer, ..) = txn.writer(&self.table)?;
-            self.shared.leave(&mut writer, worker)
+            let Some(first) = writer.with_changes().first().copied() else { return Ok(()) };
+            beside(&mut writer, first, |writer| self.shared.leave(writer, worker))
         })
     }
 
-    fn refuse_missed(&self, reader: Reader<'_>, at: Mark) -> Result<()> {
-        let removed = changes::removed(reader)?;
-        if at.number >= removed.number {
+    fn refuse_missed<'t>(&self, positions: impl Iterator<Item = (Reader<'t>, Mark)>) -> Result<()> {
+        let mut missed = 0;
+        for (reader, at) in positions {
+            missed += changes::removed(reader)?.number.saturating_sub(at.number);
+        }
+        if missed == 0 {
             return Ok(());
         }
-        Err(Error::ChangesMissed {
-            table: self.table.schema.name,
-            consumer: self.name.clone(),
-            missed: removed.number - at.number,
-        })
+        let (table, consumer) = (self.table.schema.name, self.name.clone());
+        Err(Error::ChangesMissed { table, consumer, missed })
     }
 
     #[cold]
@@ -276,76 +388,132 @@ impl Consumer {
         Error::BatchSuperseded { table: self.table.schema.name, consumer: self.name.clone() }
     }
 
-    /// Sets the position after a batch.
+    /// Sets the positions after a batch.
     pub(crate) fn commit(&self, txn: &mut WriteTxn<'_>, span: &Span) -> Result<()> {
+        self.streams(txn)?;
         let (mut writer, ..) = txn.writer(&self.table)?;
-        let reader = writer.reader();
-        let (record, mut group) = (self.record(reader)?, self.shared.group(reader)?);
-        let is_same = |(number, at): &(u8, u64)| {
-            let slot = group.slot(*number);
-            let is_held = |slot: &shared::Slot| span.worker == 0 || slot.holder == span.worker;
-            slot.is_some_and(|slot| slot.at.number == *at && is_held(slot))
-        };
-        let is_current = span.slots.iter().all(is_same);
-        if span.worker != 0 {
-            if !is_current {
-                return Err(self.superseded());
+        let Some(first) = writer.with_changes().first().copied() else { return Ok(()) };
+        let is_held = beside(&mut writer, first, |writer| {
+            let group = self.shared.group(writer.reader())?;
+            if span.worker == 0 {
+                return if group.is_in_use(now()) { Err(self.shared_error()) } else { Ok(true) };
             }
-            let own: Vec<u8> = span.slots.iter().map(|(slot, _)| *slot).collect();
-            self.advance(&mut writer, &mut group, record.at, &own, span.to)?;
-            // An idle consumer is recognized by the time of its last commit.
-            let at = self.record(writer.reader())?.at;
-            return self.set(&mut writer, at);
-        }
-        if group.is_in_use(now()) {
-            return Err(self.shared_error());
-        }
-        let is_current = is_current && group.slots.len() == span.slots.len();
-        if !is_current || record.at.number != span.from {
+            let held: Vec<u8> = group.held(span.worker).map(|slot| slot.number).collect();
+            let mut slots = span.parts.iter().flat_map(|part| &part.slots);
+            Ok(slots.all(|(slot, _)| held.contains(slot)))
+        })?;
+        if !is_held {
             return Err(self.superseded());
         }
+        for part in &span.parts {
+            beside(&mut writer, part.shard, |writer| {
+                self.check(writer.reader(), span.worker, part)
+            })?;
+        }
+        for part in &span.parts {
+            beside(&mut writer, part.shard, |writer| self.commit_part(writer, span.worker, part))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that no other changes of a shard were committed since the batch was read.
+    fn check(&self, reader: Reader<'_>, worker: u64, part: &PartSpan) -> Result<()> {
+        let (at, group) = (self.position(reader)?, self.shared.group(reader)?);
+        let is_same = |(number, at): &(u8, u64)| {
+            group.slot(*number).is_some_and(|slot| slot.at.number == *at)
+        };
+        let mut is_current = part.slots.iter().all(is_same);
+        if worker == 0 {
+            is_current &= group.slots.len() == part.slots.len() && at.number == part.from;
+        }
+        if is_current { Ok(()) } else { Err(self.superseded()) }
+    }
+
+    /// Sets the position in a shard.
+    fn commit_part(&self, writer: &mut Writer<'_, '_>, worker: u64, part: &PartSpan) -> Result<()> {
+        let at = self.position(writer.reader())?;
+        let mut group = self.shared.group(writer.reader())?;
+        if worker != 0 {
+            let own: Vec<u8> = part.slots.iter().map(|(slot, _)| *slot).collect();
+            self.advance(writer, &mut group, at, &own, part.to)?;
+            // An idle consumer is recognized by the time of its last commit.
+            let at = self.position(writer.reader())?;
+            return self.set(writer, at);
+        }
         // Slots may be ahead of a batch, and only then remain.
-        let is_behind = group.slots.iter().all(|slot| slot.at.number <= span.to.number);
+        let is_behind = group.slots.iter().all(|slot| slot.at.number <= part.to.number);
         if is_behind {
-            self.shared.clear(&mut writer, &group)?;
+            self.shared.clear(writer, &group)?;
         } else {
             let all: Vec<u8> = group.slots.iter().map(|slot| slot.number).collect();
-            self.advance(&mut writer, &mut group, record.at, &all, span.to)?;
+            self.advance(writer, &mut group, at, &all, part.to)?;
         }
-        self.set(&mut writer, span.to)
+        self.set(writer, part.to)
     }
 
     /// Moves the position forward to the change with this number, and at least to the oldest change kept. Returns the
     /// number of skipped changes.
     pub(crate) fn skip_to(&self, store: &Store, number: u64) -> Result<u64> {
+        self.skip(store, |_, reader| changes::at_most(reader, number))
+    }
+
+    /// Moves the position forward behind all changes that a transaction reads. Returns the number of skipped changes.
+    pub(crate) fn skip_before(&self, store: &Store, txn: &ReadTxn<'_>) -> Result<u64> {
+        let mut ends = Vec::new();
+        for (shard, reader) in parts(txn, &self.table)? {
+            ends.push((shard, changes::last(reader)?));
+        }
+        self.skip(store, |shard, reader| {
+            let end = ends.iter().find(|(other, _)| *other == shard).map(|(_, end)| *end);
+            let (end, removed) = (end.unwrap_or_default(), changes::removed(reader)?);
+            Ok(if end.number < removed.number { removed } else { end })
+        })
+    }
+
+    fn skip(
+        &self,
+        store: &Store,
+        target: impl Fn(ShardNumber, Reader<'_>) -> Result<Mark>,
+    ) -> Result<u64> {
         store.transaction(|txn| {
+            self.streams(txn)?;
             let (mut writer, ..) = txn.writer(&self.table)?;
-            let reader = writer.reader();
-            let (at, removed, last) =
-                (self.record(reader)?.at, changes::removed(reader)?, changes::last(reader)?);
-            let to = if number <= removed.number {
-                removed
-            } else if number >= last.number {
-                last
-            } else {
-                match changes::next(reader, number - 1)? {
-                    Some((number, change)) => Mark { number, end: change.end },
-                    None => last,
-                }
-            };
-            let mut group = self.shared.group(writer.reader())?;
-            let all: Vec<u8> = group.slots.iter().map(|slot| slot.number).collect();
-            self.advance(&mut writer, &mut group, at, &all, to)?;
-            if to.number > at.number && all.is_empty() {
-                self.set(&mut writer, to)?;
+            let mut skipped = 0;
+            for shard in writer.with_changes() {
+                skipped += beside(&mut writer, shard, |writer| {
+                    let at = self.position(writer.reader())?;
+                    let to = target(shard, writer.reader())?;
+                    let mut group = self.shared.group(writer.reader())?;
+                    let all: Vec<u8> = group.slots.iter().map(|slot| slot.number).collect();
+                    self.advance(writer, &mut group, at, &all, to)?;
+                    if to.number > at.number && all.is_empty() {
+                        self.set(writer, to)?;
+                    }
+                    Ok(to.number.saturating_sub(at.number))
+                })?;
             }
-            Ok(to.number.saturating_sub(at.number))
+            Ok(skipped)
         })
     }
 
     pub(crate) fn lag(&self, txn: &ReadTxn<'_>) -> Result<ChangeLag> {
-        let reader = reader(txn, &self.table)?;
-        lag(reader, self.record(reader)?.at)
+        let mut sum = ChangeLag::default();
+        for part in self.streams(txn)? {
+            sum.add(lag(part.reader, part.at)?);
+        }
+        Ok(sum)
+    }
+}
+
+impl ChangeLag {
+    /// Adds the lag in another shard.
+    fn add(&mut self, other: Self) {
+        self.changes += other.changes;
+        self.bytes += other.bytes;
+        self.since = match (self.since, other.since) {
+            (Some(own), Some(other)) => Some(own.min(other)),
+            (own, other) => own.or(other),
+        };
     }
 }
 
@@ -354,10 +522,24 @@ pub(crate) fn new_worker() -> u64 {
     RandomState::new().hash_one(now()).max(1)
 }
 
-/// Returns a reader of the stream in a transaction.
-fn reader<'t>(txn: &'t ReadTxn<'_>, table: &'t OpenTable) -> Result<Reader<'t>> {
+/// Returns the streams of a table, in each of its shards. A store without shards has the shard 0.
+fn parts<'t>(txn: &'t ReadTxn<'_>, table: &'t OpenTable) -> Result<Vec<(ShardNumber, Reader<'t>)>> {
     // The stream follows the aggregates in the record.
-    txn.reader_of_aggregate(table, table.rows.aggregates.len())
+    txn.reader_of_aggregate(table, table.rows.aggregates.len())?.with_changes()
+}
+
+/// Writes in the stream of one shard.
+fn beside<T>(
+    writer: &mut Writer<'_, '_>,
+    shard: ShardNumber,
+    mut write: impl FnMut(&mut Writer<'_, '_>) -> Result<T>,
+) -> Result<T> {
+    let mut outcome = None;
+    writer.beside(shard, &mut |writer| {
+        outcome = Some(write(writer)?);
+        Ok(())
+    })?;
+    outcome.ok_or_else(|| Error::internal("a shard was not written"))
 }
 
 fn lag(reader: Reader<'_>, at: Mark) -> Result<ChangeLag> {
@@ -368,62 +550,4 @@ fn lag(reader: Reader<'_>, at: Mark) -> Result<ChangeLag> {
         bytes: last.end.saturating_sub(at.end),
         since: next.map(|(_, change)| time_of(change.time)),
     })
-}
-
-/// Returns the number of the last change.
-pub(crate) fn last_change(txn: &ReadTxn<'_>, table: &OpenTable) -> Result<u64> {
-    changes::last(reader(txn, table)?).map(|last| last.number)
-}
-
-/// Returns all consumers.
-pub(crate) fn consumers(txn: &ReadTxn<'_>, table: &OpenTable) -> Result<Vec<ChangeConsumer>> {
-    let reader = reader(txn, table)?;
-    let removed = changes::removed(reader)?;
-    let consumers = changes::consumers(reader)?.into_iter().map(|(key, record)| {
-        Ok(ChangeConsumer {
-            name: String::from_utf8_lossy(key.get(1..).unwrap_or_default()).into_owned(),
-            position: record.at.number,
-            last_commit: time_of(record.time),
-            lag: lag(reader, record.at)?,
-            missed: removed.number.saturating_sub(record.at.number),
-        })
-    });
-    consumers.collect()
-}
-
-/// Removes a consumer. Returns false if there is none with this name.
-pub(crate) fn remove_consumer(store: &Store, table: &OpenTable, name: &str) -> Result<bool> {
-    table.check_store(store.inner.id)?;
-    let key = consumer_key(name);
-    store.transaction(|txn| {
-        let (mut writer, ..) = txn.writer(table)?;
-        let exists = changes::consumer(writer.reader(), &key)?.is_some();
-        if exists {
-            let shared = Keys::of(name);
-            let group = shared.group(writer.reader())?;
-            shared.clear(&mut writer, &group)?;
-            writer.remove(Space::Changes, &key)?;
-        }
-        Ok(exists)
-    })
-}
-
-/// Removes up to `limit` old changes, in transactions of limited size. Returns their number.
-pub(crate) fn remove_old(store: &Store, table: &OpenTable, limit: u64) -> Result<u64> {
-    table.check_store(store.inner.id)?;
-    let Some(stream) = table.rows.changes else { return Ok(0) };
-    let mut removed = 0;
-    while removed < limit {
-        let most = STEP.min(limit - removed);
-        let step = store.transaction(|txn| {
-            let (mut writer, ..) = txn.writer(table)?;
-            changes::remove_old(&stream, &mut writer, most)
-        })?;
-        removed += step;
-        if step < most {
-            break;
-        }
-        thread::sleep(PAUSE);
-    }
-    Ok(removed)
 }

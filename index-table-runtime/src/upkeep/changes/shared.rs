@@ -134,10 +134,7 @@ impl Keys {
         }
         group.workers.retain(|(other, until)| *other != worker && *until > now);
         group.workers.push((worker, until));
-        if group.slots.is_empty() {
-            group.slots = (0..SLOTS).map(|number| Slot { number, at, holder: 0 }).collect();
-            group.slots.iter().try_for_each(|slot| self.set_slot(writer, *slot))?;
-        }
+        self.fill(writer, group, at)?;
         let share = usize::from(SLOTS).div_ceil(group.workers.len());
         let mut held = group.held(worker).count();
         let workers = &group.workers;
@@ -153,6 +150,20 @@ impl Keys {
             self.set_slot(writer, *slot)?;
         }
         Ok(())
+    }
+
+    /// Adds the slots at this position, unless there are slots.
+    pub(crate) fn fill(
+        &self,
+        writer: &mut Writer<'_, '_>,
+        group: &mut Group,
+        at: Mark,
+    ) -> Result<()> {
+        if !group.slots.is_empty() {
+            return Ok(());
+        }
+        group.slots = (0..SLOTS).map(|number| Slot { number, at, holder: 0 }).collect();
+        group.slots.iter().try_for_each(|slot| self.set_slot(writer, *slot))
     }
 
     /// Ends the lease of a worker, and gives back its slots.
