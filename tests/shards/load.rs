@@ -106,6 +106,41 @@ fn each_shard_has_its_rows_bytes_reads_and_writes() -> Result<()> {
 }
 
 #[test]
+#[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
+fn the_shares_of_shards_and_ranges_are_parts_of_their_totals() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = open(dir.path())?;
+    let orders = OrderRepository::open(&store)?;
+    let none = store.ranges("orders")?;
+    assert!(none.iter().all(|range| (range.row_share, range.byte_share) == (0.0, 0.0)));
+    store.transaction(|txn| {
+        (1..4).try_for_each(|number| orders.insert(txn, &order(7, number)))?;
+        orders.insert(txn, &order(107, 1))
+    })?;
+    store.transaction(|txn| orders.insert(txn, &order(107, 2)))?;
+    store.transaction(|txn| orders.delete(txn, 107, 2).map(drop))?;
+    assert!(orders.get(&store.read()?, 7, 1)?.is_some());
+
+    let shards = store.shards()?;
+    assert_eq!(of(&shards, |shard| shard.row_share), [0.75, 0.25]);
+    assert_eq!(of(&shards, |shard| shard.write_share), [0.25, 0.75]);
+    let reads: Vec<_> = of(&shards, |shard| shard.reads);
+    let part = reads[0] as f64 / (reads[0] + reads[1]) as f64;
+    assert!((shards[0].read_share - part).abs() < 1e-9, "{shards:?}");
+    let sum = |share: fn(&ShardInfo) -> f64| of(&shards, share).iter().sum::<f64>();
+    assert!((sum(|shard| shard.read_share) - 1.0).abs() < 1e-9);
+    assert!((sum(|shard| shard.byte_share) - 1.0).abs() < 1e-9);
+
+    let ranges = store.ranges("orders")?;
+    assert_eq!(ranges.iter().map(|range| range.row_share).collect::<Vec<_>>(), [0.75, 0.25]);
+    let all: u64 = ranges.iter().map(|range| range.bytes).sum();
+    assert!((ranges[0].byte_share - ranges[0].bytes as f64 / all as f64).abs() < 1e-9);
+    let json = serde_json::to_value(&ranges).expect("JSON");
+    assert_eq!(json[0]["row_share"], 0.75);
+    Ok(())
+}
+
+#[test]
 fn a_shard_that_is_not_available_has_no_rows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path())?);

@@ -17,7 +17,7 @@ use crate::{
 /// A shard of a store, with its contents and its load. From [`ShardedStore::shards`].
 ///
 /// `Display` prints one line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ShardInfo {
     /// The name of the shard.
@@ -32,6 +32,14 @@ pub struct ShardInfo {
     pub reads: u64,
     /// The number of committed transactions that have changed the shard, since this process opened the store.
     pub writes: u64,
+    /// Its share of the rows of all shards, from 0 to 1. All shares are 0 if the total is 0.
+    pub row_share: f64,
+    /// Its share of the bytes of all shards, from 0 to 1.
+    pub byte_share: f64,
+    /// Its share of the reads of all shards, from 0 to 1.
+    pub read_share: f64,
+    /// Its share of the writes of all shards, from 0 to 1.
+    pub write_share: f64,
 }
 
 /// Whether a shard is available; see [`ShardInfo`].
@@ -51,7 +59,7 @@ pub enum ShardStatus {
 /// A range of a shard map: neighbouring shard keys that are in the same shard. From [`ShardedStore::ranges`].
 ///
 /// `Display` prints one line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RangeInfo {
     /// The first shard key, as text; in a hash map, the first slot. `None`: the range has no lower end.
@@ -64,6 +72,10 @@ pub struct RangeInfo {
     pub rows: u64,
     /// The bytes of these rows with their primary keys, without their index entries.
     pub bytes: u64,
+    /// Its share of the rows of all ranges of the map, from 0 to 1. All shares are 0 if the total is 0.
+    pub row_share: f64,
+    /// Its share of the bytes of all ranges of the map, from 0 to 1.
+    pub byte_share: f64,
 }
 
 impl ShardedStore {
@@ -129,9 +141,31 @@ impl ShardedStore {
                     bytes += table.indexes.iter().map(|index| index.bytes).sum::<u64>();
                 }
             }
-            Ok(ShardInfo { name: shard.name().to_owned(), state, rows, bytes, reads, writes })
+            let name = shard.name().to_owned();
+            let [row_share, byte_share, read_share, write_share] = [0.0; 4];
+            Ok(ShardInfo {
+                name,
+                state,
+                rows,
+                bytes,
+                reads,
+                writes,
+                row_share,
+                byte_share,
+                read_share,
+                write_share,
+            })
         };
-        self.shard_ids().iter().map(info).collect()
+        let mut shards = self.shard_ids().iter().map(info).collect::<Result<Vec<_>>>()?;
+        let [rows, bytes] = totals(&shards, |shard| [shard.rows, shard.bytes]);
+        let [reads, writes] = totals(&shards, |shard| [shard.reads, shard.writes]);
+        for shard in &mut shards {
+            shard.row_share = share(shard.rows, rows);
+            shard.byte_share = share(shard.bytes, bytes);
+            shard.read_share = share(shard.reads, reads);
+            shard.write_share = share(shard.writes, writes);
+        }
+        Ok(shards)
     }
 
     /// Returns the ranges of a shard map in the order of their keys, each with its shard, its rows and its bytes. In a list
@@ -208,7 +242,9 @@ impl ShardedStore {
             let start = (!start.is_empty()).then(|| routing.show_boundary(start));
             let end = end.map(|end| routing.show_boundary(end));
             let shard = engine.shard(shard)?.name().to_string();
-            ranges.push(Some(RangeInfo { start, end, shard, rows: 0, bytes: 0 }));
+            let (row_share, byte_share) = (0.0, 0.0);
+            let range = RangeInfo { start, end, shard, rows: 0, bytes: 0, row_share, byte_share };
+            ranges.push(Some(range));
         }
         let txn = self.read()?;
         for (table, routing) in &own {
@@ -223,8 +259,24 @@ impl ShardedStore {
                 }
             }
         }
-        Ok(ranges.into_iter().flatten().collect())
+        let mut ranges: Vec<RangeInfo> = ranges.into_iter().flatten().collect();
+        let [rows, bytes] = totals(&ranges, |range| [range.rows, range.bytes]);
+        for range in &mut ranges {
+            range.row_share = share(range.rows, rows);
+            range.byte_share = share(range.bytes, bytes);
+        }
+        Ok(ranges)
     }
+}
+
+/// Adds up two figures of all items.
+fn totals<T>(items: &[T], figures: impl Fn(&T) -> [u64; 2]) -> [u64; 2] {
+    items.iter().map(figures).fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
+fn share(part: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
 impl fmt::Display for ShardStatus {
@@ -238,7 +290,7 @@ impl fmt::Display for ShardStatus {
 
 impl fmt::Display for ShardInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, state, rows, bytes, reads, writes } = self;
+        let Self { name, state, rows, bytes, reads, writes, .. } = self;
         write!(
             f,
             "shard `{name}`, {state}: {rows} rows, {bytes} bytes, {reads} reads, {writes} writes"
@@ -248,7 +300,7 @@ impl fmt::Display for ShardInfo {
 
 impl fmt::Display for RangeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { start, end, shard, rows, bytes } = self;
+        let Self { start, end, shard, rows, bytes, .. } = self;
         let (start, end) = (start.as_deref().unwrap_or(""), end.as_deref().unwrap_or(""));
         write!(f, "{start}..{end} in `{shard}`: {rows} rows, {bytes} bytes")
     }
