@@ -103,7 +103,7 @@ impl<R: Entity> Table<R> {
     /// let (invoice, scan) = invoices.get_with_parts(&store.read()?, 7, &scans)?.expect("an invoice");
     /// assert_eq!((invoice.customer, scan.expect("a scan").pdf), (1, b"%PDF".to_vec()));
     ///
-    /// // A part goes with its whole.
+    /// // A part is deleted with its main row.
     /// store.transaction(|txn| invoices.delete(txn, 7).map(drop))?;
     /// assert!(scans.get(&store.read()?, 7)?.is_none());
     /// # Ok(())
