@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{analyze, copies, keys, overview, readers, rows, serve, shards, upkeep},
+    commands::{analyze, copies, keys, overview, readers, rows, serve, shards, streams, upkeep},
     failure::{Code, Failure},
     output::{Color, Output},
     typed::Declared,
@@ -120,6 +120,12 @@ pub(crate) enum Command {
     DropRetired(Dir),
     /// Serve a page that shows the store in a browser, and metrics for Prometheus. It only reads.
     Serve(serve::Serve),
+    /// List the consumers of change streams with their positions and lags.
+    Consumers(Dir),
+    /// Show what the workers of eventual indexes and the consumers of change streams have not processed yet.
+    Lag(Dir),
+    /// List the moves between shards that have begun and not ended.
+    Moves(Dir),
     /// List the shards with their states, rows and bytes.
     Shards(Dir),
     /// List the ranges of the shard maps with their shards, rows and bytes.
@@ -150,6 +156,9 @@ impl Command {
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::DropRetired(Dir { dir }) => copies::drop_retired(out, &dir),
             Self::Serve(serve) => serve.run(out),
+            Self::Consumers(Dir { dir }) => streams::consumers(out, &dir),
+            Self::Lag(Dir { dir }) => streams::lag(out, &dir),
+            Self::Moves(Dir { dir }) => streams::moves(out, &dir),
             Self::Shards(Dir { dir }) => shards::shards(out, &dir),
             Self::Ranges { dir: Dir { dir }, map } => shards::ranges(out, &dir, map.as_deref()),
         }

@@ -4,7 +4,9 @@
 mod process;
 mod support;
 
+use index_table::{IndexTable, ShardMap, ShardedStore, Store};
 use process::{admin, fails, json_lines, json_of, text_of};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use support::{Customer, customer, plain, sharded};
 
@@ -286,4 +288,89 @@ fn an_index_under_construction_is_shown_with_its_state() {
     assert_eq!(state("town"), "Readable");
     let error = fails(4, &["keys"], dir.path(), &["customers", "score"]);
     assert!(error.contains("under construction"), "{error}");
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "mails", changes, shard_by = tenant)]
+#[index(subject, consistency = "eventual")]
+struct Mail {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u32,
+    subject: String,
+}
+
+/// Writes three rows of which a consumer has committed one.
+fn with_a_consumer(store: &Store) {
+    let mails = MailRepository::open(store).expect("a table");
+    let mail = |tenant| Mail { tenant, id: 1, subject: "hello".to_owned() };
+    store
+        .transaction(|txn| [1, 2, 103].into_iter().try_for_each(|it| mails.insert(txn, &mail(it))))
+        .expect("a commit");
+    let mut changes = mails.changes(store, "sender").expect("a consumer");
+    changes.next_batch(1).and_then(|batch| batch.commit(store)).expect("a commit");
+}
+
+#[test]
+fn consumers_and_queues_are_listed_with_their_lags() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let one = dir.path().join("plain");
+    with_a_consumer(&Store::open(&one).expect("a store"));
+    let several = dir.path().join("sharded");
+    {
+        let map = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
+        let options = ShardedStore::options().shard("north", "north").shard("south", "south");
+        with_a_consumer(&options.map("mails", map).open(&several).expect("a store"));
+    }
+    for place in [&one, &several] {
+        let consumers = json_of(&["consumers"], place, &[]);
+        let [consumer] = consumers["consumers"].as_array().expect("a list").as_slice() else {
+            panic!("one consumer: {consumers}")
+        };
+        assert_eq!(consumer["table"], "mails");
+        assert_eq!(consumer["consumer"], "sender");
+        assert_eq!((&consumer["position"], &consumer["lag"]["changes"]), (&1.into(), &2.into()));
+        let lag = json_of(&["lag"], place, &[]);
+        assert_eq!(lag["lag"][0]["reader"], "index worker");
+        assert_eq!(lag["lag"][0]["behind"], 3);
+        assert_eq!(lag["lag"][1]["reader"], "consumer sender");
+        assert_eq!(lag["lag"][1]["behind"], 2);
+        let text = text_of(&["consumers"], place, &[]);
+        assert!(
+            text.lines().nth(1).is_some_and(|line| line.starts_with("mails  sender")),
+            "{text}"
+        );
+    }
+    let without = plain(1);
+    assert_eq!(json_of(&["consumers"], without.path(), &[])["consumers"], json!([]));
+    let moves = json_of(&["moves"], &several, &[]);
+    assert_eq!(moves["moves"], json!([]));
+    assert!(fails(3, &["moves"], &one, &[]).contains("the store has no shards"));
+}
+
+#[test]
+fn a_move_that_was_interrupted_is_listed() {
+    let (dir, copies) = (sharded(), tempfile::tempdir().expect("a directory"));
+    let mut count = 0;
+    {
+        let store = ShardedStore::open(dir.path()).expect("a store");
+        let _orders = support::OrderRepository::open(&store).expect("a table");
+        let moving = store.move_range("orders", ..50u32, "south").progress(|_| {
+            process::copy(dir.path(), &copies.path().join(count.to_string()));
+            count += 1;
+        });
+        assert_eq!(moving.run().expect("a move").rows, 3);
+    }
+    let listed = (0..count).map(|copy| {
+        let copy = copies.path().join(copy.to_string());
+        // As after a crash, the next writer replays the journal.
+        drop(ShardedStore::open(&copy).expect("a store"));
+        json_of(&["moves"], &copy, &[])["moves"][0].clone()
+    });
+    let listed: Vec<_> = listed.filter(|moving| !moving.is_null()).collect();
+    let moving = listed.first().expect("a copy in the middle of the move");
+    assert_eq!((&moving["map"], &moving["source"]), (&json!("orders"), &json!("north")));
+    assert_eq!((&moving["target"], &moving["end"]), (&json!("south"), &json!("50")));
+    assert_eq!(json_of(&["moves"], dir.path(), &[])["moves"], json!([]));
 }

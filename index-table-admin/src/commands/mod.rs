@@ -8,4 +8,5 @@ pub(crate) mod readers;
 pub(crate) mod rows;
 pub(crate) mod serve;
 pub(crate) mod shards;
+pub(crate) mod streams;
 pub(crate) mod upkeep;

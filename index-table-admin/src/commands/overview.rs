@@ -70,7 +70,11 @@ pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
         let size = contents.size(&table.name);
         let all =
             size.map(|size| size.bytes + size.indexes.iter().map(|index| index.bytes).sum::<u64>());
-        let declared = table.indexes.iter().filter(|index| index.state != IndexState::Retired);
+        let is_index = |index: &&CatalogIndex| {
+            !matches!(index.strategy, "aggregate" | "reference" | "changes")
+        };
+        let declared = table.indexes.iter().filter(is_index);
+        let declared = declared.filter(|index| index.state != IndexState::Retired);
         let (declared, state) = (declared.count(), state(table));
         grid.row([
             table.name.clone(),

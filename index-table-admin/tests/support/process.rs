@@ -77,3 +77,17 @@ pub(crate) fn typed_fails(code: i32, command: &[&str], dir: &Path, rest: &[&str]
     assert_eq!(output.status.code(), Some(code), "{command:?} {rest:?}: {error}");
     error
 }
+
+/// Copies a directory with everything in it.
+pub(crate) fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).expect("copied");
+        }
+    }
+}

@@ -19,7 +19,9 @@ use crate::{
     },
     store::{OpenTable, ReadTxn, ShardedStore, Store, WriteTxn, engine_of},
     upkeep::{
-        cascade, expiry, recorded,
+        cascade,
+        changes::{self, ChangeConsumer},
+        expiry, recorded,
         verify::{Verify, VerifyReport},
     },
     usage::Progress,
@@ -273,6 +275,18 @@ impl UntypedTable {
         let row = (primary_key, Cascading::No);
         let deleted = rows::delete(self.open.rows, &mut writer, row, old, written)?;
         cascade::finish(txn, &self.open, primary_key, deleted)
+    }
+
+    /// Returns the consumers of the table's change stream, in the order of their names; none without a change stream.
+    ///
+    /// # Errors
+    ///
+    /// The [errors of reading](crate::Error#common-errors).
+    pub fn change_consumers(&self, txn: &ReadTxn<'_>) -> Result<Vec<ChangeConsumer>> {
+        if self.open.rows.changes.is_none() {
+            return Ok(Vec::new());
+        }
+        changes::consumers(txn, &self.open)
     }
 
     /// Returns the lag of the eventual indexes; `None`: the table has none.
