@@ -1,4 +1,5 @@
-//! Removing the copies of a move: from the first shard after the switch, or from the second one if the move is taken back.
+//! Removing the copies of a move: from the source shard after the switch, or from the target shard if the move is
+//! cancelled.
 
 use std::thread;
 
@@ -62,7 +63,8 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Removes the entries of copies from eventual indexes, which can have entries that no row has any more.
+    /// Removes the entries of copies from eventual indexes. These indexes can also have entries that the copies no
+    /// longer have.
     fn clean_eventual(&mut self, at: usize, shard: ShardNumber) -> Result<()> {
         let Some(table) = self.tables.get(at) else { return Ok(()) };
         let of_shards = tables_of(table)?;

@@ -87,7 +87,7 @@ impl Until<'_> {
 /// The records of some sequences, by their keys.
 pub(super) type Sequences = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The reason to begin the copy again: rows have changed that were not tracked.
+/// The reason to start the copy again: untracked rows have changed.
 struct Again;
 
 pub(super) fn tables_of(table: &OpenTable) -> Result<&shards::Tables> {
@@ -102,12 +102,12 @@ impl Mover<'_> {
         &self.moving.record
     }
 
-    /// Makes all steps that are left.
+    /// Makes all remaining steps.
     pub(super) fn run(&mut self) -> Result<()> {
         let started = Instant::now();
         while !self.record().is_switched {
             self.check_states()?;
-            // Holds that end later may have changed rows that are not tracked.
+            // Work that still holds moves may change rows without tracking them.
             let (step, holds) = self.engine.step();
             let _ = self.moving.tracker.take();
             drop(step);
@@ -137,8 +137,8 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Waits until the transactions have ended whose changes were taken from the tracker: a transaction adds a change while
-    /// it has locked the shard. Snapshots that begin afterwards have these changes.
+    /// Waits until the transactions whose changes were taken from the tracker have ended. A transaction adds a
+    /// change while it has locked the shard, so snapshots that begin after the wait have these changes.
     fn wait_for_writers(&self) -> Result<()> {
         self.engine.write_on(self.record().from).map(drop)
     }
@@ -251,7 +251,7 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Reads the next rows of the range in one shard, as many as `until` says.
+    /// Reads the next rows of the range in one shard, up to the limit `until`.
     pub(super) fn chunk(
         &self,
         reader: engine::Reader<'_>,
@@ -331,7 +331,7 @@ impl Mover<'_> {
         }
     }
 
-    /// Copies the rows that have changed, until few are left.
+    /// Copies changed rows again, until few are left.
     fn copy_changed(&mut self) -> Result<ControlFlow<Again>> {
         let MoveRecord { from, to, .. } = *self.record();
         for _ in 0..ROUNDS {
@@ -361,7 +361,7 @@ impl Mover<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Compares the copies with the rows, entry by entry, but for the rows that have changed since.
+    /// Compares the copies with the rows, entry by entry, except for rows that have changed since.
     fn verify(&self) -> Result<()> {
         let MoveRecord { from, to, .. } = *self.record();
         for table in self.tables {
@@ -453,7 +453,7 @@ impl Mover<'_> {
         let mut body = |txn: &mut shards::Txn<'_>| {
             let Some(more) = self.moving.tracker.take() else {
                 is_again = true;
-                return Err(Error::internal("the copy begins again"));
+                return Err(Error::internal("the copy starts again"));
             };
             changed.extend(more);
             let mut of_tables = by_table(tables, changed.clone());

@@ -1,4 +1,4 @@
-//! The moves that have begun and not ended, for operators.
+//! The unfinished moves, for operators.
 
 use std::{
     fmt,
@@ -14,7 +14,7 @@ use crate::{
     store::{ShardedStore, engine_of},
 };
 
-/// A move that has begun and not ended. From [`ShardedStore::moves`].
+/// An unfinished move. From [`ShardedStore::moves`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MoveInfo {
@@ -23,16 +23,17 @@ pub struct MoveInfo {
     pub id: u64,
     /// The shard map.
     pub map: String,
-    /// The first key of the range, or the first slot; `None` if the range starts with the first key of all, or if no
-    /// repository of a table with this map is open.
+    /// The first key of the range, or the first slot; `None` if the range has no lower end, or if no repository of
+    /// a table with this map is open.
     pub start: Option<String>,
-    /// The first key after the range; `None` if there is none, or if no repository of a table with this map is open.
+    /// The first key after the range; `None` if the range has no upper end, or if no repository of a table with
+    /// this map is open.
     pub end: Option<String>,
     /// The shard from which the rows move.
     pub from: String,
     /// The shard to which the rows move.
     pub to: String,
-    /// What the move does.
+    /// The current step of the move.
     pub state: MoveState,
     /// Whether the keys can't be written until the switch.
     pub offline: bool,
@@ -42,13 +43,13 @@ pub struct MoveInfo {
     pub begun: SystemTime,
 }
 
-/// The state of a move that has begun and not ended.
+/// The state of an unfinished move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum MoveState {
-    /// The rows are being copied. The first shard has the keys, and the move can be cancelled.
+    /// The rows are being copied. The source shard has the keys, and the move can be cancelled.
     Copying,
-    /// The second shard has the keys. The rows are being removed from the first one.
+    /// The target shard has the keys. The copies are being removed from the source shard.
     CleaningUp,
 }
 

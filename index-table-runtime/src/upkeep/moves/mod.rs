@@ -76,20 +76,22 @@ impl fmt::Display for Moved {
 }
 
 impl ShardedStore {
-    /// Moves the rows of all tables with this shard map, whose shard keys are in `range`, to the shard `to`, while the
-    /// store is in use. To split a range, move a part of it. To merge two ranges, move one of them.
+    /// Moves the rows with shard keys in `range`, of all tables with this shard map, to the shard `to`, while the
+    /// store is in use. To split a range, move a part of it. To merge two ranges, move one range to the shard of
+    /// the other range.
     ///
-    /// The rows are copied to the other shard in small transactions, with their entries in local indexes. Rows that
-    /// change meanwhile are copied again, and all copies are compared with their rows. Then one transaction of both
-    /// shards gives the keys to the other shard, and the rows are removed from the first one. Readers and writers go on;
-    /// only writers of these two shards wait for the last of the changed rows, usually some milliseconds.
-    /// A transaction sees the rows once, in its own snapshot of the shard map. Cursors remain valid.
+    /// The rows are copied from the source shard to the target shard in small transactions, with their entries in
+    /// local indexes. Rows that change in the meantime are copied again, and all copies are compared with their
+    /// rows. Then one transaction of both shards gives the keys to the target, and the rows are removed from the
+    /// source. Readers and writers continue. Only writers of these two shards wait while the last changed rows are
+    /// copied, usually for a few milliseconds. A transaction sees each row once, because it uses the shard map of
+    /// its snapshot. Cursors remain valid.
     ///
-    /// Parts of the range that no shard has, and parts that the shard `to` has already, stay as they are. Entries of
-    /// global indexes are in shards of their own, and do not move.
+    /// Parts of the range that belong to no shard, or already to the shard `to`, don't change. Entries of global
+    /// indexes don't move.
     ///
-    /// After an error, or when the process is killed, the move has begun and not ended, and no row is lost or doubled. See
-    /// [`moves`](ShardedStore::moves) for how to continue it, or to take it back.
+    /// An error or a killed process leaves the move unfinished. No row is lost or duplicated. See
+    /// [`moves`](ShardedStore::moves) for how to continue or cancel the move.
     ///
     /// See the [`run`](Move::run) of the result for the cost and the errors.
     ///
@@ -139,8 +141,8 @@ impl ShardedStore {
 
     /// Moves the rows in a range of the 4,096 slots of a hash map, as [`move_range`](ShardedStore::move_range) does.
     ///
-    /// Cost: neighbouring primary keys have different slots, so all rows of the first shard are read three times, to copy, to
-    /// compare and to remove the rows of the slots.
+    /// Cost: neighbouring primary keys have different slots, so all rows of the source shard are read three times:
+    /// to copy, to compare and to remove the rows of the slots.
     ///
     /// # Examples
     ///
@@ -229,11 +231,11 @@ impl ShardedStore {
         Move { store: self, what, to: to.to_owned(), is_offline: false, progress: None }
     }
 
-    /// Returns the moves that have begun and not ended: a move that runs, and moves that an error or the end of a process
-    /// has interrupted.
+    /// Returns the unfinished moves: a running move, and moves that were interrupted by an error or the end of a
+    /// process.
     ///
-    /// Until an interrupted move is [resumed](ShardedStore::resume_move) or [cancelled](ShardedStore::cancel_move), queries
-    /// of its tables are slower, since they leave out its copies.
+    /// Until an interrupted move is [resumed](ShardedStore::resume_move) or [cancelled](ShardedStore::cancel_move),
+    /// queries of its tables are slower, because they omit its copies.
     ///
     /// # Errors
     ///
@@ -242,31 +244,32 @@ impl ShardedStore {
         info::of(self)
     }
 
-    /// Continues a move that was interrupted. `id` is from [`moves`](ShardedStore::moves).
+    /// Continues an interrupted move. `id` is from [`moves`](ShardedStore::moves).
     ///
     /// If the keys have not been switched yet, the rows are compared with their copies and only the differences are copied.
-    /// Otherwise, the rows are removed from the first shard.
+    /// Otherwise, the copies are removed from the source shard.
     pub fn resume_move(&self, id: u64) -> Move<'_> {
         let (what, to) = (What::Begun(id), String::new());
         Move { store: self, what, to, is_offline: false, progress: None }
     }
 
-    /// Takes back a move that was interrupted before the keys were switched: removes its copies. `id` is from
+    /// Cancels a move that was interrupted before the switch, and removes its copies. `id` is from
     /// [`moves`](ShardedStore::moves).
     ///
-    /// Cost: each row of the range in the second shard is read and removed, in small transactions.
+    /// Cost: each copy in the target shard is read and removed, in small transactions.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: there is no such move, it runs, or the keys were switched already, so that it can only be
-    /// [resumed](ShardedStore::resume_move). Also the errors of [`Move::run`].
+    /// [`Error::ShardRefused`]: there is no such move, it is running, or the keys have been switched, so that it
+    /// can only be [resumed](ShardedStore::resume_move). Also the errors of [`Move::run`].
     pub fn cancel_move(&self, id: u64) -> Result<()> {
         let engine = engine_of(self)?;
         let _turn = turn(engine, self)?;
         let moving = begun(engine, id)?;
         if moving.record.is_switched {
-            let reason = "the other shard has its keys already: resume it, or move the keys back";
-            return Err(refused(&format!("the end of move {id}"), reason));
+            let reason =
+                "the target shard has the keys already: resume the move, or move the keys back";
+            return Err(refused(&format!("cancelling move {id}"), reason));
         }
         let tables = tables_of(self, engine, &moving.record.map)?;
         open_in_both(self, engine, &tables, &moving.record)?;
@@ -276,33 +279,35 @@ impl ShardedStore {
 }
 
 impl<'a> Move<'a> {
-    /// Refuses writes of the keys with [`Error::ShardReadOnly`] until they are switched. Reads go on. Without it, writes go
-    /// on as well, and rows that change meanwhile are copied again.
+    /// Refuses writes of the keys with [`Error::ShardReadOnly`] until the switch. Reads continue. By default,
+    /// writes continue as well, and rows that change in the meantime are copied again.
     pub const fn offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
-    /// Calls `progress` after each transaction, with the number of rows that were copied, and then of the copies that were
-    /// removed from the first shard. The totals are unknown.
+    /// Calls `progress` after each transaction, first with the number of copied rows, and after the switch with the
+    /// number of copies that were removed from the source shard. The totals are unknown.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }
 
-    /// Moves the rows. Returns when the first shard has none of them any more.
+    /// Moves the rows. Returns when they have been removed from the source shard.
     ///
-    /// Cost: each row is read twice and written twice, with its entries in local indexes: as a copy, and when it is removed.
-    /// The transactions have up to 512 rows or 1 MiB, and other writers of the shard wait for them. Each has the cost of
-    /// a commit. The primary keys of the rows that change meanwhile are in memory, up to a million of them.
+    /// Cost: each row is read twice and written twice, with its entries in local indexes: when it is copied, and
+    /// when it is removed. The transactions have up to 512 rows or 1 MiB, and other writers of the shard wait for
+    /// them. Each has the cost of a commit. The primary keys of rows that change in the meantime are kept in
+    /// memory, up to a million of them.
     ///
     /// # Errors
     ///
     /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys;
-    ///   the repository of a table with this map is not open; another move runs, or has begun with some of these keys.
-    /// - [`Error::IndexNotReadable`]: a local index is being built, or was not built.
-    /// - [`Error::NotOffered`]: the store is sharded with another durability than
-    ///   [`Journal`](crate::Durability::Journal), or the map is that of a global index.
+    ///   the repository of a table with this map is not open; another move is running, or is unfinished and has some of
+    ///   these keys.
+    /// - [`Error::IndexNotReadable`]: a local index is not completely built.
+    /// - [`Error::NotOffered`]: the durability of the store is not [`Journal`](crate::Durability::Journal), or the
+    ///   map belongs to a global index.
     /// - [`Error::WriteInProgress`] if this thread has a write transaction; [`Error::ShardUnavailable`]; the
     ///   [errors of writing](crate::Error#common-errors).
     pub fn run(self) -> Result<Moved> {
@@ -336,7 +341,7 @@ impl<'a> Move<'a> {
                 {
                     let id = other.record.id;
                     let reason =
-                        format!("move {id} has begun with some of them; resume or cancel it");
+                        format!("move {id} of some of them is unfinished; resume or cancel it");
                     return Err(refused(&what, &reason));
                 }
                 check_journal(engine, &record)?;
@@ -390,7 +395,7 @@ fn turn<'e>(engine: &'e Engine, store: &ShardedStore) -> Result<std::sync::Mutex
     engine.refuse_forked()?;
     engine.refuse_read_only()?;
     store.inner.refuse_nested_write()?;
-    engine.move_turn().ok_or_else(|| refused("a move", "another move runs"))
+    engine.move_turn().ok_or_else(|| refused("a move", "another move is running"))
 }
 
 fn begun(engine: &Engine, id: MoveId) -> Result<Arc<Moving>> {
@@ -416,7 +421,7 @@ fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<(
     Err(refused(what, &format!("its keys are of type `{own}`, and not `{key_type}`; {way_out}")))
 }
 
-/// Returns the tables with this shard map. All of them must be open, since all of them are moved.
+/// Returns the tables with this shard map. All of them must be open, because the rows of all of them move.
 fn tables_of(store: &ShardedStore, engine: &Engine, map: &str) -> Result<Vec<Arc<OpenTable>>> {
     let in_use = store.inner.tables_in_use();
     let open = |name: &String| {
@@ -481,8 +486,8 @@ fn check_journal(engine: &Engine, record: &MoveRecord) -> Result<()> {
     Ok(())
 }
 
-/// Opens the tables in both shards of a move. Opening a repository does not open it in a shard that has no keys of the map,
-/// neither before the first rows arrive nor when only copies are left.
+/// Opens the tables in both shards of a move. Opening a repository does not open the table in a shard without keys of
+/// the map, such as a target before its first move, or a source in which only copies are left.
 fn open_in_both(
     store: &ShardedStore,
     engine: &Engine,

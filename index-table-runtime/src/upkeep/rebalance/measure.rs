@@ -1,7 +1,7 @@
 //! The weights of the shard keys of a map.
 //!
-//! All rows are read once. In memory are at most [`MOST`] cells of neighbouring keys. When there are more, each cell is
-//! joined with the next one, so a cell has at most a small part of all keys.
+//! All rows are read once. At most [`MOST`] cells of neighbouring keys are kept in memory. If there are more, each cell
+//! is joined with the next cell, so a cell has at most a small part of all keys.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -23,7 +23,7 @@ const MOST: usize = 1 << 16;
 /// A function that returns a key of the boundaries as text.
 type Show = Box<dyn Fn(&[u8]) -> String>;
 
-/// The cells of a map, and what is needed to show them.
+/// The cells of a map, with the functions and types to show them.
 pub(super) struct Measured {
     pub(super) cells: Vec<Cell>,
     pub(super) show: Show,
@@ -70,7 +70,7 @@ impl Weights {
         }
     }
 
-    /// Joins each cell with the next one, if both have the same shard.
+    /// Joins each cell with the next cell, if both have the same shard.
     fn join(&mut self, boundaries: &Boundaries) {
         let mut joined: BTreeMap<Vec<u8>, Weight> = BTreeMap::new();
         let mut open: Option<(Vec<u8>, Weight)> = None;
@@ -103,7 +103,7 @@ pub(super) fn cells(
     refused: &dyn Fn(String) -> Error,
 ) -> Result<Measured> {
     if map.contains('.') {
-        return Err(refused("it is the map of a global index".to_owned()));
+        return Err(refused("the map belongs to a global index".to_owned()));
     }
     let found = engine.map(map).ok_or_else(|| refused("the store has no such map".to_owned()))?;
     let in_use = store.inner.tables_in_use();
@@ -157,7 +157,7 @@ pub(super) fn cells(
     weigh(&mut cells, engine, unit)?;
     let is_hashed = found.kind == MapKind::Hashed;
     for cell in cells.iter_mut().filter(|_| is_hashed) {
-        // A slot has many keys, and is the least part that moves.
+        // A slot has many keys, and is the smallest part that moves.
         cell.is_single = false;
     }
     Ok(Measured { cells, show, key_type: found.key_type })

@@ -1,4 +1,4 @@
-//! Rebalancing: a plan of moves that gives all shards about the same load, and running it.
+//! Rebalancing: planning moves that give all shards about the same load, and running the plan.
 //!
 //! | module | contents |
 //! |---|---|
@@ -58,7 +58,7 @@ pub struct PlannedMove {
     pub end: Option<String>,
     /// The shard that has the keys.
     pub from: String,
-    /// The shard to which they move.
+    /// The shard to which the keys move.
     pub to: String,
     /// The number of rows of all tables with the map.
     pub rows: u64,
@@ -85,16 +85,17 @@ pub struct PlannedShard {
     pub before: u64,
     /// Its load after all moves.
     pub after: u64,
-    /// Whether it still has more than the tolerance allows, since no move makes the loads more even.
+    /// Whether its load exceeds the tolerance even after all moves, because no further move makes the loads more
+    /// even.
     pub is_over: bool,
-    /// The shard key that alone has most of the load of a shard that is over, as text, with its load. To split it, the table
-    /// needs a longer shard key.
+    /// If the load exceeds the tolerance and a single shard key has most of it: this shard key as text, and its
+    /// load. To split its rows, the table needs a longer shard key.
     pub heaviest: Option<(String, u64)>,
 }
 
 /// The moves that give all shards about the same load. From [`Rebalance::plan`].
 ///
-/// `Display` prints the loads, the moves, and how much has to be moved at least.
+/// `Display` prints the loads, the moves, and the least load that has to move.
 #[derive(Clone)]
 #[must_use = "nothing moves until `run`"]
 pub struct RebalancePlan<'s> {
@@ -105,7 +106,7 @@ pub struct RebalancePlan<'s> {
     tolerance: u32,
     moves: Vec<PlannedMove>,
     shards: Vec<PlannedShard>,
-    /// The load that moves, and that at least has to move.
+    /// The load that moves, and the least load that has to move.
     weight: u64,
     least: u64,
 }
@@ -169,14 +170,15 @@ impl<'s> Rebalance<'s> {
         self
     }
 
-    /// The load of a shard is the number of its read transactions and changes since this process has opened the store. They
-    /// are counted for each shard, so this assumes that all rows of a shard are asked for equally often.
+    /// The load of a shard is the number of its read transactions and changes since this process has opened the
+    /// store. They are counted for each shard, so this assumes that all rows of a shard are requested equally
+    /// often.
     pub const fn by_requests(mut self) -> Self {
         self.unit = Unit::Requests;
         self
     }
 
-    /// Sets by how many percent the load of a shard may be above the average. Default: 10.
+    /// Sets the percentage by which the load of a shard may exceed the average. Default: 10.
     pub const fn tolerance(mut self, percent: u32) -> Self {
         self.tolerance = percent;
         self
@@ -189,13 +191,13 @@ impl<'s> Rebalance<'s> {
         self
     }
 
-    /// Limits the bytes of the rows with this map in a shard. A shard with more already gets no further keys.
+    /// Limits the bytes of the rows with this map in a shard. A shard that already has more gets no further keys.
     pub fn capacity(mut self, shard: impl Into<String>, bytes: u64) -> Self {
         self.capacities.push((shard.into(), bytes));
         self
     }
 
-    /// Leaves the keys in this range where they are.
+    /// Excludes the keys in this range from the moves.
     pub fn pin<K: ShardKeyValue>(mut self, range: impl RangeBounds<K>) -> Self {
         self.pins.push(Span::of_range(&range).map(Span::with_first_key::<K>));
         self
@@ -203,16 +205,16 @@ impl<'s> Rebalance<'s> {
 
     /// Plans the moves. Nothing moves until [`run`](RebalancePlan::run).
     ///
-    /// Ranges are split at shard keys that exist. Tables with the same map move together.
+    /// Ranges are split at existing shard keys. Tables with the same map move together.
     ///
-    /// Cost: all rows of the tables with this map are read in one snapshot. In memory are at most some 100,000 shard keys;
-    /// with more of them, neighbouring keys are planned together.
+    /// Cost: all rows of the tables with this map are read in one snapshot. At most some 100,000 shard keys are kept in
+    /// memory. If there are more, neighbouring keys are planned together.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: there is no such map or shard, it is the map of a global index, the repository of a table
-    /// with the map is not open, or no shard is left to distribute the keys over. [`Error::ShardUnavailable`], and the
-    /// errors of [`read`](crate::Store::read).
+    /// [`Error::ShardRefused`]: there is no such map or shard, the map belongs to a global index, the repository of a
+    /// table with the map is not open, or no shard is left to which keys could move. [`Error::ShardUnavailable`], and
+    /// the errors of [`read`](crate::Store::read).
     pub fn plan(&self) -> Result<RebalancePlan<'s>> {
         let engine = engine_of(self.store)?;
         let refused = |reason: String| Error::ShardRefused {
@@ -288,13 +290,13 @@ impl<'s> Rebalance<'s> {
             }
         }
         if targets.iter().all(|target| !target.is_target) {
-            return Err(refused("no shard is left to distribute the keys over".to_owned()));
+            return Err(refused("no shard is left to which keys could move".to_owned()));
         }
         Ok(targets)
     }
 }
 
-/// Returns the loads of the shards with cells, and of those that could have some.
+/// Returns the loads of the shards that have cells or could get cells.
 fn shards(
     cells: &[Cell],
     targets: &[Target],
@@ -336,15 +338,15 @@ impl RebalancePlan<'_> {
         &self.shards
     }
 
-    /// Runs the moves online, one after another. Returns what was moved.
+    /// Runs the moves online, one after another. Returns the number of moved rows.
     ///
     /// Cost: the cost of [`Move::run`](crate::Move::run) for each move. Rows that were written after the plan was made move
     /// with their keys.
     ///
     /// # Errors
     ///
-    /// The errors of [`Move::run`](crate::Move::run). The moves before are complete, and
-    /// [`moves`](ShardedStore::moves) lists the interrupted one.
+    /// The errors of [`Move::run`](crate::Move::run). The earlier moves are complete, and
+    /// [`moves`](ShardedStore::moves) lists the interrupted move.
     pub fn run(&self) -> Result<Moved> {
         self.run_while(|_| true)
     }
@@ -398,9 +400,11 @@ impl fmt::Display for PlannedShard {
         match heaviest {
             Some((key, load)) => write!(
                 f,
-                "; more than its share, {load} of it by the shard key {key} alone, which only a longer shard key can split"
+                "; more than its share: the shard key {key} alone has {load}, and only a longer shard key can split its rows"
             ),
-            None if *is_over => f.write_str("; more than its share, and no move helps"),
+            None if *is_over => {
+                f.write_str("; more than its share, but no move makes the loads more even")
+            }
             None => Ok(()),
         }
     }
@@ -418,7 +422,7 @@ impl fmt::Display for RebalancePlan<'_> {
         }
         writeln!(
             f,
-            "{} moves of {weight} {unit}, of which at least {least} have to move:",
+            "moves: {}, with {weight} {unit}; at least {least} have to move:",
             moves.len()
         )?;
         for (at, planned) in moves.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! The heuristic: which cells move to which shards. It does no input or output.
+//! The heuristic that assigns cells to shards. It does no input or output.
 //!
 //! The load of a shard is the weight of its cells. Every cell of a shard that isn't a target moves to the target with the
-//! least load. Then, as long as a target has more than the tolerance allows, the largest run of its cells that fits moves to
-//! the target with the least load. A run is at an end of neighbouring cells, so that few ranges are split. If no run fits,
-//! the least cell moves, if that makes the greater of both loads less. If no cell does, the shard stays as it is.
+//! least load. Then, while the load of a target exceeds the tolerance, its largest run of cells that fits moves to the
+//! target with the least load. A run is at an end of neighbouring cells, so that few ranges are split. If no run fits, the
+//! smallest cell moves, provided that the greater of the two loads becomes less. Otherwise, the shard does not change.
 
 use std::ops::Range;
 
@@ -41,13 +41,13 @@ pub(super) struct Outcome {
     /// The loads before and after.
     pub(super) before: Vec<u64>,
     pub(super) after: Vec<u64>,
-    /// The load of a target if all have the same, rounded up.
+    /// The load of a target if all targets have the same load, rounded up.
     pub(super) even: u64,
     /// The greatest load within the tolerance.
     pub(super) most: u64,
-    /// The weight that at least has to move.
+    /// The least weight that has to move.
     pub(super) least: u64,
-    /// The targets that keep more than the tolerance allows.
+    /// The targets whose loads still exceed the tolerance.
     pub(super) stuck: Vec<usize>,
 }
 
@@ -121,14 +121,14 @@ impl Planner<'_> {
         self.owners.get(cell).copied()
     }
 
-    /// Whether a shard has room for so many more bytes.
+    /// Whether a shard has room for this number of further bytes.
     fn has_room(&self, at: usize, bytes: u64) -> bool {
         let capacity = self.targets.get(at).and_then(|target| target.capacity);
         let used = self.bytes.get(at).copied().unwrap_or_default();
         capacity.is_none_or(|capacity| used.saturating_add(bytes) <= capacity)
     }
 
-    /// Gives the cells of shards that are no targets to the targets with the least loads.
+    /// Moves the cells of shards that are not targets to the targets with the least loads.
     fn leave(&mut self) {
         let mut to = None;
         for at in 0..self.cells.len() {
