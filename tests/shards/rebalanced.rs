@@ -117,7 +117,7 @@ fn a_plan_shows_which_ranges_move_where() -> Result<()> {
         "shard map `orders`, rows within 0 %:\n  \
          shard `a`: 150, then 75\n  \
          shard `c`: 0, then 75\n\
-         moves: 2, with 75 rows; at least 75 have to move:\n  \
+         moves: 2, with 75 rows; the tolerance requires at least 75:\n  \
          25..50 from `a` to `c`: 75 rows, 2525 bytes\n  \
          50.. from `b` to `c`: 0 rows, 0 bytes"
     );

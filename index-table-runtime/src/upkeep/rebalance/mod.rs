@@ -95,7 +95,7 @@ pub struct PlannedShard {
 
 /// The moves that give all shards about the same load. From [`Rebalance::plan`].
 ///
-/// `Display` prints the loads, the moves, and the least load that has to move.
+/// `Display` prints the loads, the moves, and the least load that has to move to meet the tolerance.
 #[derive(Clone)]
 #[must_use = "nothing moves until `run`"]
 pub struct RebalancePlan<'s> {
@@ -106,7 +106,7 @@ pub struct RebalancePlan<'s> {
     tolerance: u32,
     moves: Vec<PlannedMove>,
     shards: Vec<PlannedShard>,
-    /// The load that moves, and the least load that has to move.
+    /// The load that moves, and the least load that has to move to meet the tolerance.
     weight: u64,
     least: u64,
 }
@@ -422,7 +422,7 @@ impl fmt::Display for RebalancePlan<'_> {
         }
         writeln!(
             f,
-            "moves: {}, with {weight} {unit}; at least {least} have to move:",
+            "moves: {}, with {weight} {unit}; the tolerance requires at least {least}:",
             moves.len()
         )?;
         for (at, planned) in moves.iter().enumerate() {

@@ -45,7 +45,7 @@ pub(super) struct Outcome {
     pub(super) even: u64,
     /// The greatest load within the tolerance.
     pub(super) most: u64,
-    /// The least weight that has to move.
+    /// The least weight that has to move to meet the tolerance.
     pub(super) least: u64,
     /// The targets whose loads still exceed the tolerance.
     pub(super) stuck: Vec<usize>,
