@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, Result, ShardedStore, report::MoveState};
+use index_table::{Error, Result, ShardMap, ShardedStore, Store, report::MoveState};
 
 use crate::moves::{AccountRepository, Tables, account, options};
 
@@ -178,5 +178,33 @@ fn a_process_that_is_killed_during_moves_loses_and_doubles_no_row() -> Result<()
         check()?;
     }
     assert!(interrupted > 2 && acknowledged.len() > 50, "{interrupted} {}", acknowledged.len());
+    Ok(())
+}
+
+#[test]
+fn rows_of_an_adopted_store_can_be_moved_and_rebalanced() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let old = dir.path().join("old");
+    {
+        let store = Store::open(&old)?;
+        let accounts = AccountRepository::open(&store)?;
+        store
+            .transaction(|txn| (0..40).try_for_each(|it| accounts.insert(txn, &account(it, 1))))?;
+    }
+    let map = ShardMap::ranges().to("a", ..40u32).to("b", 40u32..);
+    let options = ShardedStore::options().adopt("a", &old).shard("b", "b").map("accounts", map);
+    let store = options.open(dir.path().join("shop"))?;
+    let tables = Tables::open(&store)?;
+    assert_eq!(store.move_range("accounts", 30u32..40, "b").run()?.rows, 10);
+    store.rebalance("accounts").tolerance(0).plan()?.run()?;
+    let shards: Vec<u64> = store.ranges("accounts")?.iter().map(|range| range.rows).collect();
+    assert_eq!(shards.iter().sum::<u64>(), 40);
+    assert_eq!(store.shards()?.iter().map(|shard| shard.rows).collect::<Vec<_>>(), [20, 20]);
+    let txn = store.read()?;
+    assert_eq!(
+        tables.accounts.find_by_tenant(&txn, 35).rows().next().transpose()?,
+        Some(account(35, 1))
+    );
+    assert!(tables.accounts.verify(&txn).run()?.is_clean());
     Ok(())
 }
