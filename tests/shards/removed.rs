@@ -109,7 +109,10 @@ fn a_shard_is_removed_when_its_rows_are_elsewhere() -> Result<()> {
         let tables = Tables::filled(&store)?;
         let before = store.read()?;
         let refused = reason(store.remove_shard("a"));
-        assert_eq!(refused, "the removal of shard `a`: it has rows of table `orders`: move them");
+        assert_eq!(
+            refused,
+            "the removal of shard `a`: it has rows of table `orders`; move them first"
+        );
         tables.check(&store, 200)?;
         store.move_range("orders", ..20u32, "c").run()?;
         store.remove_shard("a")?;
@@ -178,7 +181,7 @@ fn removals_that_would_lose_something_are_refused() -> Result<()> {
         let text = |name: &str| reason(store.remove_shard(name));
         assert_eq!(text("x"), "the removal of shard `x`: the store has no such shard");
         let notes = NoteRepository::open(&store)?;
-        assert_eq!(text("a"), "the removal of shard `a`: it is the place of table `notes`");
+        assert_eq!(text("a"), "the removal of shard `a`: table `notes` is placed in it");
         drop(notes);
         let nested = store.transaction(|_| store.remove_shard("c"));
         assert!(matches!(nested, Err(Error::WriteInProgress)), "{nested:?}");
@@ -310,7 +313,10 @@ fn slots_with_rows_are_not_detached() -> Result<()> {
             (0..100).try_for_each(|id| tables.events.insert(txn, &Event { id }))
         })?;
         let refused = reason(store.detach_shard("a"));
-        assert_eq!(refused, "the detaching of shard `a`: it has rows of table `events`: move them");
+        assert_eq!(
+            refused,
+            "the detaching of shard `a`: it has rows of table `events`; move them first"
+        );
         tables.check(&store, 200)
     })
 }

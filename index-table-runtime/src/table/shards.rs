@@ -178,9 +178,9 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`](crate::Error::ShardRefused): the store has no such map, it is the map of a global index, or no
-    /// table with the map is in use. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable), and the errors of
-    /// [`read`](crate::Store::read).
+    /// [`Error::ShardRefused`](crate::Error::ShardRefused): the store has no such map, the map belongs to a global
+    /// index, or no table with the map is in use. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable), and the
+    /// errors of [`read`](crate::Store::read).
     ///
     /// # Examples
     ///

@@ -28,12 +28,13 @@ impl ShardedStore {
     /// Adds a shard in a directory of its own, while the store is open. The path is relative to the directory of the store,
     /// or absolute. The new shard has the options of the first shard.
     ///
-    /// No shard map has keys in the new shard yet: move keys to it with [`move_range`](ShardedStore::move_range),
-    /// [`move_slots`](ShardedStore::move_slots) or [`move_keys`](ShardedStore::move_keys). It gets a copy of each reference
-    /// table. To add a shard when the store is opened, use [`ShardedOptions::add_shard`](crate::ShardedOptions::add_shard).
+    /// No shard map assigns keys to the new shard yet: move keys to it with [`move_range`](ShardedStore::move_range),
+    /// [`move_slots`](ShardedStore::move_slots) or [`move_keys`](ShardedStore::move_keys). It gets a copy of each
+    /// reference table. To add a shard when the store is opened, use
+    /// [`ShardedOptions::add_shard`](crate::ShardedOptions::add_shard).
     ///
-    /// Other processes that have the store open for reading don't see the new shard until they open it again. After 64
-    /// shards were added, the store has to be opened again before the next one.
+    /// Other processes that have the store open for reading don't see the new shard until they open the store again.
+    /// After 64 shards have been added, the store has to be opened again before another shard can be added.
     ///
     /// Cost: the cost of creating a store, and one checkpoint of the journal. Write transactions of all shards wait while
     /// the reference tables are copied.
@@ -127,23 +128,23 @@ impl ShardedStore {
     /// [`move_range`](ShardedStore::move_range), [`move_slots`](ShardedStore::move_slots) or
     /// [`move_keys`](ShardedStore::move_keys).
     ///
-    /// Keys that shard maps still give to it go to other shards of the map: to the shard of a neighbouring range, or in a
-    /// hash map evenly to all others. A global index with entries in the shard is built again, and can't be queried
-    /// meanwhile. The copies of reference tables in the shard are no longer used.
+    /// If shard maps still assign keys to it, these keys go to other shards of the map: to the shard of a neighbouring
+    /// range, or in a hash map evenly to all other shards. A global index with entries in the shard is rebuilt, and
+    /// can't be queried during the rebuild. The copies of reference tables in the shard are no longer used.
     ///
-    /// The directory stays as it is. It is a plain store, which has only copies and no rows, and can be deleted when this
-    /// process has closed the sharded store.
+    /// The directory does not change. It is a plain store with copies of reference tables only, and can be deleted
+    /// after this process has closed the sharded store.
     ///
     /// Cost: one commit in all shards. For each global index with entries in the shard, the cost of
     /// [`build`](crate::Build), with up to all rows of the table.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: there is no such shard, or no other one; it has rows, queued messages of an eventual
-    /// index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that may have rows or entries in it is not open; a move has begun with it;
-    /// no other shard of a map can have its keys. [`Error::ShardUnavailable`]: a shard is not available. Also
-    /// [`Error::WriteInProgress`] if this thread has a write transaction, and the errors of `build`, after which the shard
-    /// is removed.
+    /// [`Error::ShardRefused`]: there is no such shard, or it is the only shard; it has rows, queued messages of an eventual
+    /// index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that may
+    /// have rows or entries in it is not open; a move from or to it is unfinished; no other shard of a map can have its keys.
+    /// [`Error::ShardUnavailable`]: a shard is not available. Also [`Error::WriteInProgress`] if this thread has a write
+    /// transaction, and the errors of `build`, after which the shard is removed.
     ///
     /// # Examples
     ///
@@ -181,20 +182,22 @@ impl ShardedStore {
         self.leave(name.as_ref(), Leaving::Removed)
     }
 
-    /// Removes a shard with its rows, while the store is open. Its directory is a plain store afterwards, which
-    /// [`Store::open`](crate::Store::open) opens with the same structs, when this process has closed the sharded store.
+    /// Removes a shard with its rows, while the store is open. Its directory is then a plain store. After this process
+    /// has closed the sharded store, [`Store::open`](crate::Store::open) opens the plain store, with the same structs.
     /// [`attach_shard`](ShardedStore::attach_shard) adds it again.
     ///
     /// Its ranges of range maps, and its keys of lists, belong to no shard: queries and writes that need them fail with
-    /// [`Error::NoShard`], and other queries go on without these rows. Other shards get its slots of hash maps, whose
-    /// tables must have no rows in it. Each global index of a table with rows in it is built again without them, and can't be
-    /// queried meanwhile. The directory keeps a copy of each reference table.
+    /// [`Error::NoShard`], and other queries no longer return these rows. Its slots of hash maps go to other shards;
+    /// the tables of these maps must have no rows in the shard. Each global index of a table with rows in the shard is
+    /// rebuilt without these rows, and can't be queried during the rebuild. The directory keeps a copy of each
+    /// reference table.
     ///
     /// Cost: one commit in all shards. For each global index, the cost of [`build`](crate::Build) with all other rows.
     ///
     /// # Errors
     ///
-    /// The errors of [`remove_shard`](ShardedStore::remove_shard), except that it may have rows in range maps and lists.
+    /// The errors of [`remove_shard`](ShardedStore::remove_shard), except that rows in range maps and lists are
+    /// allowed.
     ///
     /// # Examples
     ///
@@ -247,7 +250,7 @@ impl ShardedStore {
             reason,
         };
         let Some(_turn) = shards.move_turn() else {
-            return Err(refused("a move runs".to_owned()));
+            return Err(refused("a move is running".to_owned()));
         };
         let opening = inner.lock_opening();
         let held = shards.hold_moves();
@@ -263,10 +266,12 @@ impl ShardedStore {
         let has_it = |moving: &MoveRecord| [moving.from, moving.to].contains(&number);
         if let Some(moving) = shards.moves().iter().find(|moving| has_it(&moving.record)) {
             let id = moving.record.id;
-            return Err(refused(format!("move {id} has begun with it; resume or cancel it")));
+            return Err(refused(format!(
+                "move {id} from or to it is unfinished; resume or cancel it"
+            )));
         }
         if let Some(table) = shards.tables_placed_in(number).first() {
-            return Err(refused(format!("it is the place of table `{table}`")));
+            return Err(refused(format!("table `{table}` is placed in it")));
         }
         let changed = shards
             .maps_without(number, leaving == Leaving::Detached)
@@ -295,11 +300,13 @@ impl ShardedStore {
                         Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
                     let name = table.schema.name;
                     if part.count(&first)?.found > 0 {
-                        return Err(refused(format!("it has rows of table `{name}`: move them")));
+                        return Err(refused(format!(
+                            "it has rows of table `{name}`; move them first"
+                        )));
                     }
                     if part.at_or_above(Space::Queue, &[0])?.is_some() {
                         return Err(refused(format!(
-                            "it has queued messages of an eventual index of table `{name}`: start the index worker"
+                            "it has queued messages of an eventual index of table `{name}`; start the index worker"
                         )));
                     }
                 }
@@ -338,11 +345,12 @@ impl ShardedStore {
         Ok(())
     }
 
-    /// Adds a shard again that was [detached](ShardedStore::detach_shard), while the store is open. `directory` is where its
-    /// directory is now: relative to the directory of the store, or absolute.
+    /// Adds a [detached](ShardedStore::detach_shard) shard to the store again, while the store is open. `directory` is
+    /// the current directory of the shard, relative to the directory of the store, or absolute.
     ///
-    /// Its ranges and listed keys belong to it again. Each row is checked to be in them, because the directory was a plain
-    /// store meanwhile. Global indexes are built again with its rows. Reference tables are copied into it.
+    /// Its ranges and listed keys belong to it again. The directory was a plain store in the meantime, so each row is
+    /// checked to be within these ranges. Global indexes are rebuilt with its rows. Reference tables are copied into
+    /// it.
     ///
     /// Cost: all rows of the shard are read when the repository of their table is open, or is opened. For each global
     /// index, the cost of [`build`](crate::Build).
@@ -350,9 +358,9 @@ impl ShardedStore {
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
-    /// shard has keys of its ranges now; this process has had the store open since it was detached, so that it still has
-    /// the directory open. [`Error::SchemaMismatch`]: a row is not in its ranges. Also [`Error::WriteInProgress`], and the
-    /// errors of [`Store::open`](crate::Store::open) and `build`.
+    /// shard has keys of its ranges now; this process has had the store open since the shard was detached, so the
+    /// directory is still open. [`Error::SchemaMismatch`]: a row is not in its ranges. Also [`Error::WriteInProgress`],
+    /// and the errors of [`Store::open`](crate::Store::open) and `build`.
     ///
     /// # Examples
     ///
@@ -410,7 +418,7 @@ impl ShardedStore {
         }
         let mut detached = shards.shards().filter(|(_, shard)| &**shard.name() == name);
         if detached.any(|(_, shard)| shard.was_opened()) {
-            let reason = "this process still has it open, since it was detached: close the store, and open it again";
+            let reason = "this process has had it open since it was detached; close the store, and open it again";
             return Err(refused(reason));
         }
         let (own, records, identity, changed) = open_attached(shards, name, directory.as_ref())?;
@@ -486,7 +494,7 @@ impl ShardedStore {
                     let declared = table.schema.indexes.get(*at);
                     index.is_some_and(|index| declared.is_some_and(|own| own.name == index))
                 };
-                // Entries of a global index refer to the rows that leave the store.
+                // Entries of a global index refer to the detached rows.
                 let all = table.rows.distribution.global().iter().copied();
                 let global = all.filter(|at| *keeps_rows || of_map(at));
                 let known = affected.iter_mut().find(|it| Arc::ptr_eq(&it.table, table));
@@ -508,7 +516,7 @@ struct Affected {
     table: Arc<OpenTable>,
     /// The global indexes that may have entries in it, or entries that refer to its rows.
     global: BTreeSet<usize>,
-    /// Whether the rows in the shard leave the store with it.
+    /// Whether the rows in the shard are detached with it.
     keeps_rows: bool,
 }
 
@@ -520,7 +528,7 @@ impl Affected {
     }
 }
 
-/// How a shard leaves the store.
+/// The way in which a shard is removed from the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     /// It has no rows.

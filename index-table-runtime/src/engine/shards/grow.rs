@@ -1,9 +1,10 @@
 //! Shards that are added to an open store, and removed from it.
 //!
-//! The list of shards only grows, so that transactions can refer to their shards. Each [generation](super::Maps) of shard
-//! maps has the numbers of the shards that belong to the store. A transaction that began before a shard was added does not
-//! use it, since no map of its generation has keys there. A transaction that began before a shard was removed still has its
-//! snapshot. The environment of a removed shard stays open for such transactions, until the store is closed.
+//! The list of shards only grows, so that transactions can refer to their shards. Each [generation](super::Maps) of
+//! shard maps has the numbers of the shards that belong to the store. A transaction that is older than a shard does not
+//! use this shard, because no map of its generation has keys there. A transaction that began before a shard was removed
+//! still has a snapshot of this shard. The environment of a removed shard stays open for such transactions, until the
+//! store is closed.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::{
 pub(crate) struct Changed {
     pub(crate) map: String,
     pub(crate) boundaries: Boundaries,
-    /// Whether a shard that is detached keeps the rows of its keys, which no other shard gets.
+    /// Whether a detached shard keeps the rows of its keys. Then no other shard gets these keys.
     pub(crate) keeps_rows: bool,
 }
 
@@ -32,8 +33,8 @@ impl Engine {
         ShardNumber::try_from(self.shards.len()).unwrap_or(ShardNumber::MAX)
     }
 
-    /// Adds a shard, in which the tables that need it are open. The caller has the locks of all shards in `_all`, and the
-    /// lock of opening tables.
+    /// Adds a shard. The tables with rows in all shards must be open in it. The caller has the locks of all shards in
+    /// `_all`, and the lock of opening tables.
     pub(crate) fn add_shard(&self, _all: &Txn<'_>, shard: Shard) -> Result<()> {
         self.add_own(self.next_number(), &shard)?;
         self.shards.push(shard);
@@ -42,8 +43,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the number of shards into the records that the shards have about themselves. Shards that are not available get
-    /// it when they are opened.
+    /// Writes the number of shards into the own records of the shards. The record of an unavailable shard is written
+    /// when the shard is opened.
     pub(crate) fn record_count(&self) -> Result<()> {
         let count = self.next_number();
         for engine in self.engines().filter(|engine| engine.lmdb().is_some()) {
@@ -54,9 +55,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the maps with keys in a shard, with boundaries that give these keys to other shards of the map: those of a
-    /// hash map evenly, other keys to the shard of a neighbour. If the shard is detached, its ranges and listed keys belong
-    /// to no shard.
+    /// Returns the maps with keys in a shard, with boundaries that assign these keys to other shards of the map: the
+    /// slots of a hash map evenly, other keys to the shard of a neighbouring range. If the shard is detached, its
+    /// ranges and listed keys belong to no shard.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ impl Engine {
         of_shard.map(without).collect()
     }
 
-    /// Returns the maps with a shard that was detached, and these ranges.
+    /// Returns the maps with these ranges assigned to a detached shard.
     pub(crate) fn with_attached(&self, number: ShardNumber, changed: &[Changed]) -> Maps {
         let now = self.maps.now();
         let mut shards = now.shards().to_vec();
@@ -91,8 +92,8 @@ impl Engine {
         now.with_boundaries(changed).with_shards(shards.into())
     }
 
-    /// Adds a shard that was detached, with these ranges. The caller has the locks of all shards in `_all`, and the lock of
-    /// opening tables, and has opened the tables in the shard and written the manager.
+    /// Adds a detached shard, with these ranges. The caller has the locks of all shards in `_all`, and the lock of
+    /// opening tables. It has opened the tables in the shard, and has written the manager.
     pub(crate) fn attach_shard(
         &self,
         _all: &Txn<'_>,

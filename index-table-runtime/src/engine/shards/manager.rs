@@ -43,7 +43,7 @@ const KEY: &[KeyField] = &[KeyField::new::<String>("record")];
 
 /// The key of the manager's own record, and of a shard's identity.
 pub(super) const OWN: &[u8] = b"own";
-/// The key of a shard's moves that have begun and not ended.
+/// The key of the unfinished moves of a shard.
 pub(super) const MOVES: &[u8] = b"moves";
 const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
@@ -131,7 +131,7 @@ struct MapRecord {
     boundaries: Boundaries,
 }
 
-/// The record of a shard about itself.
+/// The own record of a shard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) manager: ManagerId,
@@ -255,7 +255,7 @@ pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)
     Ok(all)
 }
 
-/// Returns the records of a shard about itself.
+/// Returns the own records of a shard.
 pub(super) fn own_records(engine: &Engine) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     read(engine, &SHARD)
 }

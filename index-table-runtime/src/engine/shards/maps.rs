@@ -31,7 +31,7 @@ use crate::model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber};
 pub(crate) struct Maps {
     generation: u64,
     pub(super) by_name: BTreeMap<String, Map>,
-    /// The moves that have begun and not ended.
+    /// The unfinished moves.
     moves: Vec<Arc<Moving>>,
     /// The numbers of the shards that belong to the store, in order.
     shards: Arc<[ShardNumber]>,
@@ -108,7 +108,7 @@ impl Maps {
         &self.shards
     }
 
-    /// Returns the moves that have begun and not ended.
+    /// Returns the unfinished moves.
     pub(crate) fn moves(&self) -> &[Arc<Moving>] {
         &self.moves
     }
@@ -177,7 +177,8 @@ impl CurrentMaps {
         MapsAt { generation: maps.generation, maps: Some(maps) }
     }
 
-    /// Whether these maps are those of a snapshot of one shard that was taken after them: no commit changes them.
+    /// Whether these maps match a snapshot of one shard that was taken after them. They do if no commit is changing the
+    /// maps.
     pub(super) fn are_still(&self, at: &MapsAt) -> bool {
         // In this order: a commit that is no longer counted has installed its maps.
         self.changing.load(SeqCst) == 0 && self.generation() == at.generation
@@ -205,13 +206,13 @@ impl CurrentMaps {
         Arc::make_mut(&mut *now).by_name.insert(name, map);
     }
 
-    /// Returns the maps of a transaction, or `None` if they are those of an empty store.
+    /// Returns the maps of a transaction; `None` for the maps of an empty store.
     fn of(&self, at: &MapsAt) -> Option<Arc<Maps>> {
         at.maps.clone().or_else(|| self.first.get().cloned())
     }
 }
 
-/// The tables of a transaction whose routing is not the one with which they were opened.
+/// The tables of a transaction whose routing differs from the routing when they were opened.
 pub(super) struct Routed {
     at: MapsAt,
     first: OnceCell<Box<Node>>,

@@ -10,7 +10,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`maps`] | the shard maps of a transaction, which change when rows move |
-//! | [`moving`] | the moves of keys to other shards that have begun and not ended |
+//! | [`moving`] | the unfinished moves of keys to other shards |
 //! | [`instant`] | why a read transaction sees one instant of all shards |
 //! | [`writing`] | the order in which write transactions lock shards |
 //! | [`count`] | counts over several shards, in several threads if they are long |
@@ -200,9 +200,9 @@ pub(crate) struct Engine {
     holds: Holds,
     /// Locked while a move runs.
     move_turn: Mutex<()>,
-    /// The tables of the shards' records about themselves.
+    /// The tables of the own records of the shards.
     own: OnceLock<Tables>,
-    /// The records of the shards about themselves, for a store that another process may write.
+    /// The own records of the shards, for a store that another process may write.
     seen: Vec<Option<(Seen, super::Tables)>>,
 }
 

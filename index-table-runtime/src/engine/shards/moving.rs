@@ -4,18 +4,18 @@
 //!
 //! | step | the record | the boundaries of the map | queries |
 //! |---|---|---|---|
-//! | mark | added | the source has the keys | leave out copies in the target |
+//! | mark | added | the source has the keys | omit copies in the target |
 //! | copy, verify | | | |
-//! | switch | [`is_switched`](MoveRecord::is_switched) | the target has the keys | leave out copies in the source |
+//! | switch | [`is_switched`](MoveRecord::is_switched) | the target has the keys | omit copies in the source |
 //! | clean up | | | |
-//! | end | removed | | leave out nothing |
+//! | end | removed | | omit nothing |
 //!
-//! A copy is a row in a shard that the shard map doesn't give it to ([`Routing::is_copy`]). So the boundaries of the map,
-//! which change with one commit, determine at any moment which of two equal rows is the row.
+//! A copy is a row in a shard other than the shard that the shard map assigns to it ([`Routing::is_copy`]). So the
+//! boundaries of the map determine which of two equal rows is the copy, and one commit changes them.
 //!
 //! Rows that change while they are copied are [tracked](Tracker): each write of a row of the range adds its primary key to
-//! a set in memory, and the move copies these rows again. A move that another process continues starts the copy again,
-//! and writes only the rows that differ.
+//! a set in memory, and the move copies these rows again. If another process continues a move, it starts the copy
+//! again, and writes only the rows that differ.
 
 use std::{
     collections::BTreeSet,
@@ -106,7 +106,7 @@ impl Moving {
     }
 }
 
-/// Something that has changed while it was copied.
+/// A row, number or entry that has changed during the copy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tracked {
     /// The row of a table with this primary key.
@@ -159,7 +159,7 @@ impl Tracker {
         (!too_many).then_some(these)
     }
 
-    /// Lets the copy start again, since rows have changed that were not added.
+    /// Restarts the copy, because untracked rows have changed.
     pub(crate) fn restart(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).too_many = true;
     }
@@ -171,8 +171,7 @@ impl Tracker {
     }
 }
 
-/// Work that excludes the steps of moves, and the steps of moves, which exclude such work: a bulk load, for example, which
-/// writes its rows in single shards.
+/// Mutual exclusion of the steps of moves and of work that writes single shards, for example a bulk load.
 #[derive(Default)]
 pub(super) struct Holds {
     state: Mutex<HoldState>,
@@ -183,16 +182,16 @@ pub(super) struct Holds {
 struct HoldState {
     /// The number of holds.
     held: usize,
-    /// Whether a step of a move is made.
+    /// Whether a step of a move is running.
     is_moving: bool,
     /// The number of holds so far.
     count: u64,
 }
 
-/// A guard: no step of a move is made.
+/// A guard that prevents steps of moves.
 pub(crate) struct Held<'e>(&'e Holds);
 
-/// A guard: a step of a move is made.
+/// A guard of a running step of a move.
 pub(crate) struct Step<'e>(&'e Holds);
 
 impl Holds {
@@ -205,7 +204,7 @@ impl Holds {
         wait.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no step of a move is made, and prevents further steps.
+    /// Waits until no step of a move is running, and prevents further steps.
     pub(super) fn hold(&self) -> Held<'_> {
         let mut state = self.wait_while(|state| state.is_moving);
         state.held += 1;

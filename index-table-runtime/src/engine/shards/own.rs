@@ -1,5 +1,5 @@
-//! The records of shards about themselves: reading and writing them in transactions, and noticing in a reader that another
-//! process has changed them.
+//! The own records of shards: reading and writing them in transactions, and detecting in a reader that another process
+//! has changed them.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The databases of a shard's records about itself.
+/// The databases of the own records of a shard.
 struct Own(engine::Tables);
 
 impl HasTables for Own {
@@ -33,7 +33,7 @@ impl HasTables for Own {
     }
 }
 
-/// The records of a shard about itself, as a reader has found them when it opened the store.
+/// The own records of a shard, as they were when this reader opened the store.
 pub(crate) struct Seen {
     identity: Identity,
     /// The bytes of its moves.
@@ -58,7 +58,7 @@ impl Seen {
         &self.identity
     }
 
-    /// Returns the moves of the shard that have begun and not ended.
+    /// Returns the unfinished moves of the shard.
     pub(crate) fn moves(&self) -> Result<Vec<MoveRecord>> {
         self.moves.as_deref().map_or(Ok(Vec::new()), decode_moves)
     }
@@ -74,7 +74,7 @@ impl Seen {
     }
 }
 
-/// Opens the table of a shard's records about itself.
+/// Opens the table of the own records of a shard.
 fn open_own(engine: &engine::Engine) -> Result<Arc<dyn HasTables>> {
     let opened = engine.open_table(&SHARD, Parts::default(), &mut |_| Ok(()));
     Ok(Arc::new(Own(opened.map_err(|(error, _)| error)?)))
@@ -101,7 +101,7 @@ impl Engine {
         let removed: Vec<_> = removed.collect();
         for &shard in shards {
             let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
-            let missing = || Error::internal("a shard without a record about itself");
+            let missing = || Error::internal("a shard without its own record");
             let mut identity = decode_identity(bytes.ok_or_else(missing)?)?;
             identity.removed.clone_from(&removed);
             for ranges in &mut identity.maps {
@@ -122,14 +122,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the ranges that a shard keeps when it leaves the store: those that no other shard gets.
+    /// Writes the ranges that a removed or detached shard keeps: the ranges that no other shard gets.
     pub(super) fn write_left(
         txn: &mut Txn<'_>,
         own: &Tables,
         shard: ShardNumber,
         maps: &Maps,
     ) -> Result<()> {
-        let missing = || Error::internal("a shard without a record about itself");
+        let missing = || Error::internal("a shard without its own record");
         let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
         let mut identity = decode_identity(bytes.ok_or_else(missing)?)?;
         for OwnRanges { map, ranges, .. } in &mut identity.maps {
@@ -163,8 +163,8 @@ impl Engine {
         Ok(Some(self.own.get_or_init(|| own)))
     }
 
-    /// Fails if another process has begun or ended a move since this process has opened the store: then the shard maps of
-    /// this process may give rows to other shards than the snapshots.
+    /// Fails if another process has begun or ended a move since this process opened the store. Then the shard maps of
+    /// this process may not match the rows in its snapshots.
     ///
     /// # Errors
     ///

@@ -41,7 +41,7 @@ impl MoveStep {
 }
 
 impl Engine {
-    /// Returns the moves that have begun and not ended.
+    /// Returns the unfinished moves.
     pub(crate) fn moves(&self) -> Vec<Arc<Moving>> {
         self.maps.now().moves().to_vec()
     }
@@ -112,14 +112,14 @@ impl Engine {
         self.track(routing, &key, || Tracked::Row(table, primary_key.to_vec()))
     }
 
-    /// Lets the copies of all moves start again.
+    /// Restarts the copies of all moves.
     pub(super) fn restart_moves(&self) {
         for moving in self.maps.now().moves() {
             moving.tracker.restart();
         }
     }
 
-    /// Sets the moves that an earlier process has not ended.
+    /// Sets the moves that an earlier process has left unfinished.
     pub(crate) fn with_moves(self, moves: Vec<MoveRecord>) -> Self {
         for record in moves {
             let maps = self.maps.now().with(Arc::new(Moving::new(record)));

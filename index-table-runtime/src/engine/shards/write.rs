@@ -49,7 +49,7 @@ impl<'t> Writer<'t> {
         self.in_shard(shard, primary_key, write)
     }
 
-    /// Tells the moves of the row's shard key that the row changes.
+    /// Adds the changed row to the moves of its shard key.
     #[cold]
     fn track(&self, primary_key: &[u8]) -> Result<()> {
         self.engine.note_change(&self.tables.routing, primary_key)

@@ -153,7 +153,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     }
 }
 
-/// Opens the shards and the journal of all shards, and brings the records of the shards about themselves up to date.
+/// Opens the shards and the journal of all shards, and brings the own records of the shards up to date.
 fn open_shards(
     options: &ShardedOptions,
     path: &Path,
@@ -222,10 +222,10 @@ fn open_shards(
     Ok((shards, records, found))
 }
 
-/// The records that the shards have about themselves.
+/// The own records of the shards.
 #[derive(Default)]
 struct Found {
-    /// The moves that have begun and not ended.
+    /// The unfinished moves.
     moves: Vec<MoveRecord>,
     /// The records of each shard, in the order of their numbers.
     seen: Vec<Option<Seen>>,
@@ -572,7 +572,7 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
 
 /// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
 /// opened again, because the common journal was started without it. `records` has the current shard maps, and `moves` are
-/// those that have begun and not ended.
+/// the unfinished moves.
 pub(crate) fn open_restored(
     records: &ManagerRecords,
     number: ShardNumber,
