@@ -1,8 +1,8 @@
-//! The records of the catalog that this process knows.
+//! The cached records of the catalog.
 //!
-//! The catalog has a counter of its changes, which every transaction reads when it begins. Every transaction that changes
-//! the catalog increases the counter. So two snapshots with the same counter have the same catalog, and a record that one
-//! of them has read needs no round trip in the other.
+//! The catalog has a counter of its changes, which every transaction reads when it begins. Every transaction that
+//! changes the catalog increments the counter. So two snapshots with the same counter have the same catalog, and a
+//! record that was read in the first snapshot needs no round trip in the second.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use super::names::{CATALOG, CHANGES_KEY, Form, Relation};
 /// A record of the catalog; `None` if the catalog has none with this key.
 pub(super) type Record = Option<Box<[u8]>>;
 
-/// The known records of a store.
+/// The cached records of a store.
 pub(super) struct Catalog {
     pub(super) relation: Relation,
     known: Mutex<Known>,
@@ -41,7 +41,7 @@ impl Catalog {
         )
     }
 
-    /// Returns the statement that increases the counter.
+    /// Returns the statement that increments the counter.
     pub(super) fn change(&self) -> String {
         format!(
             "INSERT INTO {} AS c (k, v) VALUES ('{CHANGES_KEY}', '1') ON CONFLICT (k) DO UPDATE \
@@ -54,13 +54,13 @@ impl Catalog {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the record in the snapshots with this counter, if it is known.
+    /// Returns the record in the snapshots with this counter, if it is cached.
     pub(super) fn get(&self, changes: u64, key: &[u8]) -> Option<Arc<Record>> {
         let known = self.known();
         known.records.get(key).filter(|_| known.changes == changes).map(Arc::clone)
     }
 
-    /// Keeps a record of a snapshot with this counter. Records of earlier snapshots are forgotten.
+    /// Caches a record of a snapshot with this counter. Records of earlier snapshots are removed.
     pub(super) fn insert(&self, changes: u64, key: &[u8], record: &Arc<Record>) {
         let mut known = self.known();
         if known.changes < changes {

@@ -12,9 +12,8 @@ use super::wait::{start, wait};
 /// The parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 
-/// The settings of each connection. The plans follow the primary keys, as with hand-written look-ups: without the
-/// first setting, the server plans many statements again, and with the other plans, a join of many rows reads the whole
-/// fact table.
+/// The settings of each connection. With them, the plans use the primary keys. Without the first setting, the server
+/// plans many statements again. Without the other settings, a join of many rows reads the whole fact table.
 const SETTINGS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_hashjoin = off; \
     SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_seqscan = off; \
     SET client_min_messages = warning; SELECT pg_postmaster_start_time()::text";

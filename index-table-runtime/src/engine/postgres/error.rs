@@ -9,11 +9,11 @@ use crate::model::error::Error;
 /// The meaning of an error for a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A commit of another client was first.
+    /// A transaction of another client has committed first.
     Conflict,
     /// The connection is lost.
     Lost,
-    /// The server can't say whether a commit was applied.
+    /// The server can't determine whether a commit was applied.
     Ambiguous,
     /// The server refused the statement.
     Refused,

@@ -1,14 +1,14 @@
 //! An engine over the PostgreSQL wire: the databases of a store are the SQL tables of a schema of a server.
 //!
-//! - [`names`] and [`select`]: pure code, the SQL. [`catalog`]: the known records of the catalog.
+//! - [`names`] and [`select`]: pure code, the SQL. [`catalog`]: the cached records of the catalog.
 //! - [`pool`], [`connection`] and [`wait`]: a thread with a runtime for the I/O of all connections. The thread of a
 //!   transaction sends a statement to it and waits, so the store is synchronous and needs no runtime of its caller.
 //! - [`txn`], [`read`] and [`write`]: the seam. A write transaction is SERIALIZABLE, and a read transaction is a
 //!   snapshot, REPEATABLE READ. Each has a connection until it ends.
 //!
-//! A failed statement makes the server refuse all later statements, so it fails the transaction, and no statement
-//! depends on an error of the server in ordinary use. Every statement is prepared before it is sent, and is sent after
-//! the result of the statement before.
+//! After a failed statement, the server refuses all later statements of the transaction. So such a transaction fails,
+//! and in normal use no statement depends on an error of the server. Every statement is prepared before it is sent, and
+//! is sent after the result of the previous statement.
 
 mod arena;
 mod catalog;
@@ -50,7 +50,7 @@ use crate::{
     },
 };
 
-/// The time that dropping indexes waits for the transactions of other clients that read them.
+/// The maximum time for which dropping indexes waits for other clients that read them.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
@@ -138,8 +138,8 @@ impl Engine {
         committed.map_err(crate::engine::CommitFailure::into_error)
     }
 
-    /// Takes a connection, and waits until no other client changes the tables of this schema. The lock is released
-    /// at the end of the transaction on this connection.
+    /// Takes a connection, and waits for a lock on changes of the tables of this schema. The lock is released at the
+    /// end of the transaction on this connection.
     fn alone(&self) -> Result<Leased<'_>> {
         loop {
             let mut leased = self.pool.take()?;
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Returns the statements that create the missing ones of these tables.
+    /// Returns the statements that create those of these tables that are missing.
     fn missing(
         &self,
         txn: &Txn<'_>,
@@ -174,7 +174,7 @@ impl Engine {
         self.begin(true)
     }
 
-    /// Begins a transaction. If a connection was lost while it was idle, another one is used.
+    /// Begins a transaction. If a connection was lost while it was idle, another connection is used.
     fn begin(&self, writes: bool) -> Result<Txn<'_>> {
         self.refuse_forked()?;
         loop {
@@ -187,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Returns false for other reasons than conflicts, which the caller handles; see
+    /// Returns false: a closure runs again only after conflicts, which the caller handles; see
     /// [`Conflicts`](crate::engine::Conflicts).
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with other engines")]
     pub(crate) const fn prepare(&self, _: Retry) -> Result<bool> {
@@ -314,7 +314,7 @@ impl Engine {
     }
 }
 
-/// Refuses servers with the same protocol, for which the statements are not written.
+/// Refuses other servers with the same protocol, because the statements are written for PostgreSQL.
 fn refuse_other_servers(pool: &Pool) -> Result<()> {
     let version = pool.version()?;
     refuse_other_version(&version)

@@ -13,15 +13,15 @@ impl Options {
     }
 
     /// Sets the maximum number of connections to the server, for [`connect`](Options::connect). Default: 16. Each
-    /// transaction has a connection until it ends. If all are in use, a new transaction waits for the time of
+    /// transaction uses a connection until it ends. If all are in use, a new transaction waits for at most
     /// [`retry_for`](Options::retry_for), and then fails with [`Error::Unreachable`](crate::Error::Unreachable).
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections;
         self
     }
 
-    /// Sets the time in which a closure runs again after conflicts with other clients, for
-    /// [`connect`](Options::connect). Default: 30 seconds. After that, it fails with
+    /// Sets the maximum time for which a closure runs again after conflicts with other clients, for
+    /// [`connect`](Options::connect). Default: 30 seconds. Then the transaction fails with
     /// [`Error::RetriesExhausted`](crate::Error::RetriesExhausted).
     pub fn retry_for(mut self, time: Duration) -> Self {
         self.retry_for = time;

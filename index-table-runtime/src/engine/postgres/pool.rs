@@ -20,7 +20,7 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::{connection::Connection, error, wait::wait};
 use crate::model::error::{Error, Result};
 
-/// The time after which a missing server is an error.
+/// The time after which connecting to a server fails.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connections of a store.
@@ -135,7 +135,7 @@ impl Pool {
 
     /// Opens a connection outside of the pool.
     pub(super) fn open(&self) -> Result<Connection> {
-        // A server that refuses to open a session is not reachable, whatever its reason.
+        // If the server refuses to open a session for any reason, it counts as unreachable.
         Connection::new(self.connect()?).map_err(|error| error::unreachable(&self.server, &error))
     }
 
@@ -174,7 +174,7 @@ pub(super) struct Leased<'p> {
 }
 
 impl Leased<'_> {
-    /// Whether the connection was opened now. Another one may have been lost while it was idle.
+    /// Whether the connection is new. An older connection may have been lost while it was idle.
     pub(super) const fn is_new(&self) -> bool {
         self.is_new
     }
@@ -200,7 +200,7 @@ impl Leased<'_> {
         if let Some(connection) = self.connection.take_if(can_stay) {
             self.pool.state().idle.push(connection);
             self.pool.returned.notify_one();
-            // Its place in the pool stays taken.
+            // The connection still counts towards the limit of the pool.
             std::mem::forget(self);
         }
     }

@@ -30,7 +30,7 @@ const FACTS_AT_ONCE: usize = 256;
 /// The number of entries in the first part of a scan without a limit, and in the largest part.
 const PART: (i64, i64) = (64, 1024);
 
-/// The size of a part of a scan in bytes, about. Larger entries make the next part smaller.
+/// The approximate size of a part of a scan in bytes. If the entries are larger, the next part has fewer of them.
 const PART_BYTES: usize = 1 << 20;
 
 /// A reader of one table in one transaction.
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
         self.tables.relation(source).ok_or_else(missing)
     }
 
-    /// Returns the place from which a query reads.
+    /// Returns the position from which a query reads.
     fn place(self, query: &Query) -> Result<Place> {
         let Some(position) = query.position.clone() else { return Ok(Place::Start) };
         let relation = self.relation(query.source)?;
@@ -215,7 +215,7 @@ impl<'t> Reader<'t> {
         self.tables.referrers.get(at).map(|link| &link.by)
     }
 
-    /// Returns the first small record at or after a key, or the last one before it.
+    /// Returns the first small record at or after a key, or the last small record before it.
     fn neighbour(
         self,
         space: Space,
@@ -233,7 +233,7 @@ impl<'t> Reader<'t> {
         let rows = self.txn.lent(&sql, &[&key, &prefix])?;
         let Some(row) = rows.first() else { return Ok(None) };
         let found: &[u8] = column(row, 0)?;
-        // A record of a later table follows the last record of this one.
+        // After the last record of this table, the records of a later table follow.
         let Some(found) = found.strip_prefix(prefix) else { return Ok(None) };
         Ok(Some((found, column(row, 1)?)))
     }
@@ -247,7 +247,7 @@ fn entry(row: &Row, form: Form) -> Result<RawEntry<'_>> {
     Ok(RawEntry { key: column(row, 0)?, primary_key: column(row, 1)?, data: column(row, 2)? })
 }
 
-/// The parts of a scan. Each is a query of its own, which continues after the part before.
+/// The parts of a scan. Each part is a separate query, which continues after the previous part.
 struct Parts<'t> {
     reader: Reader<'t>,
     relation: &'t Relation,
@@ -337,7 +337,7 @@ impl<'t> LongLived<'t> for Entries<'t> {
 pub(crate) struct LentEntries<'t> {
     parts: Parts<'t>,
     part: Vec<Row>,
-    /// The number of entries of the part that were returned.
+    /// The number of entries of the part that have been returned.
     at: usize,
 }
 

@@ -14,14 +14,14 @@ pub(super) struct Conditions {
     pub(super) parameters: Vec<Vec<u8>>,
 }
 
-/// The place from which a query reads.
+/// The position from which a query reads.
 #[derive(Debug, Clone)]
 pub(super) enum Place {
     /// The start of its range.
     Start,
-    /// From an entry on; the flag: with this entry.
+    /// At or after an entry; the flag: including this entry.
     Entry(Position, bool),
-    /// From the only entry of a unique key on; the flag: with this entry.
+    /// At or after the only entry of a unique key; the flag: including this entry.
     Key(Vec<u8>, bool),
 }
 

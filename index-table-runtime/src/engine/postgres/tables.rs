@@ -23,7 +23,7 @@ pub(crate) struct Tables {
     sequences: Relation,
     /// The prefix of its keys in the tables of all tables.
     prefix: Vec<u8>,
-    /// The facts to which the references of the table refer.
+    /// The fact tables to which the references of the table refer.
     referred: Vec<Relation>,
     /// The references to the table.
     pub(super) referrers: Links<Relation>,

@@ -39,7 +39,7 @@ const BEGIN_WRITE: &str =
 /// The statement that ends a transaction without changes.
 const ROLLBACK: &str = "ROLLBACK";
 
-/// The time to find out whether a commit was applied after its connection was lost.
+/// The time limit for determining whether a commit was applied, after its connection was lost.
 const RESOLUTION: Duration = Duration::from_secs(5);
 
 /// The state of a server's transaction, which nested transactions share.
@@ -50,7 +50,7 @@ struct Session<'s> {
     leased: Option<Leased<'s>>,
     /// The failure that ends the transaction with all nested transactions.
     failure: Mutex<Option<Failure>>,
-    /// Counts the changes of the catalog by this transaction, and rollbacks of them.
+    /// The number of changes of the catalog by this transaction, and of their rollbacks.
     own_changes: AtomicU64,
     catalog: &'s Catalog,
     /// The counter of the catalog in the snapshot; `None` before the catalog exists.
@@ -258,7 +258,7 @@ impl<'s> Txn<'s> {
         Ok(record.as_deref())
     }
 
-    /// Increases the counter of the catalog. Every transaction that changes the catalog does this.
+    /// Increments the counter of the catalog. Every transaction that changes the catalog does this.
     pub(super) fn catalog_changed(&self) -> Result<()> {
         self.session().own_changes.fetch_add(1, Ordering::Relaxed);
         self.execute(&self.session().catalog.change(), &[]).map(drop)
@@ -341,9 +341,9 @@ fn failed(error: &Error) -> Error {
     }
 }
 
-/// Returns whether the commit of a transaction was applied; `None` if it can't be known. The same run of the server
-/// still knows its last transactions. Another run may have the number for another transaction, for example after the
-/// failover to a copy.
+/// Returns whether the commit of a transaction was applied; `None` if this can't be determined. The same run of the
+/// server has the outcomes of its last transactions. A later run may use the number for another transaction, for
+/// example after a failover to a copy.
 fn resolve(pool: &Pool, started: &str, stamp: Stamp) -> Option<bool> {
     let begun = Instant::now();
     loop {
@@ -361,7 +361,7 @@ fn resolve(pool: &Pool, started: &str, stamp: Stamp) -> Option<bool> {
         if begun.elapsed() > RESOLUTION {
             return None;
         }
-        // The server has not noticed yet that the connection is lost.
+        // The server has not yet detected the loss of the connection.
         thread::sleep(Duration::from_millis(20));
     }
 }
