@@ -114,7 +114,7 @@ fn a_row_must_refer_to_rows_that_exist() -> Result<()> {
             Error::MissingReference { table: "invoices", reference: "customer", to: "customers", key, referred }
                 if key == "11" && referred == "3"
         ));
-        assert!(error.to_string().contains("refers by `customer` to 3"), "{error}");
+        assert!(error.to_string().contains("refers by `customer` to the row 3"), "{error}");
         let other = Invoice { payer: Some(3), ..invoice(11, 1) };
         let missing = invoices.put(&mut txn, &other);
         assert!(matches!(missing, Err(Error::MissingReference { reference: "payer", .. })));

@@ -12,22 +12,23 @@ use crate::model::{
     shard::Distribution,
 };
 
-/// One declared reference. A row can't refer to a missing row, and a row can't be deleted while others refer to it.
+/// One declared reference, from a referring row to a referenced row. A row can't refer to a missing row, and a
+/// referenced row can't be deleted.
 #[derive(Debug)]
 pub struct ReferenceSchema {
     /// The names of its fields, joined by `_`.
     pub name: &'static str,
     /// The number of its fields.
     pub fields: usize,
-    /// The table of the rows that are referred to.
+    /// The table of the referenced rows.
     pub to: &'static TableSchema,
-    /// The distribution of the rows that are referred to.
+    /// The distribution of the referenced rows.
     pub distribution: Distribution,
     /// The position of the index that begins with the fields; `None` if they are the primary key, as in `part_of`.
     pub index: Option<usize>,
     /// Whether its only field is an `Option`. A row with `None` refers to no row.
     pub optional: bool,
-    /// The repository of the rows that refer, if they are deleted with the row to which they refer.
+    /// The repository of the referring rows, if they are deleted with the referenced row.
     pub cascade: Option<&'static str>,
 }
 
@@ -41,8 +42,8 @@ impl ReferenceSchema {
         key.get(..self.fields)
     }
 
-    /// Whether each row of the table `schema`, with this distribution, is in a shard that also has the row to which it refers.
-    /// If all rows of both tables are in one shard each, these are the same if their places are.
+    /// Whether each row of the table `schema`, with this distribution, is in a shard that also has the referenced row.
+    /// If each of the two tables is completely in one shard, both must be placed in the same shard.
     pub(crate) fn is_co_located(&self, schema: &TableSchema, own: Distribution) -> bool {
         match (own, self.distribution) {
             (_, Distribution::Reference) | (Distribution::Whole, Distribution::Whole) => true,
@@ -68,7 +69,7 @@ impl ReferenceSchema {
 /// A type of row whose primary key has the type `K`.
 #[diagnostic::on_unimplemented(
     message = "the primary key of `{Self}` is not of type `{K}`",
-    label = "a reference has the type of the primary key of the row, or its `Option`",
+    label = "a reference has the type of the referenced primary key, or an `Option` of it",
     note = "with several fields, the types are those of the fields of the primary key, in order"
 )]
 pub trait HasPrimaryKey<K> {}
@@ -87,16 +88,16 @@ pub struct ReferenceTo<R: HasPrimaryKey<K>, K>(PhantomData<(R, K)>);
 )]
 pub trait PartOf<W>: Entity {}
 
-/// The first letter of the parts of a table in the catalog that are references to the table, and of the names of
-/// references in the record of their table. No index has such a name.
+/// The first letter of the names of references: in the record of the referring table, and in the catalog's parts of the
+/// referenced table. No index has such a name.
 pub(crate) const MARK: char = '@';
 
-/// The first byte of the record of a referrer. No state of an index begins with it, so a release that does not know
-/// references refuses the table.
+/// The first byte of the record of a referrer. No state of an index begins with it, so a release without references
+/// refuses the table.
 const TAG: u8 = 127;
 
-/// The record of a reference, in the catalog, as a part of the table that is referred to. With [`CASCADE`], the name of
-/// the repository of the rows that refer follows.
+/// The record of a reference in the catalog, as a part of the referenced table. With [`CASCADE`], the name of the
+/// repository of the referring rows follows.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record<'r> {
     tag: u8,
@@ -106,23 +107,23 @@ struct Record<'r> {
     on_delete: &'r str,
 }
 
-/// A value of `on_delete`: a row can't be deleted while other rows refer to it.
+/// A value of `on_delete`: a referenced row can't be deleted.
 pub(crate) const RESTRICT: &str = "restrict";
 
-/// A value of `on_delete`: the rows that refer to a row are deleted with it.
+/// A value of `on_delete`: the referring rows are deleted with the referenced row.
 pub(crate) const CASCADE: &str = "cascade";
 
 /// A reference to a table, without the declaration of its own table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Referrer {
-    /// The table of the rows that refer.
+    /// The table of the referring rows.
     pub(crate) table: &'static str,
     /// The names of the fields, joined by `_`.
     pub(crate) reference: &'static str,
     /// The name of the index that begins with the fields; empty if the primary key does.
     pub(crate) index: &'static str,
     pub(crate) optional: bool,
-    /// The repository of the rows that refer, if they are deleted with the row to which they refer.
+    /// The repository of the referring rows, if they are deleted with the referenced row.
     pub(crate) cascade: Option<&'static str>,
 }
 
@@ -135,13 +136,13 @@ impl Referrer {
         Self { table: schema.name, reference: name, index, optional, cascade }
     }
 
-    /// Returns the name of its record, as a part of the table that is referred to.
+    /// Returns the name of its record, as a part of the referenced table.
     pub(crate) fn part(&self) -> String {
         part(self.table, self.reference)
     }
 
-    /// Returns the name of the database in which the keys of the rows that refer begin with the primary key to which they
-    /// refer: an index, or the facts.
+    /// Returns the name of the database in which the keys of the referring rows begin with the referenced primary key:
+    /// an index, or the facts.
     pub(crate) fn database(&self) -> String {
         let dot = if self.index.is_empty() { "" } else { "." };
         format!("{}{dot}{}", self.table, self.index)
@@ -164,7 +165,7 @@ impl Referrer {
     ///
     /// [`Error::SchemaMismatch`] if a later release wrote the record.
     pub(crate) fn decode(to: &'static str, part: &str, record: &[u8]) -> Result<Option<Self>> {
-        // Without a dot, it is a reference of the table, which an older release has retired as an index.
+        // Without a dot, it is a reference of this table that an older release has retired as an index.
         let name = part.strip_prefix(MARK).filter(|name| name.contains('.'));
         let Some(name) = name else { return Ok(None) };
         match (name.split_once('.'), read(record)) {
@@ -185,8 +186,8 @@ impl Referrer {
         }
     }
 
-    /// Whether the record of this reference is `record`. Otherwise, the reference has been declared differently since
-    /// this one was read.
+    /// Whether the record of this reference is still `record`. Otherwise, the reference has been declared differently
+    /// since then.
     pub(crate) fn is_recorded_as(&self, record: &[u8]) -> bool {
         read(record).is_some_and(|(record, cascade)| {
             record.index == self.index
@@ -195,7 +196,7 @@ impl Referrer {
         })
     }
 
-    /// Returns the beginning of the keys of the rows that refer to the row with this primary key.
+    /// Returns the prefix of the keys of the rows that refer to the row with this primary key.
     pub(crate) fn prefix(&self, primary_key: &[u8]) -> Vec<u8> {
         let some: &[u8] = if self.optional { &[1] } else { &[] };
         [some, primary_key].concat()
@@ -213,7 +214,7 @@ fn read(record: &[u8]) -> Option<(Record<'_>, Option<&str>)> {
     }
 }
 
-/// Returns the name of the record of a reference, as a part of the table that is referred to.
+/// Returns the name of the record of a reference, as a part of the referenced table.
 pub(crate) fn part(table: &str, reference: &str) -> String {
     format!("{MARK}{table}.{reference}")
 }

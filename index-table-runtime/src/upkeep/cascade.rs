@@ -1,12 +1,12 @@
 //! Deleting rows together with the rows that refer to them, by references with `on_delete = "cascade"`.
 //!
-//! A row is deleted first, and then the rows that refer to it, one after the other, each found by the index of the
-//! reference. So rows that refer to each other in a cycle are deleted once, and no list of rows is kept: the memory is that
-//! of a path, from the row to one that refers to it, to one that refers to that, with the rows on it that have
-//! further rows to delete.
+//! A row is deleted first. Then its referring rows are found by the index of the reference, and deleted one after
+//! another, each in the same way. So the rows of a cycle are deleted once. No list of all rows is kept in memory, only
+//! a path: the first row, a row that refers to it, a row that refers to that row, and so on, as far as these rows have
+//! further referring rows to delete.
 //!
-//! References with `on_delete = "restrict"` to any of these rows are checked before the row is deleted, as SQL's
-//! `RESTRICT` does. If one of them has rows, the whole cascade is undone.
+//! References with `on_delete = "restrict"` to a row are checked before the row is deleted, as SQL's `RESTRICT` does.
+//! If a referring row exists, the whole cascade is undone.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// The length of a path after which the rows on it without further rows are left out.
+/// The length of a path from which rows without further referring rows are removed.
 const LONG: usize = 1_024;
 
-/// Deletes the row if `deleted` says that it needs a cascade. Returns whether it is deleted.
+/// Deletes the row if `deleted` is [`Deleted::NeedsCascade`]. Returns whether the row has been deleted.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ fn delete_row(
     rows::delete(table.rows, &mut writer, (primary_key, Cascading::Yes), old, written)
 }
 
-/// Leaves out the last rows of the path that no row refers to.
+/// Removes the last rows of the path without further referring rows.
 fn shorten(txn: &WriteTxn<'_>, path: &mut Vec<(Arc<OpenTable>, Vec<u8>)>) -> Result<()> {
     while let Some((table, primary_key)) = path.last()
         && next_referring(txn, table, primary_key)?.is_none()
@@ -106,7 +106,7 @@ fn next_referring(
             let (_, by) = by?;
             let Some(repository) = by.cascade else { continue };
             let Some(from) = txn.table(by.table) else {
-                // Without rows that refer to the row, the table is not needed.
+                // Without referring rows, the table is not needed.
                 if !references::has_rows_of(reader, by, primary_key)? {
                     continue;
                 }

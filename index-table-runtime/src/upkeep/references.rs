@@ -16,15 +16,14 @@ use crate::{
     write::references,
 };
 
-/// Records the references of a table as parts of the tables to which they refer, and removes the records of the
-/// references that `file` has and the table no longer has. Checks all rows if a reference is at one of the positions
-/// `new`, which follow those of the aggregates. A table whose references change has a new record, so that
-/// processes that have it open notice.
+/// Records the references of a table as parts of the referenced tables, and removes the records of references that are
+/// in `file` but no longer declared. Checks all rows if a reference is at one of the positions `new`, which follow the
+/// positions of the aggregates. A referenced table whose references change gets a new record, so that processes that
+/// have it open detect the change.
 ///
 /// # Errors
 ///
-/// [`Error::SchemaMismatch`] if a table to which the rows refer has another primary key in the file; the errors of
-/// [`check_rows`].
+/// [`Error::SchemaMismatch`] if a referenced table has another primary key in the file; the errors of [`check_rows`].
 pub(super) fn declare(
     rows: &'static RowVtable,
     file: Option<&TableRecord>,
@@ -75,7 +74,7 @@ pub(super) fn declare(
         new.iter().filter_map(|at| rows.references.get(at.checked_sub(rows.first_reference())?));
     let mut has_new = false;
     for reference in new {
-        // A release that does not know references may have retired it as an index.
+        // A release without references may have retired it as an index.
         writer.remove_record(&format!("{MARK}{}", reference.name))?;
         has_new = true;
     }
@@ -85,7 +84,7 @@ pub(super) fn declare(
     Ok(renewed)
 }
 
-/// Checks that a row of a sharded store and the row to which it refers are always in the same shard.
+/// Checks that a row of a sharded store is always in the same shard as its referenced row.
 ///
 /// # Errors
 ///
@@ -108,11 +107,11 @@ pub(super) fn check_shards(
             return Err(Error::SchemaMismatch {
                 table: schema.name,
                 difference: format!(
-                    "a row and the row of table `{}` to which it refers by `{}` can be in different shards",
+                    "a row and its referenced row in table `{}` (reference `{}`) can be in different shards",
                     reference.to.name, reference.name
                 ),
                 way_out: "give both tables the same `shard_by` and `shard_map`, with the shard key as the first fields of \
-                          the reference, or the same place; or make the other table a `#[table(reference)]`",
+                          the reference; or place both in the same shard; or make the referenced table a `#[table(reference)]`",
             });
         }
     }
@@ -135,7 +134,7 @@ fn renew(
     Ok(())
 }
 
-/// Checks that the rows of the table refer to rows that exist.
+/// Checks that all referenced rows of the table exist.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Checks that the rows exist to which `new` refers. References that `old` has too are not checked.
+/// Checks that the rows to which `new` refers exist. References that `old` has as well are not checked.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ fn check_all(rows: &RowVtable, reader: Reader<'_>, old: Option<&Image>, new: &Im
         }) {
             continue;
         }
-        // A row whose primary key changes is no longer found by the former one.
+        // A row whose primary key changes is no longer found by its former primary key.
         let is_former = is_own && old.is_some_and(|old| key == old.primary_key());
         if is_former || reader.get(Space::Referred(at), key)?.is_none() {
             return Err(missing(rows, at, key, new.primary_key())?);
@@ -79,7 +79,7 @@ fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Resul
     })
 }
 
-/// Returns the errors for the rows that are missing, and to which a stored row refers.
+/// Returns an error for each missing row to which a stored row refers.
 pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     let reader = reader.of_row(image.primary_key())?;
@@ -91,7 +91,7 @@ pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> R
     Ok(errors)
 }
 
-/// Checks that the stored rows to which a loaded row of the same table refers exist.
+/// Checks the references of a loaded row to rows of the same table, which must be stored.
 ///
 /// # Errors
 ///
@@ -106,7 +106,8 @@ pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> 
     Ok(())
 }
 
-/// Checks the references of a row of a load, except for those to rows of the same table, which may be in the load.
+/// Checks the references of a row of a load, except references to the same table: these rows may be in the load as
+/// well.
 ///
 /// # Errors
 ///
@@ -126,7 +127,7 @@ pub(crate) fn has_own(rows: &RowVtable) -> bool {
     (0..rows.references.len()).any(|at| is_own(rows, at))
 }
 
-/// The rows that refer to a row, which is about to be deleted.
+/// The rows that refer to a row that is about to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Referring {
     /// No rows.
@@ -135,7 +136,7 @@ pub(crate) enum Referring {
     Cascade,
 }
 
-/// Checks that no row refers to the row with this primary key, except for rows that are deleted with it.
+/// Checks that no row refers to the row with this primary key, except rows that are deleted with it.
 ///
 /// # Errors
 ///
@@ -166,11 +167,11 @@ fn check_referrers(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> 
     Ok(referring)
 }
 
-/// Checks that no row refers to the row with this primary key, which is about to get another one.
+/// Checks that no row refers to the row with this primary key, which is about to change.
 ///
 /// # Errors
 ///
-/// The errors of [`check_delete`], also for references by rows that would be deleted with the row.
+/// The errors of [`check_delete`]. References with `cascade` are errors as well.
 pub(crate) fn check_rename(reader: Reader<'_>, primary_key: &[u8]) -> Result<()> {
     for reader in reader.in_shards_of(primary_key)? {
         for by in referrers(reader) {
@@ -187,7 +188,7 @@ pub(crate) fn check_rename(reader: Reader<'_>, primary_key: &[u8]) -> Result<()>
 pub(crate) fn referrers(reader: Reader<'_>) -> impl Iterator<Item = Result<(usize, &Referrer)>> {
     let all = (0..).map_while(move |at| Some((at, reader.referrer(at)?)));
     all.filter_map(move |(at, by)| match reader.record(&by.part()) {
-        // A reference that is no longer declared has no record, or another one.
+        // A reference that is no longer declared has no record, or a different record.
         Ok(record) => {
             record.is_some_and(|record| by.is_recorded_as(record)).then_some(Ok((at, by)))
         }

@@ -36,7 +36,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   [`DiskFull`](Error::DiskFull), [`TransactionTooLarge`](Error::TransactionTooLarge),
 ///   [`TooManyDatabases`](Error::TooManyDatabases), [`IndexQueueFull`](Error::IndexQueueFull). The store can't be
 ///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
-///   [`TransactionFailed`](Error::TransactionFailed). Another client was first:
+///   [`TransactionFailed`](Error::TransactionFailed). Another client has committed a conflicting change:
 ///   [`RetriesExhausted`](Error::RetriesExhausted).
 /// - A method that begins its own transactions has the errors of [`Store::read`](crate::Store::read), or of
 ///   [`Store::write`](crate::Store::write) and [`WriteTxn::commit`](crate::WriteTxn::commit), too.
@@ -128,8 +128,8 @@ pub enum Error {
     /// A consumer of a change stream is behind the oldest change that is kept.
     #[error(
         "consumer `{consumer}` of the changes of table `{table}` has missed {missed} changes, which were removed before it \
-         committed them; to continue with the oldest change kept, call `skip_removed`; to miss nothing, read the whole table, and call `skip_to` with \
-         its `last_change`"
+         committed them; to continue with the oldest change kept, call `skip_removed`; to include the missed changes, read the \
+         whole table, and call `skip_to` with its `last_change`"
     )]
     ChangesMissed {
         /// The table.
@@ -143,7 +143,7 @@ pub enum Error {
     /// A batch of changes can't be committed, because the consumer has committed other changes since it was read.
     #[error(
         "this batch of consumer `{consumer}` of the changes of table `{table}` was superseded, because another worker has \
-         committed since, or has taken over its keys; roll back its effects, and take the next batch"
+         committed since, or has taken over its keys; roll back its effects, and call `next_batch`"
     )]
     BatchSuperseded {
         /// The table.
@@ -152,10 +152,10 @@ pub enum Error {
         consumer: String,
     },
 
-    /// A consumer of a change stream is shared by workers, and is used without being one of them.
+    /// A consumer of a change stream is shared by workers, and was used without `share`.
     #[error(
-        "consumer `{consumer}` of the changes of table `{table}` is shared by workers whose leases last; call `share` to be \
-         one of them, or wait until their leases have ended"
+        "consumer `{consumer}` of the changes of table `{table}` is shared by workers with running leases; call `share` \
+         to add a worker, or wait until the leases have ended"
     )]
     ConsumerShared {
         /// The table.
@@ -178,8 +178,8 @@ pub enum Error {
 
     /// The row refers to a row that does not exist. From writing a row of a table with `#[references(…)]`.
     #[error(
-        "the row with primary key {key} of table `{table}` refers by `{reference}` to {referred}, and table `{to}` has no \
-         such row; insert that row first"
+        "the row with primary key {key} of table `{table}` refers by `{reference}` to the row {referred} of table \
+         `{to}`, which does not exist; insert that row first"
     )]
     MissingReference {
         /// The table of the written row.
@@ -210,11 +210,11 @@ pub enum Error {
         reference: &'static str,
     },
 
-    /// The row can't be deleted, because rows of another table are deleted with it (`on_delete = "cascade"`, and
-    /// `part_of`), and this process does not have the repository of that table in use.
+    /// The row can't be deleted, because rows of another table would be deleted with it (`on_delete = "cascade"`, and
+    /// `part_of`), and the repository of that table is not open in this process.
     #[error(
-        "the row with primary key {key} of table `{table}` can't be deleted, because rows of table `{by}`, which refer to \
-         it by `{reference}`, are deleted with it; open `{repository}` on this store first, and keep it"
+        "the row with primary key {key} of table `{table}` can't be deleted, because a cascade would delete rows of table \
+         `{by}`, which refer to it by `{reference}`; open `{repository}` on this store first, and keep it open"
     )]
     RepositoryNeeded {
         /// The table of the row.
@@ -438,7 +438,7 @@ pub enum Error {
     /// The transaction began before the table or the index had its current declaration. Or it began before
     /// this process first opened a table that another process has created since the store was opened.
     #[error(
-        "the transaction began before table `{table}` was declared as it is now; begin another transaction"
+        "the transaction began before the current declaration of table `{table}`; begin another transaction"
     )]
     SnapshotTooOld {
         /// The table.
@@ -790,7 +790,7 @@ pub enum Error {
     /// global index changes. Or a closure of [`Store::transaction`](crate::Store::transaction) needs a shard
     /// that precedes a locked shard, and runs again with other locks.
     #[error(
-        "{} of table `{table}` needs shard `{shard}`, and the transaction is of shard `{own}`",
+        "{} of table `{table}` needs shard `{shard}`, but the transaction is limited to shard `{own}`",
         key.as_ref().map_or("a part".to_owned(), |key| format!("the row with primary key {key}"))
     )]
     OtherShard {
@@ -816,8 +816,8 @@ pub enum Error {
     /// The row has a shard key that is being moved to another shard [offline](crate::Move::offline), so it can't be
     /// written until the move has ended.
     #[error(
-        "the row with primary key {key} of table `{table}` can't be written: its shard key is being moved from shard \
-         `{shard}` to shard `{to}`, and {rows} rows are copied; try again when the move has ended, or cancel it \
+        "the row with primary key {key} of table `{table}` can't be written: its shard key is being moved offline from \
+         shard `{shard}` to shard `{to}`, and {rows} rows have been copied; try again after the move, or cancel it \
          (`ShardedStore::moves`)"
     )]
     ShardReadOnly {
@@ -836,7 +836,7 @@ pub enum Error {
     /// A bulk load has failed in some shards. Each shard is loaded in a transaction of its own, so the other shards have
     /// their rows.
     #[error(
-        "table `{table}` is not loaded in the shards {}: {source}; loaded are: {}",
+        "table `{table}` is not loaded in the shards {}: {source}; the loaded shards are: {}",
         not_loaded.join(", "),
         loaded.join(", ")
     )]
@@ -851,10 +851,11 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// The declaration of a shard map or of a shard is invalid.
+    /// The declaration of a shard map or of a shard is invalid, or a change of the shards or a move of keys is not
+    /// possible.
     #[error("{what} is refused: {reason}")]
     ShardRefused {
-        /// The shard or the shard map.
+        /// The shard, the shard map, or the operation.
         what: String,
         /// The reason.
         reason: String,
