@@ -24,7 +24,7 @@ pub struct ChangeStream {
     pub keep: u64,
     /// The maximum number of bytes of kept changes; `u64::MAX` without a limit.
     pub bytes: u64,
-    /// Whether a change is kept until all consumers have committed it, instead.
+    /// Whether a change is kept until all consumers have committed it, regardless of the limits.
     pub until_consumed: bool,
 }
 
@@ -72,7 +72,7 @@ impl StoredKind {
 /// The bit of the kind of a change with an order.
 const ORDERED: u8 = 0x10;
 
-/// The key of the [`Mark`] after the removed changes.
+/// The key of the [`Mark`] of the last removed change.
 pub(crate) const REMOVED: [u8; 1] = [0];
 /// The first byte of the key of a change.
 const CHANGE: u8 = 1;
@@ -99,7 +99,7 @@ pub(crate) fn consumer_key(name: &str) -> Vec<u8> {
     [&[CONSUMER], name.as_bytes()].concat()
 }
 
-/// A position in a stream: the number of the last change before it.
+/// A position in a stream: the number of the last change up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
     pub(crate) number: u64,
@@ -125,7 +125,7 @@ impl Mark {
 pub(crate) struct StoredChange<'c> {
     /// The time of the write, in milliseconds since 1970.
     pub(crate) time: u64,
-    /// The `end` of the [`Mark`] after this change.
+    /// The `end` of the [`Mark`] of this change.
     pub(crate) end: u64,
     pub(crate) kind: StoredKind,
     /// In a sharded store, the place of the change in the order of all shards.

@@ -84,9 +84,9 @@ impl<R: Entity> Table<R> {
         Ok(Changes { store: store.clone(), consumer, decode: read })
     }
 
-    /// Returns the number of the last change in this snapshot; 0 if the stream has had no change. The rows of the snapshot
-    /// have all changes up to this number, and none after it. So a consumer that has read the rows of the snapshot
-    /// continues with [`skip_to`](Changes::skip_to) this number, without a gap.
+    /// Returns the number of the last change in this snapshot; 0 if the stream has had no change. The rows of the
+    /// snapshot include all changes up to this number, and no later change. So a consumer that has read the rows of the
+    /// snapshot continues without a gap after [`skip_to`](Changes::skip_to) with this number.
     ///
     /// In a sharded store, the rows of the snapshot have all changes up to this number, and may have later ones:
     /// [`skip_before`](Changes::skip_before) is exact there.
@@ -134,8 +134,8 @@ impl<R: Entity> Table<R> {
     /// Removes up to `limit` changes that the retention of the stream no longer keeps, oldest first, and returns their
     /// number.
     ///
-    /// Writers do this, too: each 64th change of the table removes up to 128 old changes in its transaction. So this
-    /// call is only needed for a table that is not written for a long time.
+    /// Writers remove old changes, too: every 64th change of the table removes up to 128 of them in its transaction. So
+    /// this call is needed only for a table that is not written for a long time.
     ///
     /// The changes are removed in transactions of at most 1024, with a pause after each.
     ///
@@ -184,8 +184,8 @@ fn read<R: Entity>(number: u64, stored: StoredChange<'_>) -> Result<StreamedChan
 /// With [`commit_in`](ChangeBatch::commit_in), its own writes to the same store are made exactly once. For effects
 /// elsewhere, the [number](StreamedChange::number) and the time of a change together identify duplicates.
 ///
-/// Several workers [share](Changes::share) the changes of a consumer. Without `share`, of two users of a consumer with the
-/// same changes, the second one fails to commit, with [`Error::BatchSuperseded`].
+/// Several workers can [share](Changes::share) the changes of a consumer. If two users of a consumer take the same
+/// changes without `share`, the second commit fails with [`Error::BatchSuperseded`].
 pub struct Changes<R: Entity> {
     store: Store,
     consumer: Arc<Consumer>,
@@ -202,7 +202,7 @@ impl<R: Entity> Changes<R> {
     /// Returns the next changes after the last committed one, at most `limit`, in their order. The batch is empty if
     /// there are none. Until a batch is committed, each call begins at the same change.
     ///
-    /// Rows of an older version of the struct are converted, like rows of the table. So `previous` has to be declared as
+    /// Rows of an older version of the struct are converted, like rows of the table. So `previous` must be declared as
     /// long as the stream has such rows.
     ///
     /// Cost: a seek for each change. The changes of the batch are in memory.
@@ -225,10 +225,10 @@ impl<R: Entity> Changes<R> {
     /// rows by a hash, so the changes of a key reach one worker at a time, in their order.
     ///
     /// A worker takes its share of the keys in [`next_batch`](ChangeWorker::next_batch), which also extends its lease. It
-    /// has to commit a batch before its lease ends. The keys of a worker whose lease has ended, because its process was
-    /// killed or because a batch took too long, are handed on to the others, with the changes that it has not committed. If
-    /// it goes on nevertheless, its commit fails with [`Error::BatchSuperseded`]. Leases are compared with the clock of the
-    /// system. A new worker gets its keys when the others call `next_batch`.
+    /// has to commit a batch before its lease ends. If the lease of a worker ends, because its process was killed or a
+    /// batch took too long, the other workers take its keys, including the changes that it has not committed. A later
+    /// commit of this worker fails with [`Error::BatchSuperseded`]. Leases are compared with the clock of the system. A
+    /// new worker gets its keys when the other workers call `next_batch`.
     ///
     /// As long as a worker has a lease, [`Changes::next_batch`] of the same consumer fails with
     /// [`Error::ConsumerShared`].
@@ -292,8 +292,8 @@ impl<R: Entity> Changes<R> {
     /// Continues at the oldest change that is kept, after [`Error::ChangesMissed`]. Returns the number of missed
     /// changes.
     ///
-    /// To make up for them, read the whole table instead, and continue after the
-    /// [last change](Table::last_change) of this snapshot with [`skip_to`](Changes::skip_to).
+    /// To include the missed changes, read the whole table in a snapshot instead, and continue after the [last
+    /// change](Table::last_change) of this snapshot with [`skip_to`](Changes::skip_to).
     ///
     /// # Errors
     ///
@@ -364,7 +364,7 @@ impl<R: Entity> fmt::Debug for Changes<R> {
 
 /// A worker of a consumer that several workers share; from [`Changes::share`].
 ///
-/// When it is dropped, its keys are handed on after its lease, or at once with [`leave`](ChangeWorker::leave).
+/// When it is dropped, its keys become free after its lease. [`leave`](ChangeWorker::leave) frees them at once.
 pub struct ChangeWorker<R: Entity> {
     changes: Changes<R>,
     worker: u64,
@@ -372,12 +372,12 @@ pub struct ChangeWorker<R: Entity> {
 }
 
 impl<R: Entity> ChangeWorker<R> {
-    /// Returns the next changes of the worker's keys, at most `limit`, in their order, and extends its lease. The batch is
-    /// empty if there are none, or if the other workers have all keys yet. A batch of this worker that is not committed
-    /// before this call should not be used any more: its keys may have been handed on.
+    /// Returns the next changes of the worker's keys, at most `limit`, in their order, and extends its lease. The batch
+    /// is empty if there are none, or if the other workers still have all keys. Don't use an earlier uncommitted batch
+    /// of this worker after this call, because other workers may have its keys.
     ///
-    /// Cost: a write transaction, with a look-up for each of 32 parts of the keys. Each change since the worker's last commit
-    /// is read, also those of the others. The changes of the batch are in memory.
+    /// Cost: a write transaction, with a look-up for each of 32 parts of the keys. All changes since the worker's last
+    /// commit are read, including the changes of other workers. The changes of the batch are kept in memory.
     ///
     /// # Errors
     ///
@@ -402,11 +402,12 @@ impl<R: Entity> ChangeWorker<R> {
         &self.changes
     }
 
-    /// Ends the lease, and hands on the keys at once. A batch of this worker can't be committed afterwards.
+    /// Ends the lease, and frees the keys for other workers at once. A batch of this worker can't be committed
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::transaction`]. After an error, the keys are handed on after the lease.
+    /// The errors of [`Store::transaction`]. After an error, the keys become free after the lease.
     pub fn leave(self) -> Result<()> {
         self.changes.consumer.leave(&self.changes.store, self.worker)
     }
@@ -425,8 +426,9 @@ impl<R: Entity> fmt::Debug for ChangeWorker<R> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamedChange<R: Entity> {
-    /// The number of the change. The numbers of a table ascend in the order of the changes; in a sharded store, with gaps. Numbers of changes that were lost,
-    /// for example because an older backup was restored, are given again: number and time together identify a change.
+    /// The number of the change. The numbers of a table ascend in the order of the changes; in a sharded store, with gaps.
+    /// If changes are lost, for example because an older backup was restored, later changes get the same numbers. So the
+    /// number and the time together identify a change.
     pub number: u64,
     /// The time of the write, by the clock of the process that wrote it, in milliseconds.
     pub time: SystemTime,
@@ -434,7 +436,7 @@ pub struct StreamedChange<R: Entity> {
     pub kind: ChangeKind,
     /// The primary key of the row.
     pub key: R::Key,
-    /// The row after the change; for a deleted row, the row before it.
+    /// The new row; for a deleted row, the old row.
     pub row: R,
 }
 
@@ -469,14 +471,13 @@ impl<R: Entity> ChangeBatch<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::BatchSuperseded`] if the consumer has committed other changes since the batch was read: the other
-    /// writes of the transaction must be rolled back. [`Error::NoConsumer`] if it was removed, [`Error::WrongStore`] in
-    /// a transaction of another store; the [errors of writing](crate::Error#common-errors). After an error, nothing has
-    /// changed.
+    /// [`Error::BatchSuperseded`] if the consumer has committed other changes since the batch was read; then roll back
+    /// the transaction. [`Error::NoConsumer`] if it was removed, [`Error::WrongStore`] in a transaction of another
+    /// store; the [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
     ///
     /// # Examples
     ///
-    /// A table of totals that is kept up with the invoices:
+    /// A table of totals that is kept up to date from the changes of the invoices:
     ///
     /// ```
     /// use index_table::{ChangeKind, IndexTable, Store};

@@ -1,22 +1,23 @@
-//! The change stream of a table: each write of a row adds its change, in its transaction.
+//! The change stream of a table. Each write of a row adds a change in the same transaction.
 //!
 //! The stream is a space of the table ([`Space::Changes`]), with these records:
 //!
 //! - The changes, by their numbers. Numbers increase by one.
-//! - The mark after the removed changes: the number of the last of them. It precedes all changes, so one seek finds the
-//!   last change or, if all are removed, the mark. So removals take back no number, and no counter is written.
-//! - The consumers, by their names, each with the mark after its last committed change; the slots and workers of shared
+//! - The mark of the last removed change. It precedes all changes, so one seek finds the last change or, if all are
+//!   removed, the mark. So numbers are not reused after removals, and no counter is written.
+//! - The consumers, by their names, each with the mark of its last committed change; the slots and workers of shared
 //!   consumers.
 //!
-//! Each change has the sum of the bytes of all changes up to it. So the bytes between two marks are a difference.
+//! Each change has the sum of the bytes of all changes up to and including it. So the number of bytes between two marks
+//! is the difference of their sums.
 //!
-//! In a sharded store, each shard has the stream of its rows, with its own numbers. Each change also has its place in the
-//! order of all shards, by which a consumer merges them. One process writes the store, so the [`Orders`] are in its memory:
-//! a greater number than all others is assigned while the shard is locked. So the orders ascend in each shard, and also
-//! from the last change of a row in one shard to its first change in the shard to which it has moved.
+//! In a sharded store, each shard has the stream of its rows, with its own numbers. Each change also has a place in the
+//! order of all shards, by which a consumer merges the streams. One process writes the store, so the [`Orders`] are in its
+//! memory. A place greater than all earlier places is assigned while the shard is locked. So the places ascend in each shard,
+//! and also from the last change of a row in one shard to its first change in the shard to which the row has moved.
 //!
-//! Old changes are removed by the writers: each [`EVERY`]th change removes up to [`STEP`] of them. So the stream gets
-//! shorter as long as it gets new changes, and no writer waits for a long removal.
+//! Writers remove old changes: each [`EVERY`]th change removes up to [`STEP`] old changes. So the stream is shortened
+//! while it gets new changes, and no writer waits for a long removal.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -171,7 +172,7 @@ pub(crate) fn at_most<'t>(reader: impl Read<'t>, number: u64) -> Result<Mark> {
     Ok(before)
 }
 
-/// Returns the mark after the last change.
+/// Returns the mark of the last change.
 pub(crate) fn last<'t>(reader: impl Read<'t>) -> Result<Mark> {
     let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else {
         return Ok(Mark::default());
@@ -182,7 +183,7 @@ pub(crate) fn last<'t>(reader: impl Read<'t>) -> Result<Mark> {
     }
 }
 
-/// Returns the mark after the removed changes.
+/// Returns the mark of the last removed change.
 pub(crate) fn removed<'t>(reader: impl Read<'t>) -> Result<Mark> {
     let record = reader.get(Space::Changes, &REMOVED)?;
     record.map_or(Ok(Mark::default()), |record| mark(reader.table(), record))

@@ -46,7 +46,7 @@ pub(crate) struct Consumer {
     shared: Keys,
 }
 
-/// The changes of a batch, in each shard that has some of them.
+/// The changes of a batch, in each shard that has changes of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     parts: Vec<PartSpan>,
@@ -103,7 +103,7 @@ fn first<'p, 't>(parts: &'p mut [Part<'t>]) -> Option<&'p mut Part<'t>> {
     parts.min_by_key(|part| place(part))
 }
 
-/// Receives the changes of a worker, after `None` for each attempt.
+/// Receives the changes of a worker. Each attempt begins with `None`.
 pub(crate) type Each<'e> = dyn FnMut(Option<(u64, StoredChange<'_>)>) -> Result<()> + 'e;
 
 /// The maximum number of changes that a worker reads in one transaction to find changes of its slots.
@@ -137,8 +137,8 @@ pub struct ChangeConsumer {
     pub name: String,
     /// The number of the last committed change; 0 if there is none.
     pub position: u64,
-    /// The time of the last commit, or of the creation of the consumer. A consumer that has a lag, and has not
-    /// committed for long, is idle.
+    /// The time of the last commit, or of the creation of the consumer. A consumer with a lag and without a recent
+    /// commit is idle.
     pub last_commit: SystemTime,
     /// The changes that it has not committed.
     pub lag: ChangeLag,
@@ -436,11 +436,11 @@ impl Consumer {
         if worker != 0 {
             let own: Vec<u8> = part.slots.iter().map(|(slot, _)| *slot).collect();
             self.advance(writer, &mut group, at, &own, part.to)?;
-            // An idle consumer is recognized by the time of its last commit.
+            // The time of the last commit shows whether a consumer is idle.
             let at = self.position(writer.reader())?;
             return self.set(writer, at);
         }
-        // Slots may be ahead of a batch, and only then remain.
+        // If a slot is ahead of the batch, the slots remain.
         let is_behind = group.slots.iter().all(|slot| slot.at.number <= part.to.number);
         if is_behind {
             self.shared.clear(writer, &group)?;

@@ -1,11 +1,12 @@
 //! Several workers of one consumer, which share the keys of the rows.
 //!
-//! A hash of the primary key gives each key to one of [`SLOTS`] slots. Each slot has a position in the stream and a
-//! holder, and each worker has a lease. A worker takes slots without a holder whose lease lasts, up to its share, and
-//! gives back slots beyond its share. So a slot has one holder at a time, who gets its changes in their order.
+//! A hash of the primary key assigns each key to one of [`SLOTS`] slots. Each slot has a position in the stream and a
+//! holder, and each worker has a lease. A slot is free if it has no holder, or if the lease of its holder has ended. A worker
+//! takes free slots up to its share, and releases slots beyond its share. So a slot has one holder at a time, which receives
+//! the changes of the slot in their order.
 //!
-//! A batch has the positions of its slots. A commit fails if a slot has another holder or position by then. So each
-//! change is committed once, whatever happens to the leases.
+//! A batch has the positions of its slots. A commit fails if the holder or the position of a slot has changed since. So each
+//! change is committed once, even if leases end early.
 //!
 //! The position of the consumer is the least position of its slots. After all leases have ended, the consumer can again
 //! be used without workers: it skips the changes before the positions of their slots, and its first commit removes the
@@ -116,8 +117,8 @@ impl Keys {
         Ok(())
     }
 
-    /// Extends the lease of a worker, ends the leases that are over, and gives the worker its share of the slots. A
-    /// consumer that is not shared yet gets slots at its position.
+    /// Extends the lease of a worker, removes expired leases, and assigns the worker its share of the slots. If the
+    /// consumer is not shared yet, it gets slots at its position.
     pub(crate) fn join(
         &self,
         writer: &mut Writer<'_, '_>,
@@ -166,7 +167,7 @@ impl Keys {
         group.slots.iter().try_for_each(|slot| self.set_slot(writer, *slot))
     }
 
-    /// Ends the lease of a worker, and gives back its slots.
+    /// Ends the lease of a worker, and releases its slots.
     pub(crate) fn leave(&self, writer: &mut Writer<'_, '_>, worker: u64) -> Result<()> {
         let group = self.group(writer.reader())?;
         for slot in group.held(worker) {
