@@ -78,9 +78,9 @@ impl Store {
     }
 
     /// Returns a restore from an [archive](crate::Options::archive): to its last commit, or to an earlier commit or time.
-    /// The store that writes the archive may be open meanwhile. The archive does not change.
+    /// The store that writes the archive may be open at the same time. The archive does not change.
     ///
-    /// The restored store has the same commit numbers, and no journal and no archive until it is opened with them.
+    /// The restored store has the same commit numbers. It has no journal and no archive until it is opened with these options.
     ///
     /// # Examples
     ///
@@ -141,7 +141,8 @@ impl<'a> RestoreArchive<'a> {
     /// directory is written under another name in the parent of `path`, synced, and renamed. It gets the modes of the
     /// original store. Checksums of everything that is read are verified.
     ///
-    /// It copies the last base before the requested commit, and applies each later commit.
+    /// It copies the last base before the requested commit, and applies the commits after it, up to the requested
+    /// commit.
     ///
     /// # Errors
     ///
@@ -153,8 +154,8 @@ impl<'a> RestoreArchive<'a> {
         self.run_with(path.as_ref(), &mut |_, _| Ok(()))
     }
 
-    /// Does the same, and calls `complete` with the directory and the number of the last commit before the directory gets
-    /// its name.
+    /// Restores the store like [`run`](Self::run). Before the directory is renamed, calls `complete` with the directory
+    /// and the number of the last commit.
     pub(super) fn run_with(
         self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! Followers: read-only copies of a store that apply what its archive gets.
+//! Followers: read-only copies of a store that apply the commits in its archive.
 
 use std::{
     fmt, fs, io,
@@ -23,16 +23,17 @@ const NAME: &str = "index-table-follower";
 /// The time between two reads of the archive.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A read-only copy of a store, which applies each commit that the [archive](crate::Options::archive) of the store gets.
+/// A read-only copy of a store, which applies each commit in the [archive](crate::Options::archive) of the store.
 ///
-/// The copy is a store in a directory of its own, on any machine that can read the archive. Repositories and queries are
-/// those of any read-only store; writes fail with [`Error::ReadOnly`]. A commit is visible about half a second after the
-/// original. Tables that the original creates later can be opened then. Watchers get no events.
+/// The copy is a store in a directory of its own, on any machine that can read the archive. Repositories and queries
+/// work as in any read-only store; writes fail with [`Error::ReadOnly`]. A commit becomes visible about half a second
+/// later than in the original. A table that is created in the original can be opened when its commit has been applied.
+/// Watchers get no events.
 ///
-/// Commits of a follower are not synced, because the archive has them. When the follower is dropped, the copy is complete
-/// and [`open`](Follower::open) continues from there. After a crash, `open` copies the archive again, and
-/// [`Store::open`] refuses the directory with [`Error::DamagedFile`]. To get a copy that is a store, [promote](Follower::promote)
-/// the follower, or use [`Store::restore_archive`].
+/// Commits of a follower are not synced, because the archive has them. When the follower is dropped, the copy is
+/// completed, and [`open`](Follower::open) continues from there. After a crash, `open` copies the archive again, and
+/// [`Store::open`] fails with [`Error::DamagedFile`]. To get a writable store, [promote](Follower::promote) the
+/// follower, or use [`Store::restore_archive`].
 ///
 /// # Examples
 ///
@@ -129,8 +130,8 @@ impl Shared {
 
 impl Follower {
     /// Opens the follower in the directory `path`, or creates it from the archive, and applies all commits that the
-    /// archive has. Then a thread applies further commits. One process at a time has a follower open for this; others can
-    /// open its directory [read-only](crate::Options::read_only) meanwhile.
+    /// archive has. Then a thread applies further commits. Only one process at a time can open a follower. Other
+    /// processes can open its directory [read-only](crate::Options::read_only) at the same time.
     ///
     /// If the copy was not closed, or if the archive continues after a gap, the copy is removed and the archive is copied
     /// again.
@@ -194,14 +195,15 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Returns the read-only store. It remains readable after the follower is dropped, and then does not change any more.
+    /// Returns the read-only store. It remains readable after the follower is dropped, but then no longer changes.
     #[must_use]
     pub const fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Returns the distance to the archive. The archive itself can be [behind](Store::archive_lag) the original. It reads
-    /// the commits that are not applied.
+    /// Returns the distance to the archive. The archive itself can be [behind](Store::archive_lag) the original.
+    ///
+    /// Cost: the commits that are not applied yet are read.
     ///
     /// # Errors
     ///
@@ -227,12 +229,12 @@ impl Follower {
         Ok(lag)
     }
 
-    /// Applies all commits that the archive has, and makes the copy a store that can be written. Repositories of the
-    /// follower stay valid. Commits of the original that its archive did not get are lost.
+    /// Applies all commits of the archive, and makes the copy a writable store. Repositories of the follower stay valid.
+    /// Commits of the original that are not in the archive are lost.
     ///
-    /// The original must not be written any more. If it still runs, it finds out within a second, if it can read the
-    /// archive: its archive gets no more commits, and its next write fails with [`Error::ReopenNeeded`], also after it
-    /// was opened again with that archive.
+    /// Stop writing to the original before. If the original is still running and can read the archive, it detects the
+    /// promotion within a second. Then it archives no further commits, and its writes fail with [`Error::ReopenNeeded`],
+    /// even after it was opened again with this archive.
     ///
     /// Each commit of the promoted store is synced, as with [`Durability::Full`]. It has no archive. To archive it, drop all
     /// handles, and open its directory with [`archive`](crate::Options::archive). The same archive continues with a new base.

@@ -1,6 +1,6 @@
 //! The journal: commits that are durable with one sync.
 //!
-//! | in | is |
+//! | module | contents |
 //! |---|---|
 //! | `changes` | the changes of a transaction, as bytes |
 //! | `frame` | a record of the journal, or a part of one, with its checksum |

@@ -18,7 +18,7 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// A record with the segment in which it is.
+/// A record and its segment.
 pub(crate) struct Followed<'f> {
     pub(in crate::engine::lmdb) file: &'f File,
     pub(in crate::engine::lmdb) head: Head,
@@ -48,8 +48,8 @@ pub(crate) struct Following {
     link: Option<u64>,
 }
 
-/// Returns whether a follower's directory belongs to an archive; `None` if it is not the directory of a follower, with
-/// the number of the commit at which the follower was closed.
+/// Returns whether a follower's directory belongs to an archive, and the number of the commit at which the follower was
+/// closed; `None` if it is not the directory of a follower.
 pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Option<(bool, u64)>> {
     let path = directory.join(FOLLOWER);
     let bytes = match fs::read(&path) {
@@ -91,20 +91,20 @@ impl Following {
         &self.directory
     }
 
-    /// Writes the file by which a follower's directory is recognized.
+    /// Writes the file that marks a follower's directory.
     pub(crate) fn record(&self, directory: &Path, commit: u64) -> Result<()> {
         let bytes = Manifest { commit, ..self.begun }.bytes();
         let put = put(directory, FOLLOWER, &bytes, &directory.join(FILE));
         put.map_err(|source| Error::io(directory, source))
     }
 
-    /// Removes that file.
+    /// Removes the file that marks a follower's directory.
     pub(crate) fn forget(directory: &Path) -> Result<()> {
         let removed = fs::remove_file(directory.join(FOLLOWER));
         removed.map_err(|source| Error::io(directory, source))
     }
 
-    /// Tells the store that writes the archive that a follower was promoted.
+    /// Notifies the store that writes the archive of the promotion of a follower.
     pub(crate) fn promote(&self) -> Result<()> {
         let promoted = target::promote(&self.directory, &self.begun);
         promoted.map_err(|source| Error::io(&self.directory, source))
@@ -140,7 +140,8 @@ impl Following {
             }
             if self.offset == START {
                 if self.link.is_some_and(|link| link != head.link) {
-                    let reason = format!("segment {} does not follow the one before", self.segment);
+                    let reason =
+                        format!("segment {} does not follow the previous segment", self.segment);
                     return Err(damaged(&self.directory, reason));
                 }
             } else {
@@ -159,7 +160,7 @@ impl Following {
                 is_repeated = false;
                 continue;
             }
-            // After a crash of its writer, a segment can get other frames for the same commits.
+            // After a crash of its writer, a segment can have different frames for the same commits.
             if !is_repeated && length > self.offset {
                 is_repeated = true;
                 (self.offset, self.link) = (START, Some(head.link));
@@ -174,7 +175,7 @@ impl Following {
 
     /// Opens the current segment. Returns `None` if it does not exist yet.
     fn open(&self) -> Result<Option<(PathBuf, File, bool)>> {
-        // A segment that is completed meanwhile is found by its other name.
+        // If the segment has been completed in the meantime, it has another name.
         for name in [format::segment_name, format::part_name, format::segment_name]
             .map(|it| it(self.segment))
         {

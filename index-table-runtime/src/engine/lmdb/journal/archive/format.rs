@@ -50,9 +50,9 @@ pub(crate) struct Manifest {
     pub(crate) identity: [u8; 16],
     /// The identity of the journal.
     pub(crate) origin: [u8; 16],
-    /// The number of times that another store took the archive over.
+    /// The number of promotions of followers.
     pub(crate) epoch: u64,
-    /// The number of the sequence of segments without a gap.
+    /// The number of the generation, which is a sequence of segments without a gap.
     pub(crate) generation: u64,
     /// The epoch of the journal of the last record.
     pub(crate) journal: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Head {
     pub(crate) segment: u64,
     /// The number of the last commit before the segment.
     pub(crate) commit: u64,
-    /// The link of the last frame of the segment before, or 0 in the first segment of a generation.
+    /// The link of the last frame of the previous segment, or 0 in the first segment of a generation.
     pub(crate) link: u64,
     /// The time of the last commit before the segment.
     pub(crate) time: u64,
@@ -149,7 +149,7 @@ impl Head {
 pub(crate) struct Base {
     pub(crate) identity: [u8; 16],
     pub(crate) generation: u64,
-    /// The first segment with records that may follow the base.
+    /// The first segment that can have records after the base.
     pub(crate) segment: u64,
     /// The number of the last commit in the base.
     pub(crate) commit: u64,

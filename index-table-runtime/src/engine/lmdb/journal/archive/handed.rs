@@ -1,6 +1,6 @@
-//! An archive whose files a function gets.
+//! An archive whose files are passed to a function.
 //!
-//! `archive.pending` also has the last manifest that the function got, and the description of the last base.
+//! `archive.pending` also has the last manifest that was passed to the function, and the description of the last base.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::engine::{ArchiveFile, HandOver, lmdb::names::FILE};
 
-/// The file with the last manifest that the function got.
+/// The file with the last manifest that was passed to the function.
 const HANDED: &str = "handed";
 
 /// The target of an archive with a function.
@@ -23,7 +23,7 @@ pub(super) struct Handed {
     /// The directory of the outbox.
     pending: PathBuf,
     data: PathBuf,
-    /// The last commit that the function got.
+    /// The last commit that was passed to the function.
     pub(super) commit: u64,
     pub(super) is_attached: bool,
 }
@@ -34,7 +34,7 @@ impl Handed {
         Self { function, pending, data, commit: 0, is_attached: false }
     }
 
-    /// Removes unfinished bases. Returns whether the function got a base of this generation.
+    /// Removes unfinished bases. Returns whether a base of this generation has been passed to the function.
     pub(super) fn attach(&mut self, outbox: &Outbox) -> io::Result<bool> {
         for entry in fs::read_dir(&self.pending)? {
             let entry = entry?;
@@ -48,7 +48,7 @@ impl Handed {
         let handed = handed.and_then(|bytes| Manifest::read(&bytes));
         let handed = handed.filter(|handed| handed.identity == own.identity);
         if handed.is_none() {
-            // Later segments need it, and a restore without segments.
+            // Later segments need the manifest, and so does a restore without segments.
             let first = outbox.work().complete.first().map_or(own.segment + 1, |it| it.segment);
             let manifest = Manifest { segment: first.saturating_sub(1), ..*own };
             put(&self.pending, HANDED, &manifest.bytes(), &self.data)?;
@@ -86,7 +86,7 @@ impl Handed {
             complete(end.segment);
         }
         if work.complete.is_empty() && work.growing == 0 {
-            // The last records changed nothing that a segment needs.
+            // The last records had no changes for a segment.
             self.commit = work.manifest.commit;
         }
         Ok(())

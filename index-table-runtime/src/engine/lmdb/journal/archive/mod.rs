@@ -1,21 +1,21 @@
-//! The archive of a journal: bases and segments in another directory, from which any moment can be restored.
+//! The archive of a journal: bases and segments in another directory, from which any commit can be restored.
 //!
-//! | in | is |
+//! | module | contents |
 //! |---|---|
 //! | `format` | manifests, heads of segments, records of bases: functions over bytes |
 //! | `records` | the complete records of a segment |
 //! | `outbox` | the segments that are not archived yet, in the directory of the store |
 //! | `target` | the directory of the archive |
-//! | `handed` | a function that gets the files of the archive |
-//! | `to` | one of these two |
+//! | `handed` | a function that receives the files of the archive |
+//! | `to` | the destination: a directory or a function |
 //! | `base` | a copy of the data file at a pinned state |
 //! | `worker` | the thread that moves segments from the journal to the outbox, and from there to the archive |
 //! | `restore` | a data file as of any archived commit |
 //! | `follow` | the records that a follower has not applied |
 //!
 //! Each committed record of the journal is copied to a segment of the outbox. A checkpoint becomes durable only after
-//! that copy, so that no file of the journal is reused before. The commit itself does nothing for the archive. A record
-//! that was taken back is followed by its notice before the next commit, so it never gets into a segment.
+//! this copy, so no file of the journal is reused before. The commit itself does no work for the archive. If a record
+//! is taken back, its notice comes before the next commit, so no segment contains the record.
 
 mod base;
 pub(crate) mod follow;

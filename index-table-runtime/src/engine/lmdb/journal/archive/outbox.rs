@@ -88,8 +88,8 @@ impl Work {
 }
 
 impl Outbox {
-    /// Reads the segments of an earlier process, and adds the records of its journal that it did not add. Without a gap,
-    /// the generation continues.
+    /// Reads the segments of an earlier process, and adds the records of its journal that are missing in them. If there
+    /// is no gap, the generation continues.
     pub(in crate::engine::lmdb::journal) fn resume(
         store: &Path,
         known: &Journalled,
@@ -210,7 +210,7 @@ impl Outbox {
                 return Ok(false);
             }
             let last = record.frames.last().copied().unwrap_or_default();
-            // The exact end is not known. A position in the last frame is before any later record.
+            // The exact end is unknown. A position within the last frame is before any later record.
             let at = Place { offset: last.offset + 1, ..last };
             let after = Cursor { at, link: 0, record: 0 };
             let (number, time, frames) = (record.number, record.time, record.frames.clone());
@@ -330,8 +330,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Ends the generation, because records could not be added. The next one continues at this position of the journal,
-    /// where the number of the last commit is `number`.
+    /// Ends the generation, because records could not be added. The next generation continues at this position of the
+    /// journal, after the commit `number`.
     pub(super) fn skip(&mut self, (at, link, record): (Place, u64, u64), number: u64) {
         if self.cursor.at < at {
             self.cursor = Cursor { at, link, record };
@@ -429,7 +429,7 @@ impl Outbox {
         self.persist()
     }
 
-    /// Starts a sequence of segments that does not continue the last one.
+    /// Starts a new generation, with a segment that does not continue the last segment.
     pub(super) fn new_generation(&mut self, commit: u64) {
         if self.complete().is_err() {
             self.growing = None;
@@ -442,7 +442,7 @@ impl Outbox {
         let _ = self.persist();
     }
 
-    /// Starts a new generation in an archive that ends differently than this outbox expects.
+    /// Starts a new generation, because the end of the archive differs from the state of this outbox.
     pub(super) fn move_to(
         &mut self,
         archive: Option<&Manifest>,

@@ -1,4 +1,5 @@
-//! The complete records of a segment. A segment has committed records only, and each frame is linked to the frame before.
+//! The complete records of a segment. A segment has only committed records, and each frame is linked to the previous
+//! frame.
 
 use std::io;
 

@@ -36,11 +36,11 @@ const DATABASES: u64 = 1 << 12;
 /// The last commit of a restored store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The last one of the archive.
+    /// The last commit of the archive.
     End,
     /// The commit with this number.
     Commit(u64),
-    /// The last one at or before this time, in milliseconds since 1970.
+    /// The last commit at or before this time, in milliseconds since 1970.
     Time(u64),
 }
 
@@ -69,7 +69,7 @@ struct Chain {
 }
 
 impl Archive {
-    /// Reads what an archive contains.
+    /// Reads the contents of an archive.
     pub(crate) fn open(directory: &Path) -> Result<Self> {
         let path = directory.join(MANIFEST_FILE);
         let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
@@ -88,7 +88,7 @@ impl Archive {
             return Ok(*base);
         }
         Err(self.lacks(match self.bases.first() {
-            None => "it has no base yet; the store writes it after it was opened with the archive"
+            None => "it has no base yet; the store writes a base after it has been opened with the archive"
                 .to_owned(),
             Some(first) => {
                 format!("it begins with commit {}, {} ms after 1970", first.commit, first.time)
@@ -211,7 +211,8 @@ impl Archive {
                 break;
             }
             if end.is_some_and(|(next, link)| next.segment != head.segment || link != head.link) {
-                let reason = format!("segment {} does not follow the one before", head.segment);
+                let reason =
+                    format!("segment {} does not follow the previous segment", head.segment);
                 return Err(damaged(&self.directory, reason));
             }
             let mut before = 0;
@@ -290,7 +291,7 @@ fn open(directory: &Path, base: &Base) -> std::result::Result<Env, Failure> {
     open.map_size(usize::try_from(map_size).unwrap_or(usize::MAX));
     open.max_dbs(u32::try_from(databases).unwrap_or(u32::MAX));
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: the directory was created for this restore, and no other process knows it. The file is synced after the
+    // SAFETY: the directory was created for this restore, and no other process uses it. The file is synced after the
     // last record.
     let env = unsafe { open.flags(EnvFlags::NO_SYNC).open(directory) };
     Ok(env?)

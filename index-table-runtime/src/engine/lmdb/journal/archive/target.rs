@@ -37,7 +37,7 @@ pub(super) struct Target {
     end: Option<Manifest>,
     /// The segment that is being copied, with its length there.
     part: Option<(u64, File, u64)>,
-    /// Another store has taken the archive over.
+    /// Another store has written to the archive.
     is_lost: bool,
     /// A follower of the archive has been promoted.
     is_promoted: bool,
@@ -60,13 +60,13 @@ impl Target {
         &self.directory
     }
 
-    /// Returns whether the archive is known to continue with the outbox.
+    /// Returns whether the outbox has been compared with the archive, and continues it.
     pub(super) const fn is_attached(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Opens the archive, and compares its end with the outbox. If they don't fit together, the outbox starts a new
-    /// generation. Returns whether the generation has a base.
+    /// Opens the archive, and compares its end with the outbox. If the outbox does not continue the archive, it starts
+    /// a new generation. Returns whether the generation has a base.
     pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
         if self.is_lost {
             let reason = if self.is_promoted { PROMOTED_ELSEWHERE } else { LOST };
@@ -178,7 +178,7 @@ impl Target {
         Ok(())
     }
 
-    /// Checks that no other store has taken the archive over.
+    /// Checks that no other store has written to the archive.
     fn refuse_other_store(&mut self) -> io::Result<()> {
         let own = self.end.map_or(0, |end| end.epoch);
         if promoted(&self.directory)?.is_some_and(|promoted| promoted.epoch > own) {
@@ -197,7 +197,7 @@ impl Target {
         Err(other(LOST))
     }
 
-    /// Ends the archive of this store, because a follower of it is written now.
+    /// Ends the archive of this store, because a follower of the archive has been promoted.
     fn lose_to_follower(&mut self) -> io::Error {
         (self.end, self.lock, self.is_lost, self.is_promoted) = (None, None, true, true);
         other(PROMOTED_ELSEWHERE)
@@ -292,7 +292,7 @@ pub(super) fn bases(directory: &Path) -> io::Result<Vec<Base>> {
         let is_base = format::number_of(&entry.file_name().to_string_lossy(), "base").is_some();
         if is_base {
             match fs::read(entry.path().join(format::BASE_FILE)) {
-                // The description is the last file that a function gets.
+                // The description is the last file of a base that is passed to a function.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 bytes => bases.extend(Base::read(&bytes?)),
             }

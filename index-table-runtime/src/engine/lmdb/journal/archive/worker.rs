@@ -87,8 +87,8 @@ impl Beginning {
             closing: Condvar::new(),
         });
         let own = Arc::clone(&shared);
-        let request = (!has_base && target.is_attached()).then(|| Asked::of(&manifest));
-        let bases = Bases { asked: request, ..Bases::default() };
+        let request = (!has_base && target.is_attached()).then(|| Request::of(&manifest));
+        let bases = Bases { request, ..Bases::default() };
         (
             shared,
             Rounds {
@@ -162,8 +162,8 @@ impl Archiver {
 }
 
 impl Archiving {
-    /// Copies all committed records of the journal to the disk of the store, before a checkpoint becomes durable. If that
-    /// fails, the archive continues after a gap: at this position of the journal and this commit, with a new base.
+    /// Copies all committed records of the journal to the outbox, before a checkpoint becomes durable. If this fails,
+    /// the archive has a gap, and continues with a new base at this position of the journal and this commit.
     pub(in crate::engine::lmdb::journal) fn save(
         &self,
         bound: &Bound,
@@ -212,16 +212,16 @@ fn not_saved(fault: &Fault) -> String {
     }
 }
 
-/// The place of a base in an archive.
+/// The position of a base in an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Asked {
+struct Request {
     identity: [u8; 16],
     generation: u64,
     segment: u64,
     time: u64,
 }
 
-impl Asked {
+impl Request {
     const fn of(manifest: &Manifest) -> Self {
         let Manifest { identity, generation, segment, time, .. } = *manifest;
         Self { identity, generation, segment: segment + 1, time }
@@ -232,7 +232,7 @@ impl Asked {
 #[derive(Default)]
 struct Bases {
     /// The base whose state was or will be pinned.
-    asked: Option<Asked>,
+    request: Option<Request>,
     /// The thread that writes a base.
     writing: Option<JoinHandle<io::Result<u64>>>,
     /// The length of the last base, and the bytes of all segments then.
@@ -316,13 +316,13 @@ impl Rounds {
         if self.bases.writing.is_some() {
             return;
         }
-        let is_of = |asked: &Asked| {
-            asked.identity == manifest.identity && asked.generation == manifest.generation
+        let is_of = |request: &Request| {
+            request.identity == manifest.identity && request.generation == manifest.generation
         };
-        if let Some(asked) = self.bases.asked.filter(is_of) {
+        if let Some(request) = self.bases.request.filter(is_of) {
             let pinned = lock(&self.shared.pinned).take();
             if let Some(snapshot) = pinned {
-                self.write_base(asked, snapshot);
+                self.write_base(request, snapshot);
                 self.bases.since = written;
             } else {
                 self.shared.wants_base.store(true, SeqCst);
@@ -330,17 +330,17 @@ impl Rounds {
             return;
         }
         drop(lock(&self.shared.pinned).take());
-        self.bases.asked = None;
+        self.bases.request = None;
         let is_far = written.saturating_sub(self.bases.since) > self.bases.length.max(LEAST);
         let is_early = self.bases.failed.is_some_and(|failed| failed.elapsed() < RETRY);
         if (!self.has_base || is_far) && !is_early {
-            self.bases.asked = Some(Asked::of(manifest));
+            self.bases.request = Some(Request::of(manifest));
             self.shared.wants_base.store(true, SeqCst);
         }
     }
 
-    fn write_base(&mut self, asked: Asked, snapshot: Snapshot) {
-        let Asked { identity, generation, segment, time } = asked;
+    fn write_base(&mut self, request: Request, snapshot: Snapshot) {
+        let Request { identity, generation, segment, time } = request;
         let request = base::Request { snapshot, identity, generation, segment, time };
         let run = self.target.base(&lock(&self.shared.outbox), request);
         match thread::Builder::new().name(BASE_NAME.to_owned()).spawn(run) {
@@ -349,7 +349,7 @@ impl Rounds {
         }
     }
 
-    /// Notes the outcome of a base. If it isn't complete, waits for it or returns.
+    /// Records the outcome of a base. If the base isn't complete, waits for it or returns.
     fn finish_base(&mut self, is_closing: bool) {
         if is_closing && self.bases.writing.is_none() {
             return;
@@ -358,13 +358,13 @@ impl Rounds {
         let Some(thread) = self.bases.writing.take_if(is_finished) else { return };
         let written = thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         let mut status = lock(&self.shared.status);
-        let asked = self.bases.asked.take();
+        let request = self.bases.request.take();
         match written {
             Ok(length) => {
                 self.bases.failed = None;
                 self.bases.length = length;
-                // A gap may have begun another generation meanwhile.
-                self.has_base |= asked.is_some_and(|it| it.generation == self.generation);
+                // In the meantime, a gap may have started another generation.
+                self.has_base |= request.is_some_and(|it| it.generation == self.generation);
                 status.has_base = self.has_base;
                 status.base_error = None;
             }
