@@ -11,10 +11,10 @@ use crate::{
     typed::Declared,
 };
 
-/// Shows what is in a store of index-table, checks it, and copies it.
+/// Shows the contents of an index-table store, checks it, and copies it.
 ///
-/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless they say otherwise, and work
-/// while a service uses it.
+/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless their description says
+/// that they write, and work while a service uses the store.
 #[derive(Debug, Parser)]
 #[command(name = "index-table", version, after_help = EXIT_CODES)]
 struct Cli {
@@ -165,10 +165,10 @@ impl Command {
     }
 }
 
-/// Shows what is in a store, checks it, copies it, and works on its rows.
+/// Shows the contents of a store, checks it, copies it, and works on its rows.
 ///
-/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless they say otherwise, and work
-/// while a service uses it.
+/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless their description says
+/// that they write, and work while a service uses the store.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_CODES)]
 struct TypedCli {
@@ -247,7 +247,7 @@ pub(crate) fn finish(out: &Output, outcome: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// Ignores that the reader of the output has gone, as in `index-table keys … | head`.
+/// Ignores the error of an output that its reader has closed, as in `index-table keys … | head`.
 pub(crate) fn unless_closed(outcome: io::Result<()>) -> Result<bool, Failure> {
     match outcome {
         Ok(()) => Ok(true),

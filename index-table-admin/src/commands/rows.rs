@@ -40,7 +40,7 @@ impl Key {
         if out.json {
             return unless_closed(writeln!(io::stdout(), "{json}")).map(drop);
         }
-        // A number in the text is kept as it is only in one line.
+        // The text in one line keeps all numbers exactly.
         let fields: Value = serde_json::from_str(&json).unwrap_or_default();
         let lines = serde_json::to_string_pretty(&fields).unwrap_or(json);
         unless_closed(writeln!(io::stdout(), "{lines}")).map(drop)

@@ -73,7 +73,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether a browser sends the request for a page of another site, or under a name that another site has given to this
+/// Whether a browser sends the request for a page of another site, or under a name of another site that points to this
 /// address.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
@@ -86,8 +86,8 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     origin.split_once("://").is_none_or(|(_, origin)| origin != host)
 }
 
-/// Whether the request is for this machine by its own name. A page of another site can point its own name at this
-/// machine, but can't change the name in the request.
+/// Whether the name in the request is a name of this machine. Another site can make its own name point to this machine,
+/// but its name is then in the request.
 fn is_local(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -100,9 +100,9 @@ fn is_local(headers: &HeaderMap) -> bool {
 pub(super) async fn check(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
     let headers = request.headers();
     let refused = if ![Method::GET, Method::HEAD].contains(request.method()) {
-        Some((StatusCode::METHOD_NOT_ALLOWED, "this page only reads: use GET"))
+        Some((StatusCode::METHOD_NOT_ALLOWED, "this page is read-only: use GET"))
     } else if is_foreign(headers) {
-        Some((StatusCode::FORBIDDEN, "requests of other sites are refused"))
+        Some((StatusCode::FORBIDDEN, "requests from other sites are refused"))
     } else {
         match &page.token {
             Some(token) if !token.is_in(headers) => {

@@ -1,8 +1,8 @@
 //! The page and the metrics of a store, for a browser and for Prometheus.
 //!
-//! Every path answers `GET` only, reads only, and has a bound: at most [`PAGE`] keys, at most [`AT_ONCE`] requests that
-//! read the store at a time, each in a read transaction of its own that ends before the response is sent. Sizes are
-//! counted at most once in [`FRESH`].
+//! Every path accepts only `GET` requests, and only reads. The work is bounded: a page has at most [`PAGE`] keys, and
+//! at most [`AT_ONCE`] requests read the store at a time. Each request has a read transaction of its own, which ends
+//! before the response is sent. Sizes are counted at most once in [`FRESH`].
 
 mod guard;
 mod html;
@@ -55,10 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// | `/table/{table}/{index}` | the queries and the costs of an index, advice, and its keys |
 /// | `/metrics` | usage, sizes, readers, lag and shards as Prometheus text |
 ///
-/// It shows the tables with a repository in use. The router only reads, and has no authentication: put it behind that
-/// of the service. Requests that a browser sends for another site are refused.
+/// It shows the tables with a repository in use. The router only reads. It has no authentication, so put it behind the
+/// authentication of the service. Requests that a browser sends for another site are refused.
 ///
-/// A mounted router needs the trailing slash of its path, since its links are relative: `/admin/`.
+/// Mount the router at a path with a trailing slash, such as `/admin/`, because its links are relative.
 ///
 /// # Examples
 ///

@@ -25,7 +25,7 @@ pub(super) fn overview(page: &Page) -> Result<String, Failure> {
         let size = sizes.iter().find(|size| size.table == own.name);
         let (name, path) = (escape(&own.name), url(&own.name));
         let total = size.map_or(0, all);
-        // Without a repository, only the catalog is known.
+        // Without a repository, only the catalog describes the table.
         let (rows, link) = match size {
             Some(size) => (size.rows.to_string(), format!("<a href=\"table/{path}\">{name}</a>")),
             None => ("–".to_owned(), name.clone()),

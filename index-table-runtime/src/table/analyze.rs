@@ -17,14 +17,14 @@ use crate::{
 };
 
 impl<R: Entity> Table<R> {
-    /// Measures the distribution of the keys in each index, and returns it with advice: from the distributions, and from
-    /// the [`usage`](Table::usage) in this process. The figures are exact. They are of the snapshot of the transaction.
+    /// Measures the distribution of the keys in each index, and returns it with advice from these distributions and from the
+    /// [`usage`](Table::usage) in this process. The figures are exact for the snapshot of the transaction.
     ///
-    /// In a sharded store, they are of all shards. The entries of an eventual index are counted as they are.
+    /// In a sharded store, the figures cover all shards. Pending messages of an eventual index are not applied first.
     ///
-    /// Cost: each entry of each index is read once, and the rows are read once if the table has a shard key. Counters of
-    /// usage don't change. Memory holds up to ten values for each leading part of a key, and grows with the square root of
-    /// the number of entries at most.
+    /// Cost: each entry of each index is read once, and the rows are read once if the table has a shard key. The
+    /// counters of usage don't change. Up to ten values for each leading part of a key are kept in memory. Memory grows
+    /// at most with the square root of the number of entries.
     ///
     /// # Errors
     ///

@@ -82,7 +82,7 @@ impl<R: Entity> Table<R> {
         self.all(txn).live()
     }
 
-    /// Sets the function that gets expired rows before they are deleted, batch by batch, from
+    /// Sets the function that receives expired rows before they are deleted, batch by batch, from
     /// [`expire`](Table::expire) and from the workers of this process. It replaces the function that was set before.
     ///
     /// Each row is archived at least once. If the function fails, or the process ends before the deletion is

@@ -120,8 +120,8 @@ impl<R: Entity> Table<R> {
         self.insert_in::<false>(txn, row)
     }
 
-    /// Inserts a row in a transaction. The copy of this function for [autocommit](crate::Store::autocommit) is a separate one,
-    /// so that the other one is inlined.
+    /// Inserts a row in a transaction. [Autocommit](crate::Store::autocommit) uses a separate copy of this function, so
+    /// that this copy is inlined.
     fn insert_in<const IS_EACH: bool>(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;

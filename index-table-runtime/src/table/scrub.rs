@@ -55,8 +55,8 @@ impl Store {
     /// at least one. A step is a row, an entry or a block of entries, as in [`Verify`].
     ///
     /// Every tenth of a second, a part is verified in its own transaction, so the pages of old snapshots can
-    /// be reused. Rows that change during the verification are verified before or after the change. If rows are added to
-    /// the end of a table faster than `rate`, its verification goes on as long as they are. On a
+    /// be reused. Rows that change during the verification are verified before or after the change. If rows are added
+    /// to the end of a table faster than `rate`, its verification continues until fewer rows are added. On a
     /// [`ShardedStore`](crate::ShardedStore), the shards are verified one after another.
     ///
     /// Cost: the cost of [`Verify`] with a [`limit`](Verify::limit), which compares each entry with its row.

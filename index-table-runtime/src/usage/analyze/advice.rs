@@ -15,7 +15,7 @@ const MINIMUM: u64 = 1000;
 /// The factor by which a number is considered far greater than another.
 const FAR_MORE: u64 = 10;
 
-/// One index with all that is known of it.
+/// An index with its analysis and its usage.
 struct Index<'a> {
     table: &'a TableSchema,
     declared: &'a IndexSchema,
@@ -155,7 +155,7 @@ impl Index<'_> {
         Some((AdviceKind::Volatile, reason, change))
     }
 
-    /// Advice about an index with references, each of whose keys finds a great part of all rows.
+    /// Advice about an index with references, if each key finds a large part of all rows.
     fn not_discriminating(&self) -> Option<Found> {
         let key = self.analysis.keys.last()?;
         let IndexSchema { unique, strategy, .. } = *self.declared;
@@ -177,13 +177,13 @@ impl Index<'_> {
         let mut attribute = self.attribute();
         attribute.strategy = Form::Full;
         let change = format!(
-            "add the field to the key that queries also compare, or store the rows in it: `{}`",
+            "add the field that queries also compare to the key, or store the rows in the entries: `{}`",
             attribute.text()
         );
         Some((AdviceKind::NotDiscriminating, reason, change))
     }
 
-    /// Advice about an index with few keys that queries ask for.
+    /// Advice about an index most of whose entries have one key, if queries seldom read this key.
     fn skewed(&self) -> Option<Found> {
         let IndexUsage { queries, entries: read, .. } = *self.usage;
         let key = self.analysis.keys.last()?;
