@@ -278,6 +278,7 @@ pub mod many_machines {}
 /// [archives]: durability#archives
 /// [the command line tool]: admin
 /// [followers]: durability#followers
+/// [from one machine to many]: many_machines
 /// [with your types]: admin#with-your-types
 ///
 /// Damaged files, and indexes that differ from the rows: `check`, `verify` and `repair`.
