@@ -1,4 +1,4 @@
-//! A second store that is kept up from the change stream of the first.
+//! A copy of a store, which is kept up to date from its change stream.
 //!
 //! ```text
 //! cargo run --example mirror

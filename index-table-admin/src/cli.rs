@@ -122,9 +122,9 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     /// List the consumers of change streams with their positions and lags.
     Consumers(Dir),
-    /// Show what the workers of eventual indexes and the consumers of change streams have not processed yet.
+    /// Show the pending messages of eventual indexes, and the changes that consumers have not committed.
     Lag(Dir),
-    /// List the moves between shards that have begun and not ended.
+    /// List the unfinished moves between shards.
     Moves(Dir),
     /// List the shards with their states, rows and bytes.
     Shards(Dir),

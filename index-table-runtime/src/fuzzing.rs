@@ -92,12 +92,12 @@ pub fn records<R: Entity>(bytes: &[u8]) {
     }
 }
 
-/// Writes a journal as the bytes say, damages it, and reads it.
+/// Writes a journal by a script in the bytes, damages it, and reads it.
 ///
 /// # Panics
 ///
-/// If a record is read that was not written, or in another order, or if one is missing in front of what was
-/// durable and that is not an error.
+/// If a record is read that was not written, if records are read in another order, or if a durable record is missing
+/// without an error.
 pub fn journal(bytes: &[u8]) {
     crate::engine::lmdb::journal::fuzzing::journal(bytes);
 }

@@ -618,7 +618,7 @@ impl<'t> Reader<'t> {
         Ok(vec![(0, self)])
     }
 
-    /// Returns the number of bytes that a table or an index takes; 0 in an engine that does not know it.
+    /// Returns the number of bytes that a table or an index takes; 0 in an engine that does not measure it.
     pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
         match self {
             Self::Lmdb(reader) => reader.bytes_of(source),
@@ -804,7 +804,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Writes in one shard what a move doesn't copy. A store without shards has the shard 0.
+    /// Writes records that moves don't copy, in one shard. A store without shards has the shard 0.
     pub(crate) fn beside(
         &mut self,
         shard: ShardNumber,

@@ -318,19 +318,21 @@ impl Options {
     /// directory within a second, and [`Store::restore_archive`](crate::Store::restore_archive) restores the store as of
     /// any commit. When the last handle to the store is dropped, the archive has all commits.
     ///
-    /// A missing directory is created with the modes of the store. An archive is of one store: another store that is
-    /// opened with the directory of an earlier one, such as a restored store, continues after a gap, with a new base. The
-    /// directory can be on another disk. With an archive, a relative path is relative to the current directory.
+    /// A missing directory is created with the modes of the store. An archive belongs to one store. If another store,
+    /// such as a restored store, is opened with the directory of an existing archive, the archive continues after a
+    /// gap, with a new base. The directory can be on another disk. With an archive, a relative path is relative to the
+    /// current directory.
     ///
     /// An archive has a base, which is a copy of the data file, and segments with the commits. The first base is written
     /// when the store is opened with a new archive, by a thread. Later bases follow when the segments have become as large
-    /// as the last base, and at least 64 MiB. A commit does nothing for the archive: a thread reads the journal. Each byte
-    /// of the journal is written twice more, to the directory `archive.pending` of the store and to the archive.
+    /// as the last base, and at least 64 MiB. A commit does no work for the archive, because a thread reads the
+    /// journal. Each byte of the journal is written two more times: to the directory `archive.pending` of the store,
+    /// and to the archive.
     ///
-    /// If the archive can't be written, commits go on. `archive.pending` then keeps all commits until the archive can be
-    /// written again, also if the store is closed and opened meanwhile. [`Store::archive_lag`](crate::Store::archive_lag)
-    /// reports the error. After a write without the archive (with options that don't name it, or with another
-    /// durability), the archive continues after a gap, with a new base.
+    /// If the archive can't be written, commits continue. `archive.pending` then keeps all commits until the archive
+    /// can be written again, even if the store is closed and opened in the meantime.
+    /// [`Store::archive_lag`](crate::Store::archive_lag) reports the error. After a write without the archive (with
+    /// options that don't name it, or with another durability), the archive continues after a gap, with a new base.
     ///
     /// No file of an archive is removed. A base, and all segments with smaller numbers than the oldest remaining base, can
     /// be removed by hand.

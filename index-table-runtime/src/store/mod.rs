@@ -234,8 +234,8 @@ impl Store {
     /// or none, with one sync of the journal. It locks a shard when `body` first reads or writes it, until
     /// the transaction ends, in the order of the shards. If `body` needs a shard that precedes a locked
     /// shard, the operation fails with [`Error::OtherShard`] and `body` runs again: first with the shards
-    /// locked that it has used, and then with all shards. So use shards in their order if you can, and read
-    /// in a [read transaction](Store::read) what does not have to stay as it is until the commit.
+    /// locked that it has used, and then with all shards. So use shards in their order if you can. Use a [read
+    /// transaction](Store::read) for rows that may change before the commit.
     ///
     /// `body` returns a [`Result`](crate::Result) of this crate. To roll back with an error of your own, use
     /// [`try_transaction`](Store::try_transaction). If `body` returns `Ok` before its own error, the compiler reports

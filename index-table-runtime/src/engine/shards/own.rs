@@ -176,7 +176,7 @@ impl Engine {
         if seen.is_same(reader.fact(OWN)?, reader.fact(MOVES)?)? {
             return Ok(());
         }
-        let reason = "another process moves rows between the shards";
+        let reason = "another process is moving rows between the shards";
         Err(Error::ReopenNeeded { path: self.directory(), reason })
     }
 

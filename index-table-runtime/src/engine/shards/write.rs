@@ -219,7 +219,7 @@ impl<'t> Writer<'t> {
         self.beside(shard, write)
     }
 
-    /// Writes in one shard what a move doesn't copy, or what a move itself writes.
+    /// Writes in one shard: records that moves don't copy, or the copies of a move itself.
     pub(crate) fn beside(
         &mut self,
         shard: ShardNumber,

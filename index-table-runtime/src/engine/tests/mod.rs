@@ -38,7 +38,7 @@ struct Harness {
     joins: bool,
     /// Whether the engine has several shards, with their own catalogs and stamps.
     is_sharded: bool,
-    /// Whether several write transactions run beside each other, so that commits have no order that is known before.
+    /// Whether several write transactions run at the same time, so that the order of commits is not known in advance.
     has_several_writers: bool,
     /// The directory of its files, and the temporary directory that contains it.
     directory: Option<(tempfile::TempDir, PathBuf)>,

@@ -15,7 +15,7 @@ impl TableRecord {
     ///
     /// # Errors
     ///
-    /// The reason: a later release wrote the record, and this release doesn't know a type or an option in it.
+    /// The reason: a later release wrote the record, and this release doesn't support a type or an option in it.
     pub(crate) fn schema(&self, table: &str) -> Result<TableSchema, String> {
         let fields = self.fields.iter().map(|(name, declared)| {
             // The types are compared only with the types of other structs.
@@ -63,7 +63,7 @@ impl TableRecord {
 fn key(fields: &[KeyFieldRecord]) -> Result<&'static [KeyField], String> {
     let fields = fields.iter().map(|KeyFieldRecord { name, shape, form }| {
         let unknown =
-            |what, name| format!("this release doesn't know the {what} `{name}` of a key");
+            |what, name| format!("this release doesn't support the {what} `{name}` of a key");
         let form = match form.as_str() {
             "field" => KeyForm::Field,
             "each" => KeyForm::Each,
@@ -92,7 +92,7 @@ fn index(record: &IndexRecord) -> Result<IndexSchema, String> {
                 Some(method) => conditions.push(Condition::Filter(kept_text(method))),
                 None => {
                     return Err(format!(
-                        "this release doesn't know the option `{option}` of the index `{}`",
+                        "this release doesn't support the option `{option}` of the index `{}`",
                         record.name
                     ));
                 }

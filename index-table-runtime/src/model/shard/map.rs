@@ -177,7 +177,7 @@ impl ShardMap {
         let count = shards.len();
         if count == 0 || count > usize::from(SLOTS) {
             map.fault =
-                Some(format!("a hash map has from 1 to {SLOTS} shards, and this one {count}"));
+                Some(format!("a hash map has from 1 to {SLOTS} shards, but this map has {count}"));
             return map;
         }
         let slot = |shard: usize| {

@@ -400,7 +400,8 @@ fn open_shard(
     let directory = inner.engine.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let seen = Seen::read(&inner.engine)?;
-    // The shards know the state of a move first. A shard that was restored while the store is open knows nothing newer.
+    // The own records have the state of a move before the manager has it. The record of a shard that was restored while
+    // the store is open is not newer.
     let known = seen.as_ref().filter(|_| journal.is_some() || read_only);
     for own in known.map_or(Ok(Vec::new()), Seen::moves)? {
         if let Some(map) = records.maps.get_mut(&own.map) {
@@ -448,7 +449,7 @@ fn open_shard(
     }
     let is_other = identity.contradicts(&expected);
     if read_only && is_other {
-        let reason = "another process moves rows between the shards";
+        let reason = "another process is moving rows between the shards";
         return Err(Error::ReopenNeeded { path: manager.to_owned(), reason });
     }
     // The files of the shard, or of the manager, are older than a move. Each table is checked when it is opened.

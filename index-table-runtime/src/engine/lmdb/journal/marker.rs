@@ -1,8 +1,8 @@
 //! The marker in the data file. It records whether the state of the file is complete without the journal.
 //!
-//! The marker is in the first page, after the bytes of LMDB, which writes only the first 152 bytes of the page. A file of
-//! its own would not do: with the marker in the data file, a deleted journal is noticed, and so is a data file that was
-//! copied without its journal.
+//! The marker is in the first page, after the bytes of LMDB, which writes only the first 152 bytes of the page. A
+//! separate file is not sufficient: because the marker is in the data file, a deleted journal is detected, and so is a
+//! data file that was copied without its journal.
 //!
 //! Only [`find`] and [`put`] do input and output. `docs/FORMAT.md` fixes the bytes ("The marker").
 

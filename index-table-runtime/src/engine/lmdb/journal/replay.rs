@@ -191,7 +191,7 @@ pub(in crate::engine::lmdb) fn apply_sections(
         })?;
         if expected.get() != actual && !weaken::any() {
             let reason = format!(
-                "record {record} is of LMDB's transaction {}, and the next one is {actual}",
+                "record {record} belongs to LMDB's transaction {}, but the next transaction is {actual}",
                 expected.get()
             );
             return Err(Failure::Fault(Fault::Damaged(reason)));

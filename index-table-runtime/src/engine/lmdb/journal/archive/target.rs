@@ -23,7 +23,7 @@ const PIECE: usize = 1 << 20;
 
 const LOST: &str = "another store has written to the archive; choose another directory";
 
-const PROMOTED_ELSEWHERE: &str = "a follower has been promoted, and this store must not be written any more; to write it \
+const PROMOTED_ELSEWHERE: &str = "a follower has been promoted, and writes to this store are refused; to write to it \
                                   nevertheless, archive it to another directory";
 
 /// An archive to which this process writes.

@@ -434,7 +434,7 @@ impl Member {
         let at = {
             let mut state = common.lock();
             if common.shards.len() >= common.room {
-                let reason = "so many shards were added that the store has to be opened again before the next one";
+                let reason = "too many shards have been added since the store was opened; open it again, and then add the shard";
                 return Err(std::io::Error::other(reason).into());
             }
             state.open += 1;
