@@ -14,6 +14,12 @@ use crate::moves::{AccountRepository, Tables, account, options};
 
 const STORE: &str = "INDEX_TABLE_MOVES";
 
+/// The number of processes that are killed during moves.
+const KILLS: &str = "INDEX_TABLE_MOVE_KILLS";
+
+/// The number of kills of the processes of one store.
+const EACH: u64 = 50;
+
 /// Runs this test in another process, on the same store.
 fn other_process(test: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().expect("the test"))
@@ -122,6 +128,20 @@ fn a_process_that_is_killed_during_moves_loses_and_doubles_no_row() -> Result<()
     if let Some(path) = std::env::var_os(STORE) {
         return move_on(Path::new(&path));
     }
+    let kills = std::env::var(KILLS).ok().and_then(|kills| kills.parse().ok()).unwrap_or(12);
+    let (mut left, mut interrupted, mut acknowledged) = (kills, 0, 0);
+    while left > 0 {
+        let (moves, rows) = kill_during_moves(left.min(EACH))?;
+        (interrupted, acknowledged) = (interrupted + moves, acknowledged + rows);
+        left = left.saturating_sub(EACH);
+    }
+    println!("{kills} kills, {interrupted} of them in a move, {acknowledged} acknowledged rows");
+    assert!(interrupted > 2 && acknowledged > 50, "{interrupted} {acknowledged}");
+    Ok(())
+}
+
+/// Returns the number of interrupted moves and of acknowledged rows.
+fn kill_during_moves(kills: u64) -> Result<(usize, usize)> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("store");
     {
@@ -130,12 +150,12 @@ fn a_process_that_is_killed_during_moves_loses_and_doubles_no_row() -> Result<()
     }
     let test = "moves_otherwise::a_process_that_is_killed_during_moves_loses_and_doubles_no_row";
     let (mut acknowledged, mut interrupted) = (Vec::new(), 0);
-    for round in 0..12 {
+    for round in 0..kills {
         let mut child = other_process(test, &path);
         let lines = BufReader::new(child.stdout.take().expect("output")).lines();
         let mut lines = lines.map_while(std::result::Result::ok);
         // The first commit of this round, and then a random number of them.
-        let most = 1 + round * 7 % 40;
+        let most = usize::try_from(1 + round * 7 % 40).unwrap_or(1);
         let mut seen = lines.by_ref().filter(|line| line.starts_with("acknowledged")).take(most);
         let first: Vec<_> = seen.by_ref().collect();
         child.kill().expect("killed");
@@ -177,8 +197,7 @@ fn a_process_that_is_killed_during_moves_loses_and_doubles_no_row() -> Result<()
         }
         check()?;
     }
-    assert!(interrupted > 2 && acknowledged.len() > 50, "{interrupted} {}", acknowledged.len());
-    Ok(())
+    Ok((interrupted, acknowledged.len()))
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::{
     model::{
         KeyRange,
         error::{Error, Result},
-        schema::Source,
+        schema::{Source, TableRecord},
+        shard::ShardNumber,
     },
     store::{
         OpenTable, ShardId, ShardedStore, engine_of, open_added, open_attached, rerun, shard_id,
@@ -277,17 +278,14 @@ impl ShardedStore {
             .maps_without(number, leaving == Leaving::Detached)
             .map_err(|map| refused(format!("shard map `{map}` has no other shard for its keys")))?;
         let affected = self.affected(shards, &changed, &refused)?;
-        let in_use = inner.tables_in_use();
-        let streams = in_use.iter().filter(|table| table.rows.changes.is_some());
-        let streams: Vec<_> = streams.filter(|_| leaving == Leaving::Removed).collect();
+        let streams = self.streams_in(shards, number, &refused)?;
         let mut body = |txn: &mut shards::Txn<'_>| {
             for table in &streams {
                 let Tables::Sharded(tables) = &table.tables else { continue };
-                if tables.in_shard(number).is_some()
-                    && let Some(consumer) = changes::lagging(txn.reader(tables).of_shard(number)?)?
-                {
+                if let Some(consumer) = changes::lagging(txn.reader(tables).of_shard(number)?)? {
                     return Err(refused(format!(
-                        "consumer `{consumer}` of the change stream of table `{}` has not committed all changes in it",
+                        "consumer `{consumer}` of the change stream of table `{}` has not committed all changes in it; \
+                         commit them, or remove the consumer",
                         table.schema.name
                     )));
                 }
@@ -466,6 +464,32 @@ impl ShardedStore {
             all_shards::finish(self, table.rows, table)?;
         }
         shard_id(self, number)
+    }
+
+    /// Returns the tables with a change stream in a shard.
+    fn streams_in(
+        &self,
+        shards: &shards::Engine,
+        number: ShardNumber,
+        refused: &dyn Fn(String) -> Error,
+    ) -> Result<Vec<Arc<OpenTable>>> {
+        let mut streams = Vec::new();
+        for (name, record) in shards.shard(number)?.engine()?.catalog()? {
+            if name.contains('.') || !TableRecord::read(&record).is_ok_and(|it| it.has_changes()) {
+                continue;
+            }
+            let table = self.inner.table(&name);
+            let table = table.ok_or_else(|| {
+                refused(format!(
+                    "open the repository of table `{name}` first, which has a change stream"
+                ))
+            })?;
+            let is_in_shard = |tables: &shards::Tables| tables.in_shard(number).is_some();
+            if matches!(&table.tables, Tables::Sharded(tables) if is_in_shard(tables)) {
+                streams.push(table);
+            }
+        }
+        Ok(streams)
     }
 
     /// Returns the tables that may have rows or entries in a shard whose keys change.
