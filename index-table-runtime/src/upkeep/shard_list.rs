@@ -267,9 +267,7 @@ impl ShardedStore {
         let has_it = |moving: &MoveRecord| [moving.from, moving.to].contains(&number);
         if let Some(moving) = shards.moves().iter().find(|moving| has_it(&moving.record)) {
             let id = moving.record.id;
-            return Err(refused(format!(
-                "move {id} from or to it is unfinished; resume or cancel it"
-            )));
+            return Err(refused(format!("it has the unfinished move {id}; resume or cancel it")));
         }
         if let Some(table) = shards.tables_placed_in(number).first() {
             return Err(refused(format!("table `{table}` is placed in it")));
@@ -298,9 +296,7 @@ impl ShardedStore {
                         Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
                     let name = table.schema.name;
                     if part.count(&first)?.found > 0 {
-                        return Err(refused(format!(
-                            "it has rows of table `{name}`; move them first"
-                        )));
+                        return Err(refused(format!("it has rows of table `{name}`; move them")));
                     }
                     if part.at_or_above(Space::Queue, &[0])?.is_some() {
                         return Err(refused(format!(

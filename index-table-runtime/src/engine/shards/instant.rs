@@ -1,6 +1,6 @@
 //! Snapshots of all shards at one instant.
 //!
-//! A read transaction has a snapshot of each shard, and two properties:
+//! A read transaction has a snapshot of each shard, and three properties:
 //!
 //! - *If it includes a commit, it includes all commits that returned earlier.* Each shard counts the commits
 //!   that have returned. The counters are read before the snapshots are taken, and again afterwards. If the

@@ -503,7 +503,7 @@ impl Engine {
             Retry::Shards => return Ok(true),
             Retry::Map { .. } | Retry::Pages | Retry::Conflict => {}
         }
-        // The commit does not say which shard's map was full. It is one that was not larger.
+        // The failed commit does not name the shard with the full map, whose map is not larger than this size.
         let was_full = |engine: &&crate::engine::Engine| match retry {
             Retry::Map { map_size } => {
                 engine.lmdb().is_none_or(|engine| engine.map_size() <= map_size)
@@ -512,7 +512,7 @@ impl Engine {
         };
         let engines = self.shards.iter().filter_map(|shard| Some(shard.current()?.engine()));
         let full: Vec<_> = engines.filter(was_full).collect();
-        // Another thread has enlarged it meanwhile.
+        // If there is none, another thread has enlarged the map in the meantime.
         let mut prepared = full.is_empty();
         for engine in full {
             prepared |= engine.prepare(retry)?;
