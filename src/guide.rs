@@ -263,7 +263,7 @@ pub mod sharding {}
 
 /// [group commit]: group_commit
 ///
-/// A store in a PostgreSQL server.
+/// A store on a PostgreSQL server.
 #[doc = include_str!("guide/many_machines.md")]
 pub mod many_machines {}
 
