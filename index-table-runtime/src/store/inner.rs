@@ -62,13 +62,13 @@ pub(crate) struct Declared {
     pub(crate) record: Vec<u8>,
     /// For each index, whether it is readable.
     pub(crate) readable: Vec<bool>,
-    /// The new records of the tables to which it refers.
+    /// The new records of the referenced tables.
     pub(crate) renewed: Vec<Renewed>,
     /// The place of the last change in the order of all shards.
     pub(crate) last_change: u64,
 }
 
-/// A new record of a table that is referred to.
+/// A new record of a referenced table.
 #[derive(Debug)]
 pub(crate) struct Renewed {
     pub(crate) table: &'static str,

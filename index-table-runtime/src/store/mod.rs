@@ -175,8 +175,8 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
     }
 
-    /// Returns a write transaction of which each operation is a transaction of its own: when `insert` returns, the row is
-    /// committed. It does not keep others from writing between its operations.
+    /// Returns a write transaction that commits each operation as its own transaction: when `insert` returns, the row
+    /// is committed. Other writers can write between two operations.
     ///
     /// This is for programs that write single rows, in functions that take a [`WriteTxn`]. An operation runs again like the
     /// closure of [`transaction`](Store::transaction), except for operations with a closure, such as `update`: these fail

@@ -1,20 +1,20 @@
 //! The result of the closure of a transaction.
 //!
-//! A method with the parameter `impl FnMut(…) -> Result<T>` would compile too. But if a closure returned another error, the
-//! compiler would report two mismatched types, and name no way out. A trait has a message.
+//! A method with the parameter `impl FnMut(…) -> Result<T>` would work as well. But if a closure returned another
+//! error, the compiler would report two mismatched types, without a remedy. A trait can have a message of its own.
 //!
-//! The message is missing if the closure returns `Ok(…)` before its own error. Then the compiler has inferred [`Error`]
-//! already, since no other type has the trait, and reports mismatched types. An inferred error is what lets closures
-//! without a named type compile.
+//! The message is missing if the closure returns `Ok(…)` before its own error. Then the compiler has already inferred
+//! [`Error`], because no other type implements the trait, and reports mismatched types. Without this inference,
+//! closures would have to name their error type.
 
 use crate::model::error::{Error, Result};
 
-/// What the closure of [`Store::transaction`](crate::Store::transaction) returns: a [`Result`](crate::Result).
+/// The return type of the closure of [`Store::transaction`](crate::Store::transaction): a [`Result`](crate::Result).
 /// Other crates can't implement it.
 ///
-/// It has one implementation, so the compiler infers the error type of a closure that only uses `?`. Its message names it
-/// where a closure returns an error of your own. [`Store::try_transaction`](crate::Store::try_transaction) accepts every error
-/// type that can be made from [`Error`](crate::Error).
+/// The trait has one implementation, so the compiler infers the error type of a closure that only uses `?`. For a closure
+/// that returns an error of your own, use [`Store::try_transaction`](crate::Store::try_transaction), which accepts every
+/// error type that can be made from [`Error`](crate::Error). The compile error says so.
 ///
 /// # Examples
 ///

@@ -250,7 +250,7 @@ impl ShardedStore {
         R::of(self.try_transaction_on(shard, |txn| body(txn).into_result()))
     }
 
-    /// Does the same as [`transaction_on`](ShardedStore::transaction_on), with an error type of the caller.
+    /// Runs `body` like [`transaction_on`](ShardedStore::transaction_on), with an error of your own.
     ///
     /// # Errors
     ///

@@ -58,7 +58,7 @@ enum WriteGuard<'s> {
     Turn(WriterGuard<'s>),
     /// The buffers of the outer transaction.
     Outer(&'s Inner, &'s mut Scratch),
-    /// The store of a transaction of which each operation is a transaction of its own.
+    /// The store of a transaction that commits each operation as its own transaction.
     Each(&'s Store, Box<Scratch>),
 }
 
@@ -93,12 +93,12 @@ impl<'s> WriteTxn<'s> {
         Self::with(WriteGuard::Turn(guard), read, &[])
     }
 
-    /// Creates a transaction of which each operation is a transaction of its own.
+    /// Creates a transaction that commits each operation as its own transaction.
     pub(in crate::store) fn each_of(store: &'s Store) -> Result<Self> {
         Ok(Self::with(WriteGuard::Each(store, Box::default()), store.read()?, &[]))
     }
 
-    /// Whether each operation is a transaction of its own. Such an operation runs in [`each`](WriteTxn::each).
+    /// Whether each operation is committed as its own transaction. Such an operation runs in [`each`](WriteTxn::each).
     #[inline]
     pub(crate) const fn is_each(&self) -> bool {
         matches!(self.guard, WriteGuard::Each(..))

@@ -121,7 +121,7 @@ impl<'a, R: Entity> Watch<'a, R> {
     ///
     /// [`Error::WrongStore`] for the repository of another store,
     /// [`Error::IndexNotReadable`] for a scan of an index under construction, [`Error::NotCombinable`] for a scan that
-    /// can't be watched, [`Error::NotOffered`] for a sharded store and a store on a server, [`Error::Forked`].
+    /// can't be watched, [`Error::NotOffered`] for a store on a server, [`Error::Forked`].
     pub fn start(self) -> Result<Watcher<R>> {
         let Self { store, table, filters, limits, .. } = self;
         store.inner.engine.refuse_forked()?;

@@ -93,7 +93,7 @@ pub struct BulkLoad<'a, 's, R, I> {
     memory: usize,
     on_duplicate: OnDuplicate,
     temporary: Option<PathBuf>,
-    tell: Option<Box<dyn FnMut(Progress) + 'a>>,
+    progress: Option<Box<dyn FnMut(Progress) + 'a>>,
     row: PhantomData<fn(&R)>,
 }
 
@@ -163,7 +163,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
             memory,
             on_duplicate,
             temporary: None,
-            tell: None,
+            progress: None,
             row: PhantomData,
         }
     }
@@ -198,10 +198,10 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         self
     }
 
-    /// Calls `tell` every few thousand rows: first with `"rows read"` and no total, and then with `"rows and
+    /// Calls `progress` every few thousand rows: first with `"rows read"` and no total, and then with `"rows and
     /// entries written"`. The second count restarts at 0 if the map has to grow.
-    pub fn progress(mut self, tell: impl FnMut(Progress) + 'a) -> Self {
-        self.tell = Some(Box::new(tell));
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
         self
     }
 
@@ -273,7 +273,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     }
 
     fn begin(self) -> Result<(Loading<'a, 's, R>, I)> {
-        let Self { table, target, rows, memory, on_duplicate, temporary, tell, .. } = self;
+        let Self { table, target, rows, memory, on_duplicate, temporary, progress, .. } = self;
         if let Target::Store(store) = &target {
             // Fails before reading the rows.
             store.inner.engine.refuse_read_only()?;
@@ -296,7 +296,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
             None => Gathering::One(Gatherer::new(R::TABLE, &directory, memory, on_duplicate)),
         };
         let (new, tried) = Default::default();
-        let reporter = ProgressReporter::new(tell, "rows read", None);
+        let reporter = ProgressReporter::new(progress, "rows read", None);
         let row = PhantomData;
         Ok((Loading { table, target, gatherer, new, tried, reporter, row }, rows))
     }
