@@ -27,7 +27,7 @@ pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
         (_, PlainKey::Char(value)) => show_text(&value.to_string()),
         (_, PlainKey::Unsigned(value)) => value.to_string(),
         (_, PlainKey::Signed(value)) => value.to_string(),
-        // A NaN whose bits are not the usual ones has another place in the order.
+        // NaNs are ordered by their bits, so a NaN with other bits than the constant is shown as its bits.
         (_, PlainKey::F32(value)) if value.is_nan() && value.to_bits() != f32::NAN.to_bits() => {
             format!("0x{:08x}", value.to_bits())
         }
@@ -254,7 +254,8 @@ fn show_text(text: &str) -> String {
     quoted + "\""
 }
 
-/// Whether a character is neither a control character nor one that changes the direction or the breaks of a line.
+/// Whether a character can be shown: control characters, and characters that change the direction or the breaks of a
+/// line, can't.
 fn is_visible(character: char) -> bool {
     let is_format = matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' | '\u{feff}');

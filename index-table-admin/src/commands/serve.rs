@@ -21,8 +21,8 @@ pub(crate) struct Serve {
     /// The address and the port. With port 0, a free port is chosen and printed.
     #[arg(default_value = "127.0.0.1:8080")]
     address: String,
-    /// The secret that each request must have: as the password that a browser asks for, or as a bearer token. Without
-    /// it, the variable `INDEX_TABLE_TOKEN`.
+    /// The secret that each request must have, as a password in the browser or as a bearer token. Default: the variable
+    /// `INDEX_TABLE_TOKEN`.
     #[arg(long)]
     token: Option<String>,
 }

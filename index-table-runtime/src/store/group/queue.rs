@@ -64,7 +64,7 @@ impl Queue {
         }
     }
 
-    /// Changes the number of entries with room. Threads that wait for room look again.
+    /// Changes the number of entries with room. Wakes the threads that wait for room.
     pub(super) fn set_capacity(&self, capacity: usize) {
         let state = self.state();
         self.capacity.store(capacity, Ordering::Relaxed);

@@ -23,8 +23,8 @@ impl Active {
         }
     }
 
-    /// Waits if too much has changed since the checkpoint that is being made began. The caller must not have the turn to
-    /// write.
+    /// Waits if a checkpoint is in progress and too much has changed since its start. The caller must not have the turn
+    /// to write.
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {
         match self {
             Self::Own(journal) => journal.wait_for_room(),
@@ -80,7 +80,7 @@ impl Active {
         }
     }
 
-    /// Drops nothing. For a process that was forked from the writer of the journal.
+    /// Leaks the journal, in a process that was forked from the writer of the journal.
     pub(in crate::engine::lmdb) fn forget(self) {
         match self {
             Self::Own(journal) => journal.forget(),

@@ -293,8 +293,8 @@ impl Journal {
         self.shared.lock().refused
     }
 
-    /// Waits if too much has changed since the checkpoint that is being made began. The caller must not have the turn to
-    /// write.
+    /// Waits if a checkpoint is in progress and too much has changed since its start. The caller must not have the turn
+    /// to write.
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {
         let shared = &*self.shared;
         let mut state = shared.lock();
@@ -415,7 +415,7 @@ impl Journal {
         }
     }
 
-    /// Drops nothing. For a process that was forked from the writer of the journal.
+    /// Leaks the journal, in a process that was forked from the writer of the journal.
     pub(in crate::engine::lmdb) fn forget(self) {
         std::mem::forget(self);
     }
