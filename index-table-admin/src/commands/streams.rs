@@ -1,4 +1,4 @@
-//! Work that is behind: consumers of change streams, eventual indexes, and moves between shards.
+//! Pending work: the lags of consumers of change streams and of eventual indexes, and unfinished moves between shards.
 
 use std::{
     path::Path,
@@ -110,7 +110,7 @@ pub(crate) fn lag(out: &Output, dir: &Path) -> Result<(), Failure> {
     Ok(out.put(&json!({ "lag": values }), |text| out.grid(text, &grid))?)
 }
 
-/// Lists the moves that have begun and not ended.
+/// Lists the unfinished moves.
 pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
     let opened = Opened::to_read(dir)?;
     let sharded = opened.shards()?;

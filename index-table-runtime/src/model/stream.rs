@@ -69,7 +69,7 @@ impl StoredKind {
     }
 }
 
-/// The bit of the kind of a change with an order.
+/// The bit of the kind of a change with a place in the order of all shards.
 const ORDERED: u8 = 0x10;
 
 /// The key of the [`Mark`] of the last removed change.

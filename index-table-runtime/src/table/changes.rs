@@ -88,8 +88,8 @@ impl<R: Entity> Table<R> {
     /// snapshot include all changes up to this number, and no later change. So a consumer that has read the rows of the
     /// snapshot continues without a gap after [`skip_to`](Changes::skip_to) with this number.
     ///
-    /// In a sharded store, the rows of the snapshot have all changes up to this number, and may have later ones:
-    /// [`skip_before`](Changes::skip_before) is exact there.
+    /// In a sharded store, the rows of the snapshot include all changes up to this number, and may include later
+    /// changes. So use [`skip_before`](Changes::skip_before) there, which is exact.
     ///
     /// Cost: one seek, in each shard.
     ///
@@ -302,7 +302,7 @@ impl<R: Entity> Changes<R> {
         self.consumer.skip_to(&self.store, 0)
     }
 
-    /// Commits all changes that a transaction reads, without reading them. Returns the number of skipped changes. The
+    /// Commits all changes that are visible to a transaction, without reading them. Returns the number of skipped changes. The
     /// position never moves back.
     ///
     /// A consumer that has read all rows of a snapshot continues with this call without a gap.

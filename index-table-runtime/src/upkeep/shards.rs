@@ -187,7 +187,7 @@ pub(super) fn open_target(
     all_shards::align(&store.inner.engine, &table.tables, table.rows)
 }
 
-/// Continues the order of the changes of all shards after those of a shard that becomes available.
+/// When a shard becomes available, continues the order of all shards after the last place in its streams.
 pub(super) fn raise_orders(table: &OpenTable, shard: &Store, own: &OpenTable) -> Result<()> {
     if let Some(orders) = table.shared.orders.as_ref().filter(|_| table.rows.changes.is_some()) {
         orders.raise(write::changes::last_order(shard.read()?.reader(own)?)?);

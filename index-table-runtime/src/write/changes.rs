@@ -51,18 +51,18 @@ impl Orders {
         Self(AtomicU64::new(last))
     }
 
-    /// Returns a place after all others.
+    /// Returns a new place, greater than all earlier places.
     fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 
-    /// Continues after this place, of a shard that has been added.
+    /// Continues after this place, which is the last place of an added shard.
     pub(crate) fn raise(&self, last: u64) {
         self.0.fetch_max(last, Ordering::AcqRel);
     }
 }
 
-/// The stream of a table, and the orders of a sharded store.
+/// The stream of a table, and the places of a sharded store.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream<'s> {
     pub(crate) declared: &'s ChangeStream,

@@ -37,7 +37,7 @@ use crate::model::{
 /// The unique number of a move.
 pub(crate) type MoveId = u64;
 
-/// A move that has begun and not ended, in the records of both of its shards.
+/// An unfinished move, in the records of both of its shards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MoveRecord {
     pub(crate) id: MoveId,

@@ -87,7 +87,7 @@ impl<'t> Part<'t> {
         Ok(())
     }
 
-    /// Returns the next change with its number, and reads the one after it.
+    /// Returns the next change with its number, and reads the following change.
     fn take(&mut self) -> Result<Option<(u64, StoredChange<'t>)>> {
         let Some((number, change)) = self.next.take() else { return Ok(None) };
         self.to = Mark { number, end: change.end };
@@ -457,7 +457,7 @@ impl Consumer {
         self.skip(store, |_, reader| changes::at_most(reader, number))
     }
 
-    /// Moves the position forward behind all changes that a transaction reads. Returns the number of skipped changes.
+    /// Moves the position forward, after all changes that are visible to a transaction. Returns the number of skipped changes.
     pub(crate) fn skip_before(&self, store: &Store, txn: &ReadTxn<'_>) -> Result<u64> {
         let mut ends = Vec::new();
         for (shard, reader) in parts(txn, &self.table)? {
