@@ -1,4 +1,4 @@
-//! Opening an environment. One process at a time opens it, and its lock file is complete.
+//! Opening an environment. One process opens it at a time, and makes sure that its lock file is complete.
 
 use std::{
     fs::{self, File},
@@ -138,7 +138,7 @@ impl Engine {
             flags(options.durability)
         };
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-        // SAFETY: the caller has chosen the durability that the flags give up. The flags disable locking only
+        // SAFETY: the flags reduce the durability only as the caller has chosen. The flags disable locking only
         // if no process can write. LMDB requires that no other program modifies the mapped files; the
         // documentation of `Store::open` states this condition.
         let env = unsafe { open.flags(flags).open(path) };
@@ -210,7 +210,10 @@ impl Engine {
             // The lock file has the number of the last transaction. While the pages of that transaction are
             // written, it has the previous number.
             if previous.replace(number) == Some(number) {
-                return Err(unusable(&self.path, "its transaction number is not that of data.mdb"));
+                return Err(unusable(
+                    &self.path,
+                    "its transaction number differs from the number in data.mdb",
+                ));
             }
         }
         let source = io::Error::new(
@@ -278,7 +281,7 @@ fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
         // The first pages of data.mdb are intact, so the invalid file is the lock file.
         heed::Error::Mdb(MdbError::Invalid) => unusable(path, "its first bytes were not written"),
         heed::Error::Mdb(MdbError::VersionMismatch) => {
-            unusable(path, "it is that of another version of LMDB, which has the store open")
+            unusable(path, "another version of LMDB has written it, and has the store open")
         }
         heed::Error::Mdb(error) => damaged(path, error.to_string()),
         heed::Error::Io(source) if process::limit(&source) == Some(Limit::AddressSpace) => {
@@ -295,7 +298,8 @@ fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
 fn already_open(path: &Path) -> Error {
     Error::AlreadyOpen {
         path: path.to_owned(),
-        reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
+        reason: "but not as a `Store`; LMDB must not open a directory twice in a process"
+            .to_owned(),
     }
 }
 

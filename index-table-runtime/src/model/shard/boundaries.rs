@@ -82,7 +82,7 @@ impl Boundaries {
         let first = first_bytes(key);
         let mut next = self.firsts.partition_point(|start| *start < first);
         if self.firsts.get(next) == Some(&first) {
-            // Starts with the same first bytes are compared as a whole.
+            // If the first bytes are equal, the whole keys are compared.
             let same = self.firsts.get(next..)?.partition_point(|start| *start == first);
             let same = self.list.get(next..next + same)?;
             next += same.partition_point(|boundary| boundary.start.as_slice() <= key);
@@ -117,8 +117,8 @@ impl Boundaries {
         segments.map(|(start, end, _)| (start.to_vec(), end.map(<[u8]>::to_vec))).collect()
     }
 
-    /// Returns the boundaries with the segments of a shard in the shards of their neighbours; `None` if there is no other
-    /// shard.
+    /// Returns the boundaries after each segment of a shard is assigned to the shard of a neighbouring segment; `None` if
+    /// there is no other shard.
     pub(crate) fn without(&self, shard: ShardNumber) -> Option<Self> {
         let is_other = |owner: &ShardNumber| *owner != shard;
         let mut neighbour = self.segments().filter_map(|(_, _, owner)| owner).find(is_other)?;
@@ -133,7 +133,7 @@ impl Boundaries {
         Some(next)
     }
 
-    /// Returns the boundaries with the segments of a shard in no shard.
+    /// Returns the boundaries after the segments of a shard are assigned to no shard.
     pub(crate) fn with_none_for(&self, shard: ShardNumber) -> Self {
         let mut next = self.clone();
         for (start, end) in self.of_shard(shard) {
@@ -142,8 +142,8 @@ impl Boundaries {
         next
     }
 
-    /// Returns the boundaries with the slots of a shard spread over the other shards of a hash map; `None` if there is no
-    /// other shard.
+    /// Returns the boundaries after the slots of a shard are distributed over the other shards of a hash map; `None` if
+    /// there is no other shard.
     pub(crate) fn without_slots_of(&self, shard: ShardNumber) -> Option<Self> {
         let mut others = self.shards();
         others.retain(|other| *other != shard);

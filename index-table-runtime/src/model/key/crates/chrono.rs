@@ -26,8 +26,8 @@ fn date(days: i32) -> Option<NaiveDate> {
     NaiveDate::from_num_days_from_ce_opt(days.checked_add(EPOCH)?)
 }
 
-// chrono represents a leap second by a second or more of nanoseconds. `with_nanosecond` accepts this in every
-// second, the constructors only in the last second of a minute.
+// chrono represents a leap second by a second or more of nanoseconds. `with_nanosecond` accepts such a
+// number in every second. The constructors accept it only in the last second of a minute.
 
 fn date_time((days, seconds, nanoseconds): (i32, u32, u32)) -> Option<NaiveDateTime> {
     let time = NaiveTime::from_num_seconds_from_midnight_opt(seconds, 0)?;

@@ -49,7 +49,7 @@ impl<'s, S: Source> Records<'s, S> {
         Ok(Some(Self { source, head, offset: START, link, commit, time, buffer: Vec::new() }))
     }
 
-    /// Returns the next complete record. After the last one, [`offset`](Records::offset) is the end of the valid part.
+    /// Returns the next complete record. After the last record, [`offset`](Records::offset) is the end of the valid part.
     pub(crate) fn next(&mut self) -> io::Result<Option<Archived>> {
         let (mut offset, mut link, mut frames) = (self.offset, self.link, Vec::new());
         let salt = self.head.salt();
