@@ -2,7 +2,9 @@
 
 mod consumers;
 mod declaration;
+mod moved;
 mod random;
+mod random_shards;
 mod retention;
 mod shards;
 #[path = "../support/stores.rs"]
@@ -10,13 +12,13 @@ mod stores;
 mod workers;
 mod writes;
 
-use index_table::{ChangeBatch, ChangeKind, IndexTable};
+use index_table::{ChangeBatch, ChangeKind, IndexTable, Result};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "invoices", changes)]
+#[table(name = "invoices", shard_by = hash(number), changes)]
 #[index(customer)]
-#[index(reference, unique)]
+#[index(reference, unique, scope = "global")]
 #[aggregate(customer, sum = [amount])]
 struct Invoice {
     #[primary_key]
@@ -24,6 +26,11 @@ struct Invoice {
     customer: u8,
     reference: u32,
     amount: i64,
+}
+
+/// Returns a plain and a sharded store of each engine.
+fn all_stores() -> Result<Vec<stores::Tried>> {
+    stores::stores("invoices")
 }
 
 fn invoice(number: u32, amount: i64) -> Invoice {

@@ -8,7 +8,7 @@ use index_table::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Invoice, InvoiceRepository, Seen, invoice, seen, stores::plain_stores};
+use crate::{Invoice, InvoiceRepository, Seen, all_stores, invoice, seen, stores::plain_stores};
 
 /// Returns the changes that a transaction adds.
 fn changes_of(
@@ -25,7 +25,7 @@ fn changes_of(
 
 #[test]
 fn each_written_row_is_a_change_in_the_order_of_the_writes() -> Result<()> {
-    for store in plain_stores()? {
+    for store in all_stores()? {
         let invoices = InvoiceRepository::open(&store)?;
         let of = |write: &mut dyn FnMut(&mut WriteTxn<'_>) -> Result<()>| {
             changes_of(&store, &invoices, write)
@@ -62,7 +62,7 @@ fn each_written_row_is_a_change_in_the_order_of_the_writes() -> Result<()> {
 
 #[test]
 fn a_write_that_is_undone_is_no_change() -> Result<()> {
-    for store in plain_stores()? {
+    for store in all_stores()? {
         let invoices = InvoiceRepository::open(&store)?;
         let changes = changes_of(&store, &invoices, |txn| {
             invoices.insert(txn, &invoice(1, 10))?;
@@ -87,7 +87,7 @@ fn a_write_that_is_undone_is_no_change() -> Result<()> {
 
 #[test]
 fn a_bulk_load_adds_its_rows_to_the_stream() -> Result<()> {
-    for store in plain_stores()? {
+    for store in all_stores()? {
         let invoices = InvoiceRepository::open(&store)?;
         let rows = (0..300).rev().map(|number| invoice(number, 1));
         invoices.bulk_load(&store, rows).run()?;

@@ -79,6 +79,9 @@ const CHANGE: u8 = 1;
 /// The first byte of the key of a consumer.
 pub(crate) const CONSUMER: u8 = 2;
 
+/// In a shard, the key of a place in the order of all shards: the places of later changes in it are greater.
+pub(crate) const ORDER: [u8; 1] = [4];
+
 /// Returns the key of a change.
 pub(crate) fn change_key(number: u64) -> [u8; 9] {
     let mut key = [CHANGE; 9];

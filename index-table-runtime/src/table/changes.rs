@@ -450,7 +450,8 @@ pub struct ChangeBatch<R: Entity> {
 }
 
 impl<R: Entity> ChangeBatch<R> {
-    /// Commits the batch: the consumer does not get these changes again. Committing an empty batch does nothing.
+    /// Commits the batch: the consumer does not get these changes again. Committing an empty batch does nothing, except
+    /// that the consumer passes over changes that its former workers have committed.
     ///
     /// Cost: a transaction with one write, in each shard that has some of the changes.
     ///
@@ -459,7 +460,7 @@ impl<R: Entity> ChangeBatch<R> {
     /// The errors of [`commit_in`](ChangeBatch::commit_in) and of [`Store::transaction`]. After an error, the consumer
     /// gets the changes again.
     pub fn commit(&self, store: &Store) -> Result<()> {
-        if self.is_empty() {
+        if self.span.is_empty() {
             return Ok(());
         }
         store.transaction(|txn| self.commit_in(txn))
@@ -525,7 +526,7 @@ impl<R: Entity> ChangeBatch<R> {
     /// # }
     /// ```
     pub fn commit_in(&self, txn: &mut WriteTxn<'_>) -> Result<()> {
-        if self.is_empty() {
+        if self.span.is_empty() {
             return Ok(());
         }
         self.consumer.commit(txn, &self.span)

@@ -198,7 +198,7 @@ fn prepare(
     aggregates::build(rows, writer, aggregates)?;
     if is_stream_new {
         writer.remove_record(STREAM)?;
-        changes::restart(writer)?;
+        changes::restart(writer, is_shard)?;
     }
 
     let mut readable = vec![true; schema.indexes.len()];

@@ -131,7 +131,8 @@ pub(super) fn open_in(
     });
     // A shard from which all rows were moved away can have changes that are not committed yet.
     let has_stream = rows.changes.is_some() && has_table(opened.engine(), rows.schema)?;
-    if !routing.all_shards().contains(&number) && !has_stream {
+    let is_own = routing.all_shards().contains(&number);
+    if !is_own && !has_stream {
         if unchecked.is_some()
             && has_table(opened.engine(), rows.schema)?
             && has_rows(&store_of(shard)?, rows, online)?
@@ -145,8 +146,7 @@ pub(super) fn open_in(
         return Ok(None);
     }
     let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
-    let in_shard =
-        InShard { is_shard: true, global, is_from_elsewhere, online, ..InShard::default() };
+    let in_shard = InShard { is_shard: true, global, is_added: !is_own, is_from_elsewhere, online };
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {

@@ -15,6 +15,13 @@
 //! order of all shards, by which a consumer merges the streams. One process writes the store, so the [`Orders`] are in its
 //! memory. A place greater than all earlier places is assigned while the shard is locked. So the places ascend in each shard,
 //! and also from the last change of a row in one shard to its first change in the shard to which the row has moved.
+//! A snapshot with the first change in the second shard has the move, and so all changes of the row in the first shard, which
+//! have lesser places and are read before it. Copies of rows and their removal add no changes.
+//!
+//! When the table is opened, the places continue after the last change of each shard, and after the places that are recorded
+//! in the shards: by the last move of rows to the shard, because the source shard may not be available then; and by the
+//! removal of the last change. A consumer reads nothing while a shard is not available, since that shard could have earlier
+//! changes of any row.
 //!
 //! Writers remove old changes: each [`EVERY`]th change removes up to [`STEP`] old changes. So the stream is shortened
 //! while it gets new changes, and no writer waits for a long removal.
@@ -29,7 +36,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::TableSchema,
         stream::{
-            CONSUMER, ChangeStream, ConsumerRecord, Mark, REMOVED, StoredChange, StoredKind,
+            CONSUMER, ChangeStream, ConsumerRecord, Mark, ORDER, REMOVED, StoredChange, StoredKind,
             change_key, now, number_of,
         },
     },
@@ -59,6 +66,12 @@ impl Orders {
     /// Continues after this place, which is the last place of an added shard.
     pub(crate) fn raise(&self, last: u64) {
         self.0.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// Records in a shard to which rows have moved that the places of their changes continue after all earlier ones. The
+    /// shards of the move are locked.
+    pub(crate) fn keep(&self, writer: &mut Writer<'_, '_>) -> Result<()> {
+        keep_order(writer, self.0.load(Ordering::Acquire))
     }
 }
 
@@ -149,11 +162,22 @@ fn add(
     })
 }
 
-/// Returns the place of the last change that is kept in the order of all shards; 0 if there is none.
+fn keep_order(writer: &mut Writer<'_, '_>, order: u64) -> Result<()> {
+    writer.put(Space::Changes, &ORDER, &order.to_be_bytes())
+}
+
+/// Returns the place in the order of all shards that the changes of this shard have reached; 0 if there are none.
 pub(crate) fn last_order<'t>(reader: impl Read<'t>) -> Result<u64> {
-    let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else { return Ok(0) };
-    let Some(number) = number_of(key) else { return Ok(0) };
-    Ok(decode(reader.table(), number, record)?.number(number))
+    let kept = match reader.get(Space::Changes, &ORDER)? {
+        None => 0,
+        Some(record) => {
+            let order = record.try_into().ok().map(u64::from_be_bytes);
+            order.ok_or_else(|| damaged(reader.table(), "the order of its changes".to_owned()))?
+        }
+    };
+    let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else { return Ok(kept) };
+    let Some(number) = number_of(key) else { return Ok(kept) };
+    Ok(decode(reader.table(), number, record)?.number(number).max(kept))
 }
 
 /// Returns the mark after the last kept change whose public number is at most `number`, or after the removed changes.
@@ -256,7 +280,7 @@ pub(crate) fn remove_old(
         None
     };
     let (mut removed, last, now) = (removed(reader)?, last(reader)?, now());
-    let mut count = 0;
+    let (mut count, mut order) = (0, None);
     while count < most
         && let Some((number, change)) = next(writer.reader(), removed.number)?
     {
@@ -270,19 +294,24 @@ pub(crate) fn remove_old(
         if !is_old {
             break;
         }
-        removed = Mark { number, end: change.end };
+        (removed, order) = (Mark { number, end: change.end }, change.order);
         writer.remove(Space::Changes, &change_key(number))?;
         count += 1;
     }
     if count > 0 {
         writer.put(Space::Changes, &REMOVED, &removed.encode())?;
     }
+    if let Some(order) = order.filter(|_| removed == last) {
+        let kept = last_order(writer.reader())?;
+        keep_order(writer, order.max(kept))?;
+    }
     Ok(count)
 }
 
 /// Empties the stream of a table that was written without its stream. The existing consumers have missed changes.
-pub(crate) fn restart(writer: &mut Writer<'_, '_>) -> Result<()> {
+pub(crate) fn restart(writer: &mut Writer<'_, '_>, is_shard: bool) -> Result<()> {
     let (last, mut kept) = (last(writer.reader())?, Vec::new());
+    let order = last_order(writer.reader())?;
     let mut from = vec![CONSUMER];
     while let Some((key, record)) = writer.reader().at_or_above(Space::Changes, &from)? {
         kept.push((key.to_vec(), record.to_vec()));
@@ -296,5 +325,6 @@ pub(crate) fn restart(writer: &mut Writer<'_, '_>) -> Result<()> {
     // A consumer that has committed the last change has missed changes, too.
     let removed = Mark { number: last.number.saturating_add(1), ..last };
     writer.put(Space::Changes, &REMOVED, &removed.encode())?;
-    kept.into_iter().try_for_each(|(key, record)| writer.put(Space::Changes, &key, &record))
+    kept.into_iter().try_for_each(|(key, record)| writer.put(Space::Changes, &key, &record))?;
+    if is_shard { keep_order(writer, order) } else { Ok(()) }
 }

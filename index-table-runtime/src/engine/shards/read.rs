@@ -184,8 +184,14 @@ impl<'t> Reader<'t> {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardUnavailable`]
+    /// [`Error::ShardUnavailable`] for any shard from which rows of the table may have been moved away.
     pub(crate) fn with_changes(self) -> Result<Vec<(ShardNumber, engine::Reader<'t>)>> {
+        let is_moved = !self.tables.routing.map().is_empty();
+        for (_, shard) in
+            self.txn.engine().shards().filter(|(_, shard)| is_moved && !shard.is_gone())
+        {
+            shard.opened()?;
+        }
         let shards = self.tables.with_changes(self.txn.engine());
         let alone = self.txn.alone();
         let is_read = |shard: &ShardNumber| alone.is_none_or(|alone| alone == *shard);

@@ -54,6 +54,13 @@ pub(crate) struct Span {
     worker: u64,
 }
 
+impl Span {
+    /// Whether the position stays the same.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+}
+
 /// The changes of a batch in one shard: the position before them, and the position after them.
 #[derive(Debug, Clone)]
 struct PartSpan {

@@ -82,11 +82,8 @@ impl Keys {
             };
             match rest {
                 [0, number] => {
-                    let (at, holder) = record.split_at_checked(16).ok_or_else(damaged)?;
-                    let at = Mark::decode(at).ok_or_else(damaged)?;
-                    let holder = holder.try_into().map_err(|_| damaged())?;
-                    let holder = u64::from_be_bytes(holder);
-                    group.slots.push(Slot { number: *number, at, holder });
+                    let slot = Slot::decode(*number, record);
+                    group.slots.push(slot.ok_or_else(damaged)?);
                 }
                 [1, worker @ ..] => {
                     let numbers = worker.try_into().ok().zip(record.try_into().ok());
@@ -102,8 +99,7 @@ impl Keys {
     }
 
     pub(crate) fn set_slot(&self, writer: &mut Writer<'_, '_>, slot: Slot) -> Result<()> {
-        let record = [&slot.at.encode()[..], &slot.holder.to_be_bytes()].concat();
-        writer.put(Space::Changes, &self.slot(slot.number), &record)
+        writer.put(Space::Changes, &self.slot(slot.number), &slot.encode())
     }
 
     /// Removes all slots and workers.
@@ -177,6 +173,18 @@ impl Keys {
     }
 }
 
+impl Slot {
+    fn encode(self) -> Vec<u8> {
+        [&self.at.encode()[..], &self.holder.to_be_bytes()].concat()
+    }
+
+    fn decode(number: u8, record: &[u8]) -> Option<Self> {
+        let (at, holder) = record.split_at_checked(16)?;
+        let holder = u64::from_be_bytes(holder.try_into().ok()?);
+        Some(Self { number, at: Mark::decode(at)?, holder })
+    }
+}
+
 impl Group {
     /// Returns the slots of a worker.
     pub(crate) fn held(&self, worker: u64) -> impl Iterator<Item = &Slot> {
@@ -190,5 +198,28 @@ impl Group {
     /// Whether a worker has a lease at this time.
     pub(crate) fn is_in_use(&self, now: u64) -> bool {
         self.workers.iter().any(|(_, until)| *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_slots_and_leases_are_those_of_the_format() {
+        let format = include_str!("../../../../docs/FORMAT.md");
+        let keys = Keys::of("é");
+        let slot = Slot { number: 31, at: Mark { number: 3, end: 75 }, holder: 7 };
+        let record = slot.encode();
+        assert_eq!(Slot::decode(31, &record), Some(slot));
+        assert_eq!(Slot::decode(31, &record[1..]), None);
+        let lease = 258_u64.to_be_bytes().to_vec();
+        for bytes in [record, keys.slot(31), keys.worker(7), lease] {
+            let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let vector = format!("`{}`", hex.join(" "));
+            assert!(format.contains(&vector), "{vector}");
+        }
+        let slot = format!("The slot of the primary key `6b6579` is {}.", slot_of(b"key"));
+        assert!(format.contains(&slot), "{slot}");
     }
 }

@@ -478,6 +478,9 @@ impl Mover<'_> {
                 }
                 let mut writer = txn.writer(of_shards).ok_or_else(no_writer)?;
                 writer.beside(to, &mut |writer| totals.clone().write(table.rows, writer))?;
+                if let (Some(_), Some(orders)) = (table.rows.changes, &table.shared.orders) {
+                    writer.beside(to, &mut |writer| orders.keep(writer))?;
+                }
                 writer.beside(from, &mut |writer| totals.negated().write(table.rows, writer))?;
             }
             Ok(())
