@@ -106,6 +106,7 @@ pub mod modelling {}
 /// [revisions]: revisions
 /// [expiry]: expiry
 /// [aggregates]: aggregates
+/// [references]: references
 /// [change streams]: changes
 /// [global indexes]: sharding#global-indexes
 ///

@@ -68,12 +68,12 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of an instant. If no index begins with it, the derive adds an index with its name | none |
 /// | `changes` | the table has a durable stream of its changes, which the repository's `changes` reads | none |
 /// | `changes(keep = "7d")` | how long a change is kept: a number of seconds, minutes, hours, days or weeks (`s`, `m`, `h`, `d`, `w`) | 7 days; without a limit if `bytes` is given |
-/// | `changes(bytes = N)` | the bytes of changes that are kept, without overhead; may be combined with `keep`, and then the lower limit holds | without a limit |
-/// | `changes(until_consumed)` | a change is kept until all consumers have committed it, and as long as there is no consumer; excludes `keep` and `bytes` | |
+/// | `changes(bytes = N)` | the maximum number of bytes of kept changes, without overhead; with `keep`, a change is removed when either limit is reached | without a limit |
+/// | `changes(until_consumed)` | a change is kept until all consumers have committed it; without a consumer, all changes are kept; excludes `keep` and `bytes` | |
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |
-/// | `part_of = Struct` | each row is a part of a row of `Struct` with the same primary key: it can't be without that row, and is deleted with it | |
+/// | `part_of = Struct` | each row is a part of the row of `Struct` with the same primary key: it can't be inserted without this main row, and is deleted with it | |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | suppresses the warning about an `Option` in the primary key | none |
 /// | `view`, `view = Ident` | generates a view, which borrows its strings; `Ident` is its name | no view; the struct's name and `View` |
@@ -150,18 +150,19 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # `#[references(Struct, options)]`, on a field or on the struct
 ///
-/// The field, or with `fields = [tenant, customer]` on the struct several fields, has the primary key of a row of
-/// another struct, or of the same one (`Self`). An `insert`, `put` or `update` fails with `MissingReference` if there is no
-/// such row; a field with `None` is not checked. An index, or the primary key, has to begin with the fields.
+/// The field has the primary key of a row of another struct, or of the same struct (`Self`). For a reference with
+/// several fields, put the attribute with `fields = [tenant, customer]` on the struct. An `insert`, `put` or `update`
+/// fails with `MissingReference` if the referenced row does not exist; a field with `None` is not checked. An index, or
+/// the primary key, has to begin with the fields.
 ///
 /// | option | meaning |
 /// |---|---|
-/// | `on_delete = "restrict"` | the deletion of a row to which others refer fails with `Referenced`, in a program without this struct too; the default |
-/// | `on_delete = "cascade"` | the rows that refer to a row are deleted with it, in the same transaction; in a program without this struct, the deletion fails with `RepositoryNeeded` |
+/// | `on_delete = "restrict"` | deleting a referenced row fails with `Referenced`, even in a program without this struct; the default |
+/// | `on_delete = "cascade"` | the referring rows are deleted with the referenced row, in the same transaction; in a program without this struct, the deletion fails with `RepositoryNeeded` |
 /// | `fields = [a, b]` | the fields, on the struct |
 ///
-/// In a sharded store, a row and the row to which it refers have to be in the same shard, or the other table has a copy in
-/// each shard (`reference`); otherwise the table can't be opened.
+/// In a sharded store, the referring and the referenced row have to be in the same shard, or the referenced table must
+/// have a copy in each shard (`reference`). Otherwise, the table can't be opened.
 ///
 /// # `#[aggregate(fields, options)]`, on the struct
 ///

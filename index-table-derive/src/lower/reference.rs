@@ -42,11 +42,10 @@ pub(super) fn lower_all(
     references
 }
 
-/// Returns the reference of `part_of`: the primary key of a part is that of its whole.
+/// Returns the reference of `part_of`: a part and its main row have the same primary key.
 fn part(scope: &Scope<'_>, to: &Path, others: &[Reference]) -> Option<Reference> {
     if to.is_ident(scope.row) || to.is_ident("Self") {
-        let message =
-            "a row can't be a part of a row of the same table; write the struct of the whole";
+        let message = "a row can't be a part of a row of the same table; name another struct";
         scope.errors.error(to.span(), message);
         return None;
     }
@@ -98,7 +97,7 @@ fn lower_one(
             let optional = several.iter().find(|it| it.field.ty.is_optional() == Some(true));
             if let Some(optional) = optional {
                 let message = format!(
-                    "`{}` is an `Option`, and a reference with several fields is always present",
+                    "`{}` is an `Option`, but all fields of a reference with several fields must be present",
                     optional.field.name
                 );
                 errors.error(attribute.span, message);
@@ -120,8 +119,8 @@ fn lower_one(
     let is_key = fields.iter().zip(scope.primary_key).all(|(field, own)| Rc::ptr_eq(field, own));
     if index.is_none() && !(is_key && fields.len() <= scope.primary_key.len()) {
         let message = format!(
-            "a reference needs an index that begins with its fields, without a condition, strongly \
-             consistent and local; declare `#[index({})]`",
+            "a reference needs a strongly consistent and local index that begins with its fields and \
+             has no condition; declare `#[index({})]`",
             named.join(", ")
         );
         errors.error(attribute.span, message);
