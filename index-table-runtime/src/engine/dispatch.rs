@@ -630,8 +630,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the reference at this position to the table. The reader of a sharded table has none;
-    /// those of its shards have.
+    /// Returns the reference at this position to the table. The readers of the shards of a sharded table have
+    /// references; the reader of the whole table has none.
     #[inline]
     pub(crate) fn referrer(self, at: usize) -> Option<&'t Referrer> {
         match self {

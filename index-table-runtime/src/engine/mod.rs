@@ -35,10 +35,10 @@
 //! 7. After its commit, a nested transaction is part of the outer transaction. A dropped nested transaction changes
 //!    nothing. The outer transaction can't be used until then.
 //! 8. A dropped write transaction changes nothing.
-//! 9. The [`Stamp`]s of commits with changes ascend; with several writers, only those of transactions that don't
-//!    overlap, and a stamp can stay unused. With several writers, all commits up to the stamp of a snapshot are in it,
-//!    and it may have later ones. The stamp of a read transaction is the stamp of its snapshot.
-//!    The stamp of a write transaction is the stamp of its future commit, if it changes something.
+//! 9. The [`Stamp`]s of commits with changes ascend. With several writers, the stamps of overlapping transactions need
+//!    not ascend, and a stamp can stay unused. A snapshot then has all commits up to its stamp, and may have later
+//!    commits. The stamp of a read transaction is the stamp of its snapshot. The stamp of a write transaction is the
+//!    stamp of its future commit, if it changes something.
 //!
 //! # Errors
 //!

@@ -188,7 +188,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::ReadOnly`], and those of [`read`](Store::read). The operations also have the errors of
+    /// [`Error::ReadOnly`], and the errors of [`read`](Store::read). The operations also have the errors of
     /// [`transaction`](Store::transaction). `bulk_load_in` and `repair` fail with [`Error::NotOffered`].
     ///
     /// # Examples

@@ -169,8 +169,8 @@ impl ShardedStore {
     }
 
     /// Returns the ranges of a shard map in the order of their keys, each with its shard, its rows and its bytes. In a list
-    /// map, each listed key is a range, unless its neighbour is in the same shard. In a hash map, the ranges are those of the
-    /// slots. Keys that belong to no shard are not listed.
+    /// map, each listed key is a range, unless its neighbour is in the same shard. In a hash map, the ranges are ranges
+    /// of slots. Keys that belong to no shard are not listed.
     ///
     /// Only tables with a repository in use are counted. They are read in one snapshot of all shards.
     ///

@@ -40,7 +40,7 @@ impl Engine {
         self.env.info().last_txn_id as u64
     }
 
-    /// Marks the data file as that of an open follower.
+    /// Marks the data file as belonging to an open follower.
     pub(crate) fn begin_to_follow(&self) -> Result<()> {
         self.mark(Marker::Needed(Journalled::own(*b"index-table live", 1)))
     }

@@ -111,8 +111,8 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Counts the entries one by one: those of a global index whose rows are in available shards, and those of rows that are
-    /// not copies while rows are being moved.
+    /// Counts the entries one by one. In a global index, only entries with rows in available shards count. While rows
+    /// are being moved, only entries of rows that are not copies count.
     #[cold]
     fn count_entries(self, query: &Query) -> Result<Count> {
         let mut count = Count::default();

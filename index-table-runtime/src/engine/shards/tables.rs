@@ -43,8 +43,8 @@ impl OfShard {
 }
 
 impl Tables {
-    /// Creates the tables from the databases in each shard, with `None` for a shard that is not open. The routing is that of
-    /// the current shard maps.
+    /// Creates the tables from the databases in each shard, with `None` for a shard that is not open. `routing` belongs
+    /// to the current shard maps.
     pub(crate) fn new(
         routing: Routing,
         engine: &Engine,

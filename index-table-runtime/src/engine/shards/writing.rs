@@ -153,7 +153,7 @@ impl<'s> Writing<'s> {
         Ok(writing.with_maps())
     }
 
-    /// Starts a transaction that immediately locks those of the given shards that are available.
+    /// Starts a transaction that immediately locks the available shards among the given shards.
     pub(super) fn with(engine: &'s Engine, locks: &Locks) -> Result<(Self, MapsAt)> {
         let scope = match locks {
             Locks::None => {

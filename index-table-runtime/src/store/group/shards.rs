@@ -126,7 +126,7 @@ impl GroupWriter {
                 let own = own.as_ref().map_or_else(String::new, ToString::to_string);
                 return Err(Error::ShardRefused {
                     what: format!("shard `{shard}`"),
-                    reason: format!("the group writer is that of shard `{own}`"),
+                    reason: format!("this is the group writer of shard `{own}`"),
                 });
             }
         };

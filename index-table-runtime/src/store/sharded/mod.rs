@@ -218,7 +218,7 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardUnavailable`], and those of [`Store::read`].
+    /// [`Error::ShardUnavailable`], and the errors of [`Store::read`].
     pub fn read_on(&self, shard: &ShardId) -> Result<ReadTxn<'_>> {
         let inner = &self.store.inner;
         let opened = inner.opened();
@@ -230,7 +230,7 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardUnavailable`], and those of [`Store::write`].
+    /// [`Error::ShardUnavailable`], and the errors of [`Store::write`].
     pub fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
         self.store.write_on(shard)
     }
@@ -240,7 +240,7 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherShard`]: a row or a query needs another shard. [`Error::ShardUnavailable`], and those of
+    /// [`Error::OtherShard`]: a row or a query needs another shard. [`Error::ShardUnavailable`], and the errors of
     /// [`Store::transaction`].
     pub fn transaction_on<R: TransactionResult>(
         &self,

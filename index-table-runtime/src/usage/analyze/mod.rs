@@ -82,7 +82,7 @@ pub struct IndexAnalysis {
     pub entries: u64,
     /// The bytes of the pages of the entries; 0 for a store in memory.
     pub bytes: u64,
-    /// The distributions of the first field of the key, of its first two fields, and so on. The last one is that of
+    /// The distributions of the first field of the key, of its first two fields, and so on. The last distribution is that of
     /// the whole key.
     pub keys: Vec<KeyDistribution>,
 }

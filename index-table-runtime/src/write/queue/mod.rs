@@ -37,9 +37,10 @@
 //! uppermost bit set ([`DEAD_LETTERS`]).
 //!
 //! A table whose rows are in several shards has a queue in each of them. The message of a row is in the queue of the row's shard, which the
-//! transaction locks anyway. A row whose shard changes leaves a message in both queues: one removes the entries of the old
-//! primary key, the other one adds those of the new primary key. So the argument above holds for each primary key. The
-//! entries of a global index may be in other shards; the worker's transaction then changes several shards.
+//! transaction locks anyway. A row whose shard changes leaves a message in both queues: the first removes the entries
+//! of the old primary key, and the second adds the entries of the new primary key. So the argument above holds for each
+//! primary key. The entries of a global index may be in other shards; the worker's transaction then changes several
+//! shards.
 
 use crate::{
     engine::{Reader, Tables, Writer},

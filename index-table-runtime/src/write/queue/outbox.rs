@@ -19,8 +19,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Outbox {
     limit: Limit,
-    /// The queues that the transaction uses: the queue of the table; or, if the rows are in several shards, those of the
-    /// shards of the written rows.
+    /// The queues that the transaction uses: the queue of the table, or, if the rows are in several shards, the queues
+    /// of the shards of the written rows.
     ends: Vec<End>,
     /// Whether each shard has a queue.
     is_by_shard: bool,
