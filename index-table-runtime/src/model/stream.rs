@@ -102,11 +102,11 @@ pub(crate) fn consumer_key(name: &str) -> Vec<u8> {
     [&[CONSUMER], name.as_bytes()].concat()
 }
 
-/// A position in a stream: the number of the last change up to it.
+/// A position in a stream, after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Mark {
     pub(crate) number: u64,
-    /// The bytes of all changes up to this one since the stream began.
+    /// The bytes of all changes up to and including this change, since the stream began.
     pub(crate) end: u64,
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct StoredChange<'c> {
     /// In a sharded store, the place of the change in the order of all shards.
     pub(crate) order: Option<u64>,
     pub(crate) primary_key: &'c [u8],
-    /// The new row; for a deleted row, the old one.
+    /// The new row; for a deleted row, the old row.
     pub(crate) row: &'c [u8],
 }
 
@@ -145,7 +145,7 @@ impl<'c> StoredChange<'c> {
         8 + 8 + 1 + order + 2 + primary_key.len() + row.len()
     }
 
-    /// Returns the public number of the change with this number in its shard, or in its store.
+    /// Returns the public number of a change. `number` is its number in the stream of its shard, or of its store.
     pub(crate) fn number(&self, number: u64) -> u64 {
         self.order.unwrap_or(number)
     }

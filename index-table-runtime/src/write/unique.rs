@@ -138,8 +138,8 @@ pub(crate) fn check_shared(
     Ok(())
 }
 
-/// Checks a row that moves to a primary key that builds have passed. It may already have shared a key with
-/// another row.
+/// Checks a row whose new primary key is before the positions of builds. The row may already share a key with another
+/// row.
 fn check_passed(
     rows: &RowVtable,
     reader: Reader<'_>,

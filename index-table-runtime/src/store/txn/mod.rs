@@ -143,7 +143,7 @@ impl<'s> ReadTxn<'s> {
         Ok(reader)
     }
 
-    /// Whether the table has aggregates, and they are known to be maintained in the snapshot.
+    /// Whether the table has aggregates that are certainly maintained in the snapshot.
     #[inline]
     pub(crate) fn has_aggregates(&self, table: &OpenTable) -> bool {
         !table.rows.aggregates.is_empty()
@@ -239,7 +239,7 @@ pub(crate) struct Unreadable {
 // reference only, which is not `Send`, since a `ReadTxn` is not `Sync`.
 unsafe impl Send for ReadTxn<'_> {}
 
-#[expect(unsafe_code, reason = "it holds for no transaction")]
+#[expect(unsafe_code, reason = "no transaction meets the condition")]
 // SAFETY: no type meets the condition. Without this impl, a program that shares a transaction would get an
 // error for each private field that is not `Sync`.
 unsafe impl<'s> Sync for ReadTxn<'s> where ReadTxn<'s>: Shareable {}

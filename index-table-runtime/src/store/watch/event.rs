@@ -148,7 +148,7 @@ impl<R: Entity> ChangedRow<'_, R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if it can't be decoded, which would be an error in a
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the key can't be decoded. This happens only with an incorrect
     /// hand-written [`Serialize`](serde::Serialize).
     pub fn key(&self) -> Result<R::Key> {
         let (bytes, unescaped) = (self.stored.key(), Unescaped::default());

@@ -213,8 +213,8 @@ impl<'s> Rebalance<'s> {
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: there is no such map or shard, the map belongs to a global index, the repository of a
-    /// table with the map is not open, or no shard is left to which keys could move. [`Error::ShardUnavailable`], and
-    /// the errors of [`read`](crate::Store::read).
+    /// table with the map is not open, or no shard remains as a target. [`Error::ShardUnavailable`], and the errors of
+    /// [`read`](crate::Store::read).
     pub fn plan(&self) -> Result<RebalancePlan<'s>> {
         let engine = engine_of(self.store)?;
         let refused = |reason: String| Error::ShardRefused {
@@ -290,7 +290,7 @@ impl<'s> Rebalance<'s> {
             }
         }
         if targets.iter().all(|target| !target.is_target) {
-            return Err(refused("no shard is left to which keys could move".to_owned()));
+            return Err(refused("no shard remains as a target".to_owned()));
         }
         Ok(targets)
     }
@@ -340,8 +340,8 @@ impl RebalancePlan<'_> {
 
     /// Runs the moves online, one after another. Returns the number of moved rows.
     ///
-    /// Cost: the cost of [`Move::run`](crate::Move::run) for each move. Rows that were written after the plan was made move
-    /// with their keys.
+    /// Cost: the cost of [`Move::run`](crate::Move::run) for each move. If rows were written after the plan was made,
+    /// they move with their keys as well.
     ///
     /// # Errors
     ///

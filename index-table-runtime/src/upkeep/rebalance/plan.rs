@@ -178,7 +178,7 @@ impl Planner<'_> {
     fn best_to(&self, from: usize, to: usize) -> Option<Range<usize>> {
         let own = self.load(from).saturating_sub(self.even);
         let wanted = own.min(self.even.saturating_sub(self.load(to)));
-        // The weight, whether it is next to a cell of the new shard, and the run.
+        // The weight of a run, whether the run is next to a cell of the new shard, and the run itself.
         let mut best: Option<(u64, bool, Range<usize>)> = None;
         let mut least: Option<(u64, usize)> = None;
         for run in self.runs(from) {
