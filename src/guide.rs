@@ -276,6 +276,7 @@ pub mod many_machines {}
 /// [strategies and their costs]: strategies
 /// [when indexes change]: changing_indexes
 /// [aggregates]: aggregates
+/// [references]: references
 /// [archives]: durability#archives
 /// [the command line tool]: admin
 /// [followers]: durability#followers

@@ -173,8 +173,8 @@ pub trait Entity: Sized + 'static {
     /// Appends the primary key.
     fn primary_key(&self, key: &mut KeyBuf);
 
-    /// Adds the row's entries in the index at position `index`, or its group and summands in an aggregate, or the primary
-    /// key of the row to which it refers.
+    /// Adds the row's entries in the index at position `index`, or its group and summands in an aggregate, or the
+    /// primary key of the referenced row.
     ///
     /// # Errors
     ///

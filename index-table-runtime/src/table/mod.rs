@@ -298,8 +298,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`put`](Table::put), and if the primary key was changed, [`Error::DuplicateKey`] if another row has
-    /// it, and [`Error::Referenced`] if rows of other tables refer to the former key. After an error, nothing has changed.
+    /// The errors of [`put`](Table::put), and if the primary key was changed, [`Error::DuplicateKey`] if another row
+    /// has the new key, and [`Error::Referenced`] if rows refer to the former key. After an error, nothing has changed.
     pub fn update_key(
         &self,
         txn: &mut WriteTxn<'_>,

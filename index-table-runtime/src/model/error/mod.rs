@@ -204,7 +204,7 @@ pub enum Error {
         table: &'static str,
         /// The primary key of the row.
         key: String,
-        /// The table of the rows that refer to it.
+        /// The table of the referring rows.
         by: &'static str,
         /// The reference: the names of its fields, joined by `_`.
         reference: &'static str,
@@ -221,7 +221,7 @@ pub enum Error {
         table: &'static str,
         /// The primary key of the row.
         key: String,
-        /// The table of the rows that refer to it.
+        /// The table of the referring rows.
         by: &'static str,
         /// The reference: the names of its fields, joined by `_`.
         reference: &'static str,

@@ -76,7 +76,7 @@ pub struct CatalogIndex {
     /// The fields of its key.
     pub key: Vec<CatalogKey>,
     /// `"normalized"`, `"partial"` or `"full"`; `"aggregate"` for an aggregate, whose key is the group;
-    /// `"reference"` for a reference, whose options name the other table.
+    /// `"reference"` for a reference, whose options name the referenced table.
     pub strategy: &'static str,
     /// The included fields of a partial index; the summed fields of an aggregate.
     pub include: Vec<String>,

@@ -116,7 +116,7 @@ impl fmt::Display for Finding {
             FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
             FindingKind::WrongCount if self.index.is_some() => "`repair` rebuilds the index",
             FindingKind::WrongCount => "copy the rows to another table",
-            FindingKind::Orphan => "insert that row, or change or delete this one",
+            FindingKind::Orphan => "insert the missing row, or change or delete the referring row",
             FindingKind::WrongTotals => "`repair` writes the totals of its rows",
             FindingKind::WrongShard => {
                 "copy it, delete it in a transaction of its shard, and insert it again"
