@@ -251,7 +251,7 @@ fn a_journal_has_room_for_64_more_shards() -> Result<()> {
         store.add_shard(format!("s{number}"), format!("s{number}"))?;
     }
     let refused = store.add_shard("last", "last").expect_err("no room");
-    assert!(refused.to_string().contains("has to be opened again"), "{refused}");
+    assert!(refused.to_string().contains("open it again, and then add the shard"), "{refused}");
     assert_eq!(store.shard_ids().len(), 65);
     drop(store);
     let store = ShardedStore::open(&path)?;
