@@ -117,7 +117,7 @@ fn the_map_grows_while_others_read() -> TestResult {
                         let txn = store.read()?;
                         let rows = blobs.all(&txn).count()?;
                         assert_eq!(blobs.by_group(&txn).count()?, rows);
-                        assert!(rows >= before && rows.is_multiple_of(10));
+                        assert!(rows >= before && rows.is_multiple_of(10), "{rows} after {before}");
                         for row in blobs.all(&txn).rev().limit(5).rows() {
                             let row = row?;
                             assert_eq!(row, blob(row.id));

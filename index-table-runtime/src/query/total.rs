@@ -68,6 +68,9 @@ pub(super) fn group_of<'q>(
     rows: &'static RowVtable,
     query: &'q Query,
 ) -> Option<((usize, &'static AggregateSchema), &'q [u8])> {
+    if rows.aggregates.is_empty() {
+        return None;
+    }
     let key = key_of(rows.schema, query.source)?;
     let group = query.bounds.as_prefix().filter(|prefix| !prefix.is_empty())?;
     if query.limit.is_some() || query.position.is_some() || query.list.is_some() || query.available

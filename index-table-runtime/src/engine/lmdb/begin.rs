@@ -2,7 +2,7 @@
 
 use std::sync::{PoisonError, atomic::Ordering};
 
-use heed::{CommitOrAbort, RwTxn};
+use heed::{CommitOrAbort, MdbError, RoTxn, RwTxn, WithoutTls};
 
 use super::{
     env::Engine,
@@ -23,9 +23,36 @@ use crate::{
     },
 };
 
+/// Begins a read transaction whose data belongs to its number.
+///
+/// LMDB reads the number of the last commit, and then copies the meta page of that number. If the thread is
+/// paused between the two, a later commit can write this meta page again. The transaction would then have later
+/// data under an earlier number, even before that commit is visible to others, and the next transaction of the
+/// thread could have older data.
+///
+/// Two meta pages are written in turn, and the second commit begins only after the first is visible. So the data
+/// belongs to the number if, after the copy, the file or a new transaction still has this number.
+pub(super) fn read_txn(env: &Env) -> heed::Result<RoTxn<'_, WithoutTls>> {
+    let mut txn = env.read_txn()?;
+    // The file is checked first, because it is cheaper. It has the next number while a commit is synced.
+    while env.info().last_txn_id != txn.id() {
+        match env.read_txn() {
+            Ok(next) if next.id() == txn.id() => break,
+            Ok(next) => txn = next,
+            // The transaction has the last slot of the readers.
+            Err(heed::Error::Mdb(MdbError::ReadersFull)) => {
+                drop(txn);
+                txn = env.read_txn()?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(txn)
+}
+
 impl Engine {
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
-        let (txn, pass) = self.begin(Kind::Reader, Env::read_txn)?;
+        let (txn, pass) = self.begin(Kind::Reader, read_txn)?;
         Ok(Txn::reading(self, txn, pass))
     }
 
@@ -142,5 +169,80 @@ fn referrers(
         let Some(part) = part.filter(|part| part.starts_with(MARK)) else { return Ok(found) };
         found.extend(Referrer::decode(table, part, record)?);
         from = [key, &[0]].concat();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering::Relaxed},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use heed::{EnvFlags, EnvOpenOptions, types::Bytes};
+
+    use super::*;
+
+    const KEY: &[u8] = b"number";
+
+    type Begin = fn(&Env) -> heed::Result<RoTxn<'_, WithoutTls>>;
+
+    /// Writes the number of each commit into the data, beside more readers than the machine has cores. Returns
+    /// whether a reader had another number than its data.
+    fn is_mixed(begin: Begin, limit: Duration) -> heed::Result<bool> {
+        let dir = tempfile::tempdir()?;
+        let mut open = EnvOpenOptions::new().read_txn_without_tls();
+        #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+        // SAFETY: the directory belongs to this test, and nothing else has the file open.
+        let env: Env =
+            unsafe { open.flags(EnvFlags::NO_SYNC).map_size(1 << 30).max_dbs(1).open(dir.path()) }?;
+        let txn = env.write_txn()?;
+        let numbers = env.create_databases_and_commit(txn, |opener, txn| {
+            let numbers = opener.create_database::<Bytes, Bytes>(txn, None)?;
+            numbers.put(txn, KEY, &txn.id().to_be_bytes())?;
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(numbers))
+        });
+        let Some(numbers) = numbers?.commit() else { return Ok(false) };
+        let (is_over, is_mixed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let readers = 4 * thread::available_parallelism()?.get();
+        let deadline = Instant::now() + limit;
+        thread::scope(|scope| {
+            let read = || -> heed::Result<()> {
+                while !is_over.load(Relaxed) {
+                    let txn = begin(&env)?;
+                    if numbers.get(&txn, KEY)? != Some(&txn.id().to_be_bytes()) {
+                        is_mixed.store(true, Relaxed);
+                    }
+                }
+                Ok(())
+            };
+            let readers: Vec<_> = (0..readers).map(|_| scope.spawn(read)).collect();
+            let write = || -> heed::Result<()> {
+                while Instant::now() < deadline && !is_mixed.load(Relaxed) {
+                    let mut txn = env.write_txn()?;
+                    let number = txn.id().to_be_bytes();
+                    numbers.put(&mut txn, KEY, &number)?;
+                    txn.commit()?;
+                }
+                Ok(())
+            };
+            let written = write();
+            is_over.store(true, Relaxed);
+            readers
+                .into_iter()
+                .map(|reader| reader.join().expect("a reader"))
+                .chain([written])
+                .collect::<heed::Result<()>>()
+        })
+        .map(|()| is_mixed.load(Relaxed))
+    }
+
+    #[test]
+    fn the_data_of_a_snapshot_belongs_to_its_number() {
+        // LMDB alone fails, usually within a few milliseconds.
+        let alone = is_mixed(Env::read_txn, Duration::from_secs(20));
+        assert!(alone.expect("commits"), "LMDB no longer needs this check");
+        assert!(!is_mixed(read_txn, Duration::from_secs(2)).expect("commits"));
     }
 }

@@ -10,6 +10,7 @@ use std::{collections::BTreeSet, sync::PoisonError};
 use heed::{CommitOrAbort, RoTxn, WithoutTls};
 
 use super::{
+    begin::read_txn,
     env::Engine,
     gate::Kind,
     journal::changes::Operation,
@@ -53,7 +54,7 @@ impl Engine {
     /// Creates the handles of all tables in the file, before other transactions begin.
     pub(super) fn open_known(&self) -> heed::Result<()> {
         let mut known = BTreeSet::new();
-        let found = self.env.open_databases_and_commit(self.env.read_txn()?, |opener, txn| {
+        let found = self.env.open_databases_and_commit(read_txn(&self.env)?, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             if let Some(catalog) = &catalog {
                 for name in declared(catalog, txn)? {
@@ -83,12 +84,12 @@ impl Engine {
             // Another process may have created the catalog.
             self.refuse_forked()?;
             let _turn = self.lock_writing();
-            let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
+            let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
             if let Some(catalog) = find(&self.env, txn).map_err(|error| self.error(error))? {
                 let _ = self.catalog.set(catalog);
             }
         }
-        let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
+        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
         self.catalog.get().map_or(Ok(Vec::new()), |catalog| self.records(catalog, &txn))
     }
 

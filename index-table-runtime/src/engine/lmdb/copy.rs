@@ -9,13 +9,14 @@ use std::{
 use heed::CompactionOption;
 
 use super::{
+    begin::read_txn,
     env::Engine,
     gate::Kind,
     journal::{
         marker::{self, Marker},
         snapshot::{Refused, Snapshot},
     },
-    names::{Env, FILE},
+    names::FILE,
 };
 use crate::{
     engine::CopyKind,
@@ -105,7 +106,7 @@ impl Engine {
     /// Returns the bytes in use, up to the last page.
     pub(crate) fn size(&self) -> Result<u64> {
         // Dropped in this order: the transaction, its pass.
-        let reading = self.begin(Kind::Reader, Env::read_txn)?;
+        let reading = self.begin(Kind::Reader, read_txn)?;
         let used = self.used() as u64;
         drop(reading);
         Ok(used)

@@ -15,6 +15,7 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions, MdbError};
 
 use super::{
+    begin::read_txn,
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
@@ -200,7 +201,7 @@ impl Engine {
         let mut previous = None;
         for _ in 0..TRIES {
             // Dropped in this order: the transaction, then its pass.
-            let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
+            let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
             let number = txn.id() as u64;
             let looked = pages::look_at_snapshot(&file, number, depth);
             drop(txn);

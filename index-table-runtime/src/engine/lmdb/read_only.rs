@@ -5,11 +5,12 @@ use std::{fs::File, io, path::Path, sync::atomic::Ordering};
 use heed::{CommitOrAbort, EnvFlags};
 
 use super::{
+    begin::read_txn,
     env::Engine,
     error::{self, Failure},
     gate::Kind,
     lock,
-    names::{Database, Env, FILE},
+    names::{Database, FILE},
     process,
     tables::Tables,
 };
@@ -69,7 +70,7 @@ impl Engine {
         self.refuse_forked()?;
         // LMDB allows one thread at a time to open handles. Otherwise the write transaction ensures this.
         let _turn = self.lock_writing();
-        let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
+        let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
         let mut is_missing = false;
         let found = self.env.open_databases_and_commit(txn, |opener, txn| {
             let tables = Tables::new(schema, parts, Vec::new(), |name| {
