@@ -117,6 +117,10 @@ impl Mover<'_> {
                 continue;
             }
             self.verify()?;
+            // Comparing all rows takes so long that many can have changed, and writers wait for the switch.
+            if self.copy_changed()?.is_break() {
+                continue;
+            }
             if self.switch(holds)?.is_continue() {
                 let switched = Arc::new(self.moving.switched());
                 self.moving = switched;
