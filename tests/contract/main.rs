@@ -1,4 +1,10 @@
-//! The API that programs rely on, from opening a store to the last page of a result.
+//! The API that programs rely on, from opening a store to the last page of a result. Each module has the programs of one
+//! part of it.
+
+mod daily;
+mod journal;
+mod over_time;
+mod shards;
 
 use index_table::{Cursor, Durability, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
