@@ -13,7 +13,12 @@ impl Bar {
     }
 
     pub(crate) fn show(&self, at: Progress) {
-        let template = match (at.unit, at.total) {
+        self.count(at.unit, at.done, at.total);
+    }
+
+    /// Shows the number of finished units, and of all units if it is known.
+    pub(crate) fn count(&self, unit: &'static str, done: u64, total: Option<u64>) {
+        let template = match (unit, total) {
             ("bytes", Some(_)) => {
                 "{bar:30} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left"
             }
@@ -21,16 +26,16 @@ impl Bar {
             (_, Some(_)) => "{bar:30} {human_pos} of {human_len} {prefix}, {per_sec}, {eta} left",
             (_, None) => "{spinner} {human_pos} {prefix}, {per_sec}",
         };
-        if self.0.prefix() != at.unit {
-            self.0.set_prefix(at.unit);
+        if self.0.prefix() != unit {
+            self.0.set_prefix(unit);
             if let Ok(style) = ProgressStyle::with_template(template) {
                 self.0.set_style(style);
             }
         }
-        if let Some(total) = at.total {
+        if let Some(total) = total {
             self.0.set_length(total);
         }
-        self.0.set_position(at.done);
+        self.0.set_position(done);
     }
 }
 

@@ -142,7 +142,11 @@ pub(crate) trait Typed {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<VerifyReport, Failure>;
 
-    fn repair(&self, txn: &mut WriteTxn<'_>) -> index_table::Result<VerifyReport>;
+    fn repair(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> index_table::Result<VerifyReport>;
 
     fn build(
         &self,
@@ -220,8 +224,12 @@ impl<R: Row> Typed for Opened<R> {
         Ok(self.table.verified(txn, progress)?)
     }
 
-    fn repair(&self, txn: &mut WriteTxn<'_>) -> index_table::Result<VerifyReport> {
-        self.table.repair(txn).run()
+    fn repair(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> index_table::Result<VerifyReport> {
+        self.table.repaired(txn, progress)
     }
 
     fn build(

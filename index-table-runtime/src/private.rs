@@ -60,7 +60,7 @@ pub mod admin {
     pub use crate::{
         engine::lmdb::{ReaderSlot, ReaderSlots, reader_slots},
         model::key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
-        table::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
+        table::{MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
     };
 }
 

@@ -191,11 +191,56 @@ fn functions_of_files_are_not_offered() -> TestResult {
         store.compact_to(dir.path().join("copy")).map(drop),
         store.check(),
         customers.watch(&store).start().map(drop),
-        schema.open_with(&schema.options().read_only(true)).map(drop),
     ];
     for outcome in refused {
         assert!(matches!(outcome, Err(Error::NotOffered { .. })), "{outcome:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_read_only_store_reads_with_the_right_to_read_alone() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let read_only = schema.options().read_only(true);
+    let missing = schema.open_with(&read_only);
+    assert!(matches!(missing, Err(Error::StoreNotFound { .. })), "{missing:?}");
+    let store = schema.open()?;
+    workload(&store)?;
+    let customers = CustomerRepository::open(&store)?;
+    let expected = results(&store.read()?, &customers)?;
+
+    let (name, role) = (schema.name(), format!("{} reader", schema.name()));
+    run_sql(
+        &store,
+        &format!(
+            "CREATE ROLE \"{role}\" LOGIN; GRANT USAGE ON SCHEMA \"{name}\" TO \"{role}\"; \
+             GRANT SELECT ON ALL TABLES IN SCHEMA \"{name}\" TO \"{role}\""
+        ),
+    )?;
+    let reader = read_only.connect(&schema.url_of(&role))?;
+    {
+        let copy = CustomerRepository::open(&reader)?;
+        assert_eq!(results(&reader.read()?, &copy)?, expected);
+        let refused = [
+            reader.write().map(drop),
+            reader.transaction(|txn| copy.delete(txn, 1)).map(drop),
+            copy.bulk_load(&reader, [customer(900)]).run().map(drop),
+            reader.autocommit().map(drop),
+            reader.drop_retired().map(drop),
+        ];
+        for outcome in refused {
+            assert!(matches!(outcome, Err(Error::ReadOnly { .. })), "{outcome:?}");
+        }
+        // A later commit of another client.
+        assert!(store.transaction(|txn| customers.delete(txn, 5))?);
+        assert!(copy.get(&reader.read()?, 5)?.is_none());
+    }
+    // The catalog has the types of all keys.
+    let recorded = reader.open_recorded()?;
+    let names: Vec<_> = recorded.tables[0].index_names().collect();
+    assert_eq!(names, ["town", "town_last_name", "last_name", "email", "phone"]);
+    drop((recorded, reader));
+    run_sql(&store, &format!("DROP OWNED BY \"{role}\"; DROP ROLE \"{role}\""))?;
     Ok(())
 }
 

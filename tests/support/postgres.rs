@@ -46,6 +46,12 @@ impl Schema {
         Store::options().schema(&self.name)
     }
 
+    /// Returns the URL with another user.
+    pub(crate) fn url_of(&self, user: &str) -> String {
+        let mark = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{mark}user={}", self.url, user.replace(' ', "%20"))
+    }
+
     /// Opens the store. Each call opens a further client.
     pub(crate) fn open(&self) -> Result<Store> {
         self.open_with(&self.options())

@@ -66,7 +66,11 @@ fn entries_of_changed_methods_are_found_and_repaired() -> Result<()> {
         );
         assert_eq!((report.findings.len(), report.left), (1000, 2 * (moved + filtered)));
         let mut txn = store.write()?;
-        let repaired = rows.repair(&mut txn).run()?;
+        let mut reports = Vec::new();
+        let repaired = rows.repair(&mut txn).progress(|at| reports.push(at)).run()?;
+        assert!(reports.len() > 3 && reports.is_sorted_by(|one, next| one.done <= next.done));
+        let (first, last) = (reports[0], reports[reports.len() - 1]);
+        assert_eq!((first.done, Some(last.done)), (0, last.total), "{first} … {last}");
         assert_eq!((&repaired.counts, repaired.left), (&report.counts, 0));
         assert_eq!((repaired.rows, repaired.entries), (report.rows, report.entries));
         assert!(rows.verify(&txn).run()?.is_clean());

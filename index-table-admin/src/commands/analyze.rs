@@ -8,6 +8,7 @@ use crate::{
     failure::Failure,
     open::{Opened, unknown},
     output::Output,
+    progress::Bar,
     value::printable,
 };
 
@@ -26,7 +27,11 @@ fn analyses(dir: &Dir, only: Option<&str>, out: &Output) -> Result<Vec<Analysis>
     }
     let txn = opened.store.read()?;
     let chosen = tables.iter().filter(|table| only.is_none_or(|only| table.name() == only));
-    Ok(chosen.map(|table| table.analyze(&txn)).collect::<Result<_, _>>()?)
+    let analyzed = chosen.map(|table| {
+        let bar = Bar::new();
+        table.analyze(&txn, Some(Box::new(|at| bar.show(at))))
+    });
+    Ok(analyzed.collect::<Result<_, _>>()?)
 }
 
 pub(crate) fn analyze(out: &Output, dir: &Dir, only: Option<&str>) -> Result<(), Failure> {

@@ -13,7 +13,9 @@ use crate::{
 
 pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
     let opened = Opened::to_read(dir)?;
-    opened.store.check()?;
+    let bar = Bar::new();
+    opened.store.check_with(&mut |at| bar.show(at))?;
+    drop(bar);
     let missing = opened.missing_shards();
     if !missing.is_empty() {
         let message = format!("the available shards are intact; {}", missing.join("; "));

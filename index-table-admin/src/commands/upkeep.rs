@@ -68,7 +68,9 @@ impl Chosen {
         let mut reports = Vec::new();
         for table in self.tables(&opened.store, declared)? {
             let table = table.open(&opened.store)?;
-            reports.push(opened.store.transaction(|txn| table.repair(txn))?);
+            let bar = Bar::new();
+            let mut progress = |at: Progress| bar.show(at);
+            reports.push(opened.store.transaction(|txn| table.repair(txn, &mut progress))?);
         }
         let is_clean = reports.iter().all(|report| report.left == 0);
         show(out, &reports)?;
@@ -127,6 +129,9 @@ impl Chosen {
     }
 }
 
+/// The number of rows to delete between two reports of the progress.
+const BATCH: u64 = 1024;
+
 #[derive(Debug, Args)]
 pub(crate) struct Expire {
     #[command(flatten)]
@@ -141,7 +146,17 @@ impl Expire {
         let opened = Opened::to_write(&self.tables.dir.dir)?;
         let mut deleted = 0;
         for table in self.tables.tables(&opened.store, declared)? {
-            deleted += table.open(&opened.store)?.expire(&opened.store, self.limit)?;
+            let bar = Bar::new();
+            let table = table.open(&opened.store)?;
+            let mut left = self.limit;
+            while left > 0 {
+                let own = table.expire(&opened.store, left.min(BATCH))?;
+                (deleted, left) = (deleted + own, left - own);
+                bar.count("rows deleted", deleted, None);
+                if own == 0 {
+                    break;
+                }
+            }
         }
         Ok(out.put(&json!({ "deleted": deleted }), |text| {
             writeln!(text, "deleted {deleted} expired rows")

@@ -184,7 +184,7 @@ impl Engine {
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
             #[cfg(feature = "postgres")]
-            Self::Postgres(_) => false,
+            Self::Postgres(engine) => engine.is_read_only(),
         }
     }
 
@@ -196,7 +196,7 @@ impl Engine {
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(()),
             #[cfg(feature = "postgres")]
-            Self::Postgres(_) => Ok(()),
+            Self::Postgres(engine) => engine.refuse_read_only(),
         }
     }
 
@@ -254,8 +254,14 @@ impl Engine {
         schema: &'static TableSchema,
         parts: Parts,
     ) -> Result<Option<Tables>> {
-        let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema, parts))?;
-        Ok(found.map(Tables::Lmdb))
+        match self {
+            Self::Lmdb(engine) => Ok(engine.find_table(schema, parts)?.map(Tables::Lmdb)),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => Ok(engine.find_table(schema, parts)?.map(Tables::Postgres)),
+            Self::Sharded(_) => Ok(None),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(None),
+        }
     }
 
     /// Returns the layout of an index of a table by its name in the catalog.

@@ -1,5 +1,10 @@
+use std::time::Instant;
+
 use super::Store;
-use crate::model::error::{Error, Result};
+use crate::{
+    model::error::{Error, Result},
+    usage::Progress,
+};
 
 impl Store {
     /// Checks the structure of the file: each page in use has the right position and kind, has its keys in order,
@@ -33,10 +38,24 @@ impl Store {
     /// # }
     /// ```
     pub fn check(&self) -> Result<()> {
+        self.check_with(&mut |_| ())
+    }
+
+    /// Checks the structure of the file like [`check`](Store::check), and calls `progress` after each 1,024 pages. A
+    /// sharded store begins again for each shard.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`check`](Store::check).
+    #[doc(hidden)]
+    pub fn check_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         if self.inner.engine.has_other_writers() {
             let what = "checking the pages of files; use the server's extension `amcheck`";
             return Err(Error::NotOffered { what });
         }
-        self.inner.engine.each_lmdb().try_for_each(crate::engine::lmdb::Engine::check)
+        self.inner.engine.each_lmdb().try_for_each(|engine| {
+            let begun = Instant::now();
+            engine.check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))
+        })
     }
 }

@@ -293,16 +293,16 @@ impl Options {
     /// connections and a thread for their I/O, so a program opens its store once, and clones it. Connections are not
     /// encrypted.
     ///
-    /// The options [`create`](Options::create), [`index_queue`](Options::index_queue), [`schema`](Options::schema),
-    /// [`connections`](Options::connections) and [`retry_for`](Options::retry_for) apply. Another option that is not
-    /// the default is an error, because a server has its own settings for the same purposes.
+    /// The options [`create`](Options::create), [`read_only`](Options::read_only),
+    /// [`index_queue`](Options::index_queue), [`schema`](Options::schema), [`connections`](Options::connections) and
+    /// [`retry_for`](Options::retry_for) apply. A read-only store needs only the right to read its schema. Another
+    /// option that is not the default is an error, because a server has its own settings for the same purposes.
     ///
     /// # Errors
     ///
     /// [`Error::Unreachable`]; [`Error::Io`] with the kind `InvalidInput` for a URL or an option that can't work;
-    /// [`Error::StoreNotFound`]; [`Error::NotOffered`] with [`read_only`](Options::read_only);
-    /// [`Error::SchemaMismatch`] if another release has written the schema; [`Error::Engine`] if the server refuses a
-    /// statement, for example because of missing privileges.
+    /// [`Error::StoreNotFound`]; [`Error::SchemaMismatch`] if another release has written the schema;
+    /// [`Error::Engine`] if the server refuses a statement, for example because of missing privileges.
     ///
     /// # Examples
     ///
@@ -325,13 +325,9 @@ impl Options {
     /// ```
     #[cfg(feature = "postgres")]
     pub fn connect(&self, url: &str) -> Result<Store> {
-        if self.read_only {
-            let what =
-                "opening a store on a server read-only; use a role without the right to write";
-            return Err(Error::NotOffered { what });
-        }
-        let Self { index_queue, schema, connections, retry_for, .. } = self.clone();
-        let usual = Self { index_queue, schema, connections, retry_for, ..Self::default() };
+        let Self { index_queue, read_only, schema, connections, retry_for, .. } = self.clone();
+        let usual =
+            Self { index_queue, read_only, schema, connections, retry_for, ..Self::default() };
         if let Some((option, ..)) = self.difference(&usual) {
             let reason = format!("`{option}` has no effect on a server");
             let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);

@@ -13,7 +13,7 @@ use crate::{
         shard::Distribution,
     },
     store::{OpenTable, ReadTxn, Store},
-    usage::{Analysis, IndexAnalysis, KeyDistribution, Measure, Usage},
+    usage::{Analysis, IndexAnalysis, KeyDistribution, Measure, Progress, ProgressReporter, Usage},
 };
 
 impl<R: Entity> Table<R> {
@@ -30,43 +30,56 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::Corrupt`](crate::Error::Corrupt) and the [errors of reading](crate::Error#common-errors).
     pub fn analyze(&self, txn: &ReadTxn<'_>) -> Result<Analysis> {
-        self.open.analyze(txn)
+        self.open.analyze(txn, None)
     }
 }
 
 impl UntypedTable {
-    /// Measures the distribution of the keys in each index.
+    /// Measures the distribution of the keys in each index. Calls `progress` every few thousand entries.
     ///
     /// # Errors
     ///
     /// The errors of the repository's `analyze`.
-    pub fn analyze(&self, txn: &ReadTxn<'_>) -> Result<Analysis> {
-        self.open_table().analyze(txn)
+    pub fn analyze(
+        &self,
+        txn: &ReadTxn<'_>,
+        progress: Option<Box<dyn FnMut(Progress) + '_>>,
+    ) -> Result<Analysis> {
+        self.open_table().analyze(txn, progress)
     }
 }
 
 impl OpenTable {
-    fn analyze(self: &Arc<Self>, txn: &ReadTxn<'_>) -> Result<Analysis> {
+    fn analyze(
+        self: &Arc<Self>,
+        txn: &ReadTxn<'_>,
+        progress: Option<Box<dyn FnMut(Progress) + '_>>,
+    ) -> Result<Analysis> {
         let schema = self.schema;
+        let sizes = Store::sizes_of(slice::from_ref(self), txn)?;
+        let Some(TableSize { table, rows, bytes, indexes }) = sizes.into_iter().next() else {
+            return Err(Error::internal("a table has no size"));
+        };
+        let with_rows = matches!(self.rows.distribution, Distribution::ByKey(_));
+        let entries: u64 = indexes.iter().map(|index| index.entries).sum();
+        let total = entries + if with_rows { rows } else { 0 };
+        let steps = &mut ProgressReporter::new(progress, "entries", Some(total));
         let unreadable = txn.unreadable(self)?;
         let (shard_key, global) = match self.rows.distribution {
             Distribution::ByKey(key) => {
                 let fields = schema.primary_key.get(..key.fields).unwrap_or_default();
-                let (_, keys) = self.measure(txn, Source::Facts, Measure::whole(fields))?;
+                let (_, keys) = self.measure(txn, Source::Facts, Measure::whole(fields), steps)?;
                 (keys.into_iter().next(), key.global)
             }
             Distribution::Whole | Distribution::Reference => (None, [].as_slice()),
-        };
-        let sizes = Store::sizes_of(slice::from_ref(self), txn)?;
-        let Some(TableSize { table, rows, bytes, indexes }) = sizes.into_iter().next() else {
-            return Err(Error::internal("a table has no size"));
         };
         let indexes = indexes.into_iter().zip(schema.indexes).enumerate();
         let indexes = indexes.map(|(position, (size, declared))| {
             let IndexSize { name, entries, bytes } = size;
             let readable = !unreadable.incomplete.contains(&position);
             let (entries, keys) = if readable {
-                self.measure(txn, Source::Index(position), Measure::each_prefix(declared.key))?
+                let measure = Measure::each_prefix(declared.key);
+                self.measure(txn, Source::Index(position), measure, steps)?
             } else {
                 (entries, Vec::new())
             };
@@ -83,10 +96,12 @@ impl OpenTable {
         txn: &ReadTxn<'_>,
         source: Source,
         mut measure: Measure,
+        steps: &mut ProgressReporter<'_>,
     ) -> Result<(u64, Vec<KeyDistribution>)> {
         let (reader, _) = txn.reader_to_scan(self, source)?;
         let mut cursor = reader.cursor(Query::new(source, KeyRange::ALL))?;
         while cursor.advance()? {
+            steps.add(1);
             let entry = cursor.entry();
             let key = match source {
                 Source::Facts => entry.primary_key,

@@ -21,7 +21,9 @@ pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
 pub use keyed::KeyedTable;
 pub use parts::{EncodedKey, Parts};
-pub use recorded::{RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable};
+pub use recorded::{
+    MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable,
+};
 pub use scrub::Scrub;
 pub use shards::{RangeInfo, ShardInfo, ShardStatus};
 

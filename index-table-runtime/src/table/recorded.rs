@@ -16,13 +16,16 @@ use crate::{
         key::KeyShape,
         row,
         schema::{KeyField, KeyForm, Source, TableSchema},
+        shard::{Distribution, Span},
     },
     store::{OpenTable, ReadTxn, ShardedStore, Store, WriteTxn, engine_of},
     upkeep::{
         cascade,
         changes::{self, ChangeConsumer},
-        expiry, recorded,
-        verify::{Verify, VerifyReport},
+        expiry,
+        moves::Move,
+        recorded,
+        verify::{Repair, Verify, VerifyReport},
     },
     usage::Progress,
     write::{
@@ -150,6 +153,60 @@ impl ShardedStore {
     }
 }
 
+/// The keys of a shard map.
+#[derive(Debug, Clone)]
+pub struct MapKeys {
+    /// The fields of the shard key.
+    pub fields: Vec<UntypedField>,
+    /// Whether the keys of the map are the slots of hashes.
+    pub is_hashed: bool,
+}
+
+impl ShardedStore {
+    /// Returns the keys of a shard map; `None`: no table with this map is open.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn keys_of_map(&self, map: &str) -> Option<MapKeys> {
+        self.inner.tables_in_use().iter().find_map(|table| {
+            let Distribution::ByKey(key) = table.rows.distribution else { return None };
+            let own = || MapKeys {
+                fields: fields(key.of(table.schema.primary_key)),
+                is_hashed: key.hashed,
+            };
+            (key.map == map).then(own)
+        })
+    }
+
+    /// Moves the keys from `start` up to `end`, as encoded for the map, to a shard; see
+    /// [`move_range`](ShardedStore::move_range).
+    #[doc(hidden)]
+    pub fn move_encoded(
+        &self,
+        map: &str,
+        (start, end): (Vec<u8>, Option<Vec<u8>>),
+        to: &str,
+    ) -> Move<'_> {
+        let found = engine_of(self).ok().and_then(|engine| engine.map(map));
+        let key_type = found.map(|found| found.key_type).unwrap_or_default();
+        let is_empty = end.as_ref().is_some_and(|end| *end <= start);
+        let mut span = Span { start, end };
+        if let Some([field]) = self.keys_of_map(map).as_ref().map(|keys| keys.fields.as_slice()) {
+            span = span.with_first_key(&field.shape);
+        }
+        self.new_move(map, key_type, vec![(!is_empty).then_some(span)], to)
+    }
+
+    /// Returns the end of the range of a shard map that has this encoded key; `None`: no shard has the key.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn end_of_range(&self, map: &str, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        let found = engine_of(self).ok()?.map(map)?;
+        let mut segments = found.boundaries.segments();
+        let own = segments.find(|(start, end, _)| *start <= key && end.is_none_or(|end| key < end));
+        own.filter(|(.., shard)| shard.is_some()).map(|(_, end, _)| end.map(<[u8]>::to_vec))
+    }
+}
+
 impl<R: Entity> Table<R> {
     /// Returns the row of an entry of the fact table.
     ///
@@ -174,6 +231,20 @@ impl<R: Entity> Table<R> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<VerifyReport> {
         Verify::of(&self.open, txn).progress(progress).run()
+    }
+
+    /// Repairs the table, as [`repair`](Table::repair) does, with a borrowed closure for the progress.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Repair::run`](crate::Repair::run).
+    #[doc(hidden)]
+    pub fn repaired(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<VerifyReport> {
+        Repair::new(txn, &self.open).progress(progress).run()
     }
 
     /// Returns the table without its type.

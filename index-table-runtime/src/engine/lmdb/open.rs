@@ -190,20 +190,24 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Checks every page in use.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.look(Depth::Everything)
+    /// Checks every page in use. Calls `progress` with the number of checked pages and the number of all pages.
+    pub(crate) fn check(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.look_with(Depth::Everything, progress)
+    }
+
+    fn look(&self, depth: Depth) -> Result<()> {
+        self.look_with(depth, &mut |_, _| ())
     }
 
     /// Checks the file as of the last transaction.
-    fn look(&self, depth: Depth) -> Result<()> {
+    fn look_with(&self, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let file = self.path.join(FILE);
         let mut previous = None;
         for _ in 0..TRIES {
             // Dropped in this order: the transaction, then its pass.
             let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
             let number = txn.id() as u64;
-            let looked = pages::look_at_snapshot(&file, number, depth);
+            let looked = pages::look_at_snapshot(&file, number, depth, progress);
             drop(txn);
             if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
                 return Ok(());

@@ -62,6 +62,7 @@ pub(crate) struct Engine {
     process: u32,
     /// See [`Options::retry_for`].
     retry_for: Duration,
+    is_read_only: bool,
 }
 
 impl Engine {
@@ -86,16 +87,56 @@ impl Engine {
         refuse_other_servers(&pool)?;
         let catalog = Catalog::new(&schema);
         let (process, retry_for) = (process::id(), options.retry_for);
-        let engine = Self { pool, catalog, schema, process, retry_for };
-        engine.create(options.create)?;
+        let is_read_only = options.read_only;
+        let engine = Self { pool, catalog, schema, process, retry_for, is_read_only };
+        if is_read_only {
+            engine.check()?;
+        } else {
+            engine.create(options.create)?;
+        }
         Ok(engine)
+    }
+
+    /// Checks that the schema exists with the format of this release.
+    fn check(&self) -> Result<()> {
+        // The counter can't be read before it is known that the catalog exists.
+        let txn = Txn::begin((&self.pool, &self.catalog), self.pool.take()?, false, false)?;
+        let (catalog, sequences) = self.own_relations();
+        if !self.missing(&txn, &mut [catalog, &sequences].into_iter())?.is_empty()
+            || !self.has_format(&txn)?
+        {
+            return Err(Error::StoreNotFound { path: self.pool.server().into() });
+        }
+        Ok(())
+    }
+
+    /// Returns the tables of all tables.
+    fn own_relations(&self) -> (&Relation, Relation) {
+        (&self.catalog.relation, Relation::new(&self.schema, SEQUENCES, Form::Pairs))
+    }
+
+    /// Whether the catalog has a format. Another format than that of this release is an error.
+    fn has_format(&self, txn: &Txn<'_>) -> Result<bool> {
+        let sql = format!("SELECT v FROM {} WHERE k = $1", self.catalog.relation.sql);
+        let rows = txn.query(&sql, &[&FORMAT_KEY])?;
+        match rows.first().map(|row| column::<&[u8]>(row, 0)).transpose()? {
+            None => Ok(false),
+            Some(format) if format == FORMAT => Ok(true),
+            Some(_) => Err(Error::SchemaMismatch {
+                table: CATALOG,
+                difference: format!(
+                    "the schema {} has the format of another release",
+                    quoted(&self.schema)
+                ),
+                way_out: "use that release, or another schema",
+            }),
+        }
     }
 
     /// Creates the schema and the tables of the catalog, or checks their format.
     fn create(&self, creates: bool) -> Result<()> {
         let leased = self.alone()?;
-        let catalog = &self.catalog.relation;
-        let sequences = Relation::new(&self.schema, SEQUENCES, Form::Pairs);
+        let (catalog, sequences) = self.own_relations();
         let connection = leased.get()?;
         let of = |error| error::of(self.pool.server(), error);
         let found =
@@ -115,24 +156,9 @@ impl Engine {
         if !missing.is_empty() {
             txn.simple(&missing)?;
         }
-        let sql = format!("SELECT v FROM {} WHERE k = $1", catalog.sql);
-        let rows = txn.query(&sql, &[&FORMAT_KEY])?;
-        match rows.first().map(|row| column::<&[u8]>(row, 0)).transpose()? {
-            Some(format) if format == FORMAT => {}
-            Some(_) => {
-                return Err(Error::SchemaMismatch {
-                    table: CATALOG,
-                    difference: format!(
-                        "the schema {} has the format of another release",
-                        quoted(&self.schema)
-                    ),
-                    way_out: "use that release, or another schema",
-                });
-            }
-            None => {
-                let sql = format!("INSERT INTO {} (k, v) VALUES ($1, $2)", catalog.sql);
-                txn.execute(&sql, &[&FORMAT_KEY, &FORMAT])?;
-            }
+        if !self.has_format(&txn)? {
+            let sql = format!("INSERT INTO {} (k, v) VALUES ($1, $2)", catalog.sql);
+            txn.execute(&sql, &[&FORMAT_KEY, &FORMAT])?;
         }
         let committed = txn.commit(|| ());
         committed.map_err(crate::engine::CommitFailure::into_error)
@@ -171,6 +197,7 @@ impl Engine {
     }
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        self.refuse_read_only()?;
         self.begin(true)
     }
 
@@ -201,6 +228,18 @@ impl Engine {
     #[expect(clippy::unused_self, reason = "as with other engines")]
     pub(crate) const fn has_catalog(&self) -> bool {
         true
+    }
+
+    pub(crate) const fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Returns an error if the store was opened read-only.
+    pub(crate) fn refuse_read_only(&self) -> Result<()> {
+        if self.is_read_only {
+            return Err(Error::ReadOnly { path: self.pool.server().into(), source: None });
+        }
+        Ok(())
     }
 
     /// Returns the number of read transactions of this store, and the age of the oldest.
@@ -273,6 +312,7 @@ impl Engine {
         body: impl FnOnce(&mut Txn<'_>) -> Result<T>,
     ) -> Result<T, (Error, Option<Retry>)> {
         let plain = |error| (error, None);
+        self.refuse_read_only().map_err(plain)?;
         self.refuse_forked().map_err(plain)?;
         let leased = self.alone().map_err(plain)?;
         let begun = Txn::begin((&self.pool, &self.catalog), leased, true, true);
@@ -298,19 +338,39 @@ impl Engine {
             if !missing.is_empty() {
                 txn.simple(&missing)?;
             }
-            let (reader, mut from) = (txn.reader(&tables), MARK.to_string().into_bytes());
-            while let Some((part, record)) = reader.at_or_above(Space::Catalog, &from)? {
-                let name = str::from_utf8(part).ok().filter(|name| name.starts_with(MARK));
-                let Some(name) = name else { break };
-                if let Some(by) = Referrer::decode(schema.name, name, record)? {
-                    tables.add_referrer(&self.schema, by);
-                }
-                from = [part, &[0]].concat();
-            }
+            self.add_referrers(txn, &tables)?;
             let writer = txn.writer(&tables);
             prepare(writer.ok_or_else(|| Error::internal("a read transaction of a table"))?)
         })?;
         Ok(tables)
+    }
+
+    /// Returns the tables of a read-only store; `None` if some are missing.
+    pub(crate) fn find_table(
+        &self,
+        schema: &'static TableSchema,
+        parts: Parts,
+    ) -> Result<Option<Tables>> {
+        let (tables, txn) = (Tables::new(&self.schema, schema, parts), self.read()?);
+        if !self.missing(&txn, &mut tables.needed().into_iter())?.is_empty() {
+            return Ok(None);
+        }
+        self.add_referrers(&txn, &tables)?;
+        Ok(Some(tables))
+    }
+
+    /// Adds the references to a table that the catalog records.
+    fn add_referrers(&self, txn: &Txn<'_>, tables: &Tables) -> Result<()> {
+        let (reader, mut from) = (txn.reader(tables), MARK.to_string().into_bytes());
+        while let Some((part, record)) = reader.at_or_above(Space::Catalog, &from)? {
+            let name = str::from_utf8(part).ok().filter(|name| name.starts_with(MARK));
+            let Some(name) = name else { break };
+            if let Some(by) = Referrer::decode(tables.schema.name, name, record)? {
+                tables.add_referrer(&self.schema, by);
+            }
+            from = [part, &[0]].concat();
+        }
+        Ok(())
     }
 }
 

@@ -112,10 +112,8 @@ impl Span {
 
     /// Returns the span with the empty key as its start, if it starts with the least value of a type with values of a fixed
     /// length. There are no keys in between.
-    pub(crate) fn with_first_key<K: ShardKeyValue>(mut self) -> Self {
-        if K::SHAPE.fixed_len() == Some(self.start.len())
-            && self.start.iter().all(|byte| *byte == 0)
-        {
+    pub(crate) fn with_first_key(mut self, shape: &KeyShape) -> Self {
+        if shape.fixed_len() == Some(self.start.len()) && self.start.iter().all(|byte| *byte == 0) {
             self.start.clear();
         }
         self

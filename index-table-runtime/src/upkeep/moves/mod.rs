@@ -135,7 +135,7 @@ impl ShardedStore {
         range: impl RangeBounds<K>,
         to: &str,
     ) -> Move<'_> {
-        let span = Span::of_range(&range).map(Span::with_first_key::<K>);
+        let span = Span::of_range(&range).map(|span| span.with_first_key(&K::SHAPE));
         self.new_move(map, K::SHAPE.to_string(), vec![span], to)
     }
 
@@ -220,7 +220,7 @@ impl ShardedStore {
         self.new_move(map, K::SHAPE.to_string(), spans, to)
     }
 
-    pub(in crate::upkeep) fn new_move(
+    pub(crate) fn new_move(
         &self,
         map: &str,
         key_type: String,

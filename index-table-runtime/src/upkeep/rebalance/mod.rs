@@ -199,7 +199,7 @@ impl<'s> Rebalance<'s> {
 
     /// Excludes the keys in this range from the moves.
     pub fn pin<K: ShardKeyValue>(mut self, range: impl RangeBounds<K>) -> Self {
-        self.pins.push(Span::of_range(&range).map(Span::with_first_key::<K>));
+        self.pins.push(Span::of_range(&range).map(|span| span.with_first_key(&K::SHAPE)));
         self
     }
 

@@ -23,7 +23,7 @@ use crate::{
     },
     store::{OpenTable, ShardId, Unreadable, WriteTxn},
     upkeep::build,
-    usage::trace::span,
+    usage::{Progress, ProgressReporter, trace::span},
     write::{aggregates, watch::Watched},
 };
 
@@ -103,11 +103,12 @@ pub struct Repair<'t, 's> {
     table: &'t OpenTable,
     delete_unreadable: bool,
     copies_from: Option<&'t ShardId>,
+    progress: Option<Box<dyn FnMut(Progress) + 't>>,
 }
 
 impl<'t, 's> Repair<'t, 's> {
     pub(crate) const fn new(txn: &'t mut WriteTxn<'s>, table: &'t OpenTable) -> Self {
-        Self { txn, table, delete_unreadable: false, copies_from: None }
+        Self { txn, table, delete_unreadable: false, copies_from: None, progress: None }
     }
 
     /// Replaces the copies of a reference table by the copy in this shard. Without it,
@@ -129,6 +130,15 @@ impl<'t, 's> Repair<'t, 's> {
         self
     }
 
+    /// Calls `progress` every few thousand steps, which are the steps of [`Verify::progress`](crate::Verify::progress).
+    /// In a sharded store, it begins again for each shard.
+    ///
+    /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 't) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
     /// Repairs the differences of the whole table.
     ///
     /// Cost: the cost of [`Verify`](crate::Verify), and a write for each finding. Memory for a thousand
@@ -142,7 +152,9 @@ impl<'t, 's> Repair<'t, 's> {
     /// error.
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = self.table.schema.name);
-        let Self { txn, table, delete_unreadable, copies_from } = self;
+        let Self { txn, table, delete_unreadable, copies_from, progress } = self;
+        let mut steps = progress.map(|it| ProgressReporter::new(Some(it), "steps", None));
+        let steps = &mut steps;
         let rows = table.rows;
         let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
         let damages = txn.repair_queues(table)?;
@@ -155,7 +167,8 @@ impl<'t, 's> Repair<'t, 's> {
         let (shard, place) = (None, None);
         let part = Part { rows, shard, place, only_global: false, delete_unreadable, unreadable };
         let Some(sharded) = writer.sharded() else {
-            part.repair(&mut writer, damages.into_iter().flatten().next(), &mut report, watched)?;
+            let damage = damages.into_iter().flatten().next();
+            part.repair(&mut writer, damage, &mut report, watched, steps)?;
             return Ok(report);
         };
         for (shard, damage) in sharded.parts().into_iter().zip(damages) {
@@ -169,12 +182,12 @@ impl<'t, 's> Repair<'t, 's> {
             let mut damage = Some(damage);
             sharded.part(shard, &mut |writer| {
                 let damage = damage.take().flatten();
-                part.repair(writer, damage, &mut report, watched)
+                part.repair(writer, damage, &mut report, watched, steps)
             })?;
         }
         if sharded.spans_global() {
             let part = Part { delete_unreadable: false, only_global: true, ..part };
-            part.repair(&mut writer, None, &mut report, watched)?;
+            part.repair(&mut writer, None, &mut report, watched, steps)?;
         }
         Ok(report)
     }
@@ -201,6 +214,7 @@ impl Part<'_> {
         damage: Option<String>,
         report: &mut VerifyReport,
         watched: &mut Watched,
+        steps: &mut Option<ProgressReporter<'_>>,
     ) -> Result<()> {
         let Self { rows, shard, place, only_global, delete_unreadable, unreadable } = self;
         let unreadable = match unreadable {
@@ -222,13 +236,19 @@ impl Part<'_> {
             report.add_repaired(rows.schema, shard, &RawFinding::queue(&damage));
         }
         let mut next = Some(ResumePoint::after_queue(rows.schema));
-        let mut known = Known::default();
+        let (mut known, mut is_first) = (Known::default(), true);
         while let Some(resume_point) = next {
             let stage = resume_point.stage;
             let reader = writer.reader();
             let walk = TableCheck::new(rows, reader, unreadable.clone(), resume_point);
             let walk = walk.include_queued().placed(place, only_global);
-            let batch = Batch::gather(walk, stage, &mut known, report)?;
+            if let Some(steps) = steps
+                && is_first
+            {
+                steps.begin("steps", walk.total()?);
+            }
+            is_first = false;
+            let batch = Batch::gather(walk, stage, &mut known, report, steps)?;
             let mut removed = false;
             for found in &batch.found {
                 watched.note_untold();
@@ -241,6 +261,9 @@ impl Part<'_> {
             } else {
                 batch.next
             };
+        }
+        if let Some(steps) = steps {
+            steps.report();
         }
         Ok(())
     }
@@ -304,6 +327,7 @@ impl Batch {
         mut stage: Stage,
         known: &mut Known,
         report: &mut VerifyReport,
+        steps: &mut Option<ProgressReporter<'_>>,
     ) -> Result<Self> {
         walk.known = mem::take(known);
         let (mut found, mut bytes) = (Vec::new(), 0);
@@ -326,6 +350,9 @@ impl Batch {
                 let next = walk.resume_point();
                 *known = walk.known;
                 return Ok(Self { found, stage, next });
+            }
+            if let Some(steps) = steps {
+                steps.add(1);
             }
         }
     }

@@ -132,13 +132,19 @@ fn is_new(content: &[u8], size: usize) -> bool {
 }
 
 /// Checks that the state of the transaction `txn` is intact, to the extent of `depth`. Returns `None` if the state is
-/// too old. The caller has a read transaction with this state, so that its pages are not reused.
-pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Option<()>, Fault> {
+/// too old. The caller has a read transaction with this state, so that its pages are not reused. Calls `progress` with
+/// the number of checked pages and the number of all pages.
+pub(super) fn look_at_snapshot(
+    path: &Path,
+    txn: u64,
+    depth: Depth,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<()>, Fault> {
     let mut file = File::open(path)?;
     // Transactions write the two pages alternately.
     let metas = metas(&mut file)?;
     let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
-    PageCheck::new(&mut file, meta, depth)?.run()?;
+    PageCheck::new(&mut file, meta, depth, progress)?.run()?;
     if depth == Depth::Everything {
         check_numbers(&mut file, metas)?;
     }

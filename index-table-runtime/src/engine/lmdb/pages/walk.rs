@@ -31,7 +31,13 @@ pub(super) struct PageCheck<'f> {
     last_list: Option<u64>,
     /// The named databases.
     found: VecDeque<(String, Database)>,
+    /// Is called with the number of marked pages and the number of all pages.
+    progress: &'f mut dyn FnMut(u64, u64),
+    marked: u64,
 }
+
+/// The number of pages between two calls of the progress.
+const INTERVAL: u64 = 1024;
 
 /// The tree of the walk.
 struct Tree<'n> {
@@ -57,7 +63,12 @@ struct Counted {
 }
 
 impl<'f> PageCheck<'f> {
-    pub(super) fn new(file: &'f mut File, meta: &'f Meta, depth: Depth) -> Result<Self> {
+    pub(super) fn new(
+        file: &'f mut File,
+        meta: &'f Meta,
+        depth: Depth,
+        progress: &'f mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
         let page_size = meta.page_size();
         let length = file.metadata()?.len();
         let pages = length / page_size;
@@ -75,6 +86,8 @@ impl<'f> PageCheck<'f> {
             used,
             last_list: None,
             found: VecDeque::new(),
+            progress,
+            marked: 0,
         })
     }
 
@@ -302,6 +315,10 @@ impl<'f> PageCheck<'f> {
             return Err(tree.page_damaged(number, "there is no such page"));
         }
         if self.used.add(number) {
+            self.marked += 1;
+            if self.marked.is_multiple_of(INTERVAL) {
+                (self.progress)(self.marked, self.meta.last_page);
+            }
             Ok(())
         } else {
             Err(tree.page_damaged(number, "it is used twice"))
