@@ -69,9 +69,9 @@ pub mod report {
     pub use index_table_runtime::{CommonValue, IndexAnalysis, KeyDistribution, Quantiles};
 
     pub use index_table_runtime::{
-        BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, ChangeConsumer,
-        ChangeLag, Duplicate, IndexSize, LoadReport, LoadedShard, MoveInfo, MoveState, Moved,
-        PlannedMove, PlannedShard, RangeInfo, ShardInfo, ShardStatus, StoreReport, TableSize,
-        TransactionResult, Upgraded,
+        AggregateSize, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable,
+        ChangeConsumer, ChangeLag, Duplicate, IndexSize, LoadReport, LoadedShard, MoveInfo,
+        MoveState, Moved, PlannedMove, PlannedShard, RangeInfo, ShardInfo, ShardStatus,
+        StoreReport, TableSize, TransactionResult, Upgraded,
     };
 }

@@ -207,6 +207,16 @@ fn a_sharded_store_is_shown_as_a_whole() {
     let rows: Vec<_> =
         shards["shards"].as_array().expect("a list").iter().map(|it| it["rows"].clone()).collect();
     assert_eq!(rows, [4, 4], "with a copy of the reference table: {shards}");
+    let sizes = json_of(&["sizes"], dir.path(), &[]);
+    let orders =
+        sizes["tables"].as_array().expect("a list").iter().find(|it| it["table"] == "orders");
+    let aggregate = &orders.expect("a table")["aggregates"][0];
+    assert_eq!(aggregate["name"], "aggregate_by_tenant");
+    let of_index = json_of(&["indexes"], dir.path(), &["orders"]);
+    let listed = of_index["indexes"].as_array().expect("a list");
+    let listed = listed.iter().find(|it| it["index"] == "aggregate_by_tenant").expect("listed");
+    assert!(aggregate["groups"].as_u64() > Some(1), "{sizes}");
+    assert_eq!((&listed["entries"], &listed["bytes"]), (&aggregate["groups"], &aggregate["bytes"]));
     let ranges = json_of(&["ranges"], dir.path(), &["orders"]);
     assert_eq!(ranges["ranges"][1]["from"], "100");
     assert_eq!(ranges["ranges"][1]["rows"], 3);

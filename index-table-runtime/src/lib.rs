@@ -45,8 +45,8 @@ pub use store::{
     TransactionResult, WriteTxn,
 };
 pub use table::{
-    Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts, RangeInfo, Scrub,
-    ShardInfo, ShardStatus, StoreReport, StreamedChange, Table, TableSize,
+    AggregateSize, Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts,
+    RangeInfo, Scrub, ShardInfo, ShardStatus, StoreReport, StreamedChange, Table, TableSize,
 };
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},

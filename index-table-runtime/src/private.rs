@@ -6,7 +6,7 @@ pub use serde;
 pub use crate::{
     engine::shards::count_in_parallel_from,
     model::{
-        aggregate::{Aggregate, AggregateSchema, Extreme, Summand, Totals},
+        aggregate::{Aggregate, AggregateSchema, Extreme, SumSchema, Summand, Totals},
         carried::{
             Carried, CloneIn, CloneInView, DebugIn, DebugInView, PartialEqIn, PartialEqInView,
             assert_carried, assert_viewed,

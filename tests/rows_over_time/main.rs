@@ -1,7 +1,8 @@
-//! Rows over time: revisions, expiry and aggregates.
+//! Rows over time: revisions, expiry, references, parts and aggregates.
 
 mod aggregates;
 mod cascades;
+mod decimals;
 mod expiry;
 mod parts;
 #[cfg(feature = "postgres")]

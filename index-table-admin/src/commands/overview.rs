@@ -44,13 +44,16 @@ impl Contents {
         self.sizes.iter().flatten().find(|size| size.table == table)
     }
 
-    /// Returns the entries and the bytes of an index.
+    /// Returns the entries and the bytes of an index, or the groups and the bytes of an aggregate.
     fn index_size(&self, table: &str, index: &CatalogIndex) -> Option<(u64, u64)> {
         if index.state == IndexState::Retired {
             return None;
         }
-        let size = self.size(table)?.indexes.iter().find(|size| size.name == index.name)?;
-        Some((size.entries, size.bytes))
+        let size = self.size(table)?;
+        let entries = size.indexes.iter().map(|it| (it.name, it.entries, it.bytes));
+        let groups = size.aggregates.iter().map(|it| (it.name, it.groups, it.bytes));
+        let (_, count, bytes) = entries.chain(groups).find(|(name, ..)| *name == index.name)?;
+        Some((count, bytes))
     }
 }
 
@@ -68,8 +71,7 @@ pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
     let mut values = Vec::new();
     for table in &contents.catalog.tables {
         let size = contents.size(&table.name);
-        let all =
-            size.map(|size| size.bytes + size.indexes.iter().map(|index| index.bytes).sum::<u64>());
+        let all = size.map(TableSize::total_bytes);
         let is_index = |index: &&CatalogIndex| {
             !matches!(index.strategy, "aggregate" | "reference" | "changes")
         };
@@ -158,19 +160,22 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
     let sizes = contents.sizes.as_deref().unwrap_or_default();
     let mut grid = Grid::new([
         ("table", Align::Left),
-        ("index", Align::Left),
-        ("rows or entries", Align::Right),
+        ("index or aggregate", Align::Left),
+        ("rows, entries or groups", Align::Right),
         ("bytes", Align::Right),
     ]);
     let mut total = 0;
     for size in sizes {
         let (table, rows) = (size.table.to_owned(), size.rows.to_string());
         grid.row([table.clone(), String::new(), rows, bytes(size.bytes)]);
-        total += size.bytes;
+        total += size.total_bytes();
         for index in &size.indexes {
             let (name, entries) = (index.name.to_owned(), index.entries.to_string());
             grid.row([table.clone(), name, entries, bytes(index.bytes)]);
-            total += index.bytes;
+        }
+        for aggregate in &size.aggregates {
+            let (name, groups) = (aggregate.name.to_owned(), aggregate.groups.to_string());
+            grid.row([table.clone(), name, groups, bytes(aggregate.bytes)]);
         }
     }
     grid.row(["all".to_owned(), String::new(), String::new(), bytes(total)]);

@@ -85,6 +85,16 @@ fn sizes(text: &mut Text, page: &Page) -> Result<(), Failure> {
     text.metric("index_entries", "gauge", "Entries of an index.", entries);
     let bytes = indexes().map(|(labels, index)| (labels, index.bytes.to_string()));
     text.metric("index_bytes", "gauge", "Bytes of the pages of an index.", bytes);
+    let aggregates = || {
+        sizes.iter().flat_map(|size| {
+            let labels = |name: &'static str| [("table", size.table), ("aggregate", name)];
+            size.aggregates.iter().map(move |aggregate| (labels(aggregate.name), aggregate))
+        })
+    };
+    let groups = aggregates().map(|(labels, aggregate)| sample(labels, aggregate.groups));
+    text.metric("aggregate_groups", "gauge", "Groups of an aggregate.", groups);
+    let bytes = aggregates().map(|(labels, aggregate)| sample(labels, aggregate.bytes));
+    text.metric("aggregate_bytes", "gauge", "Bytes of the pages of an aggregate.", bytes);
     let catalog = page.store.catalog()?;
     let states = catalog.tables.iter().flat_map(|table| {
         let declared = table.indexes.iter().filter(|index| index.state != IndexState::Retired);

@@ -5,7 +5,7 @@ use std::{collections::HashMap, fmt::Write as _};
 use index_table::{
     __private::admin::{KeyBuf, KeyShape, UntypedField, UntypedRange, UntypedTable},
     IndexState, Usage,
-    report::ShardStatus,
+    report::{ShardStatus, TableSize},
 };
 
 use super::{
@@ -16,9 +16,7 @@ use crate::{failure::Failure, output::bytes, value};
 
 pub(super) fn overview(page: &Page) -> Result<String, Failure> {
     let (catalog, sizes) = (page.store.catalog()?, page.sizes()?);
-    let all = |size: &index_table::report::TableSize| {
-        size.bytes + size.indexes.iter().map(|index| index.bytes).sum::<u64>()
-    };
+    let all = TableSize::total_bytes;
     let most = sizes.iter().map(all).max().unwrap_or(0);
     let (mut tables, mut indexes) = (Vec::new(), Vec::new());
     for own in &catalog.tables {
@@ -43,6 +41,20 @@ pub(super) fn overview(page: &Page) -> Result<String, Failure> {
             own.unreadable.as_deref().map_or_else(String::new, escape),
         ]);
         for index in &own.indexes {
+            let aggregate = size.into_iter().flat_map(|size| &size.aggregates);
+            let mut aggregate = aggregate.filter(|it| it.name == index.name);
+            let aggregate = aggregate.next().filter(|_| index.state != IndexState::Retired);
+            if let Some(aggregate) = aggregate {
+                indexes.push(vec![
+                    name.clone(),
+                    escape(&index.name),
+                    escape(&index.state.to_string()),
+                    aggregate.groups.to_string(),
+                    bytes(aggregate.bytes),
+                    bar(aggregate.bytes, total, "part of the table's bytes"),
+                ]);
+                continue;
+            }
             let size = size.and_then(|size| size.indexes.iter().find(|it| it.name == index.name));
             let size = size.filter(|_| index.state != IndexState::Retired);
             let (label, index_path) = (escape(&index.name), url(&index.name));

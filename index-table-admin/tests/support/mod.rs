@@ -72,6 +72,7 @@ mod online {
 #[table(name = "orders", shard_by = tenant)]
 #[index(total)]
 #[index(code, unique, scope = "global")]
+#[aggregate(tenant, sum = [total])]
 pub(crate) struct Order {
     #[primary_key]
     pub(crate) tenant: u32,

@@ -18,6 +18,8 @@ use crate::names;
 ///     min_amount: ::core::option::Option<i64>,
 /// }
 /// ```
+///
+/// The sum of a field whose type is not spelled as an integer is a `<Money as _index_table::Summand>::Sum`.
 pub(super) fn declaration(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
     let (v, private, ident) = (&cx.table.visibility, &cx.private, &aggregate.ident);
     let (doc, allow) = (docs::totals(cx.table, aggregate), allow_on_struct());
@@ -28,7 +30,13 @@ pub(super) fn declaration(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStrea
     });
     let sums = aggregate.sums.iter().map(|field| {
         let (doc, ident) = (docs::sum(field), sum(field));
-        mixed!(#doc #v #ident: i128)
+        let ty = if field.ty.is_summed_as_integer() {
+            mixed!(i128)
+        } else {
+            let ty = field.ty.tokens(private);
+            quote_spanned!(at(field.ty.span())=> <#ty as #private::Summand>::Sum)
+        };
+        mixed!(#doc #v #ident: #ty)
     });
     let extremes = aggregate.extremes.iter().map(|extreme| {
         let (doc, ident) = (docs::extreme(extreme), extreme_field(extreme));
@@ -54,10 +62,11 @@ pub(super) fn declaration(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStrea
 ///     type Row = Invoice;
 ///     const POSITION: usize = 0;
 ///     fn read(__group: &mut _index_table::KeyReader<'_>, __totals: &_index_table::Totals) -> … {
+///         let mut __sums = __totals.sums();
 ///         _index_table::Ok(Self {
 ///             customer: <u64 as _index_table::Key>::decode_owned(__group)?,
 ///             count: __totals.count(),
-///             sum_amount: __totals.sum(0),
+///             sum_amount: __sums.next::<i64>(),
 ///             min_amount: __totals.extreme::<i64>(0)?,
 ///         })
 ///     }
@@ -79,10 +88,11 @@ pub(super) fn implementation(
             #ident: <#ty as _index_table::Key>::decode_owned(__group)?
         }
     });
-    let sums = aggregate.sums.iter().enumerate().map(|(at, field)| {
-        let (ident, at) = (sum(field), Literal::usize_unsuffixed(at));
-        mixed!(#ident: __totals.sum(#at))
+    let sums = aggregate.sums.iter().map(|field| {
+        let (ident, ty) = (sum(field), summed(field));
+        quote_spanned!(at(field.ty.span())=> #ident: __sums.next::<#ty>())
     });
+    let read_sums = (!aggregate.sums.is_empty()).then(|| mixed!(let mut __sums = __totals.sums();));
     let extremes = aggregate.extremes.iter().enumerate().map(|(at, extreme)| {
         let (ident, at) = (extreme_field(extreme), Literal::usize_unsuffixed(at));
         let ty = extreme.field.ty.tokens(&cx.short);
@@ -108,6 +118,7 @@ pub(super) fn implementation(
                 #reader: &mut _index_table::KeyReader<'_>,
                 __totals: &_index_table::Totals,
             ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                #read_sums
                 _index_table::Ok(Self { #(#values),* })
             }
         }
@@ -134,7 +145,7 @@ pub(super) fn implementation(
 /// const AGGREGATES: &'static [_index_table::AggregateSchema] = &[_index_table::AggregateSchema {
 ///     name: "aggregate_by_customer",
 ///     key: &[_index_table::KeyField::new::<u64>("customer")],
-///     sums: &["amount"],
+///     sums: &[_index_table::SumSchema::new::<i64>("amount")],
 ///     extremes: &[_index_table::Extreme { index: 0, greatest: false }],
 /// }];
 /// ```
@@ -146,7 +157,11 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
     let schemas = aggregates.iter().map(|aggregate| {
         let name = &aggregate.name;
         let key = aggregate.group.iter().map(|field| entity::plain_key_field(cx, field));
-        let sums = aggregate.sums.iter().map(|field| &field.name);
+        let sums = aggregate.sums.iter().map(|field| {
+            let (name, ty) = (&field.name, summed(field));
+            let new = quote_spanned!(at(field.ty.span())=> new::<#ty>);
+            mixed!(_index_table::SumSchema::#new(#name))
+        });
         let extremes = aggregate.extremes.iter().map(|Extreme { index, greatest, .. }| {
             let index = Literal::usize_unsuffixed(*index);
             mixed!(_index_table::Extreme { index: #index, greatest: #greatest })
@@ -245,6 +260,15 @@ pub(super) fn methods(cx: &Context<'_>, aggregate: &Aggregate) -> TokenStream {
 
         #all
     }
+}
+
+/// Returns the type whose sum is kept. `EntryBuffer::sum` has the type of the field, and gives the only error if its
+/// spelling shows that it can't be summed.
+fn summed(field: &Field) -> TokenStream {
+    if field.ty.is_summed_as_integer() {
+        return mixed!(i64);
+    }
+    field.ty.tokens(&mixed!(_index_table))
 }
 
 fn sum(field: &Field) -> Ident {

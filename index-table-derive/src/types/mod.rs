@@ -112,6 +112,11 @@ impl DataType {
         }
     }
 
+    /// Whether the spelling shows that sums of these values are an `i128`, or that they can't be summed.
+    pub(crate) fn is_summed_as_integer(&self) -> bool {
+        !matches!(self.shape, Shape::Other)
+    }
+
     /// Returns the types in this type that are not of the standard library.
     pub(crate) fn own_types(&self) -> Vec<&Type> {
         let mut found = Vec::new();

@@ -636,6 +636,18 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Returns the number of bytes that a space of small records takes, if no other table has records in its database.
+    pub(crate) fn bytes_of_space(self, space: Space) -> Result<u64> {
+        match self {
+            Self::Lmdb(reader) => reader.bytes_of_space(space),
+            Self::Sharded(_) => Ok(0),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(0),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(reader) => reader.bytes_of_space(space),
+        }
+    }
+
     /// Returns the reference at this position to the table. The readers of the shards of a sharded table have
     /// references; the reader of the whole table has none.
     #[inline]

@@ -1,9 +1,13 @@
 //! Aggregates: the count of the rows and the sums of some fields, for each group of rows. This code is pure.
 
+mod summand;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+pub(crate) use summand::field_of;
+pub use summand::{SumSchema, Summand};
+
+use std::slice;
 
 use crate::model::{
     entity::Entity,
@@ -31,8 +35,8 @@ pub struct AggregateSchema {
     pub name: &'static str,
     /// The fields of a group.
     pub key: &'static [KeyField],
-    /// The names of the summed fields.
-    pub sums: &'static [&'static str],
+    /// The summed fields.
+    pub sums: &'static [SumSchema],
     /// The least and greatest values, which are not stored.
     pub extremes: &'static [Extreme],
 }
@@ -45,40 +49,6 @@ pub struct Extreme {
     pub index: usize,
     /// Whether it is the greatest value.
     pub greatest: bool,
-}
-
-/// A type whose values can be summed: an integer of up to 64 bits or `i128`, or an `Option` of one, whose `None` counts
-/// as 0.
-#[diagnostic::on_unimplemented(
-    message = "values of type `{Self}` can't be summed",
-    label = "not an integer with exact sums",
-    note = "a sum changes with each write of a row, so it must be exact: use an integer of up to 64 bits or `i128`, or \
-            an `Option` of one; keep an amount of money in its smallest unit"
-)]
-pub trait Summand {
-    /// Returns the number that is added to the sum.
-    fn summand(&self) -> i128;
-}
-
-macro_rules! summands {
-    ($($t:ty)*) => {
-        $(impl Summand for $t {
-            #[inline]
-            fn summand(&self) -> i128 {
-                (*self).into()
-            }
-        })*
-    };
-}
-
-summands!(i8 i16 i32 i64 i128 u8 u16 u32 u64);
-
-#[diagnostic::do_not_recommend]
-impl<T: Summand> Summand for Option<T> {
-    #[inline]
-    fn summand(&self) -> i128 {
-        self.as_ref().map_or(0, T::summand)
-    }
 }
 
 /// The struct with the totals of a group. Only the derive implements it.
@@ -144,10 +114,10 @@ impl Totals {
         u64::try_from(self.count).unwrap_or_default()
     }
 
-    /// Returns the sum at this position.
+    /// Returns the sums, in the order of their declaration.
     #[must_use]
-    pub fn sum(&self, position: usize) -> i128 {
-        self.sums.get(position).map_or(0, |sum| sum.low)
+    pub fn sums(&self) -> Sums<'_> {
+        Sums(self.sums.iter())
     }
 
     /// Returns the extreme at this position; `None` without rows.
@@ -167,7 +137,11 @@ impl Totals {
     }
 
     /// Decodes a record; an absent one has no rows.
-    pub(crate) fn decode(record: Option<&[u8]>, sums: usize) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(
+        record: Option<&[u8]>,
+        declared: &AggregateSchema,
+    ) -> Result<Self, DecodeError> {
+        let sums = declared.parts();
         let Some(record) = record else {
             let sums = vec![Sum::default(); sums];
             return Ok(Self { sums, ..Self::default() });
@@ -228,12 +202,15 @@ impl Totals {
     }
 
     /// Returns the record of the totals; `None` if there are no rows.
-    pub(crate) fn record(&self) -> Result<Option<Vec<u8>>, Unrecordable> {
+    pub(crate) fn record(
+        &self,
+        declared: &AggregateSchema,
+    ) -> Result<Option<Vec<u8>>, Unrecordable> {
         if self.count < 0 {
             return Err(Unrecordable::Negative);
         }
         let count = u64::try_from(self.count).map_err(|_| Unrecordable::Overflow)?;
-        if self.sums.iter().any(|sum| sum.carry != 0) {
+        if !self.is_in_range(declared) {
             return Err(Unrecordable::Overflow);
         }
         if count == 0 {
@@ -248,16 +225,40 @@ impl Totals {
         Ok(Some(record))
     }
 
-    /// Whether each value is in range.
-    pub(crate) fn is_in_range(&self) -> bool {
+    /// Whether each sum is in range.
+    pub(crate) fn is_in_range(&self, declared: &AggregateSchema) -> bool {
         self.sums.iter().all(|sum| sum.carry == 0)
+            && self.declared(declared).all(|(sum, parts)| sum.has(parts))
+    }
+
+    /// Formats the totals for findings.
+    pub(crate) fn show(&self, declared: &AggregateSchema) -> String {
+        let sums = self.declared(declared).map(|(sum, parts)| sum.show(parts));
+        sums.fold(format!("{} rows", self.count), |shown, sum| format!("{shown}, sum {sum}"))
+    }
+
+    /// Returns the declared sums, each with its integers. The second integer of a sum of integers is 0.
+    fn declared<'t>(
+        &'t self,
+        declared: &'t AggregateSchema,
+    ) -> impl Iterator<Item = (SumSchema, [i128; 2])> {
+        let mut parts = self.sums.iter().map(|sum| sum.low);
+        declared.sums.iter().map(move |sum| {
+            let whole = parts.next().unwrap_or_default();
+            let fraction = if sum.is_decimal() { parts.next() } else { None };
+            (*sum, [whole, fraction.unwrap_or_default()])
+        })
     }
 }
 
-impl fmt::Display for Totals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} rows", self.count)?;
-        self.sums.iter().try_for_each(|sum| write!(f, ", sum {}", sum.low))
+/// The sums of a group, which are read in the order of their declaration.
+#[derive(Debug)]
+pub struct Sums<'t>(slice::Iter<'t, Sum>);
+
+impl Sums<'_> {
+    /// Returns the next sum.
+    pub fn next<T: Summand>(&mut self) -> T::Sum {
+        T::sum(|| self.0.next().map_or(0, |sum| sum.low))
     }
 }
 
@@ -272,6 +273,11 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = i128> {
 }
 
 impl AggregateSchema {
+    /// Returns the number of integers in all sums.
+    pub(crate) fn parts(&self) -> usize {
+        self.sums.iter().map(|sum| 1 + usize::from(sum.is_decimal())).sum()
+    }
+
     /// Formats the key of a group for errors.
     pub(crate) fn show(&self, group: &[u8]) -> String {
         if self.key.is_empty() { "()".to_owned() } else { key_of_group(self.key, group) }
@@ -307,7 +313,7 @@ impl AggregateSchema {
     /// Reads the totals of a group into their struct.
     pub(crate) fn read<A: Aggregate>(&self, group: &[u8], totals: &Totals) -> crate::Result<A> {
         let schema = A::Row::TABLE;
-        if !totals.is_in_range() {
+        if !totals.is_in_range(self) {
             return Err(self.unrecordable(schema, group, Unrecordable::Overflow));
         }
         let unescaped = Unescaped::default();

@@ -46,8 +46,7 @@ pub(crate) fn decode(
     group: &[u8],
     record: Option<&[u8]>,
 ) -> Result<Totals> {
-    Totals::decode(record, declared.sums.len())
-        .map_err(|error| declared.corrupt(rows.schema, group, error))
+    Totals::decode(record, declared).map_err(|error| declared.corrupt(rows.schema, group, error))
 }
 
 /// Whether the group contains the shard key, so that all its rows are in one shard.

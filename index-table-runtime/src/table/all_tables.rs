@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use serde::Serialize;
 
 use crate::{
-    engine::{Query, Read as _},
+    engine::{Query, Read as _, Space},
     model::{KeyRange, error::Result, schema::Source},
     store::{OpenTable, ReadTxn, ShardId, ShardedStore, Store},
     upkeep::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// The size of a table. From [`Store::sizes`].
 ///
-/// `Display` prints a line for the table and a line for each index.
+/// `Display` prints a line for the table, and a line for each index and each aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TableSize {
@@ -29,6 +29,8 @@ pub struct TableSize {
     pub bytes: u64,
     /// The sizes of the indexes, in the order of their declaration.
     pub indexes: Vec<IndexSize>,
+    /// The sizes of the aggregates, in the order of their declaration.
+    pub aggregates: Vec<AggregateSize>,
 }
 
 /// The size of an index; see [`TableSize`].
@@ -43,6 +45,18 @@ pub struct IndexSize {
     pub bytes: u64,
 }
 
+/// The size of an aggregate; see [`TableSize`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct AggregateSize {
+    /// The name of the aggregate.
+    pub name: &'static str,
+    /// The number of groups. In a sharded store, a group is counted in each shard that has rows of it.
+    pub groups: u64,
+    /// The bytes of the pages of the totals; 0 for a store in memory.
+    pub bytes: u64,
+}
+
 /// The verification of the tables of a store. From [`Store::verify`].
 ///
 /// `Display` prints the report of each table.
@@ -51,6 +65,16 @@ pub struct IndexSize {
 pub struct StoreReport {
     /// The reports of the tables, by name.
     pub tables: Vec<VerifyReport>,
+}
+
+impl TableSize {
+    /// Returns the bytes of the rows, the indexes and the aggregates.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        let indexes = self.indexes.iter().map(|index| index.bytes);
+        self.bytes
+            + indexes.chain(self.aggregates.iter().map(|aggregate| aggregate.bytes)).sum::<u64>()
+    }
 }
 
 impl StoreReport {
@@ -145,11 +169,11 @@ impl Store {
         Ok(sum)
     }
 
-    /// Returns the numbers of rows and entries of all tables that are in use, and their bytes in the file, by
-    /// name.
+    /// Returns the numbers of rows, entries and groups of all tables that are in use, and their bytes in the file,
+    /// by name.
     ///
-    /// Bytes are counted as whole pages. Free pages of the file, the catalog, and the queues of eventual
-    /// indexes are not counted. The rows of a reference table are counted once, and the bytes of all of its
+    /// Bytes are counted as whole pages. Free pages of the file, the catalog, the queues of eventual
+    /// indexes and the change streams are not counted. The rows of a reference table are counted once, and the bytes of all of its
     /// copies.
     ///
     /// Cost: the same as [`Scan::count`](crate::Scan::count) for each index.
@@ -191,7 +215,19 @@ impl Store {
                 Ok(IndexSize { name: index.name, entries, bytes })
             });
             let indexes = indexes.collect::<Result<_>>()?;
-            Ok(TableSize { table: table.schema.name, rows, bytes, indexes })
+            let aggregates =
+                table.rows.aggregates.iter().enumerate().map(|(position, declared)| {
+                    let (space, mut groups, mut bytes) = (Space::Aggregate(position), 0, 0);
+                    for (reader, is_copy) in &parts {
+                        if !is_copy {
+                            groups += reader.len(space)?;
+                        }
+                        bytes += reader.bytes_of_space(space)?;
+                    }
+                    Ok(AggregateSize { name: declared.name, groups, bytes })
+                });
+            let aggregates = aggregates.collect::<Result<_>>()?;
+            Ok(TableSize { table: table.schema.name, rows, bytes, indexes, aggregates })
         };
         tables.iter().map(size).collect()
     }
@@ -258,10 +294,13 @@ impl ShardedStore {
 
 impl fmt::Display for TableSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, rows, bytes, indexes } = self;
+        let Self { table, rows, bytes, indexes, aggregates } = self;
         writeln!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
-        indexes.iter().try_for_each(|IndexSize { name, entries, bytes }| {
-            writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes")
+        for IndexSize { name, entries, bytes } in indexes {
+            writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes")?;
+        }
+        aggregates.iter().try_for_each(|AggregateSize { name, groups, bytes }| {
+            writeln!(f, "  aggregate `{name}`: {groups} groups, {bytes} bytes")
         })
     }
 }

@@ -57,7 +57,7 @@ impl OpenTable {
     ) -> Result<Analysis> {
         let schema = self.schema;
         let sizes = Store::sizes_of(slice::from_ref(self), txn)?;
-        let Some(TableSize { table, rows, bytes, indexes }) = sizes.into_iter().next() else {
+        let Some(TableSize { table, rows, bytes, indexes, .. }) = sizes.into_iter().next() else {
             return Err(Error::internal("a table has no size"));
         };
         let with_rows = matches!(self.rows.distribution, Distribution::ByKey(_));

@@ -17,7 +17,7 @@ mod untyped;
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 pub use aggregates::Aggregates;
-pub use all_tables::{IndexSize, StoreReport, TableSize};
+pub use all_tables::{AggregateSize, IndexSize, StoreReport, TableSize};
 pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
 pub use keyed::KeyedTable;
 pub use parts::{EncodedKey, Parts};

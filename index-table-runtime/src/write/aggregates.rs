@@ -118,7 +118,7 @@ fn changed(
     less: Option<&[u8]>,
     more: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>> {
-    let totals = Totals::decode(stored, declared.sums.len());
+    let totals = Totals::decode(stored, declared);
     let mut totals = totals.map_err(|error| declared.corrupt(rows.schema, group, error))?;
     if let Some(less) = less {
         totals.remove(less);
@@ -126,7 +126,7 @@ fn changed(
     if let Some(more) = more {
         totals.add(more);
     }
-    totals.record().map_err(|reason| declared.unrecordable(rows.schema, group, reason))
+    totals.record(declared).map_err(|reason| declared.unrecordable(rows.schema, group, reason))
 }
 
 /// Totals of rows that were written without their aggregates, by group, in memory.
@@ -189,11 +189,11 @@ impl Gathered {
         for ((aggregate, group), change) in std::mem::take(&mut self.groups) {
             let Some(declared) = rows.aggregates.get(aggregate) else { continue };
             let space = Space::Aggregate(aggregate);
-            let totals = Totals::decode(writer.reader().get(space, &group)?, declared.sums.len());
+            let totals = Totals::decode(writer.reader().get(space, &group)?, declared);
             let mut totals =
                 totals.map_err(|error| declared.corrupt(rows.schema, &group, error))?;
             totals.add_all(&change);
-            let record = totals.record();
+            let record = totals.record(declared);
             let record =
                 record.map_err(|reason| declared.unrecordable(rows.schema, &group, reason))?;
             set(writer, aggregate, &group, record.as_deref())?;

@@ -64,9 +64,17 @@ fn unsigned(number: i64) -> u64 {
 impl<'t> Reader<'t> {
     /// Returns the number of bytes of an SQL table with its index.
     pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
+        self.bytes_in(self.relation(source)?)
+    }
+
+    /// Returns the number of bytes of the SQL table of a space.
+    pub(crate) fn bytes_of_space(self, space: Space) -> Result<u64> {
+        self.tables.space(space).map_or(Ok(0), |(relation, _)| self.bytes_in(relation))
+    }
+
+    fn bytes_in(self, relation: &Relation) -> Result<u64> {
         let sql = "SELECT pg_total_relation_size($1::text::regclass)";
-        let rows = self.txn.query(sql, &[&self.relation(source)?.sql])?;
-        number(&rows).map(unsigned)
+        number(&self.txn.query(sql, &[&relation.sql])?).map(unsigned)
     }
 
     fn relation(self, source: Source) -> Result<&'t Relation> {

@@ -15,18 +15,25 @@ fn summands(values: &[i128]) -> Vec<u8> {
     bytes
 }
 
+/// Returns an aggregate with this number of sums of integers.
+fn of_integers(sums: usize) -> AggregateSchema {
+    const SUMS: [SumSchema; 2] = [SumSchema::new::<i64>("a"), SumSchema::new::<i64>("b")];
+    AggregateSchema { name: "aggregate", key: &[], sums: &SUMS[..sums], extremes: &[] }
+}
+
 /// The vectors of `docs/FORMAT.md` never change, because files contain these bytes.
 #[test]
 fn records_have_the_documented_bytes() {
-    let mut two = Totals::decode(None, 2).unwrap();
+    let mut two = Totals::decode(None, &of_integers(2)).unwrap();
     two.add(&summands(&[5, -2]));
     two.add(&summands(&[250, 1]));
     let mut one = Totals::default();
     one.add(&[]);
     let row = |totals: &Totals, sums: usize| {
-        let record = totals.record().unwrap().unwrap();
-        assert_eq!(Totals::decode(Some(&record), sums).as_ref(), Ok(totals));
-        let shown: Vec<_> = (0..sums).map(|at| totals.sum(at).to_string()).collect();
+        let record = totals.record(&of_integers(sums)).unwrap().unwrap();
+        assert_eq!(Totals::decode(Some(&record), &of_integers(sums)).as_ref(), Ok(totals));
+        let mut read = totals.sums();
+        let shown: Vec<_> = (0..sums).map(|_| read.next::<i64>().to_string()).collect();
         format!("| `{}` | `{}` | `{}` |", totals.count(), shown.join(", "), hex(&record))
     };
     assert_eq!(documented("### Test vectors of totals"), [row(&two, 2), row(&one, 0)]);
@@ -34,33 +41,33 @@ fn records_have_the_documented_bytes() {
 
 #[test]
 fn a_group_without_rows_has_no_record() {
-    let mut totals = Totals::decode(None, 1).unwrap();
+    let mut totals = Totals::decode(None, &of_integers(1)).unwrap();
     totals.add(&summands(&[7]));
     totals.remove(&summands(&[7]));
-    assert_eq!(totals.record(), Ok(None));
+    assert_eq!(totals.record(&of_integers(1)), Ok(None));
     totals.remove(&summands(&[7]));
-    assert_eq!(totals.record(), Err(Unrecordable::Negative));
+    assert_eq!(totals.record(&of_integers(1)), Err(Unrecordable::Negative));
 }
 
 #[test]
 fn a_sum_may_leave_its_range_and_return() {
-    let mut totals = Totals::decode(None, 1).unwrap();
+    let mut totals = Totals::decode(None, &of_integers(1)).unwrap();
     totals.add(&summands(&[i128::MAX]));
     totals.add(&summands(&[1]));
-    assert_eq!(totals.record(), Err(Unrecordable::Overflow));
+    assert_eq!(totals.record(&of_integers(1)), Err(Unrecordable::Overflow));
     totals.add(&summands(&[-1]));
-    assert_eq!(totals.sum(0), i128::MAX);
-    assert!(totals.record().is_ok());
+    assert_eq!(totals.sums().next::<i64>(), i128::MAX);
+    assert!(totals.record(&of_integers(1)).is_ok());
     totals.remove(&summands(&[-5]));
-    assert_eq!(totals.record(), Err(Unrecordable::Overflow));
+    assert_eq!(totals.record(&of_integers(1)), Err(Unrecordable::Overflow));
     totals.remove(&summands(&[i128::MAX]));
-    assert_eq!(totals.sum(0), 5);
-    assert!(totals.is_in_range());
+    assert_eq!(totals.sums().next::<i64>(), 5);
+    assert!(totals.is_in_range(&of_integers(1)));
 }
 
 #[test]
 fn a_record_of_another_length_is_refused() {
-    assert!(Totals::decode(Some(&[0; 8]), 1).is_err());
-    assert!(Totals::decode(Some(&[0; 25]), 1).is_err());
-    assert!(Totals::decode(Some(&[0; 24]), 1).is_ok());
+    assert!(Totals::decode(Some(&[0; 8]), &of_integers(1)).is_err());
+    assert!(Totals::decode(Some(&[0; 25]), &of_integers(1)).is_err());
+    assert!(Totals::decode(Some(&[0; 24]), &of_integers(1)).is_ok());
 }

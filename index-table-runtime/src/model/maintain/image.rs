@@ -314,7 +314,7 @@ impl EntryBuffer {
 
     /// Adds the next summand to the data of the current aggregate.
     pub fn sum<T: Summand + ?Sized>(&mut self, field: &T) {
-        push_summand(field.summand(), &mut self.data);
+        field.each_part(|part| push_summand(part, &mut self.data));
     }
 
     /// Like [`include`](Self::include), for a field in [`Entity::COLLECTIONS`].

@@ -10,7 +10,7 @@ use super::{
     versions::{VersionRecord, first_difference, names_and_types},
 };
 use crate::model::{
-    aggregate::AggregateSchema,
+    aggregate::{AggregateSchema, SumSchema, field_of},
     error::{Error, Result},
     key::fits,
     reference::{MARK, ReferenceSchema},
@@ -134,7 +134,7 @@ impl TableRecord {
             name: aggregate.name.to_owned(),
             key: key_fields(aggregate.key),
             strategy: StrategyRecord::Partial(
-                aggregate.sums.iter().map(ToString::to_string).collect(),
+                aggregate.sums.iter().copied().flat_map(SumSchema::names).collect(),
             ),
             options: Vec::new(),
             layout: AGGREGATE.to_owned(),
@@ -391,7 +391,7 @@ impl IndexRecord {
             StrategyRecord::Partial(included) => included,
         };
         key.iter().all(|field| FIELD_FORMS.contains(&&*field.form) && is_such(&field.name))
-            && included.iter().all(|field| is_such(field))
+            && included.iter().all(|field| is_such(field_of(field)))
             && !options.iter().any(|option| option.starts_with(FILTER))
     }
 

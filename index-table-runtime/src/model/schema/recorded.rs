@@ -5,7 +5,7 @@ use super::{
     StrategyRecord, TableRecord, TableSchema,
     catalog::{EVENTUAL, FILTER, GLOBAL},
 };
-use crate::model::aggregate::AggregateSchema;
+use crate::model::aggregate::{AggregateSchema, SumSchema};
 use crate::model::key::{kept_list, kept_text, shape_of};
 
 impl TableRecord {
@@ -45,7 +45,7 @@ impl TableRecord {
             Ok::<_, String>(AggregateSchema {
                 name: kept_text(&index.name),
                 key: key(&index.key)?,
-                sums: kept_list(sums.iter().map(|field| kept_text(field)).collect()),
+                sums: kept_list(SumSchema::named(sums, kept_text)),
                 extremes: &[],
             })
         });

@@ -6,7 +6,7 @@ use super::{
     TableRecord, TableSchema, is_index,
 };
 
-use crate::model::aggregate::AggregateSchema;
+use crate::model::aggregate::{AggregateSchema, SumSchema};
 
 #[expect(clippy::duplicate_mod, reason = "the module in the key tests is private")]
 #[path = "../key/tests/format.rs"]
@@ -58,7 +58,7 @@ fn aggregates_follow_the_indexes() {
     static AGGREGATES: [AggregateSchema; 1] = [AggregateSchema {
         name: "aggregate_by_year",
         key: &[KeyField::new::<u16>("year")],
-        sums: &["length", "cost"],
+        sums: &[SumSchema::new::<u16>("length"), SumSchema::new::<i64>("cost")],
         extremes: &[],
     }];
     let record = TableRecord::of(&TABLE, |_| "unique");

@@ -10,6 +10,7 @@ use crate::model::schema::IndexState;
 use crate::{
     engine::Records,
     model::{
+        aggregate::field_of,
         error::Result,
         reference::Referrer,
         schema::{
@@ -300,7 +301,11 @@ impl CatalogIndex {
         let (strategy, include) = match strategy {
             StrategyRecord::Normalized if layout == REFERENCE => ("reference", Vec::new()),
             StrategyRecord::Normalized => ("normalized", Vec::new()),
-            StrategyRecord::Partial(sums) if layout == AGGREGATE => ("aggregate", sums),
+            StrategyRecord::Partial(mut sums) if layout == AGGREGATE => {
+                // A sum of decimals has two names.
+                sums.retain(|sum| field_of(sum) == sum);
+                ("aggregate", sums)
+            }
             StrategyRecord::Partial(include) => ("partial", include),
             StrategyRecord::Full if layout == CHANGES => ("changes", Vec::new()),
             StrategyRecord::Full => ("full", Vec::new()),

@@ -3,11 +3,14 @@
 use heed::{AnyTls, RoTxn};
 
 use crate::{
-    engine::lmdb::{
-        env::Engine,
-        layout::Layout,
-        names::Database,
-        tables::{Index, Tables},
+    engine::{
+        Space,
+        lmdb::{
+            env::Engine,
+            layout::Layout,
+            names::Database,
+            tables::{Index, Tables},
+        },
     },
     model::{
         error::{Error, Result},
@@ -84,8 +87,17 @@ impl<'t> Reader<'t> {
 
     /// Returns the bytes of the pages of a database.
     pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
-        let stat =
-            self.database(source)?.stat(self.txn).map_err(|error| self.engine.error(error))?;
+        self.bytes_in(self.database(source)?)
+    }
+
+    /// Returns the bytes of the pages of a space that has a database of its own.
+    pub(crate) fn bytes_of_space(self, space: Space) -> Result<u64> {
+        let small = self.tables.small(space).filter(|small| small.prefix.is_empty());
+        small.map_or(Ok(0), |small| self.bytes_in(small.database))
+    }
+
+    fn bytes_in(self, database: &Database<'t>) -> Result<u64> {
+        let stat = database.stat(self.txn).map_err(|error| self.engine.error(error))?;
         let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
         Ok(pages as u64 * u64::from(stat.page_size))
     }

@@ -27,7 +27,7 @@ impl TableCheck<'_> {
     pub(super) fn compare_totals(&mut self) -> Result<()> {
         let Stage::Totals(aggregate) = self.stage else { return Ok(()) };
         let Some(declared) = self.vtable.aggregates.get(aggregate) else { return Ok(()) };
-        let (space, sums) = (Space::Aggregate(aggregate), declared.sums.len());
+        let space = Space::Aggregate(aggregate);
         let last = self.last.as_ref().or(self.after.as_ref()).map(|at| at.key.clone());
         let (rows, reader) = (self.vtable, self.reader);
         // The check of the rows has reported unreadable rows.
@@ -38,7 +38,7 @@ impl TableCheck<'_> {
         let end = end.map(|(group, _)| group.clone());
         let mut found = Vec::new();
         let mut report = |group: &[u8], reason: String, right: Option<&Totals>| {
-            let fix = match right.map_or(Ok(None), Totals::record) {
+            let fix = match right.map_or(Ok(None), |right| right.record(declared)) {
                 Ok(record) => Fix::Totals(aggregate, record),
                 Err(_) => Fix::None,
             };
@@ -48,16 +48,20 @@ impl TableCheck<'_> {
         };
         for (group, right) in &pass.groups {
             let stored = reader.get(space, group)?;
-            let totals = Totals::decode(stored, sums);
+            let totals = Totals::decode(stored, declared);
             if stored.is_some() && totals.as_ref() == Ok(right) {
                 continue;
             }
             let shown = match (stored, totals) {
                 (None, _) => "the group is missing".to_owned(),
-                (_, Ok(totals)) => format!("the aggregate has {totals}"),
+                (_, Ok(totals)) => format!("the aggregate has {}", totals.show(declared)),
                 (_, Err(error)) => format!("the record can't be read ({error})"),
             };
-            report(group, format!("{shown}, and the table has {right}"), Some(right));
+            report(
+                group,
+                format!("{shown}, and the table has {}", right.show(declared)),
+                Some(right),
+            );
         }
         let mut from = last.map_or_else(|| vec![0], next_key);
         while let Some((group, _)) = reader.at_or_above(space, &from)? {
