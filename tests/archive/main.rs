@@ -4,6 +4,7 @@ mod damage;
 mod handed;
 mod moments;
 mod processes;
+mod shards;
 mod targets;
 
 use std::{

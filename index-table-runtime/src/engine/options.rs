@@ -337,7 +337,7 @@ impl Options {
     /// No file of an archive is removed. A base, and all segments with smaller numbers than the oldest remaining base, can
     /// be removed by hand.
     ///
-    /// Sharded stores have no archive yet: opening them fails with [`Error::NotOffered`](crate::Error::NotOffered). With
+    /// For a sharded store, use [`ShardedOptions::archive`](crate::ShardedOptions::archive). With
     /// another durability, opening fails with [`Error::Io`](crate::Error::Io) with the kind `InvalidInput`.
     ///
     /// # Examples

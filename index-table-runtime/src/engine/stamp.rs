@@ -92,6 +92,11 @@ impl CommitNumber {
         self.others.is_empty().then_some(self.first.0)
     }
 
+    /// Returns the number of each shard. The numbers of the last shards may be missing.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.stamps().map(Stamp::number).collect()
+    }
+
     /// Returns the stamp of each shard. The stamps of the last shards may be missing.
     fn stamps(&self) -> impl Iterator<Item = Stamp> {
         iter::once(self.first).chain(self.others.iter().copied())

@@ -9,11 +9,12 @@ use std::{
 use super::{
     Store,
     copy::{Modes, Partial, at_path},
+    sharded::restore_shards,
 };
 use crate::{
     engine::{
         CommitNumber, files,
-        lmdb::{Archive, FILE, Until},
+        lmdb::{Archive, FILE, Until, UntilShards},
     },
     model::error::{Error, Result},
     usage::Progress,
@@ -71,7 +72,11 @@ impl Store {
     /// ```
     #[must_use]
     pub fn archive_lag(&self) -> Option<ArchiveLag> {
-        let distance = self.inner.engine.on_disk().ok()?.archive_distance()?;
+        let engine = &self.inner.engine;
+        let distance = match engine.sharded() {
+            None => engine.on_disk().ok()?.archive_distance(),
+            Some(shards) => shards.engines().find_map(|shard| shard.lmdb()?.archive_distance()),
+        }?;
         let (commits, bytes, time) = (distance.commits, distance.bytes, distance.time);
         let (has_base, error) = (distance.has_base, distance.error);
         Some(ArchiveLag { commits, bytes, time, has_base, error })
@@ -79,6 +84,8 @@ impl Store {
 
     /// Returns a restore from an [archive](crate::Options::archive): to its last commit, or to an earlier commit or time.
     /// The store that writes the archive may be open at the same time. The archive does not change.
+    ///
+    /// The archive of a [`ShardedStore`](crate::ShardedStore) restores a sharded store.
     ///
     /// The restored store has the same commit numbers. It has no journal and no archive until it is opened with these options.
     ///
@@ -162,27 +169,29 @@ impl<'a> RestoreArchive<'a> {
         complete: &mut dyn FnMut(&Path, u64) -> Result<()>,
     ) -> Result<CommitNumber> {
         let Self { archive, until, mut progress } = self;
+        let begun = Instant::now();
+        let mut done = 0;
+        let mut report = |bytes: u64, total: u64| {
+            done += bytes;
+            if let Some(progress) = &mut progress {
+                progress(Progress::new("bytes", done, Some(total), begun));
+            }
+        };
+        let archive = Archive::open(&archive)?;
+        if archive.is_sharded() {
+            return restore_shards(&archive, &of_shards(until), path, &mut report);
+        }
         let until = match until {
             None => Until::End,
             Some(Last::Commit(number)) => {
                 let what = "the commits of a sharded store in the archive of a plain store";
                 Until::Commit(number.single().ok_or(Error::NotOffered { what })?)
             }
-            Some(Last::Time(time)) => {
-                let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-                Until::Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-            }
+            Some(Last::Time(time)) => Until::Time(milliseconds(time)),
         };
-        let archive = Archive::open(&archive)?;
         let base = archive.base(until)?;
-        let (begun, total) = (Instant::now(), archive.bytes(&base)?);
-        let mut done = 0;
-        let mut report = |bytes: u64| {
-            done += bytes;
-            if let Some(progress) = &mut progress {
-                progress(Progress::new("bytes", done, Some(total), begun));
-            }
-        };
+        let total = archive.bytes(&base)?;
+        let mut report = |bytes| report(bytes, total);
         let io = |source| Error::io(path, source);
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
@@ -200,6 +209,19 @@ impl<'a> RestoreArchive<'a> {
         complete(&partial.0, last)?;
         partial.finish(path).map_err(io)?;
         Ok(last.into())
+    }
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn of_shards(until: Option<Last>) -> UntilShards {
+    match until {
+        None => UntilShards::End,
+        Some(Last::Commit(number)) => UntilShards::Commit(number.numbers()),
+        Some(Last::Time(time)) => UntilShards::Time(milliseconds(time)),
     }
 }
 

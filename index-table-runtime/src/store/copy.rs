@@ -16,7 +16,10 @@ use std::{
 };
 
 use super::{Store, sharded::copy_shards};
-use crate::engine::{CopyKind, DIRECTORY_MODE, files, lmdb::FILE};
+use crate::engine::{
+    CopyKind, DIRECTORY_MODE, files,
+    lmdb::{FILE, MANIFEST_FILE},
+};
 use crate::model::error::{Error, Result};
 use crate::usage::Progress;
 
@@ -296,6 +299,12 @@ impl Modes {
     pub(super) fn of(directory: &Path) -> Self {
         let mode = |path: &Path| fs::metadata(path).map(|entry| entry.permissions()).ok();
         Self(mode(directory).zip(mode(&directory.join(FILE))).map(Into::into))
+    }
+
+    /// Returns the modes of the store whose archive is in a directory.
+    pub(super) fn of_archive(directory: &Path) -> Self {
+        let mode = |path: &Path| fs::metadata(path).map(|entry| entry.permissions()).ok();
+        Self(mode(directory).zip(mode(&directory.join(MANIFEST_FILE))).map(Into::into))
     }
 
     /// Sets these modes for a complete copy.

@@ -11,12 +11,14 @@ use super::{
     error::{self, damaged, failed},
     journal::{
         active::Active,
-        archive::worker::Distance,
+        archive::{format::MANAGER_RECORDS, worker::Distance},
+        changes::{Changes, Operation},
         checkpoint::Limits,
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
         presence::Presence,
         shared::{
+            archived::SharedArchive,
             checkpoint::Member,
             start::{Joining, SharedJournal},
         },
@@ -40,19 +42,24 @@ impl Engine {
     pub(crate) fn archive_distance(&self) -> Option<Distance> {
         match self.journal.get()? {
             Active::Own(journal) => journal.archive_distance(),
-            Active::Shared(_) => None,
+            Active::Shared(member) => member.archive_distance(),
         }
     }
 
     /// Joins the journal of all shards while it is running. `other` is a shard that has it; if none has a journal, this
-    /// one needs none.
-    pub(crate) fn join_journal(&self, shard: ShardNumber, other: &Self) -> Result<()> {
+    /// one needs none. `is_known` if the store has had the shard before.
+    pub(crate) fn join_journal(
+        &self,
+        shard: ShardNumber,
+        other: &Self,
+        is_known: bool,
+    ) -> Result<()> {
         let Some(Active::Shared(member)) = other.journal.get() else { return Ok(()) };
         if !self.is_joining.load(Ordering::Relaxed) {
             return Ok(());
         }
         let (directory, env) = (self.path.clone(), self.env.clone());
-        let joined = member.join(Joining { shard, directory, env });
+        let joined = member.join(Joining { shard, directory, env }, is_known);
         self.set_member(joined.map_err(|not_started| unstarted(&self.path, not_started))?);
         Ok(())
     }
@@ -95,28 +102,55 @@ impl SharedJournal {
         Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
     }
 
-    /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards.
+    /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards. `manager`
+    /// has the records of the shard map manager, for an archive.
     pub(crate) fn begin_with<'e>(
         &self,
         shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,
         missing: &[ShardNumber],
         options: &Options,
-    ) -> Result<()> {
+        manager: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<Option<ManagerArchive>> {
         let is_joining = |(_, engine): &(_, &Engine)| engine.is_joining.load(Ordering::Relaxed);
-        let shards: Vec<_> = shards.filter(is_joining).collect();
+        let (shards, others): (Vec<_>, Vec<_>) = shards.partition(is_joining);
+        if options.has_archive() && !others.is_empty() {
+            let what = "an archive, because a shard does not have the journal of all shards";
+            return Err(Error::NotOffered { what });
+        }
         let to_joining = |(shard, engine): &(ShardNumber, &Engine)| {
             let (directory, env) = (engine.path.clone(), engine.env.clone());
             Joining { shard: *shard, directory, env }
         };
         let joining = shards.iter().map(to_joining).collect();
-        let started = self.start(joining, missing, limits(options));
+        let archive = options.destination().map(|it| (it, manager_changes(manager)));
+        let started = self.start(joining, missing, limits(options), archive);
         let members =
             started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
+        let archive = members.first().and_then(Member::archive).map(ManagerArchive);
         for ((_, engine), member) in shards.into_iter().zip(members) {
             engine.set_member(member);
         }
-        Ok(())
+        Ok(archive)
     }
+}
+
+/// The archive of a sharded store, for the records of the shard map manager.
+pub(crate) struct ManagerArchive(SharedArchive);
+
+impl ManagerArchive {
+    /// Archives the records, after all commits so far.
+    pub(crate) fn set(&self, records: &[(Vec<u8>, Vec<u8>)]) {
+        self.0.set_manager(manager_changes(records));
+    }
+}
+
+/// Returns the records of a shard map manager as changes.
+fn manager_changes(records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut changes = Changes::default();
+    for (key, value) in records {
+        changes.add(MANAGER_RECORDS, Operation::Put { key, value });
+    }
+    changes.bytes().to_vec()
 }
 
 /// The journal that a data file needs, by the marker in the file.

@@ -58,10 +58,12 @@ pub(crate) use env::Engine;
 pub(crate) use follow::is_clean;
 pub(crate) use journal::archive::{
     follow::{Following, is_of_follower},
+    format::MANIFEST_FILE,
     restore::{Archive, Until},
+    restore_shards::UntilShards,
 };
 pub(crate) use journal::shared::start::SharedJournal;
-pub(crate) use journalled::{Marked, marked};
+pub(crate) use journalled::{ManagerArchive, Marked, marked};
 pub(crate) use layout::layout;
 pub(crate) use names::{FILE, LOCK_FILE};
 pub(crate) use read::{Entries, LentEntries, Reader};

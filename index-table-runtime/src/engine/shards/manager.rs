@@ -12,6 +12,7 @@ use std::{
     hash::BuildHasher as _,
     path::{Path, PathBuf},
     process,
+    sync::OnceLock,
     time::SystemTime,
 };
 
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::MoveRecord;
 use crate::{
-    engine::{Engine, Options, Query, Read as _, Tables},
+    engine::{Engine, Options, Query, Read as _, Tables, lmdb::ManagerArchive},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -56,6 +57,8 @@ pub(crate) type ManagerId = [u8; 16];
 /// The environment of the manager. It stays open as long as the store.
 pub(crate) struct Manager {
     engine: Engine,
+    /// The archive of the store, which gets the records after each change.
+    archive: OnceLock<ManagerArchive>,
     /// The lock of the process that writes the store; `None` in a reader.
     _lock: Option<File>,
 }
@@ -165,7 +168,21 @@ pub(crate) struct OwnRanges {
 
 impl Manager {
     pub(crate) const fn new(engine: Engine, lock: Option<File>) -> Self {
-        Self { engine, _lock: lock }
+        Self { engine, archive: OnceLock::new(), _lock: lock }
+    }
+
+    /// Sets the archive that gets the records after each change.
+    pub(crate) fn set_archive(&self, archive: ManagerArchive) {
+        let _ = self.archive.set(archive);
+    }
+
+    /// Replaces all records, in one transaction.
+    fn replace(&self, records: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        replace(&self.engine, &MANAGER, records)?;
+        if let Some(archive) = self.archive.get() {
+            archive.set(records);
+        }
+        Ok(())
     }
 
     pub(crate) const fn engine(&self) -> &Engine {
@@ -174,47 +191,19 @@ impl Manager {
 
     /// Returns the records, or `None` if there are none yet.
     pub(crate) fn read(&self) -> Result<Option<ManagerRecords>> {
-        let records = read(&self.engine, &MANAGER)?;
-        let Some((_, own)) = records.iter().find(|(key, _)| key == OWN) else { return Ok(None) };
-        let mut found = ManagerRecords {
-            own: decode(&MANAGER, OWN, own)?,
-            shards: Vec::new(),
-            maps: BTreeMap::new(),
-            places: BTreeMap::new(),
-            tables: BTreeMap::new(),
-        };
-        for (key, bytes) in &records {
-            let name = |prefix| {
-                let name = key.strip_prefix(prefix)?;
-                Some(String::from_utf8_lossy(name).into_owned())
-            };
-            if key.starts_with(SHARDS) {
-                found.shards.push(decode(&MANAGER, key, bytes)?);
-            } else if let Some(name) = name(MAPS) {
-                let MapRecord { kind, key_type, boundaries } = decode(&MANAGER, key, bytes)?;
-                if !boundaries.is_sound() {
-                    return Err(damaged(&MANAGER, key));
-                }
-                found.maps.insert(name, Declared { kind, key_type, boundaries });
-            } else if let Some(name) = name(PLACES) {
-                found.places.insert(name, decode(&MANAGER, key, bytes)?);
-            } else if let Some(name) = name(TABLES) {
-                found.tables.insert(name, decode(&MANAGER, key, bytes)?);
-            }
-        }
-        Ok(Some(found))
+        ManagerRecords::decode(&read(&self.engine, &MANAGER)?)
     }
 
     /// Replaces all records, in one transaction.
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
-        replace(&self.engine, &MANAGER, &encoded(records)?)
+        self.replace(&encoded(records)?)
     }
 
     /// Adds the record of a table.
     pub(crate) fn write_table(&self, table: &str, record: &TableRecord) -> Result<()> {
         let mut records = read(&self.engine, &MANAGER)?;
         records.push(([TABLES, table.as_bytes()].concat(), encode(&MANAGER, record)?));
-        replace(&self.engine, &MANAGER, &records)
+        self.replace(&records)
     }
 }
 
@@ -225,7 +214,7 @@ impl Manager {
         let (key, record) = map_record(name, map)?;
         records.retain(|(own, _)| *own != key);
         records.push((key, record));
-        replace(&self.engine, &MANAGER, &records)
+        self.replace(&records)
     }
 }
 
@@ -236,7 +225,7 @@ fn map_record(name: &str, map: &Declared) -> Result<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Returns the records of a manager, with their keys.
-pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+pub(crate) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let ManagerRecords { own, shards, maps, places, tables } = records;
     let mut all = vec![(OWN.to_vec(), encode(&MANAGER, own)?)];
     for (number, shard) in shards.iter().enumerate() {
@@ -289,6 +278,38 @@ pub(super) fn encode_identity(identity: &Identity) -> Result<Vec<u8>> {
 }
 
 impl ManagerRecords {
+    /// Decodes the records of a manager; `None` if there are none.
+    pub(crate) fn decode(records: &[(Vec<u8>, Vec<u8>)]) -> Result<Option<Self>> {
+        let Some((_, own)) = records.iter().find(|(key, _)| key == OWN) else { return Ok(None) };
+        let mut found = Self {
+            own: decode(&MANAGER, OWN, own)?,
+            shards: Vec::new(),
+            maps: BTreeMap::new(),
+            places: BTreeMap::new(),
+            tables: BTreeMap::new(),
+        };
+        for (key, bytes) in records {
+            let name = |prefix| {
+                let name = key.strip_prefix(prefix)?;
+                Some(String::from_utf8_lossy(name).into_owned())
+            };
+            if key.starts_with(SHARDS) {
+                found.shards.push(decode(&MANAGER, key, bytes)?);
+            } else if let Some(name) = name(MAPS) {
+                let MapRecord { kind, key_type, boundaries } = decode(&MANAGER, key, bytes)?;
+                if !boundaries.is_sound() {
+                    return Err(damaged(&MANAGER, key));
+                }
+                found.maps.insert(name, Declared { kind, key_type, boundaries });
+            } else if let Some(name) = name(PLACES) {
+                found.places.insert(name, decode(&MANAGER, key, bytes)?);
+            } else if let Some(name) = name(TABLES) {
+                found.tables.insert(name, decode(&MANAGER, key, bytes)?);
+            }
+        }
+        Ok(Some(found))
+    }
+
     /// Returns the records of a new manager.
     pub(crate) fn new() -> Self {
         let own = ManagerRecord { id: new_id(), version: 0 };

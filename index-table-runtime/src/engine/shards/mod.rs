@@ -41,7 +41,7 @@ mod writing;
 pub use count::count_in_parallel_from;
 pub(crate) use manager::{
     Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
-    TableRecord, options_of, place_of, recorded, write_moves,
+    TableRecord, encoded, options_of, place_of, recorded, write_moves,
 };
 pub(crate) use maps::{CurrentRouting, Map, Maps};
 use merge::Filter;

@@ -65,7 +65,7 @@ pub(in crate::store) fn copy_shards(
 }
 
 /// Closes an engine in a copy, and removes its lock file.
-fn close<T>(engine: T, directory: &Path) -> Result<()> {
+pub(super) fn close<T>(engine: T, directory: &Path) -> Result<()> {
     drop(engine);
     lmdb::Engine::wait_until_closed(directory);
     let file = directory.join(LOCK_FILE);

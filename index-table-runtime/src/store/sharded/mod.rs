@@ -1,5 +1,6 @@
 //! Sharded stores: the application's handle to several engines that form one logical store.
 
+mod archive;
 mod copy;
 mod open;
 mod options;
@@ -7,6 +8,7 @@ mod rebuild;
 
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
+pub(super) use archive::restore_shards;
 pub(super) use copy::copy_shards;
 pub(crate) use open::{open_added, open_attached, open_restored};
 pub use options::ShardedOptions;

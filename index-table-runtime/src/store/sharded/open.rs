@@ -13,10 +13,11 @@ use super::{ShardedOptions, ShardedStore, Store, options::Declared};
 use crate::{
     engine::{
         self, Durability, Options, files,
-        lmdb::{self, SharedJournal},
+        lmdb::{self, ManagerArchive, SharedJournal},
         shards::{
             Changed, Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard,
-            ShardRecord, ShardState, TableRecord, options_of, place_of, recorded, write_moves,
+            ShardRecord, ShardState, TableRecord, encoded, options_of, place_of, recorded,
+            write_moves,
         },
     },
     model::{
@@ -41,10 +42,11 @@ pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTree
 
 pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
     let io = |source| Error::Io { path: path.to_owned(), source };
-    options.options.check().map_err(io)?;
-    let of_shards = options.shards.iter().filter_map(|shard| shard.options.as_ref());
-    if of_shards.chain([&options.options]).any(Options::has_archive) {
-        return Err(Error::NotOffered { what: "an archive, because it is sharded" });
+    durable(options.options.clone()).check().map_err(io)?;
+    let mut of_shards = options.shards.iter().filter_map(|shard| shard.options.as_ref());
+    if of_shards.any(Options::has_archive) {
+        let what = "an archive of a single shard; set the archive in the options of the store";
+        return Err(Error::NotOffered { what });
     }
     if options.is_full {
         let what = "`Durability::Full` for shards, each of which would sync its own data file twice for each \
@@ -202,7 +204,10 @@ fn open_shards(
         }
     }
     if let Some(journal) = &journal {
-        start_journal(journal, &shards, &options.options)?;
+        let archive = start_journal(journal, &shards, &options.options, &records)?;
+        if let Some(archive) = archive {
+            manager.set_archive(archive);
+        }
     }
     for (inner, identity) in changed {
         identity.write(&inner.engine)?;
@@ -244,14 +249,19 @@ impl Found {
 }
 
 /// Starts the journal of all shards.
-fn start_journal(journal: &SharedJournal, shards: &[Shard], options: &Options) -> Result<()> {
+fn start_journal(
+    journal: &SharedJournal,
+    shards: &[Shard],
+    options: &Options,
+    records: &ManagerRecords,
+) -> Result<Option<ManagerArchive>> {
     let numbered = || (0..).zip(shards);
     let open = numbered()
         .filter_map(|(number, shard)| Some((number, shard.opened().ok()?.engine().lmdb()?)));
     let is_missing = |shard: &Shard| shard.opened().is_err() && !shard.is_gone();
     let missing = numbered().filter(|(_, shard)| is_missing(shard));
     let missing: Vec<ShardNumber> = missing.map(|(number, _)| number).collect();
-    journal.begin_with(open, &missing, options)
+    journal.begin_with(open, &missing, options, &encoded(records)?)
 }
 
 /// Returns the options of the environment of the manager.
@@ -536,7 +546,7 @@ pub(crate) fn open_attached(
         }
     }
     if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
-        own.join_journal(number, member)?;
+        own.join_journal(number, member, true)?;
     }
     if let Some(record) = records.shards.get_mut(number as usize) {
         record.state = ShardState::Open;
@@ -559,7 +569,7 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
     let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
     let (inner, identity, _) = opened?;
     if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
-        own.join_journal(number, member)?;
+        own.join_journal(number, member, false)?;
     }
     if let Some(identity) = identity {
         identity.write(&inner.engine)?;

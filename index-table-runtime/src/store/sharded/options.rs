@@ -1,8 +1,11 @@
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use super::ShardedStore;
 use crate::{
-    engine::{Durability, Options},
+    engine::{ArchiveFile, Durability, Options},
     model::{error::Result, shard::ShardMap},
 };
 
@@ -135,6 +138,64 @@ impl ShardedOptions {
     pub fn durability(mut self, durability: Durability) -> Self {
         self.is_full = durability == Durability::Full;
         self.options = self.options.durability(durability);
+        self
+    }
+
+    /// Sets the directory of an archive of all shards and of the shard map manager. Default: none. All shards have one
+    /// archive, because they have one journal, so each of them must have the journal.
+    /// [`ShardedStore::restore_archive`] restores all of them as of any time or commit. Otherwise, it works as
+    /// [`Options::archive`](crate::Options::archive).
+    ///
+    /// Each shard has bases of its own. When a shard is added, a base of it is written. When a detached shard is attached
+    /// again, or when a shard was written outside of the store, the archive continues after a gap, with new bases of all
+    /// shards. A [restored](ShardedStore::restore_shard) shard is archived when the store has been opened again. A relative
+    /// path is relative to the current directory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, archive, restored) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("c"));
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .shard("south", "south")
+    ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .archive(&archive)
+    ///     .open(&shop)?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
+    /// drop((orders, store));
+    ///
+    /// ShardedStore::restore_archive(&archive).run(&restored)?;
+    /// let store = ShardedStore::open(&restored)?;
+    /// assert_eq!(OrderRepository::open(&store)?.all(&store.read()?).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn archive(mut self, directory: impl AsRef<Path>) -> Self {
+        self.options = self.options.archive(directory);
+        self
+    }
+
+    /// Sets a function that gets the files of an archive, like [`archive_with`](crate::Options::archive_with).
+    pub fn archive_with(
+        mut self,
+        function: impl Fn(ArchiveFile<'_>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.options = self.options.archive_with(function);
         self
     }
 

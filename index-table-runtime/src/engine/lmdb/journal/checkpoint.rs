@@ -116,7 +116,8 @@ pub(super) const DATA_SYNC: &str = "the data file could not be written to the di
 pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
 pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
 pub(super) const MAP_LOST: &str = "the data file of a shard could not be mapped again";
-const PROMOTED: &str = "a follower of its archive has been promoted, and is written instead";
+pub(super) const PROMOTED: &str =
+    "a follower of its archive has been promoted, and is written instead";
 pub(super) const OTHER_WRITER: &str = "a program without the journal has written to the store";
 
 /// Estimates the number of pages that a commit with this number of operations has changed. Each operation changes a leaf.
@@ -168,7 +169,7 @@ impl Shared {
         let mut state = self.lock();
         state.ends.retain(|end| end.sequence >= after.sequence);
         let (committed, ends) = (state.committed, state.ends.clone());
-        Bound { committed, ends }
+        Bound { committed, ends, taken_back: Vec::new() }
     }
 
     fn run(&self) {

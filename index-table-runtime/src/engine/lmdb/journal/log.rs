@@ -84,6 +84,11 @@ impl Log {
         self.whole.0 - self.head
     }
 
+    /// Returns the offset of the first frame in each segment.
+    pub(crate) const fn head(&self) -> u64 {
+        self.head
+    }
+
     /// Returns the link of the last complete record.
     pub(crate) const fn link(&self) -> u64 {
         self.whole.1

@@ -51,6 +51,8 @@ pub(in crate::engine::lmdb) struct Recorded {
     pub(in crate::engine::lmdb) operations: u64,
     /// The bytes of the segment.
     pub(in crate::engine::lmdb) length: u64,
+    /// The number of the record.
+    pub(in crate::engine::lmdb) record: u64,
 }
 
 /// A record that LMDB might not commit.
@@ -266,7 +268,7 @@ impl Recording {
     /// Notes that all changes are in this record.
     fn appended(&mut self, record: u64, length: u64) -> Recorded {
         self.record = record;
-        let recorded = Recorded { operations: self.changes.operations(), length };
+        let recorded = Recorded { operations: self.changes.operations(), length, record };
         self.changes.clear();
         self.parts.clear();
         recorded

@@ -201,7 +201,7 @@ pub(in crate::engine::lmdb) fn apply_sections(
     .map(drop)
 }
 
-pub(super) fn malformed(place: Place) -> Failure {
+pub(in crate::engine::lmdb) fn malformed(place: Place) -> Failure {
     let Place { sequence, offset } = place;
     let reason = format!(
         "the journal is damaged in segment {sequence} at byte {offset}: no changes are there"

@@ -351,7 +351,7 @@ fn outbox_of(
 ) -> Result<Outbox, NotStarted> {
     // A recovery has applied the records. If they can't be read, the outbox finds the gap by the number.
     let read = if left.is_none() { Found::read(directory, known).ok() } else { None };
-    Outbox::resume(directory, known, left.or(read.as_ref()), number)
+    Outbox::resume(directory, known, left.or(read.as_ref()), number, None)
 }
 
 /// Whether there is a journal with this identity in a directory.

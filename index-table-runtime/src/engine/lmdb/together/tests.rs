@@ -3,7 +3,11 @@
 use std::{
     cell::Cell,
     path::Path,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -11,7 +15,7 @@ use std::{
 use crate::{
     engine::{
         self, Durability, Options, Query, Retry,
-        lmdb::SharedJournal,
+        lmdb::{Archive, SharedJournal, UntilShards},
         shards::{self, HasEngine, HasTables, Shard},
     },
     model::{
@@ -87,7 +91,7 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
         engines.push(engine::Engine::open_shard(&options, &place, (&journal, shard))?);
     }
     let of_lmdb = engines.iter().filter_map(engine::Engine::lmdb);
-    journal.begin_with((0..).zip(of_lmdb), &[], &options)?;
+    journal.begin_with((0..).zip(of_lmdb), &[], &options, &[])?;
     let places = (0..).zip(&TABLES).map(|(shard, schema)| (schema.name.to_owned(), shard));
     let opened = engines.iter().zip(&TABLES).map(|(engine, schema)| {
         engine.open_table(schema, Parts::default(), &mut |_| Ok(())).map_err(|(error, _)| error)
@@ -232,6 +236,50 @@ fn a_failed_commit_and_a_due_checkpoint_do_not_deadlock() {
     assert!(matches!(outcome, Err((Error::CommitUnknown { .. }, None))), "{outcome:?}");
     assert_eq!(rows, [[1, 2], [1, 2], [1, 2]]);
     writer.join().expect("no panic");
+}
+
+#[test]
+fn an_archive_has_no_record_that_was_taken_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let archive = directory.path().join("archive");
+    // Files of an archive have the mode of the shard map manager, which this store does not have.
+    std::fs::write(directory.path().join("data.mdb"), "").expect("written");
+    let options = Options::default().map_size(1 << 26);
+    let options = options.checkpoint(1 << 16, 1 << 12, Duration::from_hours(1)).archive(&archive);
+    let opened = open_with(directory.path(), &options).expect("a store");
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            DELAY.set(Duration::from_millis(2));
+            for id in 0..200 {
+                REFUSED.set((id % 3 > 0).then_some(0));
+                let outcome = opened.write(&[0, 1], id);
+                assert_eq!(outcome.is_err(), id % 3 > 0, "{outcome:?}");
+            }
+            is_done.store(true, SeqCst);
+        });
+        let mut ids = (0..u8::MAX).cycle();
+        while !is_done.load(SeqCst) {
+            opened.write(&[2], ids.next().expect("an endless iterator")).expect("a commit");
+        }
+    });
+    let rows = opened.rows().expect("rows");
+    drop(opened);
+    let restored = tempfile::tempdir().expect("a directory");
+    let archive = Archive::open(&archive).expect("an archive");
+    let bases = archive.shard_bases(&UntilShards::End, &|_| Ok(vec![0, 1, 2])).expect("bases");
+    let places = bases.iter().map(|base| {
+        let place = restored.path().join(base.shard().to_string());
+        std::fs::create_dir(&place).expect("created");
+        let file = std::fs::File::create(place.join("data.mdb")).expect("created");
+        archive.copy(base, &file, &mut |_| ()).expect("copied");
+        place
+    });
+    let places: Vec<_> = places.collect();
+    let outcome = archive.apply_to_shards(&bases, &UntilShards::End, &places, &mut |_| ());
+    assert!(outcome.is_ok(), "{:?}", outcome.err());
+    let opened = open(restored.path()).expect("a store");
+    assert_eq!(opened.rows().expect("rows"), rows);
 }
 
 /// Copies the files except LMDB's lock files: the files that remain if the process is killed now.

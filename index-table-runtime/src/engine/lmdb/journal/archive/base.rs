@@ -3,11 +3,11 @@
 use std::{
     fs::{self, File},
     io::{self, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use super::{
-    format::{self, BASE_FILE, Base},
+    format::{BASE_FILE, Base, MANAGER_FILE, ShardBase},
     outbox::put,
 };
 use crate::engine::{
@@ -28,6 +28,10 @@ const PIECE: usize = 1 << 20;
 /// A state of the data file that will be copied.
 pub(super) struct Request {
     pub(super) snapshot: Snapshot,
+    /// The directory of the data file.
+    pub(super) store: PathBuf,
+    /// In a sharded store, the number of the shard and the records of the shard map manager.
+    pub(super) shard: Option<(u32, Vec<u8>)>,
     pub(super) identity: [u8; 16],
     pub(super) generation: u64,
     pub(super) segment: u64,
@@ -35,19 +39,45 @@ pub(super) struct Request {
     pub(super) time: u64,
 }
 
-/// Writes a base into an archive. Returns the number of bytes.
-pub(super) fn write(archive: &Path, store: &Path, request: &Request) -> io::Result<u64> {
-    let partial = archive.join(format!(".{}.partial", format::base_name(request.segment)));
+/// Writes a base into an archive.
+pub(super) fn write(archive: &Path, request: &Request) -> io::Result<Base> {
+    let shard = request.shard.as_ref().map(|(number, manager)| ShardBase {
+        number: *number,
+        manager: *blake3::hash(manager).as_bytes(),
+    });
+    let base = Base {
+        identity: request.identity,
+        generation: request.generation,
+        segment: request.segment,
+        commit: request.snapshot.number,
+        time: log::now().max(request.time),
+        length: 0,
+        hash: [0; 32],
+        shard,
+    };
+    let partial = archive.join(format!(".{}.partial", base.name()));
     if partial.exists() {
         fs::remove_dir_all(&partial)?;
     }
     modes::create_directory(&partial)?;
-    let outcome = write_to(&partial, store, request);
-    let renamed = outcome.and_then(|length| {
-        fs::set_permissions(&partial, fs::metadata(store)?.permissions())?;
-        fs::rename(&partial, archive.join(format::base_name(request.segment)))?;
+    let outcome = write_to(&partial, base, request);
+    let renamed = outcome.and_then(|base| {
+        fs::set_permissions(&partial, fs::metadata(&request.store)?.permissions())?;
+        let directory = archive.join(base.name());
+        // A base of an earlier generation, with the same segment.
+        let replaced = archive.join(format!(".{}.replaced", base.name()));
+        if directory.exists() {
+            if replaced.exists() {
+                fs::remove_dir_all(&replaced)?;
+            }
+            fs::rename(&directory, &replaced)?;
+        }
+        fs::rename(&partial, directory)?;
         sync_directory(archive)?;
-        Ok(length)
+        if replaced.exists() {
+            fs::remove_dir_all(&replaced)?;
+        }
+        Ok(base)
     });
     if renamed.is_err() {
         // The first error is returned.
@@ -56,8 +86,8 @@ pub(super) fn write(archive: &Path, store: &Path, request: &Request) -> io::Resu
     renamed
 }
 
-fn write_to(partial: &Path, store: &Path, request: &Request) -> io::Result<u64> {
-    let Request { snapshot, identity, generation, segment, time } = request;
+fn write_to(partial: &Path, base: Base, request: &Request) -> io::Result<Base> {
+    let Request { snapshot, store, shard, .. } = request;
     let data = File::open(store.join(FILE))?;
     let mut file = modes::create_file(&partial.join(FILE))?;
     let (length, on_disk) = (snapshot.length(), data.metadata()?.len());
@@ -91,15 +121,10 @@ fn write_to(partial: &Path, store: &Path, request: &Request) -> io::Result<u64> 
     }
     file.set_permissions(fs::metadata(store.join(FILE))?.permissions())?;
     file.sync_all()?;
-    let base = Base {
-        identity: *identity,
-        generation: *generation,
-        segment: *segment,
-        commit: snapshot.number,
-        time: log::now().max(*time),
-        length: offset,
-        hash: *hasher.finalize().as_bytes(),
-    };
+    if let Some((_, manager)) = shard {
+        put(partial, MANAGER_FILE, manager, &store.join(FILE))?;
+    }
+    let base = Base { length: offset, hash: *hasher.finalize().as_bytes(), ..base };
     put(partial, BASE_FILE, &base.bytes(), &store.join(FILE))?;
-    Ok(offset)
+    Ok(base)
 }

@@ -10,6 +10,13 @@ use crate::engine::lmdb::journal::{
 const MANIFEST: [u8; 8] = *b"itAM\0\0\0\x01";
 const SEGMENT: [u8; 8] = *b"itAS\0\0\0\x01";
 const BASE: [u8; 8] = *b"itAB\0\0\0\x01";
+const SHARD_BASE: [u8; 8] = *b"itAB\0\0\0\x02";
+
+/// The number in the sections that have the records of the shard map manager.
+pub(crate) const MANAGER: u32 = u32::MAX;
+
+/// The database in the changes of such a section.
+pub(crate) const MANAGER_RECORDS: &str = "manager";
 
 /// The offset of the first frame of a segment.
 pub(crate) const START: u64 = 80;
@@ -18,6 +25,7 @@ pub(crate) const START: u64 = 80;
 pub(crate) const MANIFEST_FILE: &str = "manifest";
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const BASE_FILE: &str = "base";
+pub(crate) const MANAGER_FILE: &str = "manager";
 pub(crate) const PROMOTED: &str = "promoted";
 pub(crate) const FOLLOWER: &str = "follower";
 
@@ -34,6 +42,20 @@ pub(crate) fn part_name(segment: u64) -> String {
 /// Returns the name of the directory of a base.
 pub(crate) fn base_name(segment: u64) -> String {
     format!("base.{segment:010}")
+}
+
+/// Returns the name of the directory of a base of a shard.
+pub(crate) fn shard_base_name(segment: u64, shard: u32) -> String {
+    format!("base.{segment:010}.{shard}")
+}
+
+/// Returns whether this is the name of the directory of a base.
+pub(crate) fn is_base(name: &str) -> bool {
+    let (base, shard) = match name.splitn(3, '.').collect::<Vec<_>>()[..] {
+        [_, _, shard] => (name.strip_suffix(shard).and_then(|it| it.strip_suffix('.')), shard),
+        _ => (Some(name), "0"),
+    };
+    base.is_some_and(|base| number_of(base, "base").is_some()) && shard.parse::<u32>().is_ok()
 }
 
 /// Returns the number in a name with this prefix.
@@ -159,20 +181,36 @@ pub(crate) struct Base {
     pub(crate) length: u64,
     /// The BLAKE3 hash of the data file.
     pub(crate) hash: [u8; 32],
+    /// The shard of a sharded store.
+    pub(crate) shard: Option<ShardBase>,
+}
+
+/// The parts of a base that only bases of shards have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ShardBase {
+    /// The number of the shard.
+    pub(crate) number: u32,
+    /// The BLAKE3 hash of the records of the shard map manager.
+    pub(crate) manager: [u8; 32],
 }
 
 impl Base {
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let Self { identity, generation, segment, commit, time, length, hash } = self;
+        let Self { identity, generation, segment, commit, time, length, hash, shard } = self;
         let mut body = identity.to_vec();
         let words = [generation, segment, commit, time, length];
         body.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         body.extend_from_slice(hash);
-        sealed(BASE, &body)
+        let Some(ShardBase { number, manager }) = shard else { return sealed(BASE, &body) };
+        body.extend_from_slice(&u64::from(*number).to_le_bytes());
+        body.extend_from_slice(manager);
+        sealed(SHARD_BASE, &body)
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let mut rest = opened(BASE, bytes)?;
+        let of_shard = opened(SHARD_BASE, bytes);
+        let is_of_shard = of_shard.is_some();
+        let mut rest = of_shard.or_else(|| opened(BASE, bytes))?;
         let base = Self {
             identity: rest.array()?,
             generation: rest.word()?,
@@ -181,8 +219,33 @@ impl Base {
             time: rest.word()?,
             length: rest.word()?,
             hash: rest.array()?,
+            shard: None,
         };
-        rest.0.is_empty().then_some(base)
+        let shard = if is_of_shard {
+            let number = u32::try_from(rest.word()?).ok()?;
+            Some(ShardBase { number, manager: rest.array()? })
+        } else {
+            None
+        };
+        rest.0.is_empty().then_some(Self { shard, ..base })
+    }
+
+    /// Returns whether the base belongs to the generation of this manifest.
+    pub(crate) fn is_of(&self, manifest: &Manifest) -> bool {
+        self.identity == manifest.identity && self.generation == manifest.generation
+    }
+
+    /// Returns the name of the directory of the base.
+    pub(crate) fn name(&self) -> String {
+        match self.shard {
+            None => base_name(self.segment),
+            Some(shard) => shard_base_name(self.segment, shard.number),
+        }
+    }
+
+    /// Returns the number of the shard, or 0 in a store without shards.
+    pub(crate) fn shard(&self) -> u32 {
+        self.shard.map_or(0, |shard| shard.number)
     }
 }
 

@@ -3,12 +3,13 @@
 //! `archive.pending` also has the last manifest that was passed to the function, and the description of the last base.
 
 use std::{
+    collections::BTreeSet,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use super::{
-    format::{self, BASE_FILE, Base, MANIFEST_FILE, Manifest},
+    format::{self, BASE_FILE, Base, MANAGER_FILE, MANIFEST_FILE, Manifest},
     outbox::{Outbox, Work, put},
 };
 use crate::engine::{ArchiveFile, HandOver, lmdb::names::FILE};
@@ -34,8 +35,8 @@ impl Handed {
         Self { function, pending, data, commit: 0, is_attached: false }
     }
 
-    /// Removes unfinished bases. Returns whether a base of this generation has been passed to the function.
-    pub(super) fn attach(&mut self, outbox: &Outbox) -> io::Result<bool> {
+    /// Removes unfinished bases. Returns the shards of which a base of this generation has been passed to the function.
+    pub(super) fn attach(&mut self, outbox: &Outbox) -> io::Result<BTreeSet<u32>> {
         for entry in fs::read_dir(&self.pending)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
@@ -60,13 +61,21 @@ impl Handed {
         }
         self.commit = handed.map_or(before, |handed| handed.commit).min(own.commit);
         self.is_attached = true;
-        Ok(self.has_base(own))
+        self.based(own)
     }
 
-    pub(super) fn has_base(&self, own: &Manifest) -> bool {
-        let base = fs::read(self.pending.join(BASE_FILE)).ok();
-        base.and_then(|bytes| Base::read(&bytes))
-            .is_some_and(|base| base.identity == own.identity && base.generation == own.generation)
+    /// Returns the shards of which a base of this generation has been passed to the function.
+    pub(super) fn based(&self, own: &Manifest) -> io::Result<BTreeSet<u32>> {
+        let mut based = BTreeSet::new();
+        for entry in fs::read_dir(&self.pending)? {
+            let entry = entry?;
+            let is_base = entry.file_name().to_string_lossy().starts_with(BASE_FILE);
+            if is_base && entry.file_type()?.is_file() {
+                let base = Base::read(&fs::read(entry.path())?);
+                based.extend(base.filter(|base| base.is_of(own)).map(|base| base.shard()));
+            }
+        }
+        Ok(based)
     }
 
     /// Calls the function with a file.
@@ -92,16 +101,20 @@ impl Handed {
         Ok(())
     }
 
-    /// Calls the function with a base, and removes the copy.
-    pub(super) fn deliver_base(&self, segment: u64) -> io::Result<()> {
-        let name = format::base_name(segment);
-        let directory = self.pending.join(&name);
+    /// Calls the function with a base in the directory with this name, and removes the copy.
+    pub(super) fn deliver_base(&self, name: &str) -> io::Result<()> {
+        let directory = self.pending.join(name);
         let bytes = fs::read(directory.join(BASE_FILE))?;
         let base = Base::read(&bytes).ok_or(io::ErrorKind::InvalidData)?;
-        for file in [FILE, BASE_FILE] {
+        let manager = base.shard.map(|_| MANAGER_FILE);
+        for file in manager.into_iter().chain([FILE, BASE_FILE]) {
             self.hand_over(&base.identity, &format!("{name}/{file}"), &directory.join(file))?;
         }
-        put(&self.pending, BASE_FILE, &bytes, &self.data)?;
+        let known = match base.shard {
+            None => BASE_FILE.to_owned(),
+            Some(shard) => format!("{BASE_FILE}.{}", shard.number),
+        };
+        put(&self.pending, &known, &bytes, &self.data)?;
         fs::remove_dir_all(directory)
     }
 }

@@ -9,8 +9,10 @@
 //! | `handed` | a function that receives the files of the archive |
 //! | `to` | the destination: a directory or a function |
 //! | `base` | a copy of the data file at a pinned state |
+//! | `bases` | the bases of the shards of a store |
 //! | `worker` | the thread that moves segments from the journal to the outbox, and from there to the archive |
 //! | `restore` | a data file as of any archived commit |
+//! | `restore_shards` | the data files of all shards as of any archived commit |
 //! | `follow` | the records that a follower has not applied |
 //!
 //! Each committed record of the journal is copied to a segment of the outbox. A checkpoint becomes durable only after
@@ -18,12 +20,14 @@
 //! is taken back, its notice comes before the next commit, so no segment contains the record.
 
 mod base;
+pub(super) mod bases;
 pub(crate) mod follow;
 pub(crate) mod format;
 mod handed;
 pub(super) mod outbox;
 pub(crate) mod records;
 pub(in crate::engine::lmdb) mod restore;
+pub(in crate::engine::lmdb) mod restore_shards;
 pub(in crate::engine::lmdb) mod target;
 #[cfg(test)]
 mod tests;
@@ -39,4 +43,6 @@ pub(super) struct Bound {
     pub(super) committed: Place,
     /// The ends of earlier segments.
     pub(super) ends: Vec<Place>,
+    /// Records before this position whose notice may be after it.
+    pub(super) taken_back: Vec<u64>,
 }

@@ -9,14 +9,13 @@ use std::{
 
 use super::{
     Bound,
-    format::{self, MANIFEST_FILE, Manifest, START},
+    format::{self, MANAGER, MANIFEST_FILE, Manifest, START},
     records::Records,
 };
 use crate::engine::{
     files as modes,
     lmdb::{
         journal::{
-            block::HEAD,
             files::{self, sync_directory, write_at},
             frame::{self, Body, Frame, Header, Kind, Place, Salt, Section},
             log::Log,
@@ -64,10 +63,22 @@ pub(in crate::engine::lmdb) struct Outbox {
     pending: VecDeque<Manifest>,
     /// The salt of the journal, with any segment.
     salt: Salt,
+    /// The offset of the first frame in each segment of the journal.
+    head: u64,
     cursor: Cursor,
     buffer: Vec<u8>,
     /// The bytes that were added.
     written: u64,
+    /// The journal of a sharded store.
+    shards: Option<Manager>,
+}
+
+/// The records of the shard map manager, as changes.
+#[derive(Debug, Clone, Default)]
+pub(in crate::engine::lmdb::journal) struct Manager {
+    pub(in crate::engine::lmdb::journal) changes: Vec<u8>,
+    /// No segment has them yet.
+    is_due: bool,
 }
 
 /// The data that the archive lacks.
@@ -95,6 +106,7 @@ impl Outbox {
         known: &Journalled,
         found: Option<&Found>,
         number: u64,
+        manager: Option<Vec<u8>>,
     ) -> Result<Self, NotStarted> {
         let directory = store.join(PENDING);
         if !directory.is_dir() {
@@ -127,9 +139,11 @@ impl Outbox {
             offset: START,
             pending: VecDeque::new(),
             salt: Salt { identity: known.identity, epoch: known.epoch, sequence: 0 },
+            head: 0,
             cursor: Cursor { at: start, link: 0, record: 0 },
             buffer: Vec::new(),
             written: 0,
+            shards: manager.map(|changes| Manager { changes, is_due: true }),
         };
         if is_new {
             outbox.clear()?;
@@ -206,7 +220,11 @@ impl Outbox {
         let is_after = |frames: &[Place]| frames.last().is_some_and(|last| *last >= after);
         let missing = found.tail.records.iter().filter(|record| is_after(&record.frames));
         for (at, record) in missing.enumerate() {
-            if at == 0 && source.number(record, 0)? > self.manifest.commit + 1 {
+            let number = match self.shards {
+                Some(_) => record.number,
+                None => source.number(record, 0)?,
+            };
+            if at == 0 && number > self.manifest.commit + 1 {
                 return Ok(false);
             }
             let last = record.frames.last().copied().unwrap_or_default();
@@ -227,13 +245,15 @@ impl Outbox {
         journalled: &Journalled,
         number: u64,
     ) -> io::Result<()> {
-        // The last record may have changed nothing, so that LMDB has not counted it.
+        // The last record may have changed nothing, so that LMDB has not counted it. The numbers of a sharded store
+        // have gaps.
         let commit = self.manifest.commit;
-        if commit != number && commit != number + 1 {
+        if self.shards.is_none() && commit != number && commit != number + 1 {
             self.new_generation(number);
         }
         self.complete()?;
         let at = log.end();
+        self.head = log.head();
         self.cursor = Cursor { at, link: log.link(), record: log.next() };
         self.salt = Salt { identity: journalled.identity, epoch: journalled.epoch, sequence: 0 };
         self.manifest.journal = journalled.epoch;
@@ -242,7 +262,7 @@ impl Outbox {
         self.persist()
     }
 
-    pub(super) const fn manifest(&self) -> &Manifest {
+    pub(in crate::engine::lmdb::journal) const fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
@@ -283,7 +303,7 @@ impl Outbox {
         while end.at < bound.committed {
             let is_end = |last: &&Place| last.sequence == end.at.sequence;
             if bound.ends.iter().find(is_end).is_some_and(|last| last.offset <= end.at.offset) {
-                end.at = Place { sequence: end.at.sequence + 1, offset: HEAD };
+                end.at = Place { sequence: end.at.sequence + 1, offset: self.head };
                 continue;
             }
             let place = end.at;
@@ -309,7 +329,9 @@ impl Outbox {
                     parts.push(place);
                     let (number, time) = (frame.header.record, frame.header.time);
                     let frames = std::mem::take(&mut parts);
-                    waiting.push(Waiting { number, time, frames, after: end });
+                    if !bound.taken_back.contains(&number) {
+                        waiting.push(Waiting { number, time, frames, after: end });
+                    }
                 }
                 Kind::TakeBack => {
                     end.record += 1;
@@ -327,6 +349,55 @@ impl Outbox {
             }
         }
         self.cursor = end;
+        if self.shards.as_ref().is_some_and(|manager| manager.is_due) {
+            self.write_manager()?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether nothing has been archived yet.
+    pub(in crate::engine::lmdb::journal) const fn is_new(&self) -> bool {
+        self.manifest.segment == 0 && self.manifest.generation == 1 && self.growing.is_none()
+    }
+
+    /// Sets the records of the shard map manager. They are added after all records up to the end of the next
+    /// [`collect`](Outbox::collect).
+    pub(super) fn set_manager(&mut self, changes: Vec<u8>) {
+        if let Some(manager) = &mut self.shards {
+            manager.is_due |= manager.changes != changes;
+            manager.changes = changes;
+        }
+    }
+
+    /// Returns the records of the shard map manager.
+    pub(super) fn manager(&self) -> Option<Vec<u8>> {
+        self.shards.as_ref().map(|manager| manager.changes.clone())
+    }
+
+    /// Adds the records of the shard map manager.
+    fn write_manager(&mut self) -> io::Result<()> {
+        if self.growing.is_none() {
+            self.grow()?;
+        }
+        let Some(manager) = &mut self.shards else { return Ok(()) };
+        let Manifest { commit, time, link, journal, at, segment, .. } = self.manifest;
+        let salt = Salt { sequence: segment + 1, ..self.manifest.head().salt() };
+        let header = Header {
+            kind: Kind::Commit,
+            record: commit,
+            time,
+            durable: at,
+            checkpoint: journal,
+            link,
+        };
+        let sections = [Section { shard: MANAGER, number: 0, changes: &manager.changes }];
+        let body = Body::Sections(&sections);
+        let link = frame::write(&mut self.buffer, &salt, self.offset, &header, body);
+        let file = self.growing.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        write_at(file, self.offset, &self.buffer)?;
+        self.manifest.link = link.ok_or(io::ErrorKind::FileTooLarge)?;
+        self.offset += self.buffer.len() as u64;
+        manager.is_due = false;
         Ok(())
     }
 
@@ -341,11 +412,11 @@ impl Outbox {
 
     fn write_record(&mut self, files: &[impl Source], record: &Waiting) -> Result<(), Fault> {
         let time = record.time.max(self.manifest.time);
-        let (mut offset, mut link, mut commit) = (self.offset, self.manifest.link, None);
         if self.growing.is_none() {
             self.grow()?;
-            offset = START;
         }
+        let (mut offset, mut link) = (self.offset, self.manifest.link);
+        let mut commit = self.shards.as_ref().map(|_| record.number);
         let segment = self.manifest.segment + 1;
         let salt = self.manifest.head().salt();
         let salt = Salt { sequence: segment, ..salt };
@@ -430,9 +501,12 @@ impl Outbox {
     }
 
     /// Starts a new generation, with a segment that does not continue the last segment.
-    pub(super) fn new_generation(&mut self, commit: u64) {
+    pub(in crate::engine::lmdb::journal) fn new_generation(&mut self, commit: u64) {
         if self.complete().is_err() {
             self.growing = None;
+        }
+        if let Some(manager) = &mut self.shards {
+            manager.is_due = true;
         }
         self.offset = START;
         self.manifest.generation += 1;

@@ -61,6 +61,20 @@ pub(crate) struct Archive {
     pub(super) bases: Vec<Base>,
 }
 
+/// A record of a segment.
+pub(super) struct Walked<'w> {
+    pub(super) path: &'w Path,
+    pub(super) file: &'w File,
+    pub(super) head: Head,
+    pub(super) record: Archived,
+}
+
+/// Whether a walk continues with the next record.
+pub(super) enum Step {
+    Next,
+    End,
+}
+
 /// The segments that follow a base.
 struct Chain {
     /// The paths of the segments, and whether each is complete.
@@ -81,6 +95,10 @@ impl Archive {
         Ok(Self { directory: directory.to_owned(), manifest, bases })
     }
 
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Returns the last base that does not follow the last commit of the restored store.
     pub(crate) fn base(&self, until: Until) -> Result<Base> {
         let is_before = |base: &&Base| until.includes(base.commit, base.time);
@@ -98,7 +116,7 @@ impl Archive {
 
     /// Returns the directory of a base.
     pub(crate) fn base_directory(&self, base: &Base) -> PathBuf {
-        self.directory.join(format::base_name(base.segment))
+        self.directory.join(base.name())
     }
 
     /// Returns the number of bytes that a restore reads at most.
@@ -106,7 +124,7 @@ impl Archive {
         Ok(base.length + self.chain(base)?.bytes)
     }
 
-    fn lacks(&self, reason: String) -> Error {
+    pub(super) fn lacks(&self, reason: String) -> Error {
         Error::NotInArchive { path: self.directory.clone(), reason }
     }
 
@@ -158,7 +176,7 @@ impl Archive {
             copied(read as u64);
         }
         if length != base.length || *hasher.finalize().as_bytes() != base.hash {
-            let reason = format!("the base {} is damaged", format::base_name(base.segment));
+            let reason = format!("the base {} is damaged", base.name());
             return Err(damaged(&self.directory, reason));
         }
         Ok(())
@@ -173,27 +191,34 @@ impl Archive {
         applied: &mut dyn FnMut(u64),
     ) -> Result<u64> {
         let env = open(to, base).map_err(|error| self.failed(error, to))?;
-        let outcome = self.apply_all(base, until, &env, applied);
-        let outcome = outcome.and_then(|last| {
-            env.force_sync().map_err(|error| self.failed(error.into(), to))?;
-            Ok(last)
-        });
-        env.prepare_for_closing().wait();
-        let last = outcome?;
-        let removed = fs::remove_file(to.join(LOCK_FILE));
-        removed.map_err(|source| Error::io(to, source))?;
+        let mut last = base.commit;
+        let mut step = |walked: &Walked<'_>| {
+            let Walked { path, file, head, record } = walked;
+            if !until.includes(record.commit, record.time) {
+                return Ok(Step::End);
+            }
+            if record.commit > base.commit {
+                let outcome = apply_one(&env, file, head, record);
+                outcome.map_err(|failure| self.failed(failure, path))?;
+                last = record.commit;
+            }
+            Ok(Step::Next)
+        };
+        let outcome = self.walk(base, &mut step, applied);
+        let closed = closed(env, to, &self.directory, outcome.is_ok());
+        outcome.and(closed)?;
         self.check_end(until, last)?;
         Ok(last)
     }
 
-    fn apply_all(
+    /// Calls `step` with each record of the generation of a base, from the first segment of the base. Calls `read` with
+    /// the bytes of each record.
+    pub(super) fn walk(
         &self,
         base: &Base,
-        until: Until,
-        env: &Env,
-        applied: &mut dyn FnMut(u64),
-    ) -> Result<u64> {
-        let mut last = base.commit;
+        step: &mut dyn FnMut(&Walked<'_>) -> Result<Step>,
+        read: &mut dyn FnMut(u64),
+    ) -> Result<()> {
         let mut end: Option<(Head, u64)> = None;
         for (path, is_complete) in self.chain(base)?.segments {
             let io = |source| Error::io(&path, source);
@@ -217,15 +242,11 @@ impl Archive {
             }
             let mut before = 0;
             while let Some(record) = records.next().map_err(io)? {
-                if !until.includes(record.commit, record.time) {
-                    return Ok(last);
+                let walked = Walked { path: &path, file: &file, head, record };
+                if matches!(step(&walked)?, Step::End) {
+                    return Ok(());
                 }
-                if record.commit > base.commit {
-                    let outcome = apply_one(env, &file, &head, &record);
-                    outcome.map_err(|failure| self.failed(failure, &path))?;
-                    last = record.commit;
-                }
-                applied(records.offset - before);
+                read(records.offset - before);
                 before = records.offset;
             }
             if is_complete && records.offset != length {
@@ -233,7 +254,7 @@ impl Archive {
             }
             end = Some((Head { segment: head.segment + 1, ..head }, records.link));
         }
-        Ok(last)
+        Ok(())
     }
 
     /// Checks that the archive has the last commit of the restored store.
@@ -275,8 +296,17 @@ pub(super) fn damaged(directory: &Path, reason: impl Into<String>) -> Error {
     Error::DamagedArchive { path: directory.to_owned(), reason: reason.into() }
 }
 
+/// Closes the data file of a restored store. If all records were applied, it is synced first.
+pub(super) fn closed(env: Env, directory: &Path, archive: &Path, is_complete: bool) -> Result<()> {
+    let synced = if is_complete { env.force_sync() } else { Ok(()) };
+    env.prepare_for_closing().wait();
+    synced.map_err(|error| failed(archive, error.into(), directory))?;
+    let removed = fs::remove_file(directory.join(LOCK_FILE));
+    removed.map_err(|source| Error::io(directory, source))
+}
+
 /// Opens the copy of a base.
-fn open(directory: &Path, base: &Base) -> std::result::Result<Env, Failure> {
+pub(super) fn open(directory: &Path, base: &Base) -> std::result::Result<Env, Failure> {
     let mut first = [0; 512];
     let file = File::open(directory.join(FILE)).map_err(Fault::Io)?;
     file.read_at(0, &mut first).map_err(Fault::Io)?;

@@ -1,6 +1,7 @@
 //! The directory of an archive, for writing.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
@@ -66,8 +67,8 @@ impl Target {
     }
 
     /// Opens the archive, and compares its end with the outbox. If the outbox does not continue the archive, it starts
-    /// a new generation. Returns whether the generation has a base.
-    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
+    /// a new generation. Returns the shards of which the generation has a base.
+    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<BTreeSet<u32>> {
         if self.is_lost {
             let reason = if self.is_promoted { PROMOTED_ELSEWHERE } else { LOST };
             return Err(other(reason));
@@ -110,7 +111,7 @@ impl Target {
         });
         self.put(&end)?;
         self.end = Some(end);
-        self.has_base(outbox.manifest())
+        self.based(outbox.manifest())
     }
 
     fn lock(&self) -> io::Result<File> {
@@ -144,12 +145,10 @@ impl Target {
         put(&self.directory, MANIFEST_FILE, &manifest.bytes(), &self.data)
     }
 
-    /// Returns whether the archive has a base of this generation.
-    pub(super) fn has_base(&self, own: &Manifest) -> io::Result<bool> {
+    /// Returns the shards of which the archive has a base of this generation.
+    pub(super) fn based(&self, own: &Manifest) -> io::Result<BTreeSet<u32>> {
         let bases = bases(&self.directory)?;
-        Ok(bases
-            .iter()
-            .any(|base| base.identity == own.identity && base.generation == own.generation))
+        Ok(bases.iter().filter(|base| base.is_of(own)).map(Base::shard).collect())
     }
 
     /// Copies everything that the archive lacks. `pending` is the directory of the outbox. Calls `complete` with the
@@ -289,8 +288,7 @@ pub(super) fn bases(directory: &Path) -> io::Result<Vec<Base>> {
     let mut bases = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let is_base = format::number_of(&entry.file_name().to_string_lossy(), "base").is_some();
-        if is_base {
+        if format::is_base(&entry.file_name().to_string_lossy()) {
             match fs::read(entry.path().join(format::BASE_FILE)) {
                 // The description is the last file of a base that is passed to a function.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}

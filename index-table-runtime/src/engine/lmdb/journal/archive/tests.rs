@@ -1,7 +1,10 @@
 //! Tests of the bytes of an archive.
 
 use super::{
-    format::{Base, Head, Manifest, START, base_name, number_of, part_name, segment_name},
+    format::{
+        Base, Head, Manifest, START, ShardBase, base_name, is_base, number_of, part_name,
+        segment_name, shard_base_name,
+    },
     records::Records,
 };
 use crate::engine::lmdb::journal::{
@@ -30,7 +33,10 @@ const BASE: Base = Base {
     time: 1_700_000_000_000,
     length: 8192,
     hash: [9; 32],
+    shard: None,
 };
+
+const SHARD_BASE: Base = Base { shard: Some(ShardBase { number: 2, manager: [10; 32] }), ..BASE };
 
 /// The key `k` of the database `t` is deleted. With these 8 bytes, frames have no padding.
 const CHANGES: [u8; 8] = [1, 1, 0, b't', 3, 1, 0, b'k'];
@@ -71,8 +77,10 @@ fn manifests_heads_and_bases_round_trip_and_damage_is_detected() {
     assert_eq!(head.len() as u64, START);
     assert_eq!(Head::read(&head), Some(MANIFEST.head()));
     assert_eq!(Base::read(&base), Some(BASE));
-    for (bytes, length) in [(&manifest, manifest.len()), (&head, head.len()), (&base, base.len())] {
-        for at in 0..length {
+    let shard = SHARD_BASE.bytes();
+    assert_eq!(Base::read(&shard), Some(SHARD_BASE));
+    for bytes in [&manifest, &head, &base, &shard] {
+        for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             for bytes in [&damaged[..], &bytes[..at]] {
@@ -87,7 +95,7 @@ fn manifests_heads_and_bases_round_trip_and_damage_is_detected() {
 #[test]
 fn bytes_of_the_format() {
     let documented = include_str!("../../../../../../docs/FORMAT.md");
-    let bytes = [MANIFEST.bytes(), BASE.bytes(), segment(&[1])];
+    let bytes = [MANIFEST.bytes(), BASE.bytes(), SHARD_BASE.bytes(), segment(&[1])];
     let missing = bytes.iter().map(|bytes| hex(bytes)).filter(|hex| !documented.contains(hex));
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -98,6 +106,15 @@ fn names_have_numbers() {
     assert_eq!(part_name(3), "segment.0000000003.part");
     assert_eq!(base_name(1 << 40), "base.1099511627776");
     assert_eq!(number_of("base.0000000012", "base"), Some(12));
+    assert_eq!(BASE.name(), base_name(5));
+    assert_eq!(SHARD_BASE.name(), shard_base_name(5, 2));
+    for base in ["base.0000000005", "base.0000000005.2", "base.10000000005.4095"] {
+        assert!(is_base(base), "{base}");
+    }
+    for other in ["base.5.2", "base.0000000005.", "base.0000000005.x", ".base.0000000005.2.partial"]
+    {
+        assert!(!is_base(other), "{other}");
+    }
     for other in ["base.12", "base.000000001x", "base0000000012", "segment.0000000012", "base."] {
         assert_eq!(number_of(other, "base"), None, "{other}");
     }

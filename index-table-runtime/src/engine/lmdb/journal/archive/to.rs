@@ -1,6 +1,6 @@
 //! Where the files of an archive go: to a directory, or to a function.
 
-use std::{io, path::Path, time::Duration};
+use std::{collections::BTreeSet, io, path::Path, time::Duration};
 
 use super::{
     base::{self, Request},
@@ -14,6 +14,9 @@ use crate::engine::Destination;
 /// The age at which a segment is complete. A function gets only complete segments.
 const OLDEST: Duration = Duration::from_mins(1);
 const OLDEST_HANDED: Duration = Duration::from_secs(10);
+
+/// Writes a base, and returns its length.
+pub(super) type Writing = Box<dyn FnOnce() -> io::Result<u64> + Send>;
 
 /// The destination of an archive.
 pub(super) enum To {
@@ -53,19 +56,21 @@ impl To {
         }
     }
 
-    /// Compares the outbox with the archive. Returns whether the generation has a base.
-    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<bool> {
+    /// Compares the outbox with the archive. Returns the shards of which the generation has a base.
+    pub(super) fn attach(&mut self, outbox: &mut Outbox) -> io::Result<BTreeSet<u32>> {
         match self {
             Self::Directory(target) => target.attach(outbox),
             Self::Function(handed) => handed.attach(outbox),
         }
     }
 
-    pub(super) fn has_base(&self, own: &Manifest) -> bool {
-        match self {
-            Self::Directory(target) => target.has_base(own).unwrap_or(false),
-            Self::Function(handed) => handed.has_base(own),
-        }
+    /// Returns the shards of which a generation has a base.
+    pub(super) fn based(&self, own: &Manifest) -> BTreeSet<u32> {
+        let based = match self {
+            Self::Directory(target) => target.based(own),
+            Self::Function(handed) => handed.based(own),
+        };
+        based.unwrap_or_default()
     }
 
     /// Moves everything that the archive lacks. Returns the number of its last commit.
@@ -88,26 +93,20 @@ impl To {
     }
 
     /// Returns the work of writing a base.
-    pub(super) fn base(
-        &self,
-        outbox: &Outbox,
-        request: Request,
-    ) -> Box<dyn FnOnce() -> io::Result<u64> + Send> {
-        let store = outbox.store().to_owned();
+    pub(super) fn base(&self, outbox: &Outbox, request: Request) -> Writing {
         match self {
             Self::Directory(target) => {
                 let archive = target.directory().to_owned();
-                Box::new(move || base::write(&archive, &store, &request))
+                Box::new(move || base::write(&archive, &request).map(|base| base.length))
             }
             Self::Function(handed) => {
                 let (handed, pending) = (handed.clone(), outbox.directory().to_owned());
                 Box::new(move || {
-                    let length = base::write(&pending, &store, &request)?;
-                    let segment = request.segment;
+                    let base = base::write(&pending, &request)?;
                     // The pages of the state are no longer needed.
                     drop(request);
-                    handed.deliver_base(segment)?;
-                    Ok(length)
+                    handed.deliver_base(&base.name())?;
+                    Ok(base.length)
                 })
             }
         }

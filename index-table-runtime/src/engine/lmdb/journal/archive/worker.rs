@@ -1,6 +1,7 @@
 //! The thread that archives.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io,
     sync::{
@@ -11,7 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Bound, base, format::Manifest, outbox::Outbox, to::To};
+use super::{
+    Bound, base,
+    bases::{InProgress, Pinned, ShardBases, Shards},
+    format::Manifest,
+    outbox::Outbox,
+    to::To,
+};
 use crate::engine::{
     Destination,
     lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault},
@@ -43,10 +50,11 @@ pub(crate) struct Distance {
 pub(in crate::engine::lmdb::journal) struct Beginning {
     outbox: Outbox,
     target: To,
-    /// Whether the archive has a base.
-    outcome: io::Result<bool>,
+    /// The shards of which the archive has a base.
+    outcome: io::Result<BTreeSet<u32>>,
     /// The state for the first base.
     base: Option<Snapshot>,
+    shards: Option<Arc<dyn Shards>>,
 }
 
 impl Beginning {
@@ -59,8 +67,18 @@ impl Beginning {
     ) -> Self {
         let mut target = To::new(archive, &outbox);
         let outcome = target.attach(&mut outbox);
-        let base = if matches!(outcome, Ok(false)) { pin() } else { None };
-        Self { outbox, target, outcome, base }
+        let needs_base = outcome.as_ref().is_ok_and(BTreeSet::is_empty);
+        let base = if needs_base { pin() } else { None };
+        Self { outbox, target, outcome, base, shards: None }
+    }
+
+    /// Does the same for the archive of a sharded store.
+    pub(in crate::engine::lmdb::journal) fn attach_shards(
+        outbox: Outbox,
+        archive: Destination,
+        shards: Arc<dyn Shards>,
+    ) -> Self {
+        Self { shards: Some(shards), ..Self::attach(outbox, archive, || None) }
     }
 
     /// Returns the state that the threads share, and the rounds of the thread that archives.
@@ -68,12 +86,13 @@ impl Beginning {
         self,
         files: Arc<Vec<File>>,
     ) -> (Arc<Archiving>, Rounds) {
-        let Self { outbox, target, outcome, base } = self;
+        let Self { outbox, target, outcome, base, shards } = self;
         let now = Instant::now();
-        let (has_base, error) = match outcome {
-            Ok(has_base) => (has_base, None),
-            Err(error) => (false, Some(target.reason(&error))),
+        let (attached, error) = match outcome {
+            Ok(based) => (based, None),
+            Err(error) => (BTreeSet::new(), Some(target.reason(&error))),
         };
+        let has_base = shards.is_none() && !attached.is_empty();
         let status =
             Status { commit: 0, current: now, bytes: 0, has_base, error, base_error: None };
         let manifest = *outbox.manifest();
@@ -85,8 +104,18 @@ impl Beginning {
             status: Mutex::new(status),
             is_closing: Mutex::new(false),
             closing: Condvar::new(),
+            in_progress: Arc::default(),
         });
         let own = Arc::clone(&shared);
+        let mut shards =
+            shards.map(|shards| ShardBases::new(shards, Arc::clone(&shared.in_progress)));
+        if let Some(shards) = &mut shards
+            && target.is_attached()
+        {
+            // Before the shards can be closed.
+            shards.based = attached;
+            shards.write(&target, &shared.outbox, 0);
+        }
         let request = (!has_base && target.is_attached()).then(|| Request::of(&manifest));
         let bases = Bases { request, ..Bases::default() };
         (
@@ -95,6 +124,7 @@ impl Beginning {
                 shared: own,
                 target,
                 bases,
+                shards,
                 completed: now,
                 has_base,
                 generation: manifest.generation,
@@ -119,6 +149,7 @@ pub(in crate::engine::lmdb::journal) struct Archiving {
     status: Mutex<Status>,
     is_closing: Mutex<bool>,
     closing: Condvar,
+    in_progress: Arc<InProgress>,
 }
 
 struct Status {
@@ -176,6 +207,37 @@ impl Archiving {
             outbox.skip(next, number);
             lock(&self.status).error = Some(not_saved(&fault));
         }
+    }
+
+    /// Sets the records of the shard map manager, which follow all records up to `bound`.
+    pub(in crate::engine::lmdb::journal) fn set_manager(&self, changes: Vec<u8>, bound: &Bound) {
+        let mut outbox = lock(&self.outbox);
+        outbox.set_manager(changes);
+        if let Err(fault) = outbox.collect(&self.files, bound) {
+            lock(&self.status).error = Some(not_saved(&fault));
+        }
+    }
+
+    /// Starts a generation, because a shard has been added that may have an older base.
+    pub(in crate::engine::lmdb::journal) fn restart(&self, bound: &Bound) {
+        let mut outbox = lock(&self.outbox);
+        let collected = outbox.collect(&self.files, bound);
+        let commit = outbox.manifest().commit;
+        outbox.new_generation(commit);
+        if let Err(fault) = collected {
+            lock(&self.status).error = Some(not_saved(&fault));
+        }
+    }
+
+    /// Keeps the state of a shard that was added while the store was open, for its first base.
+    pub(in crate::engine::lmdb::journal) fn add_shard(&self, shard: u32, pinned: Pinned) {
+        let manifest = *lock(&self.outbox).manifest();
+        self.in_progress.add_shard(shard, pinned, manifest);
+    }
+
+    /// Waits until no base of a shard is written.
+    pub(in crate::engine::lmdb::journal) fn wait_for_base(&self, shard: u32) {
+        self.in_progress.wait(shard);
     }
 
     /// Returns true if the next commit has to pin the state for a base.
@@ -247,6 +309,8 @@ pub(in crate::engine::lmdb::journal) struct Rounds {
     shared: Arc<Archiving>,
     target: To,
     bases: Bases,
+    /// The bases of a sharded store.
+    shards: Option<ShardBases>,
     /// When the last segment was completed.
     completed: Instant,
     has_base: bool,
@@ -271,6 +335,19 @@ impl Rounds {
             drop(waited);
         }
         self.finish_base(true);
+        if let Some(shards) = &mut self.shards {
+            let manifest = *lock(&self.shared.outbox).manifest();
+            if let Some(error) = shards.finish(true, &manifest) {
+                lock(&self.shared.status).base_error = Some(self.target.reason(&error));
+            }
+        }
+    }
+
+    fn set_based(&mut self, based: BTreeSet<u32>) {
+        match &mut self.shards {
+            None => self.has_base = !based.is_empty(),
+            Some(shards) => shards.based = based,
+        }
     }
 
     /// Moves all commits to the archive.
@@ -288,11 +365,11 @@ impl Rounds {
         }
         if !self.target.is_attached() {
             let attached = self.target.attach(&mut outbox);
-            self.has_base = attached.map_err(|error| self.target.reason(&error))?;
+            self.set_based(attached.map_err(|error| self.target.reason(&error))?);
         }
         if self.generation != outbox.manifest().generation {
             self.generation = outbox.manifest().generation;
-            self.has_base = self.target.has_base(outbox.manifest());
+            self.set_based(self.target.based(outbox.manifest()));
         }
         let (work, pending) = (outbox.work(), outbox.directory().to_owned());
         drop(outbox);
@@ -306,8 +383,38 @@ impl Rounds {
             status.current = begun;
         }
         drop(status);
-        self.bases(&work.manifest, work.written);
+        if self.shards.is_some() {
+            self.shard_bases(&work.manifest, work.written)?;
+        } else {
+            self.bases(&work.manifest, work.written);
+        }
         collected
+    }
+
+    /// Writes the bases of shards, if it is time.
+    fn shard_bases(&mut self, manifest: &Manifest, written: u64) -> Result<(), String> {
+        let Some(shards) = &mut self.shards else { return Ok(()) };
+        let failed = shards.finish(false, manifest);
+        shards.write(&self.target, &self.shared.outbox, written);
+        let present = shards.present();
+        self.has_base = present.without_base(&shards.based).is_none();
+        let missing = present.missing.iter().find(|shard| !shards.based.contains(shard));
+        let mut status = lock(&self.shared.status);
+        status.has_base = self.has_base;
+        if let Some(error) = failed {
+            status.base_error = Some(self.target.reason(&error));
+        } else if let Some(shard) = missing {
+            let reason = format!("shard number {shard} is not available, and has no base");
+            status.base_error = Some(reason);
+        } else if self.has_base {
+            status.base_error = None;
+        }
+        match present.replaced.first() {
+            None => Ok(()),
+            Some(shard) => Err(format!(
+                "shard number {shard} was restored; its commits are archived when the store has been opened again"
+            )),
+        }
     }
 
     /// Writes a base, or requests one, if it is time.
@@ -341,7 +448,9 @@ impl Rounds {
 
     fn write_base(&mut self, request: Request, snapshot: Snapshot) {
         let Request { identity, generation, segment, time } = request;
-        let request = base::Request { snapshot, identity, generation, segment, time };
+        let store = lock(&self.shared.outbox).store().to_owned();
+        let request =
+            base::Request { snapshot, store, shard: None, identity, generation, segment, time };
         let run = self.target.base(&lock(&self.shared.outbox), request);
         match thread::Builder::new().name(BASE_NAME.to_owned()).spawn(run) {
             Ok(thread) => self.bases.writing = Some(thread),

@@ -20,6 +20,10 @@ use std::{
 
 use super::{
     super::{
+        archive::{
+            outbox::Outbox,
+            worker::{Archiver, Archiving},
+        },
         block::{Block, Saved},
         checkpoint::{
             DATA_SYNC, JOURNAL_SYNC, LONG, Limits, MAP_LOST, OTHER_WRITER, PATIENCE, PIN_LOST,
@@ -34,10 +38,11 @@ use super::{
         weaken,
         write_back::write_back,
     },
+    archived,
     group::Group,
     start::{Joining, open},
 };
-use crate::engine::{list::List, lmdb::names::Env};
+use crate::engine::{Destination, list::List, lmdb::names::Env};
 
 const NAME: &str = "index-table-journal";
 
@@ -51,7 +56,7 @@ const TRIES: u32 = 10;
 
 /// A shard that this process writes, with the journal of all shards.
 pub(in crate::engine::lmdb) struct Member {
-    common: Arc<Common>,
+    pub(super) common: Arc<Common>,
     /// The position among the shards of the journal.
     at: usize,
 }
@@ -69,18 +74,21 @@ impl Held<'_> {
 }
 
 /// The state that the shards of a journal share.
-struct Common {
-    group: Arc<Group>,
-    files: Arc<Vec<File>>,
-    journalled: Journalled,
+pub(super) struct Common {
+    pub(super) group: Arc<Group>,
+    pub(super) files: Arc<Vec<File>>,
+    pub(super) journalled: Journalled,
     limits: Limits,
-    shards: List<Shard>,
+    pub(super) shards: List<Shard>,
     /// The number of states in each block.
     room: usize,
+    /// The shards that were not available when the journal was started.
+    pub(super) missing: Vec<u32>,
+    pub(super) archive: OnceLock<Arc<Archiving>>,
     /// The started segment of a checkpoint that could not be made.
     begun: Mutex<Option<Switched>>,
     state: Mutex<State>,
-    changed: Condvar,
+    pub(super) changed: Condvar,
     /// Whether the limit of written bytes requires a checkpoint.
     is_due: AtomicBool,
     /// Whether writers wait for the checkpoint.
@@ -89,13 +97,13 @@ struct Common {
     refused: OnceLock<&'static str>,
 }
 
-struct Shard {
-    number: u32,
+pub(super) struct Shard {
+    pub(super) number: u32,
     /// The open shard, or `None` if it is closed. Locked for each commit, from the append to the end of
     /// LMDB's commit.
     open: Mutex<Option<Open>>,
     /// Whether the shard was removed from the store while it was open.
-    has_left: AtomicBool,
+    pub(super) has_left: AtomicBool,
 }
 
 /// An open shard.
@@ -116,16 +124,17 @@ pub(super) struct Open {
     pub(super) is_mapped: bool,
 }
 
-struct State {
-    thread: Option<JoinHandle<()>>,
+pub(super) struct State {
+    pub(super) thread: Option<JoinHandle<()>>,
+    pub(super) archiver: Option<Archiver>,
     /// Whether a checkpoint is being made.
-    is_working: bool,
+    pub(super) is_working: bool,
     /// The start of the last checkpoint.
     since: Instant,
     /// The number of open shards.
-    open: usize,
+    pub(super) open: usize,
     /// Whether checkpoints are no longer made.
-    is_closed: bool,
+    pub(super) is_closed: bool,
 }
 
 /// The values with which a journal starts.
@@ -135,18 +144,22 @@ pub(super) struct Begun {
     pub(super) journalled: Journalled,
     pub(super) limits: Limits,
     pub(super) shards: Vec<(u32, Open)>,
+    /// The shards that are not available.
+    pub(super) missing: Vec<u32>,
     /// The number of states in each block.
     pub(super) room: usize,
+    pub(super) archive: Option<(Outbox, Destination)>,
 }
 
 impl Begun {
     /// Starts the thread. Returns the members in the order of the shards.
     pub(super) fn start(self) -> std::io::Result<Vec<Member>> {
-        let Self { group, files, journalled, limits, shards, room } = self;
+        let Self { group, files, journalled, limits, shards, missing, room, archive } = self;
         let open = shards.len();
         let shard = |(number, open)| Shard::new(number, open);
         let state = State {
             thread: None,
+            archiver: None,
             is_working: false,
             since: Instant::now(),
             open,
@@ -159,6 +172,8 @@ impl Begun {
             limits,
             shards: shards.into_iter().map(shard).collect(),
             room,
+            missing,
+            archive: OnceLock::new(),
             begun: Mutex::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -166,6 +181,9 @@ impl Begun {
             is_far: AtomicBool::new(false),
             refused: OnceLock::new(),
         });
+        if let Some((outbox, destination)) = archive {
+            archived::start(&common, outbox, destination)?;
+        }
         let own = Arc::clone(&common);
         let thread = thread::Builder::new().name(NAME.to_owned()).spawn(move || own.run())?;
         common.lock().thread = Some(thread);
@@ -178,7 +196,7 @@ impl Shard {
         Self { number, open: Mutex::new(Some(open)), has_left: AtomicBool::new(false) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Option<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -199,11 +217,11 @@ enum Missed {
 }
 
 impl Common {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refuse(&self, reason: &'static str) {
+    pub(super) fn refuse(&self, reason: &'static str) {
         let _ = self.refused.set(reason);
         self.notify();
     }
@@ -214,7 +232,7 @@ impl Common {
         self.changed.notify_all();
     }
 
-    fn refused(&self) -> Option<&'static str> {
+    pub(super) fn refused(&self) -> Option<&'static str> {
         self.refused.get().copied().or_else(|| self.group.has_failed().then_some(JOURNAL_SYNC))
     }
 
@@ -360,6 +378,7 @@ impl Common {
         }
         let Switched { salt, record, link } = switched;
         let block = Block { salt, record, link, time: log::now(), shards };
+        self.save_archive(&block);
         log::put_block(&self.files, &block).map_err(|_| Missed::Ever(JOURNAL_SYNC))?;
         self.group.set_checkpoint(salt.sequence);
         *begun = None;
@@ -422,7 +441,13 @@ impl Open {
 impl Member {
     /// Adds a shard to the journal while it is running: pins its state, makes a checkpoint that has it, and then writes its
     /// marker.
-    pub(in crate::engine::lmdb) fn join(&self, joining: Joining) -> Result<Self, NotStarted> {
+    ///
+    /// `is_known` if the store has had the shard before.
+    pub(in crate::engine::lmdb) fn join(
+        &self,
+        joining: Joining,
+        is_known: bool,
+    ) -> Result<Self, NotStarted> {
         let Joining { shard, directory, env } = joining;
         let common = &self.common;
         let (epoch, open) = open(&directory, env, shard, &common.journalled.identity)?;
@@ -431,6 +456,7 @@ impl Member {
             return Err(NotStarted::Damaged(reason.to_owned()));
         }
         let data = open.data.try_clone()?;
+        common.archive_joining(shard, &open, is_known);
         let at = {
             let mut state = common.lock();
             if common.shards.len() >= common.room {
@@ -458,7 +484,7 @@ impl Member {
         Ok(member)
     }
 
-    fn shard(&self) -> Option<&Shard> {
+    pub(super) fn shard(&self) -> Option<&Shard> {
         self.common.shards.get(self.at)
     }
 
@@ -513,6 +539,7 @@ impl Member {
                 || recorded.length >= journal.saturating_mul(times)
         };
         let (is_due, is_far) = (exceeds(1), exceeds(PATIENCE));
+        self.common.count_for_archive(recorded.record);
         // The thread locks a shard with its own lock.
         drop(held);
         if is_far {
@@ -531,64 +558,5 @@ impl Member {
     /// Refuses further writes, for this reason.
     pub(in crate::engine::lmdb) fn refuse(&self, reason: &'static str) {
         self.common.refuse(reason);
-    }
-
-    /// Ends the journal of this shard. Without an error, and if the environment still has its map, the
-    /// data file is then complete without the journal. Otherwise the next opening applies the journal.
-    pub(in crate::engine::lmdb) fn close(self, is_mapped: bool) {
-        let common = &*self.common;
-        let mut state = common.lock();
-        while state.is_working {
-            state = common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let open = self.shard().and_then(|shard| shard.lock().take());
-        if let Some(open) = open {
-            // Otherwise the next checkpoint would lack the state that this shard needs.
-            state.is_closed |= !self.complete(&open, is_mapped);
-            state.open = state.open.saturating_sub(1);
-        }
-        state.is_closed |= state.open == 0;
-        let thread = if state.is_closed { state.thread.take() } else { None };
-        drop(state);
-        common.changed.notify_all();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
-    }
-
-    /// Removes the shard from the journal, which the others still use. The data file is complete afterwards, and this process
-    /// no longer writes it.
-    pub(in crate::engine::lmdb) fn leave(&self) {
-        let Some(shard) = self.shard() else { return };
-        shard.has_left.store(true, SeqCst);
-        let mut state = self.common.lock();
-        while state.is_working {
-            state = self.common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        if let Some(open) = shard.lock().take() {
-            self.complete(&open, open.is_mapped);
-            state.open = state.open.saturating_sub(1);
-        }
-    }
-
-    /// Makes the data file of a shard complete without the journal. Returns false if that has failed.
-    fn complete(&self, open: &Open, is_mapped: bool) -> bool {
-        let is_sound = is_mapped && self.common.refused().is_none();
-        let is_whole = is_sound && open.env.write_txn().is_ok() && open.env.force_sync().is_ok();
-        if is_whole {
-            let shard = self.shard().map(|shard| shard.number);
-            let clean = Marker::Clean(Journalled { shard, ..self.common.journalled });
-            // If it is not written, the journal is applied when the store is opened, which changes
-            // nothing.
-            let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
-        }
-        // A forked child has the same lock.
-        let _ = open.writer.unlock();
-        is_whole
-    }
-
-    /// Changes nothing, because the journal belongs to the parent of this forked process.
-    pub(in crate::engine::lmdb) fn forget(self) {
-        std::mem::forget(self);
     }
 }

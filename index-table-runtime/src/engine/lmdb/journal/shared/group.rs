@@ -12,7 +12,8 @@ use std::{
 };
 
 use super::super::{
-    frame::{Kind, Section},
+    archive::Bound,
+    frame::{Kind, Place, Section},
     log::{self, AppendFailure, Log, Switched},
     weaken,
 };
@@ -31,12 +32,55 @@ struct State {
     log: Log,
     /// Whether a thread is syncing the file.
     is_syncing: bool,
+    /// The commits, for an archive.
+    archived: Option<Commits>,
+}
+
+/// The records that the archive of the journal needs to distinguish.
+#[derive(Default)]
+struct Commits {
+    /// The numbers and the starts of the records that LMDB has not committed in all of their shards, in order.
+    open: Vec<(u64, Place)>,
+    taken_back: Vec<u64>,
+    /// The ends of earlier segments.
+    ends: Vec<Place>,
+    /// The greatest number of a record that LMDB has committed.
+    last: u64,
 }
 
 impl Group {
-    pub(super) fn new(log: Log) -> Self {
-        let state = Mutex::new(State { log, is_syncing: false });
+    pub(super) fn new(log: Log, is_archived: bool) -> Self {
+        let last = log.next().saturating_sub(1);
+        let archived = is_archived.then(|| Commits { last, ..Commits::default() });
+        let state = Mutex::new(State { log, is_syncing: false, archived });
         Self { state, synced: Condvar::new(), failed: AtomicBool::new(false) }
+    }
+
+    /// Records that LMDB has committed a record in all of its shards.
+    pub(super) fn committed(&self, record: u64) {
+        if let Some(archived) = &mut self.lock().archived {
+            archived.open.retain(|(open, _)| *open != record);
+            archived.last = archived.last.max(record);
+        }
+    }
+
+    /// Returns the committed part of the journal after this position. All records before its end are committed or
+    /// taken back.
+    pub(super) fn bound(&self, after: Place) -> Bound {
+        let mut state = self.lock();
+        let end = state.log.end();
+        let Some(archived) = &mut state.archived else {
+            return Bound { committed: after, ends: Vec::new(), taken_back: Vec::new() };
+        };
+        archived.ends.retain(|end| end.sequence >= after.sequence);
+        let committed = archived.open.first().map_or(end, |(_, start)| *start);
+        let (ends, taken_back) = (archived.ends.clone(), archived.taken_back.clone());
+        Bound { committed, ends, taken_back }
+    }
+
+    /// Returns the number of the last committed record, for an archive.
+    pub(super) fn last_commit(&self) -> u64 {
+        self.lock().archived.as_ref().map_or(0, |archived| archived.last)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -57,7 +101,7 @@ impl Group {
         if self.has_failed() {
             return Err(AppendFailure::Refused(failed()));
         }
-        let record = state.log.next();
+        let (record, start) = (state.log.next(), state.log.end());
         if let Err(error) = append(&mut state.log, sections) {
             // The whole record may be in the file, and must not be read.
             if state.log.erase().is_ok() {
@@ -67,6 +111,9 @@ impl Group {
             return Err(AppendFailure::Unknown(error));
         }
         let length = state.log.length();
+        if let Some(archived) = &mut state.archived {
+            archived.open.push((record, start));
+        }
         if weaken::is("unsynced-recovery") {
             // Gives a kill time to leave records that are not synced.
             weaken::pause();
@@ -79,7 +126,12 @@ impl Group {
     pub(in super::super) fn take_back(&self, record: u64) -> io::Result<()> {
         let mut state = self.lock();
         state.log.take_back(record).inspect_err(|_| self.fail())?;
-        self.sync(state)
+        self.sync(state)?;
+        if let Some(archived) = &mut self.lock().archived {
+            archived.taken_back.push(record);
+            archived.open.retain(|(open, _)| *open != record);
+        }
+        Ok(())
     }
 
     /// Returns when all earlier records are durable.
@@ -125,6 +177,10 @@ impl Group {
         }
         // Records that were rolled back are not in the log, so its end is the end of the last record.
         state.log.sync().inspect_err(|_| self.fail())?;
+        let end = state.log.end();
+        if let Some(archived) = &mut state.archived {
+            archived.ends.push(end);
+        }
         Ok(state.log.switch(longest))
     }
 

@@ -26,7 +26,9 @@
 //! The journal has the identity of the manager. The marker of each data file records whether it needs the
 //! journal, and since which epoch.
 
+pub(in crate::engine::lmdb) mod archived;
 pub(in crate::engine::lmdb) mod checkpoint;
+mod closing;
 pub(super) mod group;
 mod left;
 pub(in crate::engine::lmdb) mod start;

@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     super::{
+        archive::outbox::Outbox,
         block::{Block, Saved, head_of, room_of},
         checkpoint::Limits,
         files::{self, OWN, SHARED},
@@ -27,7 +28,7 @@ use super::{
     group::Group,
     left,
 };
-use crate::engine::lmdb::names::Env;
+use crate::engine::{Destination, lmdb::names::Env};
 
 /// The journal of all shards before it is started.
 pub(crate) struct SharedJournal {
@@ -160,12 +161,15 @@ impl SharedJournal {
     /// epoch, and the markers. Then applies the records that shards lack. The records for `missing`
     /// shards are left for them.
     ///
+    /// An archive gets the records of the shard map manager, as changes.
+    ///
     /// This process has the lock of the store's writer.
     pub(in crate::engine::lmdb) fn start(
         &self,
         joining: Vec<Joining>,
         missing: &[u32],
         limits: Limits,
+        archive: Option<(Destination, Vec<u8>)>,
     ) -> Result<Vec<Member>, Failed> {
         let own = |not_started: NotStarted| (self.directory.clone(), not_started);
         let damaged = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -181,7 +185,7 @@ impl SharedJournal {
             let directory = joining.directory.clone();
             joined.push(self.join(joining).map_err(|failure| (directory, failure))?);
         }
-        self.begin(joined, missing, limits)
+        self.begin(joined, missing, limits, archive)
     }
 
     /// Pins the last state of a shard, and makes it durable.
@@ -210,6 +214,7 @@ impl SharedJournal {
         joined: Vec<Joined<'_>>,
         missing: &[u32],
         limits: Limits,
+        archive: Option<(Destination, Vec<u8>)>,
     ) -> Result<Vec<Member>, Failed> {
         let own = |failure: NotStarted| (self.directory.clone(), failure);
         let found = self.found.as_ref().ok().and_then(Option::as_ref);
@@ -218,6 +223,9 @@ impl SharedJournal {
                 left::write(&self.directory, found, shard).map_err(own)?;
             }
         }
+        let outbox = archive
+            .map(|(destination, manager)| Ok((self.outbox(&joined, found, manager)?, destination)));
+        let mut archive = outbox.transpose().map_err(own)?;
         if weaken::is("tail-first") {
             apply_early(&joined).map_err(own)?;
         }
@@ -232,9 +240,63 @@ impl SharedJournal {
             left::remove(&self.directory, number).map_err(|error| own(error.into()))?;
             shards.push((number, open));
         }
-        let group = Arc::new(Group::new(log));
-        let begun = Begun { group, files, journalled, limits, shards, room };
+        if let Some((outbox, _)) = &mut archive {
+            let commit = outbox.manifest().commit;
+            outbox.begin(&log, &journalled, commit).map_err(|error| own(error.into()))?;
+        }
+        let group = Arc::new(Group::new(log, archive.is_some()));
+        let missing = missing.to_vec();
+        let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
         begun.start().map_err(|error| own(error.into()))
+    }
+
+    /// Returns the segments that wait for an archive, with the records of an earlier process.
+    fn outbox(
+        &self,
+        joined: &[Joined<'_>],
+        found: Option<&Found>,
+        manager: Vec<u8>,
+    ) -> Result<Outbox, NotStarted> {
+        let epoch = found.map_or(0, |found| found.checkpoint.salt.epoch);
+        let number = found.map_or(0, |found| found.tail.next.saturating_sub(1));
+        let known = Journalled::own(self.identity, epoch);
+        let mut outbox = Outbox::resume(&self.directory, &known, found, number, Some(manager))?;
+        if !outbox.is_new() {
+            for joined in joined {
+                if !self.has_all_commits(joined, found)? {
+                    // It was written without this journal, or it is new.
+                    outbox.new_generation(number);
+                    break;
+                }
+            }
+        }
+        Ok(outbox)
+    }
+
+    /// Returns whether all commits of a shard are in the journal.
+    fn has_all_commits(
+        &self,
+        joined: &Joined<'_>,
+        found: Option<&Found>,
+    ) -> Result<bool, NotStarted> {
+        let shard = joined.shard;
+        let last = |found: &Found| -> Result<Option<u64>, NotStarted> {
+            let Some(saved) = found.checkpoint.saved(shard) else { return Ok(None) };
+            let mut records = found.tail.records.iter().rev();
+            let last = records.find(|record| record.changes(shard));
+            let last = last.map(|record| found.source().number(record, shard)).transpose()?;
+            Ok(Some(saved.number.max(last.unwrap_or_default())))
+        };
+        let mut number = found.map_or(Ok(None), last)?;
+        if number.is_none()
+            && let Some(left) = left::read(&self.directory, &self.identity, shard)?
+        {
+            number = last(&left)?;
+        }
+        let Some(number) = number else { return Ok(false) };
+        // The last record may have changed nothing, so that LMDB has not counted it.
+        let is_last = number == joined.pin.number || number == joined.pin.number + 1;
+        Ok(is_last || (joined.source.is_some() && joined.pin.number <= number))
     }
 
     /// Starts a segment with the records that shards lack, and makes it durable.

@@ -1,0 +1,297 @@
+//! The data files of all shards as of any archived commit.
+//!
+//! The bases of shards have different times. A record is applied to each of its shards whose base does not have it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use heed::MdbError;
+
+use super::{
+    format::{Base, Head, MANAGER, MANAGER_FILE},
+    records::{Archived, sections},
+    restore::{Archive, Step, Walked, closed, damaged, failed, open},
+};
+use crate::{
+    engine::lmdb::{
+        journal::{
+            changes::{Operation, Operations},
+            frame::Place,
+            replay::{self, Drops, Failure},
+            start::grow,
+            tail::Fault,
+        },
+        names::Env,
+    },
+    model::error::{Error, Result},
+};
+
+/// The records of a shard map manager.
+pub(crate) type ManagerEntries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Returns the numbers of the shards in the records of a shard map manager that need a base.
+pub(crate) type NeedsBase<'n> = &'n dyn Fn(&[(Vec<u8>, Vec<u8>)]) -> Result<Vec<u32>>;
+
+/// The last commit of a restored store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum UntilShards {
+    /// The last commit of the archive.
+    End,
+    /// The commit with this number in each shard. A shard that was not available has 0. Later shards are missing.
+    Commit(Vec<u64>),
+    /// The last commit at or before this time, in milliseconds since 1970.
+    Time(u64),
+}
+
+impl UntilShards {
+    fn includes(&self, shard: u32, number: u64, time: u64) -> bool {
+        match self {
+            Self::End => true,
+            Self::Time(last) => time <= *last,
+            Self::Commit(numbers) => {
+                numbers.get(shard as usize).is_some_and(|last| *last == 0 || number <= *last)
+            }
+        }
+    }
+}
+
+/// A restored state of all shards.
+#[derive(Default)]
+pub(crate) struct RestoredShards {
+    /// The number of the last commit in each shard.
+    pub(crate) numbers: BTreeMap<u32, u64>,
+    pub(crate) manager: ManagerEntries,
+}
+
+impl Archive {
+    /// Returns whether the last base is of a sharded store.
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.bases.last().is_some_and(|base| base.shard.is_some())
+    }
+
+    /// Returns the last base of each shard that does not follow the last commit of the restored store.
+    pub(crate) fn shard_bases(
+        &self,
+        until: &UntilShards,
+        needs_base: NeedsBase<'_>,
+    ) -> Result<Vec<Base>> {
+        let generations: BTreeSet<_> = self.bases.iter().map(|base| base.generation).collect();
+        let mut missing = None;
+        for generation in generations.iter().rev() {
+            let mut found = BTreeMap::new();
+            for base in self.bases.iter().filter(|base| base.generation == *generation) {
+                if base.shard.is_some() && until.includes(base.shard(), base.commit, base.time) {
+                    found.insert(base.shard(), *base);
+                }
+            }
+            let Some(newest) = newest(found.values()) else { continue };
+            let needed = needs_base(&self.manager_of(newest)?)?;
+            match needed.iter().find(|shard| !found.contains_key(shard)) {
+                None => return Ok(found.into_values().collect()),
+                Some(shard) => missing = missing.or(Some(*shard)),
+            }
+        }
+        Err(self.lacks(match (missing, self.bases.first()) {
+            (Some(shard), _) => format!("it has no base of shard number {shard} before that"),
+            (None, Some(first)) => format!("it begins {} ms after 1970", first.time),
+            (None, None) => "it has no base yet".to_owned(),
+        }))
+    }
+
+    /// Returns the records of the shard map manager in a base.
+    fn manager_of(&self, base: &Base) -> Result<ManagerEntries> {
+        let path = self.base_directory(base).join(MANAGER_FILE);
+        let bytes = fs::read(&path).map_err(|source| Error::io(&path, source))?;
+        let entries = base
+            .shard
+            .filter(|shard| shard.manager == *blake3::hash(&bytes).as_bytes())
+            .and_then(|_| entries(&bytes));
+        entries
+            .ok_or_else(|| damaged(&self.directory, format!("the base {} is damaged", base.name())))
+    }
+
+    /// Returns the number of bytes that a restore of all shards reads at most.
+    pub(crate) fn bytes_of_shards(&self, bases: &[Base]) -> Result<u64> {
+        let Some(first) = first(bases) else { return Ok(0) };
+        let copied: u64 = bases.iter().map(|base| base.length).sum();
+        Ok(copied + self.bytes(first)?.saturating_sub(first.length))
+    }
+
+    /// Applies the records after the bases to their copies, which no process has open. `directories` has the copies in the
+    /// order of `bases`.
+    pub(crate) fn apply_to_shards(
+        &self,
+        bases: &[Base],
+        until: &UntilShards,
+        directories: &[PathBuf],
+        applied: &mut dyn FnMut(u64),
+    ) -> Result<RestoredShards> {
+        let (Some(first), Some(newest)) = (first(bases), newest(bases.iter())) else {
+            return Ok(RestoredShards::default());
+        };
+        let mut envs = BTreeMap::new();
+        for (base, directory) in bases.iter().zip(directories) {
+            let env = open(directory, base);
+            let env = env.map_err(|error| failed(&self.directory, error, directory))?;
+            envs.insert(base.shard(), (env, directory.as_path()));
+        }
+        let mut restoring = Restoring {
+            archive: self,
+            until,
+            envs: &envs,
+            manager: self.manager_of(newest)?,
+            is_past: false,
+        };
+        let outcome = self.walk(first, &mut |walked| restoring.step(walked), applied);
+        let manager = restoring.manager;
+        let mut numbers = BTreeMap::new();
+        let mut outcome = outcome;
+        for (shard, (env, directory)) in envs {
+            numbers.insert(shard, env.info().last_txn_id as u64);
+            let closed = closed(env, directory, &self.directory, outcome.is_ok());
+            outcome = outcome.and(closed);
+        }
+        outcome?;
+        if let UntilShards::Commit(requested) = until {
+            for (shard, last) in &numbers {
+                if requested.get(*shard as usize).is_some_and(|requested| last < requested) {
+                    return Err(self.lacks(format!(
+                        "its last commit of shard number {shard} is {last}, and a later commit was requested"
+                    )));
+                }
+            }
+        }
+        Ok(RestoredShards { numbers, manager })
+    }
+}
+
+/// Returns the base with the first records that are needed.
+fn first(bases: &[Base]) -> Option<&Base> {
+    bases.iter().min_by_key(|base| base.segment)
+}
+
+/// Returns the base with the newest records of the shard map manager.
+fn newest<'b>(bases: impl Iterator<Item = &'b Base>) -> Option<&'b Base> {
+    bases.max_by_key(|base| (base.segment, base.time))
+}
+
+/// Reads the records of a shard map manager.
+pub(crate) fn entries(changes: &[u8]) -> Option<ManagerEntries> {
+    let mut entries = Vec::new();
+    for operation in Operations::of(changes) {
+        match operation {
+            Ok((_, Operation::Put { key, value })) => entries.push((key.to_vec(), value.to_vec())),
+            _ => return None,
+        }
+    }
+    Some(entries)
+}
+
+/// The shards of a record, with the numbers of their transactions.
+pub(crate) struct Parts {
+    pub(crate) shards: Vec<(u32, u64)>,
+    /// The records of the shard map manager.
+    pub(crate) manager: Option<ManagerEntries>,
+}
+
+impl Parts {
+    pub(crate) fn read(
+        file: &fs::File,
+        head: &Head,
+        record: &Archived,
+    ) -> std::result::Result<Self, Failure> {
+        let mut parts = Self { shards: Vec::new(), manager: None };
+        for offset in &record.frames {
+            sections(file, head, *offset, &mut |section| {
+                if section.shard == MANAGER {
+                    let malformed = || replay::malformed(place(head, *offset));
+                    parts.manager = Some(entries(section.changes).ok_or_else(malformed)?);
+                } else if parts.shards.iter().all(|(shard, _)| *shard != section.shard) {
+                    parts.shards.push((section.shard, section.number));
+                }
+                Ok::<_, Failure>(())
+            })?;
+        }
+        Ok(parts)
+    }
+}
+
+const fn place(head: &Head, offset: u64) -> Place {
+    Place { sequence: head.segment, offset }
+}
+
+/// Applies the sections of a shard in a record.
+pub(crate) fn apply_sections_of(
+    env: &Env,
+    shard: u32,
+    (file, head, record): (&fs::File, &Head, &Archived),
+    drops: Drops,
+) -> std::result::Result<(), Failure> {
+    let each: replay::Each<'_> = &|apply| {
+        for offset in &record.frames {
+            let place = place(head, *offset);
+            sections(file, head, *offset, &mut |section| {
+                if section.shard == shard { apply(section, place) } else { Ok(()) }
+            })?;
+        }
+        Ok(())
+    };
+    replay::apply_sections(env, record.commit, drops, each)
+}
+
+/// A restore of all shards.
+struct Restoring<'r> {
+    archive: &'r Archive,
+    until: &'r UntilShards,
+    envs: &'r BTreeMap<u32, (Env, &'r Path)>,
+    manager: ManagerEntries,
+    /// Whether a record was left out.
+    is_past: bool,
+}
+
+impl Restoring<'_> {
+    fn step(&mut self, walked: &Walked<'_>) -> Result<Step> {
+        let Walked { path, file, head, record } = walked;
+        let failed = |failure| failed(&self.archive.directory, failure, path);
+        let parts = Parts::read(file, head, record).map_err(failed)?;
+        let is_included =
+            |(shard, number): &(u32, u64)| self.until.includes(*shard, *number, record.time);
+        if !parts.shards.iter().all(is_included) {
+            self.is_past = true;
+            // With a number for each shard, later records of other shards can be included.
+            let is_over = matches!(self.until, UntilShards::Time(_));
+            return Ok(if is_over { Step::End } else { Step::Next });
+        }
+        if let Some(manager) = parts.manager
+            && !self.is_past
+        {
+            self.manager = manager;
+        }
+        for (shard, number) in parts.shards {
+            let Some((env, _)) = self.envs.get(&shard) else { continue };
+            let next = env.info().last_txn_id as u64 + 1;
+            if number < next {
+                continue;
+            }
+            if number > next {
+                return Err(self.archive.lacks(format!(
+                    "shard number {shard} was changed without the archive, and its next base is not complete"
+                )));
+            }
+            loop {
+                match apply_sections_of(env, shard, (file, head, record), Drops::Remove) {
+                    Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull)))
+                        if grow(env).map_err(failed)? => {}
+                    Err(Failure::Fault(Fault::Io(error))) => {
+                        return Err(Error::io(path, error));
+                    }
+                    outcome => break outcome.map_err(failed)?,
+                }
+            }
+        }
+        Ok(Step::Next)
+    }
+}

@@ -1,0 +1,132 @@
+//! The archive of the journal of all shards.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::SeqCst},
+};
+
+use super::{
+    super::{
+        archive::{
+            bases::{Pinned, Present, Shards},
+            outbox::Outbox,
+            worker::{Archiver, Beginning, Distance},
+        },
+        block::Block,
+        checkpoint::PROMOTED,
+        frame::Place,
+        snapshot::Snapshot,
+    },
+    checkpoint::{Common, Member, Open},
+};
+use crate::engine::Destination;
+
+/// The archive of the journal of all shards, for the records of the shard map manager.
+pub(in crate::engine::lmdb) struct SharedArchive(Arc<Common>);
+
+impl SharedArchive {
+    /// Archives the records of the shard map manager, after all commits.
+    pub(in crate::engine::lmdb) fn set_manager(&self, changes: Vec<u8>) {
+        let Self(common) = self;
+        if let Some(archive) = common.archive.get() {
+            archive.set_manager(changes, &common.group.bound(Place::default()));
+        }
+    }
+}
+
+/// Starts to archive, before the first commit.
+pub(super) fn start(
+    common: &Arc<Common>,
+    outbox: Outbox,
+    destination: Destination,
+) -> io::Result<()> {
+    let shards = Arc::clone(common) as Arc<dyn Shards>;
+    let beginning = Beginning::attach_shards(outbox, destination, shards);
+    let (archiving, rounds) = beginning.share(Arc::clone(&common.files));
+    let _ = common.archive.set(archiving);
+    let own = Arc::clone(&common.group);
+    let bound = move |after| own.bound(after);
+    let own = Arc::clone(common);
+    let refuse = move || own.refuse(PROMOTED);
+    common.lock().archiver = Some(Archiver::start(rounds, bound, refuse)?);
+    Ok(())
+}
+
+impl Common {
+    /// Copies all records before a checkpoint to the outbox, because the files of the journal are reused after it. They
+    /// are committed, because all shards were locked since.
+    pub(super) fn save_archive(&self, block: &Block) {
+        if let Some(archive) = self.archive.get() {
+            let at = Place { sequence: block.salt.sequence, offset: block.head() };
+            let number = block.record.saturating_sub(1);
+            let bound = self.group.bound(Place::default());
+            archive.save(&bound, (at, block.link, block.record), number);
+        }
+    }
+
+    /// Records a commit that is visible in all of its shards.
+    pub(super) fn count_for_archive(&self, record: u64) {
+        if self.archive.get().is_some() {
+            self.group.committed(record);
+        }
+    }
+
+    /// Pins the state of a shard that joins, for its first base. If the store has had the shard before, the archive may have
+    /// a base of it, but not the changes since it was removed, so a generation starts.
+    pub(super) fn archive_joining(&self, shard: u32, open: &Open, is_known: bool) {
+        let Some(archive) = self.archive.get() else { return };
+        if is_known {
+            archive.restart(&self.group.bound(Place::default()));
+        }
+        // Without a free reader slot, a later state is pinned.
+        if let Ok(snapshot) = Snapshot::of_last(&open.env, &open.data) {
+            let directory = open.env.path().to_owned();
+            archive.add_shard(shard, Pinned { snapshot, directory });
+        }
+    }
+}
+
+impl Shards for Common {
+    fn present(&self) -> Present {
+        let mut present = Present { missing: self.missing.clone(), ..Present::default() };
+        for shard in self.shards.iter() {
+            present.missing.retain(|missing| *missing != shard.number);
+            if shard.has_left.load(SeqCst) {
+                continue;
+            }
+            let is_open = shard.lock().is_some();
+            let shards = if is_open { &mut present.open } else { &mut present.replaced };
+            shards.push(shard.number);
+        }
+        present.replaced.retain(|shard| !present.open.contains(shard));
+        present
+    }
+
+    fn pin(&self, shard: u32) -> Option<Pinned> {
+        let shard = self.shards.iter().find(|it| it.number == shard && it.lock().is_some())?;
+        let open = shard.lock();
+        let open = open.as_ref().filter(|open| open.is_mapped)?;
+        let snapshot = Snapshot::of_last(&open.env, &open.data).ok()?;
+        Some(Pinned { snapshot, directory: open.env.path().to_owned() })
+    }
+}
+
+impl Member {
+    /// Returns the archive of the journal.
+    pub(in crate::engine::lmdb) fn archive(&self) -> Option<SharedArchive> {
+        self.common.archive.get().map(|_| SharedArchive(Arc::clone(&self.common)))
+    }
+
+    /// Returns the distance between the store and its archive; `None` without an archive.
+    pub(in crate::engine::lmdb) fn archive_distance(&self) -> Option<Distance> {
+        let archive = self.common.archive.get()?;
+        Some(archive.distance(self.common.group.last_commit()))
+    }
+
+    /// Waits until no base of the shard is written. The shard no longer is among the open shards.
+    pub(super) fn wait_for_base(&self) {
+        if let (Some(archive), Some(shard)) = (self.common.archive.get(), self.shard()) {
+            archive.wait_for_base(shard.number);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Restoring a sharded store from an archive.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use super::{
+    super::copy::{Modes, Partial, at_path},
+    ShardedStore,
+    copy::close,
+    open::manager_options,
+};
+use crate::{
+    engine::{
+        CommitNumber, Engine as AnyEngine, Stamp, files,
+        lmdb::{Archive, FILE, UntilShards},
+        shards::{Manager, ManagerRecords, ShardState},
+    },
+    model::error::{Error, Result},
+    store::{RestoreArchive, Store},
+};
+
+impl ShardedStore {
+    /// Returns a restore of all shards and of the shard map manager from an archive: to its last commit, or to an earlier
+    /// commit or time. It is the same as [`Store::restore_archive`], which restores whatever the archive has.
+    ///
+    /// The number of a commit has a number for each shard, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number).
+    /// All shards of the restored store are in subdirectories `shard.{number}`.
+    pub fn restore_archive<'a>(archive: impl AsRef<Path>) -> RestoreArchive<'a> {
+        Store::restore_archive(archive)
+    }
+}
+
+/// Restores a sharded store in the directory `path`. Calls `report` with the bytes that were read, and their total.
+pub(in crate::store) fn restore_shards(
+    archive: &Archive,
+    until: &UntilShards,
+    path: &Path,
+    report: &mut dyn FnMut(u64, u64),
+) -> Result<CommitNumber> {
+    let io = |source| Error::io(path, source);
+    let bases = archive.shard_bases(until, &needed)?;
+    let total = archive.bytes_of_shards(&bases)?;
+    let mut report = |bytes| report(bytes, total);
+    let partial = Partial::create(path).map_err(io)?;
+    let mut directories = Vec::with_capacity(bases.len());
+    for base in &bases {
+        let directory = partial.0.join(place_of(base.shard()));
+        files::create_directory(&directory).map_err(io)?;
+        let file = files::create_file(&directory.join(FILE)).map_err(io)?;
+        archive.copy(base, &file, &mut report)?;
+        directories.push(directory);
+    }
+    let restored = archive.apply_to_shards(&bases, until, &directories, &mut report);
+    let restored = restored.map_err(|error| match &error {
+        Error::Io { path: failed, .. } if failed.starts_with(&partial.0) => at_path(error, path),
+        _ => error,
+    })?;
+    let lacks =
+        |reason: String| Error::NotInArchive { path: archive.directory().to_owned(), reason };
+    let records = ManagerRecords::decode(&restored.manager)?;
+    let mut records = records.ok_or_else(|| lacks("it has no shard map manager".to_owned()))?;
+    remove_unused(&mut records, &restored.numbers);
+    let mut stamps = vec![Stamp::default(); records.shards.len()];
+    for number in needed(&restored.manager)? {
+        if !restored.numbers.contains_key(&number) {
+            return Err(lacks(format!("it has no base of shard number {number}")));
+        }
+    }
+    for (base, directory) in bases.iter().zip(&directories) {
+        let record = records.shards.get_mut(base.shard() as usize);
+        let Some(record) = record.filter(|record| !record.is_removed()) else {
+            fs::remove_dir_all(directory).map_err(io)?;
+            continue;
+        };
+        record.place = place_of(base.shard());
+        let number = restored.numbers.get(&base.shard()).copied().unwrap_or_default();
+        if let Some(stamp) = stamps.get_mut(base.shard() as usize) {
+            *stamp = Stamp::new(number);
+        }
+        let file = fs::File::options().write(true).open(directory.join(FILE)).map_err(io)?;
+        Modes::of(&archive.base_directory(base)).apply(&file, directory).map_err(io)?;
+        file.sync_all().map_err(io)?;
+        files::sync_directory(directory).map_err(io)?;
+    }
+    records.own.version += 1;
+    let manager = Manager::new(AnyEngine::open(&manager_options(), &partial.0)?, None);
+    manager.write(&records).map_err(|error| at_path(error, path))?;
+    close(manager, &partial.0)?;
+    let file = fs::File::options().write(true).open(partial.0.join(FILE)).map_err(io)?;
+    Modes::of_archive(archive.directory()).apply(&file, &partial.0).map_err(io)?;
+    file.sync_all().map_err(io)?;
+    partial.finish(path).map_err(io)?;
+    Ok(CommitNumber::of_shards(stamps))
+}
+
+/// Removes the last shards if they were about to be added: nothing refers to them, and they have no data files.
+fn remove_unused(records: &mut ManagerRecords, restored: &BTreeMap<u32, u64>) {
+    while let Some(last) = records.shards.last()
+        && last.state == ShardState::New
+    {
+        let number = u32::try_from(records.shards.len() - 1).unwrap_or(u32::MAX);
+        let has_ranges = records.maps.values().any(|it| !it.boundaries.of_shard(number).is_empty());
+        if has_ranges
+            || records.places.values().any(|it| *it == number)
+            || restored.contains_key(&number)
+        {
+            return;
+        }
+        records.shards.pop();
+    }
+}
+
+fn place_of(shard: u32) -> String {
+    format!("shard.{shard}")
+}
+
+/// Returns the shards that have rows.
+fn needed(records: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<u32>> {
+    let Some(records) = ManagerRecords::decode(records)? else { return Ok(Vec::new()) };
+    let shards = (0..).zip(&records.shards);
+    let needed = shards.filter(|(_, shard)| {
+        !matches!(shard.state, ShardState::Removed | ShardState::New | ShardState::Adopted)
+    });
+    Ok(needed.map(|(number, _)| number).collect())
+}
