@@ -13,6 +13,7 @@ mod grown;
 mod load;
 mod missing;
 mod moves;
+mod moves_global;
 mod moves_otherwise;
 mod numbers;
 mod online;

@@ -118,6 +118,8 @@ fn move_on(path: &Path) -> Result<()> {
         for round in 0.. {
             let to = ["a", "b", "c"][round % 3];
             store.move_range("accounts", 12u32..30, to).run().expect("a move");
+            let slots = if round % 2 == 0 { 0..1000 } else { 500..4096 };
+            store.move_slots("accounts.code", slots, to).run().expect("a move of entries");
         }
     });
     Ok(())
@@ -175,6 +177,11 @@ fn kill_during_moves(kills: u64) -> Result<(usize, usize)> {
             for (tenant, number) in &acknowledged {
                 assert_eq!(
                     tables.accounts.get(&txn, *tenant, *number)?,
+                    Some(account(*tenant, *number))
+                );
+                let code = account(*tenant, *number).code;
+                assert_eq!(
+                    tables.accounts.get_by_code(&txn, code)?,
                     Some(account(*tenant, *number))
                 );
             }

@@ -45,16 +45,34 @@ enum Step {
     Reopen,
     /// Continues with the files that a killed process would leave.
     Kill,
-    /// Moves a range of tenants, or one tenant of a list, to another shard.
-    MoveTenants(MovedRange),
+    /// Moves a range of tenants, or of the keys of a global index, to another shard.
+    Move(MovedRange),
     /// The same, and continues with the files that a process would leave that was killed at this point of the move.
     KillMove(MovedRange, usize),
     /// Continues an interrupted move, or takes it back.
     EndMove(bool),
+    /// Rebalances a shard map.
+    Rebalance(u8),
+    /// Adds a shard.
+    AddShard,
+    /// Moves the keys of all maps away from a shard, and removes it.
+    RemoveShard(u8),
 }
 
-/// The tenants, and the shard to which they move.
-type MovedRange = (u8, u8, u8, bool);
+/// Keys that move.
+#[derive(Debug, Clone, Copy)]
+struct MovedRange {
+    one: u8,
+    other: u8,
+    to: u8,
+    is_offline: bool,
+    /// The position in [`INDEXES`]; tenants move if there is none.
+    index: usize,
+}
+
+/// The global indexes, if the table has any.
+const INDEXES: [&str; 9] =
+    ["town", "tenant_town", "size_town", "size", "tags", "note", "placed", "spot", "noted"];
 
 fn key() -> impl Strategy<Value = Key> {
     (0..TENANTS, 0..4_u16)
@@ -106,7 +124,9 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 fn moved_range() -> impl Strategy<Value = MovedRange> {
-    (0..TENANTS, 0..TENANTS, 0..16_u8, any::<bool>())
+    (0..TENANTS, 0..TENANTS, 0..16_u8, any::<bool>(), 0..INDEXES.len() * 2).prop_map(
+        |(one, other, to, is_offline, index)| MovedRange { one, other, to, is_offline, index },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -116,9 +136,12 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (operations(), commits).prop_map(|(all, commits)| Step::ByHand(all, commits)),
         1 => Just(Step::Reopen),
         2 => Just(Step::Kill),
-        2 => moved_range().prop_map(Step::MoveTenants),
+        3 => moved_range().prop_map(Step::Move),
         2 => (moved_range(), 0..3_usize).prop_map(|(range, at)| Step::KillMove(range, at)),
         2 => any::<bool>().prop_map(Step::EndMove),
+        1 => (0..16_u8).prop_map(Step::Rebalance),
+        1 => Just(Step::AddShard),
+        1 => (0..16_u8).prop_map(Step::RemoveShard),
     ]
 }
 
@@ -192,35 +215,101 @@ fn take(store: &Store, tables: &Tables, step: &Step) -> Vec<String> {
         }
         Step::Reopen
         | Step::Kill
-        | Step::MoveTenants(_)
+        | Step::Move(_)
         | Step::KillMove(..)
-        | Step::EndMove(_) => {}
+        | Step::EndMove(_)
+        | Step::Rebalance(_)
+        | Step::AddShard
+        | Step::RemoveShard(_) => {}
     }
     outcomes
 }
 
-/// Moves tenants. Calls `at` with the number of each report of progress.
-fn move_tenants(
+/// Moves tenants, or keys of a global index. Calls `at` with the number of each report of progress.
+fn move_keys(
     store: &ShardedStore,
-    (kind, shards): (Kind, u8),
-    (one, other, to, offline): MovedRange,
+    kind: Kind,
+    range: MovedRange,
     mut at: impl FnMut(usize),
 ) -> Result<()> {
-    let to = format!("s{}", to % shards);
-    let moved = match kind {
-        Kind::List => store.move_keys("tenants", [one, other], &to),
-        _ => store.move_range("tenants", one.min(other)..=one.max(other), &to),
-    };
+    let MovedRange { one, other, to, is_offline, index } = range;
+    let ids = store.shard_ids();
+    let to = ids[usize::from(to) % ids.len()].name();
+    let (start, end) = (one.min(other), one.max(other));
     let mut number = 0;
-    let moved = moved.progress(|_| {
-        at(number);
-        number += 1;
-    });
-    let ended = if offline { moved.offline().run() } else { moved.run() };
+    let mut run = |moved: index_table::Move<'_>| {
+        let moved = moved.progress(|_| {
+            at(number);
+            number += 1;
+        });
+        let ended = if is_offline { moved.offline().run() } else { moved.run() };
+        ended.map(drop)
+    };
+    let ended = match INDEXES.get(index) {
+        None if kind == Kind::List => run(store.move_keys("tenants", [one, other], to)),
+        None => run(store.move_range("tenants", start..=end, to)),
+        Some(index) => {
+            let map = format!("orders.{index}");
+            let slots = u16::from(start) * 128..=u16::from(end) * 128;
+            match run(store.move_slots(&map, slots, to)) {
+                // There is no such global index, or its map has ranges or a list.
+                Err(Error::ShardRefused { .. }) => match *index {
+                    "town" => run(store.move_range(&map, "a".."b", to)),
+                    "size_town" => run(store.move_range(&map, (start.cast_signed() - 2).., to)),
+                    "tenant_town" => run(store.move_range(
+                        &map,
+                        (start, "a".to_owned())..(end, String::new()),
+                        to,
+                    )),
+                    "tags" => run(store.move_keys(&map, ["a", "b"], to)),
+                    "spot" => {
+                        run(store.move_range(&map, u16::from(start)..u16::from(end) * 20, to))
+                    }
+                    _ => Ok(()),
+                },
+                ended => ended,
+            }
+        }
+    };
     match ended {
-        // An interrupted move has some of these tenants.
+        // An interrupted move has some of these keys, or there is no such global index or range.
+        Err(Error::ShardRefused { .. }) if index < INDEXES.len() || !store.moves()?.is_empty() => {
+            Ok(())
+        }
+        ended => ended,
+    }
+}
+
+/// Returns the names of the shard maps in use.
+fn maps(store: &ShardedStore) -> Vec<String> {
+    let of_indexes = INDEXES.iter().map(|index| format!("orders.{index}"));
+    let all = std::iter::once("tenants".to_owned()).chain(of_indexes);
+    all.filter(|map| store.ranges(map).is_ok()).collect()
+}
+
+/// Rebalances a map, adds a shard or removes one. An unfinished move can prevent that.
+fn change_shards(store: &ShardedStore, step: &Step, number: usize) -> Result<()> {
+    let maps = maps(store);
+    let rebalance =
+        |map: &String, onto: &[String]| store.rebalance(map).onto(onto).plan()?.run().map(drop);
+    let names = || store.shard_ids().iter().map(|it| it.name().to_owned()).collect::<Vec<_>>();
+    let changed = match step {
+        Step::Rebalance(map) => rebalance(&maps[usize::from(*map) % maps.len()], &names()),
+        Step::AddShard if names().len() < 8 => {
+            let name = format!("n{number}");
+            store.add_shard(&name, &name).map(drop)
+        }
+        Step::RemoveShard(shard) if names().len() > 1 => {
+            let mut onto = names();
+            let removed = onto.remove(usize::from(*shard) % onto.len());
+            let emptied = maps.iter().try_for_each(|map| rebalance(map, &onto));
+            emptied.and_then(|()| store.remove_shard(&removed))
+        }
+        _ => Ok(()),
+    };
+    match changed {
         Err(Error::ShardRefused { .. }) if !store.moves()?.is_empty() => Ok(()),
-        ended => ended.map(drop),
+        changed => changed,
     }
 }
 
@@ -291,10 +380,10 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let mut of_many = Tables::open(&many)?;
     for (number, step) in (1..).zip(steps) {
         match step {
-            Step::MoveTenants(range) => move_tenants(&many, (kind, shards), *range, |_| ())?,
+            Step::Move(range) => move_keys(&many, kind, *range, |_| ())?,
             Step::KillMove(range, at) => {
                 let next = dir.path().join(format!("{number}"));
-                move_tenants(&many, (kind, shards), *range, |report| {
+                move_keys(&many, kind, *range, |report| {
                     if report == *at {
                         copy(&path, &next).expect("copied");
                     }
@@ -309,7 +398,7 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
                 }
             }
             Step::EndMove(resumes) => end_moves(&many, *resumes)?,
-            _ => {}
+            step => change_shards(&many, step, number)?,
         }
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
         let is_killed = matches!(step, Step::Kill);
@@ -332,9 +421,12 @@ fn in_memory(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let what = format!("{kind:?} over {shards} shards in memory");
     let (one, many) = (Store::in_memory(), options_of(kind, shards).in_memory()?);
     let (orders, of_many) = (Tables::open(&one)?, Tables::open(&many)?);
-    for step in steps {
-        if let Step::MoveTenants(range) | Step::KillMove(range, _) = step {
-            move_tenants(&many, (kind, shards), *range, |_| ())?;
+    for (number, step) in (1..).zip(steps) {
+        match step {
+            Step::Move(range) | Step::KillMove(range, _) => {
+                move_keys(&many, kind, *range, |_| ())?;
+            }
+            step => change_shards(&many, step, number)?,
         }
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
     }

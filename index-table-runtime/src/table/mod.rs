@@ -480,7 +480,7 @@ impl<R: Entity> Table<R> {
     ///
     /// The [errors of reading](crate::Error#common-errors).
     pub fn lag(&self, txn: &ReadTxn<'_>) -> Result<Lag> {
-        queue::lag_of(R::TABLE, &self.open.tables, txn.reader(&self.open)?)
+        queue::lag_of(R::TABLE, txn.reader(&self.open)?)
     }
 
     /// Returns the dead letters: the messages that could not be applied to eventual indexes, each with its

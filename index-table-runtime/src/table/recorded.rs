@@ -369,7 +369,7 @@ impl UntypedTable {
         if !self.schema().has_eventual() {
             return Ok(None);
         }
-        queue::lag_of(self.schema(), &self.open.tables, txn.reader(&self.open)?).map(Some)
+        queue::lag_of(self.schema(), txn.reader(&self.open)?).map(Some)
     }
 
     /// Deletes the rows that have expired, up to `limit` of them, and returns their number; 0 if the rows of the table

@@ -68,9 +68,10 @@ pub struct RangeInfo {
     pub end: Option<String>,
     /// The name of the shard.
     pub shard: String,
-    /// The number of rows of all tables in use with this map.
+    /// The number of rows of all tables in use with this map; of a global index, the number of its entries.
     pub rows: u64,
-    /// The bytes of these rows with their primary keys, without their index entries.
+    /// The bytes of these rows with their primary keys, without their index entries; of a global index, the bytes of its
+    /// entries with their keys.
     pub bytes: u64,
     /// Its share of the rows of all ranges of the map, from 0 to 1. All shares are 0 if the total is 0.
     pub row_share: f64,
@@ -172,14 +173,14 @@ impl ShardedStore {
     /// map, each listed key is a range, unless its neighbour is in the same shard. In a hash map, the ranges are ranges
     /// of slots. Keys that belong to no shard are not listed.
     ///
-    /// Only tables with a repository in use are counted. They are read in one snapshot of all shards.
+    /// Only tables with a repository in use are counted. They are read in one snapshot of all shards. The map of a global
+    /// index is named `TABLE.INDEX`; its ranges have entries.
     ///
-    /// Cost: all rows of the tables with this map are read.
+    /// Cost: all rows of the tables with this map are read, or all entries of the global index.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`](crate::Error::ShardRefused): the store has no such map, the map belongs to a global
-    /// index, or no table with the map is in use. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable), and the
+    /// [`Error::ShardRefused`](crate::Error::ShardRefused): the store has no such map, or no table with the map is in use. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable), and the
     /// errors of [`read`](crate::Store::read).
     ///
     /// # Examples
@@ -227,35 +228,43 @@ impl ShardedStore {
             .filter_map(|table| {
                 let Tables::Sharded(tables) = &table.tables else { return None };
                 let routing = tables.routing();
-                (routing.map() == map).then_some((table, routing))
+                let source = routing.source_with(map)?;
+                Some((table, routing, source))
             })
             .collect();
-        let Some((_, routing)) = own.first() else {
+        let Some((_, routing, _)) = own.first() else {
             return Err(refused("no table with this map is in use; open a repository"));
         };
+        let shown = |key: &[u8]| routing.show_boundary_of(map, key);
         let mut ranges = Vec::new();
         for (start, end, shard) in boundaries.segments() {
             let Some(shard) = shard else {
                 ranges.push(None);
                 continue;
             };
-            let start = (!start.is_empty()).then(|| routing.show_boundary(start));
-            let end = end.map(|end| routing.show_boundary(end));
+            let start = if start.is_empty() { None } else { shown(start) };
+            let end = end.and_then(shown);
             let shard = engine.shard(shard)?.name().to_string();
             let (row_share, byte_share) = (0.0, 0.0);
             let range = RangeInfo { start, end, shard, rows: 0, bytes: 0, row_share, byte_share };
             ranges.push(Some(range));
         }
         let txn = self.read()?;
-        for (table, routing) in &own {
-            let all = Query::new(Source::Facts, KeyRange::ALL);
-            let mut rows = txn.reader(table)?.cursor(all)?;
+        for (table, routing, source) in &own {
+            let all = Query::new(*source, KeyRange::ALL);
+            let mut rows = txn.reader_of(table, *source)?.cursor(all)?;
             while rows.advance()? {
                 let entry = rows.entry();
-                let segment = routing.segment_of(entry.primary_key);
+                let segment = match source {
+                    Source::Facts => routing.segment_of(entry.primary_key),
+                    Source::Index(index) => {
+                        routing.global(*index).and_then(|global| global.segment_of(entry.key))
+                    }
+                };
                 if let Some(Some(range)) = segment.and_then(|segment| ranges.get_mut(segment)) {
+                    let bytes = entry.key.len() + entry.primary_key.len() + entry.data.len();
                     range.rows += 1;
-                    range.bytes += (entry.primary_key.len() + entry.data.len()) as u64;
+                    range.bytes += bytes as u64;
                 }
             }
         }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Query, Read as _, Space, Tables,
+        self, Query, Read as _, Tables,
         shards::{self, Changed, HasEngine, Locks, MoveRecord, Shard},
     },
     model::{
@@ -23,6 +23,7 @@ use crate::{
         OpenTable, ShardId, ShardedStore, engine_of, open_added, open_attached, rerun, shard_id,
         store_of,
     },
+    write::queue::QueueState,
 };
 
 impl ShardedStore {
@@ -131,7 +132,7 @@ impl ShardedStore {
     ///
     /// If shard maps still assign keys to it, these keys go to other shards of the map: to the shard of a neighbouring
     /// range, or in a hash map evenly to all other shards. A global index with entries in the shard is rebuilt, and
-    /// can't be queried during the rebuild. The copies of reference tables in the shard are no longer used.
+    /// can't be queried during the rebuild, unless its keys in the shard were moved away before. The copies of reference tables in the shard are no longer used.
     ///
     /// The directory does not change. It is a plain store with copies of reference tables only, and can be deleted
     /// after this process has closed the sharded store.
@@ -141,8 +142,8 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: there is no such shard, or it is the only shard; it has rows, queued messages of an eventual
-    /// index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that may
+    /// [`Error::ShardRefused`]: there is no such shard, or it is the only shard; it has rows, queued messages or
+    /// dead letters of an eventual index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that may
     /// have rows or entries in it is not open; a move from or to it is unfinished; no other shard of a map can have its keys.
     /// [`Error::ShardUnavailable`]: a shard is not available. Also [`Error::WriteInProgress`] if this thread has a write
     /// transaction, and the errors of `build`, after which the shard is removed.
@@ -279,14 +280,9 @@ impl ShardedStore {
         let streams = self.streams_in(shards, number, &refused)?;
         let mut body = |txn: &mut shards::Txn<'_>| {
             for table in &streams {
-                let Tables::Sharded(tables) = &table.tables else { continue };
-                if let Some(consumer) = changes::lagging(txn.reader(tables).of_shard(number)?)? {
-                    return Err(refused(format!(
-                        "consumer `{consumer}` of the change stream of table `{}` has not committed all changes in it; \
-                         commit them, or remove the consumer",
-                        table.schema.name
-                    )));
-                }
+                let keeps_rows =
+                    affected.iter().any(|it| it.keeps_rows && Arc::ptr_eq(&it.table, table));
+                refuse_unread(txn, table, number, keeps_rows, &refused)?;
             }
             for Affected { table, global, keeps_rows } in &affected {
                 let Tables::Sharded(tables) = &table.tables else { continue };
@@ -297,11 +293,6 @@ impl ShardedStore {
                     let name = table.schema.name;
                     if part.count(&first)?.found > 0 {
                         return Err(refused(format!("it has rows of table `{name}`; move them")));
-                    }
-                    if part.at_or_above(Space::Queue, &[0])?.is_some() {
-                        return Err(refused(format!(
-                            "it has queued messages of an eventual index of table `{name}`; start the index worker"
-                        )));
                     }
                 }
                 if !global.is_empty() {
@@ -462,7 +453,7 @@ impl ShardedStore {
         shard_id(self, number)
     }
 
-    /// Returns the tables with a change stream in a shard.
+    /// Returns the tables with a change stream or a queue in a shard.
     fn streams_in(
         &self,
         shards: &shards::Engine,
@@ -471,13 +462,14 @@ impl ShardedStore {
     ) -> Result<Vec<Arc<OpenTable>>> {
         let mut streams = Vec::new();
         for (name, record) in shards.shard(number)?.engine()?.catalog()? {
-            if name.contains('.') || !TableRecord::read(&record).is_ok_and(|it| it.has_changes()) {
+            let has_messages = |it: TableRecord| it.has_changes() || it.has_eventual();
+            if name.contains('.') || !TableRecord::read(&record).is_ok_and(has_messages) {
                 continue;
             }
             let table = self.inner.table(&name);
             let table = table.ok_or_else(|| {
                 refused(format!(
-                    "open the repository of table `{name}` first, which has a change stream"
+                    "open the repository of table `{name}` first, which has a change stream or an eventual index"
                 ))
             })?;
             let is_in_shard = |tables: &shards::Tables| tables.in_shard(number).is_some();
@@ -529,6 +521,41 @@ impl ShardedStore {
         }
         Ok(affected)
     }
+}
+
+/// Refuses to remove a shard with messages of eventual indexes, unless it keeps the rows, or with changes that a consumer has
+/// not committed.
+fn refuse_unread(
+    txn: &shards::Txn<'_>,
+    table: &OpenTable,
+    number: ShardNumber,
+    keeps_rows: bool,
+    refused: &dyn Fn(String) -> Error,
+) -> Result<()> {
+    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+    let (part, name) = (txn.reader(tables).of_shard(number)?, table.schema.name);
+    if !keeps_rows && table.schema.has_eventual() {
+        let queue = QueueState::read(table.schema, part)?;
+        if queue.left(part)? > 0 {
+            return Err(refused(format!(
+                "it has queued messages of an eventual index of table `{name}`; start the index worker"
+            )));
+        }
+        if queue.dead_letters > 0 {
+            return Err(refused(format!(
+                "it has dead letters of table `{name}`; apply them with `retry_dead_letters`"
+            )));
+        }
+    }
+    if table.rows.changes.is_some()
+        && let Some(consumer) = changes::lagging(part)?
+    {
+        return Err(refused(format!(
+            "consumer `{consumer}` of the change stream of table `{name}` has not committed all changes in it; \
+             commit them, or remove the consumer"
+        )));
+    }
+    Ok(())
 }
 
 /// A table that may have rows or entries in a shard that is removed.

@@ -129,10 +129,11 @@ pub(super) fn open_in(
         let checked = identity.adopted.as_deref();
         checked.is_some_and(|tables| tables.iter().all(|table| table != rows.schema.name))
     });
-    // A shard from which all rows were moved away can have changes that are not committed yet.
-    let has_stream = rows.changes.is_some() && has_table(opened.engine(), rows.schema)?;
+    // A shard from which all rows were moved away can have changes that are not committed yet, and messages.
+    let is_kept = rows.changes.is_some() || (routing.is_split() && rows.schema.has_eventual());
+    let is_kept = is_kept && has_table(opened.engine(), rows.schema)?;
     let is_own = routing.all_shards().contains(&number);
-    if !is_own && !has_stream {
+    if !is_own && !is_kept {
         if unchecked.is_some()
             && has_table(opened.engine(), rows.schema)?
             && has_rows(&store_of(shard)?, rows, online)?

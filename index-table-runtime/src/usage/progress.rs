@@ -15,6 +15,8 @@ pub struct Progress {
     pub unit: &'static str,
     /// The number of finished units.
     pub done: u64,
+    /// The bytes of the finished units; `None` if they are not counted.
+    pub bytes: Option<u64>,
     /// The total number of units; `None` if it is unknown.
     pub total: Option<u64>,
     /// The remaining time at the speed so far; `None` if it is unknown.
@@ -26,7 +28,13 @@ impl Progress {
     pub(crate) fn new(unit: &'static str, done: u64, total: Option<u64>, started: Instant) -> Self {
         // Concurrent writes may make `done` greater than the total.
         let total = total.map(|total| total.max(done));
-        Self { unit, done, total, left: total.and_then(|total| left(done, total, started)) }
+        let left = total.and_then(|total| left(done, total, started));
+        Self { unit, done, bytes: None, total, left }
+    }
+
+    /// Sets the bytes of the finished units.
+    pub(crate) const fn with_bytes(self, bytes: u64) -> Self {
+        Self { bytes: Some(bytes), ..self }
     }
 
     /// Corrects the remaining time of continued work, whose first `earlier` units were finished earlier.
@@ -48,11 +56,14 @@ fn left(done: u64, total: u64, started: Instant) -> Option<Duration> {
 /// Writes text such as `4096 rows read` or `300 of 4000 rows, 2.1s left`.
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unit, done, total, left } = self;
+        let Self { unit, done, bytes, total, left } = self;
         match total {
             Some(total) => write!(f, "{done} of {total} {unit}"),
             None => write!(f, "{done} {unit}"),
         }?;
+        if let Some(bytes) = bytes {
+            write!(f, " ({bytes} bytes)")?;
+        }
         left.map_or(Ok(()), |left| write!(f, ", {left:.1?} left"))
     }
 }

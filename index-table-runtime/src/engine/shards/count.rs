@@ -48,7 +48,7 @@ impl Lent<'_> {
 
 impl<'t> Reader<'t> {
     pub(crate) fn count(self, query: &Query) -> Result<Count> {
-        if self.routing().moves() || self.leaving_out(query).is_some() {
+        if self.routing().moves_in(query.source) || self.leaving_out(query).is_some() {
             return self.count_entries(query);
         }
         let shards = self.shards_of(query)?;

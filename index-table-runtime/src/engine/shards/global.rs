@@ -112,15 +112,21 @@ impl Tables {
 
 /// Collects the shards of the global entries that a write changes.
 struct Needed<'a> {
+    engine: &'a Engine,
     tables: &'a Tables,
     shards: BTreeSet<ShardNumber>,
 }
 
 impl Sink for Needed<'_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
-        if let Change::PutEntry { index, key, .. } | Change::DeleteEntry { index, key, .. } = change
+        if let Change::PutEntry { index, key, primary_key, .. }
+        | Change::DeleteEntry { index, key, primary_key } = change
             && let Some(global) = self.tables.routing.global(index)
         {
+            if global.moves() {
+                // An entry that is being moved offline is refused before the row changes.
+                self.engine.note_entry(&self.tables.routing, global, key, primary_key)?;
+            }
             self.shards.insert(self.tables.shard_of_global(global, index, key)?);
         }
         Ok(())
@@ -140,7 +146,7 @@ impl Writer<'_> {
     /// # Errors
     ///
     /// [`Error::OtherShard`]: global entries change in a transaction of one shard. [`Error::NoShard`],
-    /// [`Error::ShardUnavailable`]
+    /// [`Error::ShardUnavailable`], [`Error::ShardReadOnly`]
     pub(crate) fn reserve(
         &mut self,
         old: Option<&Image>,
@@ -148,7 +154,7 @@ impl Writer<'_> {
         is_immediate: impl Fn(usize) -> bool,
     ) -> Result<()> {
         let (schema, tables) = (self.tables.routing.schema(), self.tables);
-        let mut needed = Needed { tables, shards: BTreeSet::new() };
+        let mut needed = Needed { engine: self.engine, tables, shards: BTreeSet::new() };
         for global in tables.routing.global_indexes() {
             if is_immediate(global.index()) {
                 maintain::changes_of_index(schema, global.index(), old, new, &mut needed)?;

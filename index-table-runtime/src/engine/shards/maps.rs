@@ -275,7 +275,7 @@ impl Deref for CurrentRouting<'_> {
 
 impl Tables {
     /// Returns the table with the routing of these maps; `None` if its rows are in one shard.
-    fn in_generation(&self, maps: &Maps) -> Option<Arc<Self>> {
+    pub(super) fn in_generation(&self, maps: &Maps) -> Option<Arc<Self>> {
         let latest = self.shared.latest.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(latest) = latest.filter(|latest| latest.generation == maps.generation) {
             return Some(latest);

@@ -265,7 +265,7 @@ impl<S: Stream> Merged<S> {
 pub(super) struct Filter<'t> {
     /// Leaves out entries whose rows are in shards that are not available to this reader.
     pub(super) rows: Option<Reader<'t>>,
-    /// Leaves out entries of this source that are copies of rows of other shards.
+    /// Leaves out entries of this source that are copies of entries of other shards.
     pub(super) copies: Option<(Reader<'t>, Source)>,
     /// The shards of the streams.
     pub(super) shards: Vec<ShardNumber>,
@@ -278,9 +278,10 @@ impl Filter<'_> {
     }
 
     /// Whether an entry of this stream is returned.
-    fn keeps(&self, stream: usize, primary_key: &[u8]) -> bool {
+    fn keeps(&self, stream: usize, key: &[u8], primary_key: &[u8]) -> bool {
         let is_copy = |(reader, source): (Reader<'_>, Source)| {
-            self.shards.get(stream).is_some_and(|it| reader.is_copy(source, primary_key, *it))
+            let shard = self.shards.get(stream);
+            shard.is_some_and(|it| reader.is_copy(source, (key, primary_key), *it))
         };
         self.rows.is_none_or(|rows| rows.has_shard_of(primary_key))
             && !self.copies.is_some_and(is_copy)
@@ -305,7 +306,8 @@ impl<S: Stream> Filtered<'_, S> {
         while self.merged.advance()? {
             let entry = self.merged.first().map_or(RawEntry::NOWHERE, S::entry);
             let stream = self.merged.winner();
-            if self.filter.as_ref().is_none_or(|filter| filter.keeps(stream, entry.primary_key)) {
+            let keeps = |filter: &Filter<'_>| filter.keeps(stream, entry.key, entry.primary_key);
+            if self.filter.as_ref().is_none_or(keeps) {
                 return Ok(true);
             }
         }

@@ -473,7 +473,7 @@ impl Engine {
             );
         }
         let routing = Routing::by_key(schema, key, Arc::clone(&map.boundaries), global);
-        Ok(routing.with_moves(maps.has_moves(key.map)))
+        Ok(routing.with_moves(|map| maps.has_moves(map)))
     }
 
     /// Begins a write transaction of all shards.

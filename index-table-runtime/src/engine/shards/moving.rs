@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use crate::model::shard::Routing;
 use crate::model::{
-    schema::Source,
+    schema::{IndexSchema, TableSchema},
     shard::{Boundaries, ShardNumber},
 };
 
@@ -90,19 +90,22 @@ impl MoveRecord {
 pub(crate) struct Moving {
     pub(crate) record: MoveRecord,
     pub(crate) tracker: Arc<Tracker>,
-    /// The number of rows that this process has copied.
+    /// The number of rows, or entries of a global index, that this process has copied.
     pub(crate) rows: Arc<AtomicU64>,
+    /// The bytes of these rows.
+    pub(crate) bytes: Arc<AtomicU64>,
 }
 
 impl Moving {
     pub(crate) fn new(record: MoveRecord) -> Self {
-        Self { record, tracker: Arc::default(), rows: Arc::default() }
+        Self { record, tracker: Arc::default(), rows: Arc::default(), bytes: Arc::default() }
     }
 
     /// Returns the same move after the switch.
     pub(crate) fn switched(&self) -> Self {
         let record = MoveRecord { is_switched: true, ..self.record.clone() };
-        Self { record, tracker: Arc::clone(&self.tracker), rows: Arc::clone(&self.rows) }
+        let (tracker, rows) = (Arc::clone(&self.tracker), Arc::clone(&self.rows));
+        Self { record, tracker, rows, bytes: Arc::clone(&self.bytes) }
     }
 }
 
@@ -113,16 +116,35 @@ pub(crate) enum Tracked {
     Row(&'static str, Vec<u8>),
     /// The number of a table after this leading part of the primary key.
     Sequence(&'static str, Vec<u8>),
+    /// The only entry of a global index with this index key.
+    Only(&'static str, usize, Vec<u8>),
     /// The entry of a global index with this index key and primary key.
     Entry(&'static str, usize, Vec<u8>, Vec<u8>),
 }
 
 impl Tracked {
-    /// Returns the note of an entry or a row.
-    pub(crate) fn of(table: &'static str, source: Source, key: &[u8], primary_key: &[u8]) -> Self {
-        match source {
-            Source::Facts => Self::Row(table, primary_key.to_vec()),
-            Source::Index(index) => Self::Entry(table, index, key.to_vec(), primary_key.to_vec()),
+    /// Returns the note of an entry of a global index.
+    pub(crate) fn entry(
+        schema: &'static TableSchema,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+    ) -> Self {
+        let (table, key) = (schema.name, key.to_vec());
+        let declared = schema.indexes.get(index);
+        if declared.is_some_and(IndexSchema::has_one_entry_per_key) {
+            return Self::Only(table, index, key);
+        }
+        Self::Entry(table, index, key, primary_key.to_vec())
+    }
+
+    /// Returns the name of the table.
+    pub(crate) const fn table(&self) -> &'static str {
+        match self {
+            Self::Row(table, _)
+            | Self::Sequence(table, _)
+            | Self::Only(table, ..)
+            | Self::Entry(table, ..) => table,
         }
     }
 }

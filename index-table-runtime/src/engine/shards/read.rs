@@ -116,7 +116,7 @@ impl<'t> Reader<'t> {
         };
         // The rows of a global index may be in other shards, and each value of a list may be in a different shard.
         if !is_global
-            && !self.tables.routing.moves()
+            && !self.tables.routing.moves_in(query.source)
             && query.list.is_none()
             && let [shard] = *self.shards_of(query)?
         {
@@ -260,7 +260,7 @@ impl<'t> Reader<'t> {
     /// moved, and for a query that leaves out unavailable shards.
     #[inline]
     fn filter(self, query: &mut Query, rows: Option<Self>) -> Option<Filter<'t>> {
-        let moves = self.tables.routing.moves();
+        let moves = self.tables.routing.moves_in(query.source);
         if rows.is_none() && !moves {
             return None;
         }
@@ -272,9 +272,9 @@ impl<'t> Reader<'t> {
         Some(Filter { rows, copies, shards: Vec::new() })
     }
 
-    /// Whether an entry of a shard is a copy of a row of another shard.
-    pub(super) fn is_copy(self, source: Source, primary_key: &[u8], shard: ShardNumber) -> bool {
-        self.tables.routing.is_copy(source, primary_key, shard)
+    /// Whether an entry of a shard is a copy of an entry of another shard.
+    pub(super) fn is_copy(self, source: Source, keys: (&[u8], &[u8]), shard: ShardNumber) -> bool {
+        self.tables.routing.is_copy(source, keys, shard)
     }
 
     /// Whether the shard of a row is available.
@@ -364,7 +364,8 @@ impl<'t> Reader<'t> {
         let source = Source::Index(index);
         for shard in shards.iter().copied() {
             let found = self.of_shard(shard)?.unique(index, key)?;
-            let found = found.filter(|found| !self.is_copy(source, found.primary_key, shard));
+            let found =
+                found.filter(|found| !self.is_copy(source, (key, found.primary_key), shard));
             let is_before = |found: &RawEntry<'_>| {
                 first.is_none_or(|first| found.primary_key < first.primary_key)
             };
@@ -374,7 +375,7 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {
-        if self.tables.routing.moves() {
+        if self.tables.routing.moves_in(source) {
             // The shards also count copies.
             return Ok(None);
         }

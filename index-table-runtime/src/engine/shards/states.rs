@@ -23,6 +23,17 @@ impl<'t> Reader<'t> {
         available.map(|shard| self.of_shard(*shard)).collect()
     }
 
+    /// Returns readers of the available shards that can have a queue of the table.
+    pub(crate) fn with_queues(self) -> Vec<engine::Reader<'t>> {
+        let shards = self.numbers_with_queues().into_iter();
+        shards.filter_map(|shard| self.of_shard(shard).ok()).collect()
+    }
+
+    /// Returns the shards that can have a queue of the table.
+    pub(crate) fn numbers_with_queues(self) -> Vec<ShardNumber> {
+        self.tables().with_queues()
+    }
+
     /// Returns the records about an index in all shards with rows, or `None` if all of them have the same record: the
     /// index is global, or the rows are not in several shards. Shards that are not available are left out, and the other
     /// shards of a transaction of one shard.

@@ -12,7 +12,7 @@ use crate::{
     engine::{self, CommitFailure, Retry},
     model::{
         error::{Error, Result},
-        shard::{Routing, ShardNumber},
+        shard::{GlobalIndex, Routing, ShardNumber},
     },
 };
 
@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// Adds a change of a row to the moves of its key in the shard map.
+    /// Adds a change of a row, or of an entry, to the moves of its key in this shard map.
     ///
     /// # Errors
     ///
@@ -73,24 +73,20 @@ impl Engine {
     pub(super) fn track(
         &self,
         routing: &Routing,
-        map_key: &[u8],
+        (map, map_key): (&str, &[u8]),
+        primary_key: &[u8],
         changed: impl Fn() -> Tracked,
     ) -> Result<()> {
         for moving in self.maps.now().moves() {
-            let MoveRecord { map, from, to, is_offline, is_switched, .. } = &moving.record;
-            if *is_switched || map != routing.map() || !moving.record.has(map_key) {
+            let MoveRecord { map: own, from, to, is_offline, is_switched, .. } = &moving.record;
+            if *is_switched || own != map || !moving.record.has(map_key) {
                 continue;
             }
             if *is_offline {
                 let schema = routing.schema();
-                let key = match changed() {
-                    Tracked::Row(_, key) | Tracked::Sequence(_, key) | Tracked::Entry(.., key) => {
-                        key
-                    }
-                };
                 return Err(Error::ShardReadOnly {
                     table: schema.name,
-                    key: schema.show_primary_key(&key),
+                    key: schema.show_primary_key(primary_key),
                     shard: self.name(*from),
                     to: self.name(*to),
                     rows: moving.rows.load(Relaxed),
@@ -109,7 +105,26 @@ impl Engine {
     pub(crate) fn note_change(&self, routing: &Routing, primary_key: &[u8]) -> Result<()> {
         let Some(key) = routing.map_key(primary_key) else { return Ok(()) };
         let table = routing.schema().name;
-        self.track(routing, &key, || Tracked::Row(table, primary_key.to_vec()))
+        let changed = || Tracked::Row(table, primary_key.to_vec());
+        self.track(routing, (routing.map(), &key), primary_key, changed)
+    }
+
+    /// Adds an entry of a global index to the moves of its index key, before it changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardReadOnly`]
+    #[cold]
+    pub(super) fn note_entry(
+        &self,
+        routing: &Routing,
+        global: &GlobalIndex,
+        key: &[u8],
+        primary_key: &[u8],
+    ) -> Result<()> {
+        let schema = routing.schema();
+        let changed = || Tracked::entry(schema, global.index(), key, primary_key);
+        self.track(routing, (global.map(), &global.map_key(key)), primary_key, changed)
     }
 
     /// Restarts the copies of all moves.

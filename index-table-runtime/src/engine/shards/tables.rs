@@ -1,6 +1,12 @@
 //! A table in its shards.
 
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{
+    Arc, OnceLock, RwLock,
+    atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Release},
+    },
+};
 
 use super::{Engine, HasTables, maps::CurrentMaps};
 use crate::{
@@ -33,12 +39,14 @@ struct OfShard {
     name: Arc<str>,
     /// The databases; empty while the table is not open in the shard.
     open: OnceLock<Arc<dyn HasTables>>,
+    /// The first generation of shard maps whose transactions can read these databases; 0 if they were opened with the table.
+    since: AtomicU64,
 }
 
 impl OfShard {
     fn new(name: &Arc<str>, open: Option<Arc<dyn HasTables>>) -> Self {
         let open = open.map_or_else(OnceLock::new, OnceLock::from);
-        Self { name: Arc::clone(name), open }
+        Self { name: Arc::clone(name), open, since: AtomicU64::new(0) }
     }
 }
 
@@ -71,6 +79,8 @@ impl Tables {
             shards.push(OfShard::new(name, None));
         }
         if let Some(own) = shards.get(shard as usize) {
+            // Snapshots of this generation may be older than the databases.
+            own.since.store(self.shared.maps.generation() + 1, Release);
             let _ = own.open.set(tables);
         }
     }
@@ -91,12 +101,37 @@ impl Tables {
     /// moved away, as long as they belong to the store.
     pub(super) fn with_changes(&self, engine: &Engine) -> Vec<ShardNumber> {
         let is_open = |shard: ShardNumber| {
-            self.in_shard(shard).is_some()
-                && engine.shard(shard).is_ok_and(|it| it.opened().is_ok())
+            self.can_read(shard) && engine.shard(shard).is_ok_and(|it| it.opened().is_ok())
         };
         let own = self.routing.all_shards();
         let all = engine.shards().map(|(shard, _)| shard);
         all.filter(|shard| own.contains(shard) || is_open(*shard)).collect()
+    }
+
+    /// Returns the shards that can have a queue of the table: its own, and those from which all rows were moved away, as long
+    /// as they belong to the store.
+    pub(crate) fn with_queues(&self) -> Vec<ShardNumber> {
+        let routing = &self.routing;
+        if !routing.schema().has_eventual() {
+            return routing.shards().to_vec();
+        }
+        let maps = self.shared.maps.now();
+        let all = maps.shards().iter().copied();
+        all.filter(|shard| routing.shards().contains(shard) || self.can_read(*shard)).collect()
+    }
+
+    /// Returns the shards that can have a queue of the table in a transaction that begins now.
+    pub(crate) fn with_queues_now(&self) -> Vec<ShardNumber> {
+        match self.in_generation(&self.shared.maps.now()) {
+            Some(now) => now.with_queues(),
+            None => self.with_queues(),
+        }
+    }
+
+    /// Whether the table is open in a shard, for the transactions of this generation.
+    fn can_read(&self, shard: ShardNumber) -> bool {
+        let own = self.shared.shards.get(shard as usize).filter(|own| own.open.get().is_some());
+        own.is_some_and(|own| own.since.load(Acquire) <= self.generation)
     }
 
     pub(crate) fn were_known(&self) -> bool {

@@ -106,6 +106,9 @@ impl<'t> Writer<'t> {
             None => self.row(primary_key, write),
             Some(global) => {
                 let shard = self.tables.shard_of_global(global, index, key)?;
+                if global.moves() {
+                    self.engine.note_entry(&self.tables.routing, global, key, primary_key)?;
+                }
                 self.in_shard(shard, primary_key, write)
             }
         }
@@ -326,6 +329,9 @@ impl<'t> Writer<'t> {
 
     pub(crate) fn clear(&mut self, index: usize) -> Result<()> {
         let tables = self.tables;
+        if tables.routing.moves_in(Source::Index(index)) {
+            self.engine.restart_moves();
+        }
         let shards = tables.routing.shards_with(Source::Index(index)).iter();
         shards.copied().try_for_each(|shard| {
             self.txn.write(tables, shard, None, &mut |writer| writer.clear(index))
@@ -344,7 +350,7 @@ impl<'t> Writer<'t> {
             if routing.moves() {
                 let (table, map_key) = (routing.schema().name, routing.map_key_of(key));
                 let changed = || Tracked::Sequence(table, key.to_vec());
-                self.engine.track(routing, &map_key, changed)?;
+                self.engine.track(routing, (routing.map(), &map_key), key, changed)?;
             }
             return self.beside(shard, &mut |writer| writer.put(space, key, record));
         }

@@ -813,11 +813,11 @@ pub enum Error {
         reason: String,
     },
 
-    /// The row has a shard key that is being moved to another shard [offline](crate::Move::offline), so it can't be
-    /// written until the move has ended.
+    /// The row has a shard key, or a key in a global index, that is being moved to another shard
+    /// [offline](crate::Move::offline), so it can't be written until the move has ended.
     #[error(
-        "the row with primary key {key} of table `{table}` can't be written: its shard key is being moved offline from \
-         shard `{shard}` to shard `{to}`, and {rows} rows have been copied; try again after the move, or cancel it \
+        "the row with primary key {key} of table `{table}` can't be written: its shard key, or a key in a global index, is being moved offline from \
+         shard `{shard}` to shard `{to}`, and {rows} rows or entries have been copied; try again after the move, or cancel it \
          (`ShardedStore::moves`)"
     )]
     ShardReadOnly {
@@ -829,7 +829,7 @@ pub enum Error {
         shard: String,
         /// The shard to which the row is being moved.
         to: String,
-        /// The number of copied rows.
+        /// The number of copied rows, or entries.
         rows: u64,
     },
 

@@ -181,6 +181,11 @@ impl TableRecord {
         self.indexes.iter().any(|index| index.layout == CHANGES)
     }
 
+    /// Whether the table has an eventual index.
+    pub(crate) fn has_eventual(&self) -> bool {
+        self.indexes.iter().any(IndexRecord::is_eventual)
+    }
+
     /// Adds the references in another record.
     pub(crate) fn with_references_of(mut self, other: &Self) -> Self {
         self.indexes.extend(other.indexes.iter().filter(|it| it.is_reference()).cloned());

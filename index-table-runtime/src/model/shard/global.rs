@@ -9,14 +9,14 @@
 //!   an index key can be compared with the boundaries directly. A query reads the shards whose segments overlap its
 //!   bounds.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     Boundaries, HASHED, ShardNumber,
-    key::{len_of, slot, type_name},
+    key::{len_of, show_slot, slot, type_name},
     routing::{Shards, Span},
 };
-use crate::model::{KeyRange, schema::KeyField};
+use crate::model::{KeyRange, key::show_key, schema::KeyField};
 
 /// The locations of the entries of one global index.
 #[derive(Debug, Clone)]
@@ -27,9 +27,13 @@ pub(crate) struct GlobalIndex {
     /// The name of the shard map.
     map: String,
     hashed: bool,
+    /// The number of leading fields in the keys of the shard map.
+    fields: usize,
     boundaries: Arc<Boundaries>,
     /// The shards that can have entries, sorted and without duplicates.
     pub(super) shards: Vec<ShardNumber>,
+    /// Whether entries are being moved, so that a shard can have entries of another one.
+    pub(super) moves: bool,
 }
 
 /// Returns the name of the shard map of a global index.
@@ -56,13 +60,22 @@ impl GlobalIndex {
         boundaries: Arc<Boundaries>,
     ) -> Self {
         let shards = boundaries.shards();
-        Self { index, key, map, hashed: key_type == HASHED, boundaries, shards }
+        let has_type =
+            |fields: &usize| key.get(..*fields).map(type_name).as_deref() == Some(key_type);
+        let fields = (1..=key.len()).find(has_type).unwrap_or(key.len());
+        let hashed = key_type == HASHED;
+        Self { index, key, map, hashed, fields, boundaries, shards, moves: false }
     }
 
     /// Returns the index with other boundaries of its shard map.
     pub(super) fn with(&self, boundaries: Arc<Boundaries>) -> Self {
         let shards = boundaries.shards();
         Self { map: self.map.clone(), boundaries, shards, ..*self }
+    }
+
+    /// Whether entries are being moved.
+    pub(crate) const fn moves(&self) -> bool {
+        self.moves
     }
 
     /// Returns the position of the index.
@@ -87,6 +100,42 @@ impl GlobalIndex {
         } else {
             self.boundaries.shard_of(key)
         }
+    }
+
+    /// Whether a hash of the index key determines the shard.
+    pub(crate) const fn is_hashed(&self) -> bool {
+        self.hashed
+    }
+
+    /// Returns the key in the boundaries of the shard map for an index key: its first fields, or its slot.
+    pub(crate) fn map_key<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        if self.hashed {
+            return Cow::Owned(slot(key).to_vec());
+        }
+        let len = len_of(self.map_fields().iter().map(|field| &field.shape), key);
+        len.and_then(|len| key.get(..len)).unwrap_or(key).into()
+    }
+
+    /// Returns the fields in the keys of the shard map.
+    fn map_fields(&self) -> &'static [KeyField] {
+        self.key.get(..self.fields).unwrap_or(self.key)
+    }
+
+    /// Returns the position, in the shard map, of the segment that contains an index key.
+    pub(crate) fn segment_of(&self, key: &[u8]) -> Option<usize> {
+        if self.hashed {
+            self.boundaries.segment_of(&slot(key))
+        } else {
+            self.boundaries.segment_of(key)
+        }
+    }
+
+    /// Returns a boundary of the shard map as text: the values of the first fields of the index, or the number of a slot.
+    pub(super) fn show_boundary(&self, boundary: &[u8]) -> String {
+        if self.hashed {
+            return show_slot(boundary);
+        }
+        show_key(self.map_fields().iter().map(|field| &field.shape), boundary)
     }
 
     /// Returns the shards that can have entries within `bounds`, sorted and without duplicates. There may be none.

@@ -83,3 +83,8 @@ pub(super) fn slot(encoding: &[u8]) -> [u8; 2] {
     let slot = u16::from_be_bytes([first, second]) / (u16::MAX / SLOTS + 1);
     slot.to_be_bytes()
 }
+
+/// Returns a boundary of a hash map as text: the number of a slot.
+pub(super) fn show_slot(boundary: &[u8]) -> String {
+    boundary.first_chunk().map_or(0, |slot| u16::from_be_bytes(*slot)).to_string()
+}

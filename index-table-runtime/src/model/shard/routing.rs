@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Deref, sync::Arc};
 
 use super::{
     Boundaries, GlobalIndex, ShardKey, ShardNumber,
-    key::{len_of, slot},
+    key::{len_of, show_slot, slot},
 };
 use crate::model::{
     KeyRange,
@@ -24,6 +24,8 @@ pub(crate) struct Routing {
     /// The shards that can have rows or entries, sorted and without duplicates.
     all: Vec<ShardNumber>,
     /// Whether rows are being moved, so that a shard can have rows of another one.
+    rows_move: bool,
+    /// Whether rows, or entries of global indexes, are being moved.
     moves: bool,
 }
 
@@ -98,14 +100,24 @@ impl Routing {
     pub(crate) fn whole(schema: &'static TableSchema, shard: ShardNumber) -> Self {
         let (shards, all) = (vec![shard], vec![shard]);
         let target = Target::Whole(shard);
-        Self { schema, target, shards, global: Box::default(), all, moves: false }
+        Self::new(schema, target, shards, all)
     }
 
     /// Creates the routing of a table with a copy in each of these shards.
     pub(crate) fn reference(schema: &'static TableSchema, shards: &[ShardNumber]) -> Self {
         let (shards, all) = (shards.to_vec(), shards.to_vec());
         let target = Target::Reference;
-        Self { schema, target, shards, global: Box::default(), all, moves: false }
+        Self::new(schema, target, shards, all)
+    }
+
+    fn new(
+        schema: &'static TableSchema,
+        target: Target,
+        shards: Vec<ShardNumber>,
+        all: Vec<ShardNumber>,
+    ) -> Self {
+        let (rows_move, moves) = (false, false);
+        Self { schema, target, shards, global: Box::default(), all, rows_move, moves }
     }
 
     /// Whether every shard has a copy of the table.
@@ -132,7 +144,7 @@ impl Routing {
         all.sort_unstable();
         all.dedup();
         let target = Target::ByKey { key, len, boundaries };
-        Self { schema, target, shards, global: global.into(), all, moves: false }
+        Self { global: global.into(), ..Self::new(schema, target, shards, all) }
     }
 
     /// Returns the routing with other boundaries of the shard maps, by their names. Returns `None` if the table has no shard
@@ -146,25 +158,52 @@ impl Routing {
         let of_index = |global: &GlobalIndex| Some(global.with(boundaries(global.map())?));
         let global = self.global.iter().map(of_index).collect::<Option<Vec<_>>>()?;
         let routing = Self::by_key(self.schema, key, boundaries(key.map)?, global);
-        Some(routing.with_moves(moves(key.map)))
+        Some(routing.with_moves(moves))
     }
 
-    /// Sets whether rows of the table are being moved.
-    pub(crate) fn with_moves(self, moves: bool) -> Self {
-        Self { moves, ..self }
+    /// Sets whether rows of the table and entries of its global indexes are being moved, by the names of their shard maps.
+    pub(crate) fn with_moves(mut self, moves: impl Fn(&str) -> bool) -> Self {
+        self.rows_move = self.is_split() && moves(self.map());
+        for global in &mut self.global {
+            global.moves = moves(global.map());
+        }
+        self.moves = self.rows_move || self.global.iter().any(GlobalIndex::moves);
+        self
     }
 
-    /// Whether rows of the table are being moved. Then a shard can have rows that belong to another shard, with their
-    /// entries in local indexes. Queries leave them out.
+    /// Whether rows of the table, or entries of its global indexes, are being moved. Then a shard can have rows that belong
+    /// to another shard, with their entries in local indexes, or entries of global indexes that belong to another shard.
+    /// Queries leave them out.
     #[inline]
     pub(crate) const fn moves(&self) -> bool {
         self.moves
     }
 
+    /// Whether a shard can have copies of entries of `source` that are being moved.
+    #[inline]
+    pub(crate) fn moves_in(&self, source: Source) -> bool {
+        self.moves
+            && match source {
+                Source::Index(index) => self.global(index).map_or(self.rows_move, |it| it.moves),
+                Source::Facts => self.rows_move,
+            }
+    }
+
     /// Whether an entry of `source` in this shard is a copy that is being moved, which queries leave out.
-    pub(crate) fn is_copy(&self, source: Source, primary_key: &[u8], shard: ShardNumber) -> bool {
-        let is_global = matches!(source, Source::Index(index) if self.global(index).is_some());
-        self.moves && !is_global && self.shard_of(primary_key) != Some(shard)
+    pub(crate) fn is_copy(
+        &self,
+        source: Source,
+        (key, primary_key): (&[u8], &[u8]),
+        shard: ShardNumber,
+    ) -> bool {
+        let global = match source {
+            Source::Index(index) => self.global(index),
+            Source::Facts => None,
+        };
+        match global {
+            Some(global) => global.moves && global.shard_of(key) != Some(shard),
+            None => self.rows_move && self.shard_of(primary_key) != Some(shard),
+        }
     }
 
     /// Returns the key in the boundaries of the shard map for the row with this primary key: its shard key, or its slot.
@@ -264,16 +303,34 @@ impl Routing {
     /// Returns a boundary of the shard map as text: the values of the shard key, or the number of a slot.
     pub(crate) fn show_boundary(&self, boundary: &[u8]) -> String {
         match &self.target {
-            Target::ByKey { key, .. } if key.hashed => {
-                let slot = boundary.first_chunk().map_or(0, |slot| u16::from_be_bytes(*slot));
-                slot.to_string()
-            }
+            Target::ByKey { key, .. } if key.hashed => show_slot(boundary),
             Target::ByKey { key, .. } => {
                 let fields = key.of(self.schema.primary_key);
                 show_key(fields.iter().map(|field| &field.shape), boundary)
             }
             Target::Whole(_) | Target::Reference => String::new(),
         }
+    }
+
+    /// Returns a boundary of this shard map as text; `None` if neither the rows nor a global index have this map.
+    pub(crate) fn show_boundary_of(&self, map: &str, boundary: &[u8]) -> Option<String> {
+        if self.is_split() && self.map() == map {
+            return Some(self.show_boundary(boundary));
+        }
+        self.global_with(map).map(|global| global.show_boundary(boundary))
+    }
+
+    /// Returns the facts, or the global index, with this shard map; `None` if the table has neither.
+    pub(crate) fn source_with(&self, map: &str) -> Option<Source> {
+        if self.is_split() && self.map() == map {
+            return Some(Source::Facts);
+        }
+        self.global_with(map).map(|global| Source::Index(global.index()))
+    }
+
+    /// Returns the global index with this shard map.
+    pub(crate) fn global_with(&self, map: &str) -> Option<&GlobalIndex> {
+        self.global.iter().find(|global| global.map() == map)
     }
 
     /// Returns the name of the shard map.

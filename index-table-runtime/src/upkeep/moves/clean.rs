@@ -5,6 +5,7 @@ use std::thread;
 
 use super::{
     copy::{Mover, PAUSE, READ, ROWS, Until, tables_of},
+    entries::MovedIndex,
     rows::set_sequence,
 };
 use crate::{
@@ -26,6 +27,10 @@ impl Mover<'_> {
         let (engine, tables, shard) = (self.engine, self.tables, self.record().copier());
         let mut removed = 0;
         for (at, table) in tables.iter().enumerate() {
+            if let Some(moved) = MovedIndex::of(self.record(), table)? {
+                self.clean_entries(&moved)?;
+                continue;
+            }
             let of_shards = tables_of(table)?;
             let mut after: Option<Vec<u8>> = None;
             loop {
@@ -90,7 +95,7 @@ impl Mover<'_> {
                             key: entry.key.to_vec(),
                             primary_key: entry.primary_key.to_vec(),
                         };
-                        if routing.is_copy(source, entry.primary_key, shard)
+                        if routing.is_copy(source, (entry.key, entry.primary_key), shard)
                             && self.has(&routing, entry.primary_key)
                         {
                             copies.push(at());

@@ -3,13 +3,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::ControlFlow,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use super::{
     Moved,
+    changed::{put, read, set},
+    entries::MovedIndex,
     rows::{Copies, renewed, set_sequence, tracked},
 };
 use crate::{
@@ -32,7 +34,7 @@ use crate::{
 
 /// The limits of a batch, which is one transaction.
 pub(super) const ROWS: usize = 512;
-const BYTES: usize = 1 << 20;
+pub(super) const BYTES: usize = 1 << 20;
 
 /// The maximum number of rows that a batch reads. In a hash map, most of them are in other slots.
 pub(super) const READ: usize = 1 << 14;
@@ -67,16 +69,23 @@ pub(super) struct Chunk {
 }
 
 /// How many rows a [`Chunk`] has.
-#[derive(Clone, Copy)]
-pub(super) enum Until<'k> {
+pub(super) enum Until<'k, K: ?Sized = [u8]> {
     /// As many as a batch writes.
     Full,
-    /// All rows up to this primary key, or to the end of the range.
-    Last(Option<&'k [u8]>),
+    /// All rows up to this primary key, or all entries up to this position, or to the end of the range.
+    Last(Option<&'k K>),
 }
 
-impl Until<'_> {
-    const fn last(&self) -> Option<&[u8]> {
+impl<K: ?Sized> Clone for Until<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized> Copy for Until<'_, K> {}
+
+impl<K: ?Sized> Until<'_, K> {
+    pub(super) const fn last(&self) -> Option<&K> {
         match self {
             Self::Full => None,
             Self::Last(last) => *last,
@@ -147,15 +156,19 @@ impl Mover<'_> {
         self.engine.write_on(self.record().from).map(drop)
     }
 
-    /// Checks that all local indexes have all entries in both shards.
+    /// Checks that all indexes, or the moved global index, have all entries in both shards.
     fn check_states(&self) -> Result<()> {
         let MoveRecord { from, to, .. } = *self.record();
         let txn = self.engine.read()?;
         for table in self.tables {
             let reader = txn.reader(tables_of(table)?);
+            let moved = MovedIndex::of(self.record(), table)?.map(|moved| moved.index);
+            let indexes = table.schema.indexes.iter().enumerate();
+            let indexes = indexes.filter(|(at, _)| moved.is_none_or(|moved| moved == *at));
+            let indexes: Vec<_> = indexes.map(|(_, index)| index).collect();
             for (shard, index) in [from, to]
                 .into_iter()
-                .flat_map(|shard| table.schema.indexes.iter().map(move |index| (shard, index)))
+                .flat_map(|shard| indexes.iter().map(move |index| (shard, *index)))
             {
                 let Some(record) = reader.of_shard(shard)?.record(index.name)? else { continue };
                 let (table, index) = (table.schema.name, index.name);
@@ -175,6 +188,10 @@ impl Mover<'_> {
         let (engine, tables) = (self.engine, self.tables);
         let MoveRecord { from, to, .. } = *self.record();
         for (at, table) in tables.iter().enumerate() {
+            if let Some(moved) = MovedIndex::of(self.record(), table)? {
+                self.copy_entries(&moved)?;
+                continue;
+            }
             let of_shards = tables_of(table)?;
             let mut after: Option<Vec<u8>> = None;
             loop {
@@ -208,8 +225,7 @@ impl Mover<'_> {
                 self.moved.rows += source.rows.len() as u64;
                 let bytes = source.rows.iter().map(|(key, row)| key.len() + row.len());
                 self.moved.bytes += bytes.sum::<usize>() as u64;
-                self.moving.rows.store(self.moved.rows, Relaxed);
-                (self.progress)(Progress::new("rows", self.moved.rows, None, self.started));
+                self.report("rows");
                 after = source.last;
                 if after.is_none() {
                     break;
@@ -369,6 +385,10 @@ impl Mover<'_> {
     fn verify(&self) -> Result<()> {
         let MoveRecord { from, to, .. } = *self.record();
         for table in self.tables {
+            if let Some(moved) = MovedIndex::of(self.record(), table)? {
+                self.verify_entries(&moved)?;
+                continue;
+            }
             let of_shards = tables_of(table)?;
             let (mut after, mut image) = (None::<Vec<u8>>, Image::default());
             loop {
@@ -468,14 +488,12 @@ impl Mover<'_> {
                 let mut copies =
                     Copies { table, routing: &routing, totals: &mut totals, counts_found: true };
                 for it in of_tables.remove(&at).unwrap_or_default() {
-                    let record = {
-                        let source = txn.reader(of_shards).of_shard(from)?;
-                        read(source, &it)?.map(<[u8]>::to_vec)
-                    };
+                    let now = read(txn.reader(of_shards).of_shard(from)?, &it)?;
                     let mut writer = txn.writer(of_shards).ok_or_else(no_writer)?;
-                    writer.beside(to, &mut |writer| {
-                        put(&mut copies, writer, &it, record.as_deref())
-                    })?;
+                    writer.beside(to, &mut |writer| put(&mut copies, writer, &it, now.as_ref()))?;
+                }
+                if MovedIndex::of(&self.moving.record, table)?.is_some() {
+                    continue;
                 }
                 if let Some(of_table) = self.totals.get(at) {
                     totals.merge(of_table.clone());
@@ -516,42 +534,10 @@ fn by_table(
 ) -> BTreeMap<usize, BTreeSet<Tracked>> {
     let mut all: BTreeMap<usize, BTreeSet<Tracked>> = BTreeMap::new();
     for it in changed {
-        let (Tracked::Row(name, _) | Tracked::Sequence(name, _) | Tracked::Entry(name, ..)) = &it;
-        if let Some(at) = tables.iter().position(|table| table.schema.name == *name) {
+        let name = it.table();
+        if let Some(at) = tables.iter().position(|table| table.schema.name == name) {
             all.entry(at).or_default().insert(it);
         }
     }
     all
-}
-
-/// Returns the row or the record that has changed.
-fn read<'t>(source: engine::Reader<'t>, changed: &Tracked) -> Result<Option<&'t [u8]>> {
-    match changed {
-        Tracked::Row(_, primary_key) => source.fact(primary_key),
-        Tracked::Sequence(_, key) => source.get(Space::Sequence, key),
-        Tracked::Entry(_, index, key, primary_key) => source.entry(*index, key, primary_key),
-    }
-}
-
-/// Makes the copy of something that has changed equal to it.
-fn put(
-    copies: &mut Copies<'_>,
-    writer: &mut engine::Writer<'_, '_>,
-    changed: &Tracked,
-    record: Option<&[u8]>,
-) -> Result<()> {
-    match changed {
-        Tracked::Row(_, primary_key) => copies.set(writer, primary_key, record).map(drop),
-        Tracked::Sequence(_, key) => set_sequence(writer, key, record).map(drop),
-        Tracked::Entry(..) => Ok(()),
-    }
-}
-
-fn set(
-    source: engine::Reader<'_>,
-    copies: &mut Copies<'_>,
-    writer: &mut engine::Writer<'_, '_>,
-    changed: &Tracked,
-) -> Result<()> {
-    put(copies, writer, changed, read(source, changed)?)
 }

@@ -37,8 +37,10 @@ pub struct MoveInfo {
     pub state: MoveState,
     /// Whether the keys can't be written until the switch.
     pub offline: bool,
-    /// The number of rows that this process has copied.
+    /// The number of rows that this process has copied; of a global index, the number of entries.
     pub rows: u64,
+    /// The bytes of these rows with their primary keys, or of these entries.
+    pub bytes: u64,
     /// When the move began.
     pub begun: SystemTime,
 }
@@ -55,7 +57,8 @@ pub enum MoveState {
 
 impl fmt::Display for MoveInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, map, start, end, from, to, state, offline, rows, .. } = self;
+        let Self { id, map, start, end, from, to, state, offline, rows, bytes, .. } = self;
+        let unit = if map.contains('.') { "entries" } else { "rows" };
         let (start, end) = (start.as_deref().unwrap_or(""), end.as_deref().unwrap_or(""));
         let kind = if *offline { ", offline" } else { "" };
         let state = match state {
@@ -64,7 +67,7 @@ impl fmt::Display for MoveInfo {
         };
         write!(
             f,
-            "move {id}: {start}..{end} of `{map}` from `{from}` to `{to}` {state}{kind}, {rows} rows copied"
+            "move {id}: {start}..{end} of `{map}` from `{from}` to `{to}` {state}{kind}, {rows} {unit} ({bytes} bytes) copied"
         )
     }
 }
@@ -78,8 +81,7 @@ pub(super) fn of(store: &ShardedStore) -> Result<Vec<MoveInfo>> {
         let shown = |key: &[u8]| {
             tables.iter().find_map(|table| {
                 let Tables::Sharded(tables) = &table.tables else { return None };
-                let routing = tables.routing();
-                (routing.map() == record.map).then(|| routing.show_boundary(key))
+                tables.routing().show_boundary_of(&record.map, key)
             })
         };
         let name = |shard| Ok::<_, crate::Error>(engine.shard(shard)?.name().to_string());
@@ -93,6 +95,7 @@ pub(super) fn of(store: &ShardedStore) -> Result<Vec<MoveInfo>> {
             state: if record.is_switched { MoveState::CleaningUp } else { MoveState::Copying },
             offline: record.is_offline,
             rows: moving.rows.load(Relaxed),
+            bytes: moving.bytes.load(Relaxed),
             begun: SystemTime::UNIX_EPOCH + Duration::from_secs(record.begun),
         });
     }

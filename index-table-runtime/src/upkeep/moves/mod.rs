@@ -6,9 +6,13 @@
 //! | [`copy`] | copying, verifying and switching |
 //! | [`clean`] | removing the copies |
 //! | [`rows`] | a copied row with its entries |
+//! | [`entries`] | the entries of a global index |
+//! | [`changed`] | rows, numbers and entries that change during the copy |
 
+mod changed;
 mod clean;
 mod copy;
+mod entries;
 mod info;
 mod rows;
 
@@ -26,7 +30,7 @@ use super::shards::open_target;
 use crate::{
     engine::{
         Tables,
-        shards::{Engine, MoveId, MoveRecord, MoveStep, Moving, new_id},
+        shards::{self, Engine, MoveId, MoveRecord, MoveStep, Moving, new_id},
     },
     model::{
         error::{Error, Result},
@@ -58,9 +62,9 @@ enum What {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 #[non_exhaustive]
 pub struct Moved {
-    /// The number of rows that were copied.
+    /// The number of rows that were copied; of a global index, the number of entries.
     pub rows: u64,
-    /// The bytes of these rows, with their primary keys.
+    /// The bytes of these rows with their primary keys, or of these entries with their keys.
     pub bytes: u64,
     /// The longest time for which writers of the keys waited for the switch.
     pub pause: Duration,
@@ -88,7 +92,9 @@ impl ShardedStore {
     /// its snapshot. Cursors remain valid.
     ///
     /// Parts of the range that belong to no shard, or already to the shard `to`, don't change. Entries of global
-    /// indexes don't move.
+    /// indexes don't move with the rows. They move in the same way by the map of their index, which is named
+    /// `TABLE.INDEX`: `store.move_range("customers.email", .."n", "south")`, or
+    /// [`move_slots`](ShardedStore::move_slots) if the index has a hash map.
     ///
     /// An error or a killed process leaves the move unfinished. No row is lost or duplicated. See
     /// [`moves`](ShardedStore::moves) for how to continue or cancel the move.
@@ -280,14 +286,15 @@ impl ShardedStore {
 
 impl<'a> Move<'a> {
     /// Refuses writes of the keys with [`Error::ShardReadOnly`] until the switch. Reads continue. By default,
-    /// writes continue as well, and rows that change in the meantime are copied again.
+    /// writes continue as well, and rows that change in the meantime are copied again. An eventual global index always moves
+    /// in that way.
     pub const fn offline(mut self) -> Self {
         self.is_offline = true;
         self
     }
 
-    /// Calls `progress` after each transaction, first with the number of copied rows, and after the switch with the
-    /// number of copies that were removed from the source shard. The totals are unknown.
+    /// Calls `progress` after each transaction, first with the number of copied rows and their bytes, and after the switch
+    /// with the number of copies that were removed from the source shard. The totals are unknown.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
         self
@@ -305,9 +312,8 @@ impl<'a> Move<'a> {
     /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys;
     ///   the repository of a table with this map is not open; another move is running, or is unfinished and has some of
     ///   these keys.
-    /// - [`Error::IndexNotReadable`]: a local index is not completely built.
-    /// - [`Error::NotOffered`]: the durability of the store is not [`Journal`](crate::Durability::Journal), or the
-    ///   map belongs to a global index.
+    /// - [`Error::IndexNotReadable`]: a local index, or the moved global index, is not completely built.
+    /// - [`Error::NotOffered`]: the durability of the store is not [`Journal`](crate::Durability::Journal).
     /// - [`Error::WriteInProgress`] if this thread has a write transaction; [`Error::ShardUnavailable`]; the
     ///   [errors of writing](crate::Error#common-errors).
     pub fn run(self) -> Result<Moved> {
@@ -332,6 +338,8 @@ impl<'a> Move<'a> {
         let number = engine.number(&to);
         let to = number.ok_or_else(|| refused(&what, &format!("there is no shard `{to}`")))?;
         let tables = tables_of(store, engine, &map)?;
+        // The index worker can't wait for a move.
+        let is_offline = is_offline && !is_eventual(&tables, &map);
         let mut moved = Moved::default();
         for span in spans {
             let span = span.ok_or_else(|| refused(&what, "the range has no keys"))?;
@@ -406,9 +414,6 @@ fn begun(engine: &Engine, id: MoveId) -> Result<Arc<Moving>> {
 
 /// Checks that a shard map has keys of this type.
 fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<()> {
-    if map.contains('.') {
-        return Err(Error::NotOffered { what: "moving the keys of a global index" });
-    }
     let found = engine.map(map).ok_or_else(|| refused(what, "the store has no such map"))?;
     if found.key_type == key_type {
         return Ok(());
@@ -424,6 +429,20 @@ fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<(
 /// Returns the tables with this shard map. All of them must be open, because the rows of all of them move.
 fn tables_of(store: &ShardedStore, engine: &Engine, map: &str) -> Result<Vec<Arc<OpenTable>>> {
     let in_use = store.inner.tables_in_use();
+    if let Some((table, _)) = map.split_once('.') {
+        let has_index = |own: &&Arc<OpenTable>| {
+            let routing = |it: &shards::Tables| it.routing().global_with(map).is_some();
+            own.schema.name == table && matches!(&own.tables, Tables::Sharded(it) if routing(it))
+        };
+        let table = in_use.iter().find(has_index).cloned().ok_or_else(|| {
+            let what = format!("a move of keys of shard map `{map}`");
+            let reason = format!(
+                "no repository of table `{table}` with this global index is open: open it first"
+            );
+            refused(&what, &reason)
+        })?;
+        return Ok(vec![table]);
+    }
     let open = |name: &String| {
         let table = in_use.iter().find(|table| table.schema.name == name);
         table.cloned().ok_or_else(|| {
@@ -434,6 +453,15 @@ fn tables_of(store: &ShardedStore, engine: &Engine, map: &str) -> Result<Vec<Arc
         })
     };
     engine.tables_with_map(map).iter().map(open).collect()
+}
+
+/// Whether a shard map is that of an eventual global index.
+fn is_eventual(tables: &[Arc<OpenTable>], map: &str) -> bool {
+    let is_map = |table: &str, index: &str| map.split_once('.') == Some((table, index));
+    tables.iter().any(|table| {
+        let mut indexes = table.schema.indexes.iter();
+        indexes.any(|index| index.eventual && is_map(table.schema.name, index.name))
+    })
 }
 
 /// Returns the moves of the parts of a span that other shards have.

@@ -7,7 +7,6 @@ use crate::{
         maintain::{self, Change, Image, Sink},
         row,
         row_vtable::RowVtable,
-        schema::Source,
         shard::Routing,
     },
     store::OpenTable,
@@ -129,5 +128,5 @@ pub(super) fn set_sequence(
 
 /// Returns the note of a change of a row.
 pub(super) fn tracked(table: &OpenTable, primary_key: &[u8]) -> Tracked {
-    Tracked::of(table.schema.name, Source::Facts, &[], primary_key)
+    Tracked::Row(table.schema.name, primary_key.to_vec())
 }

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::apply::{Drained, apply, poisoned};
 use crate::write::queue::{
-    DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode, in_queue, queues_of,
-    reader_of,
+    DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode, in_queue, queues_in,
+    queues_of, reader_of,
 };
 use crate::{
     engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
@@ -39,7 +39,7 @@ pub type DeadLetters = Vec<DeadLetter>;
 /// Returns the dead letters of a table.
 pub(crate) fn list(table: &OpenTable, reader: Reader<'_>) -> Result<DeadLetters> {
     let mut list = Vec::new();
-    for queue in queues_of(&table.tables) {
+    for queue in queues_in(reader) {
         let shard = match reader.split().zip(queue) {
             Some((split, shard)) => Some(split.name(shard)?.to_string()),
             None => None,

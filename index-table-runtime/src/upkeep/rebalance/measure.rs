@@ -102,9 +102,6 @@ pub(super) fn cells(
     unit: Unit,
     refused: &dyn Fn(String) -> Error,
 ) -> Result<Measured> {
-    if map.contains('.') {
-        return Err(refused("the map belongs to a global index".to_owned()));
-    }
     let found = engine.map(map).ok_or_else(|| refused("the store has no such map".to_owned()))?;
     let in_use = store.inner.tables_in_use();
     let is_closed = |name: &String| in_use.iter().all(|table| table.schema.name != name);
@@ -117,18 +114,21 @@ pub(super) fn cells(
     for table in &in_use {
         let Tables::Sharded(tables) = &table.tables else { continue };
         let routing = tables.routing();
-        if routing.map() != map {
-            continue;
-        }
-        let mut rows = txn.reader(table)?.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
+        let Some(source) = routing.source_with(map) else { continue };
+        let mut rows = txn.reader_of(table, source)?.cursor(Query::new(source, KeyRange::ALL))?;
         while rows.advance()? {
             let entry = rows.entry();
-            let Some(key) = routing.map_key(entry.primary_key) else { continue };
-            let bytes = (entry.primary_key.len() + entry.data.len()) as u64;
-            weights.add(&key, bytes, &found.boundaries);
+            let key = match source {
+                Source::Facts => routing.map_key(entry.primary_key),
+                Source::Index(index) => routing.global(index).map(|it| it.map_key(entry.key)),
+            };
+            let Some(key) = key else { continue };
+            let bytes = entry.key.len() + entry.primary_key.len() + entry.data.len();
+            weights.add(&key, bytes as u64, &found.boundaries);
         }
-        let own = routing.clone();
-        show.get_or_insert_with(|| Box::new(move |key| own.show_boundary(key)));
+        let (own, map) = (routing.clone(), map.to_owned());
+        let shown = move |key: &[u8]| own.show_boundary_of(&map, key).unwrap_or_default();
+        show.get_or_insert_with(|| Box::new(shown));
     }
     drop(txn);
     let show = show.ok_or_else(|| refused("no table with this map is in use".to_owned()))?;

@@ -212,8 +212,8 @@ impl<'s> Rebalance<'s> {
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: there is no such map or shard, the map belongs to a global index, the repository of a
-    /// table with the map is not open, or no shard remains as a target. [`Error::ShardUnavailable`], and the errors of
+    /// [`Error::ShardRefused`]: there is no such map or shard, the repository of a table with the map is not open, or no
+    /// shard remains as a target. [`Error::ShardUnavailable`], and the errors of
     /// [`read`](crate::Store::read).
     pub fn plan(&self) -> Result<RebalancePlan<'s>> {
         let engine = engine_of(self.store)?;

@@ -93,8 +93,8 @@ impl Queued {
     /// Reads the messages. If the queue is damaged, the result is empty, because a worker may never apply them.
     pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
         let mut queued = BTreeSet::new();
-        if reader.is_split() {
-            for (_, reader) in reader.shards_of_rows()? {
+        if let Some(split) = reader.split() {
+            for reader in split.with_queues() {
                 queued.extend(Self::read(schema, reader)?.0);
             }
             return Ok(Self(queued));

@@ -37,7 +37,8 @@
 //! uppermost bit set ([`DEAD_LETTERS`]).
 //!
 //! A table whose rows are in several shards has a queue in each of them. The message of a row is in the queue of the row's shard, which the
-//! transaction locks anyway. A row whose shard changes leaves a message in both queues: the first removes the entries
+//! transaction locks anyway. If the row then moves to another shard, its message stays: the worker also applies the messages in
+//! shards from which all rows were moved away. A row whose shard changes leaves a message in both queues: the first removes the entries
 //! of the old primary key, and the second adds the entries of the new primary key. So the argument above holds for each
 //! primary key. The entries of a global index may be in other shards; the worker's transaction then changes several
 //! shards.
@@ -69,8 +70,18 @@ pub use token::{IndexToken, Lag};
 
 /// Returns the shards of the queues of a table; `None` is the queue of a table with one queue.
 pub(crate) fn queues_of(tables: &Tables) -> Vec<Option<ShardNumber>> {
-    match tables.routing().filter(|routing| routing.is_split()) {
-        Some(routing) => routing.shards().iter().copied().map(Some).collect(),
+    match tables {
+        Tables::Sharded(tables) if tables.routing().is_split() => {
+            tables.with_queues_now().into_iter().map(Some).collect()
+        }
+        _ => vec![None],
+    }
+}
+
+/// Returns the shards of the queues of a table in a transaction; `None` is the queue of a table with one queue.
+pub(crate) fn queues_in(reader: Reader<'_>) -> Vec<Option<ShardNumber>> {
+    match reader.split() {
+        Some(split) => split.numbers_with_queues().into_iter().map(Some).collect(),
         None => vec![None],
     }
 }

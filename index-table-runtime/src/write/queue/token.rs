@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     message::{self, Message, QueueState, decode},
-    queues_of, reader_of,
+    queues_in, reader_of,
 };
 use crate::{
-    engine::{Reader, Tables},
+    engine::Reader,
     model::{error::Result, schema::TableSchema, shard::ShardNumber},
 };
 
@@ -74,9 +74,9 @@ pub struct Lag {
 }
 
 /// Returns the lag of all queues of a table together.
-pub(crate) fn lag_of(schema: &TableSchema, tables: &Tables, reader: Reader<'_>) -> Result<Lag> {
+pub(crate) fn lag_of(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
     let mut all = Lag::default();
-    for shard in queues_of(tables) {
+    for shard in queues_in(reader) {
         let Lag { messages, behind, dead_letters } = lag(schema, reader_of(reader, shard)?)?;
         all.messages += messages;
         all.behind = all.behind.max(behind);

@@ -43,7 +43,8 @@ impl<'t> TableCheck<'t> {
         if let Some((routing, own)) = self.place
             && let Some(global) = routing.global(index)
         {
-            if global.shard_of(entry.key) != Some(own) {
+            let is_copy = routing.is_copy(source, (entry.key, entry.primary_key), own);
+            if global.shard_of(entry.key) != Some(own) && !is_copy {
                 let reason =
                     "the shard map of the index gives its key to another shard, or to none";
                 self.report(FindingKind::WrongShard, source, entry, reason, Fix::Delete);

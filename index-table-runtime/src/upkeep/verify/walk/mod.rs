@@ -204,7 +204,7 @@ impl<'t> TableCheck<'t> {
     /// Whether a row of this shard is a copy that is being moved. The rows of its shard are checked.
     fn is_copy(&self, primary_key: &[u8]) -> bool {
         let is_copy =
-            |(routing, own): (&Routing, _)| routing.is_copy(Source::Facts, primary_key, own);
+            |(routing, own): (&Routing, _)| routing.is_copy(Source::Facts, (&[], primary_key), own);
         self.place.is_some_and(is_copy)
     }
 
