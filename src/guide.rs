@@ -263,6 +263,7 @@ pub mod eventual {}
 pub mod sharding {}
 
 /// [group commit]: group_commit
+/// [change streams]: changes
 ///
 /// A store on a PostgreSQL server.
 #[doc = include_str!("guide/many_machines.md")]

@@ -1,6 +1,7 @@
 //! Repositories on a PostgreSQL server, from declaring to repairing. The server is in `INDEX_TABLE_POSTGRES_URL`; see
 //! `scripts/postgres`. Without one, the tests print that they are not run.
 
+mod changes;
 mod clients;
 #[path = "../support/postgres.rs"]
 mod postgres;

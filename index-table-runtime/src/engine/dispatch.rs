@@ -13,10 +13,11 @@ use super::memory;
 use super::postgres;
 use super::{
     Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, NotVisible,
-    Options, Query, Read, Records, Retry, Space, Stamp, Write,
+    Options, Query, Read, Records, Retry, SmallRecords, Space, Stamp, Write,
     forward::{forward, of_each_engine, on_engine, unlikely},
-    lmdb,
+    lmdb, read,
     shards::{self, CurrentRouting},
+    write,
 };
 use crate::model::{
     entry::RawEntry,
@@ -25,6 +26,7 @@ use crate::model::{
     reference::Referrer,
     schema::{IndexSchema, Parts, Source, TableSchema},
     shard::{Routing, ShardNumber, ShardSet},
+    stream::Place,
 };
 
 of_each_engine! {
@@ -138,17 +140,6 @@ impl Engine {
             Self::Memory(_) => None,
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => None,
-        }
-    }
-
-    /// Whether tables can have change streams.
-    pub(crate) const fn has_changes(&self) -> bool {
-        match self {
-            Self::Lmdb(_) | Self::Sharded(_) => true,
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => true,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => false,
         }
     }
 
@@ -700,6 +691,14 @@ impl<'t> Read<'t> for Reader<'t> {
         fn len(self, space: Space) -> Result<u64>;
     }
 
+    fn records(self, space: Space, from: &[u8], limit: usize) -> Result<SmallRecords<'t>> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(reader) = self {
+            return reader.records(space, from, limit);
+        }
+        read::one_by_one(self, space, from, limit)
+    }
+
     // For a query of one shard, a sharded store returns the entries of the shard's engine.
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         match self {
@@ -907,5 +906,26 @@ impl Write for Writer<'_, '_> {
         fn remove(&mut self, space: Space, key: &[u8]) -> Result<()>;
         fn clear_space(&mut self, space: Space) -> Result<()>;
         fn layout(&self, index: &IndexSchema) -> &'static str;
+    }
+
+    fn exchange(
+        &mut self,
+        space: Space,
+        removed: &[Vec<u8>],
+        written: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<()> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            return writer.exchange(space, removed, written);
+        }
+        write::one_by_one(self, space, removed, written)
+    }
+
+    fn place_of_change(&mut self) -> Option<Place> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            return writer.place_of_change();
+        }
+        None
     }
 }

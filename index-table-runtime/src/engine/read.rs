@@ -12,6 +12,9 @@ use crate::model::{
 /// One result of a scan or cursor: an entry, or an error.
 pub(crate) type EntryResult<'t> = Result<RawEntry<'t>, Boxed>;
 
+/// Keys of small records, with the records.
+pub(crate) type SmallRecords<'t> = Vec<(&'t [u8], &'t [u8])>;
+
 /// Reading one table in one transaction.
 pub(crate) trait Read<'t>: Copy {
     /// The entries of a scan, which live as long as the transaction is borrowed.
@@ -79,8 +82,31 @@ pub(crate) trait Read<'t>: Copy {
     /// Returns the last small record before this key.
     fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
 
+    /// Returns the first small records at or after this key, at most `limit` of them.
+    fn records(self, space: Space, from: &[u8], limit: usize) -> Result<SmallRecords<'t>> {
+        one_by_one(self, space, from, limit)
+    }
+
     /// Returns the number of small records.
     fn len(self, space: Space) -> Result<u64>;
+}
+
+/// Returns the first small records at or after this key, with a seek for each.
+pub(crate) fn one_by_one<'t>(
+    reader: impl Read<'t>,
+    space: Space,
+    from: &[u8],
+    limit: usize,
+) -> Result<SmallRecords<'t>> {
+    let (mut records, mut from) = (Vec::new(), from.to_vec());
+    while records.len() < limit
+        && let Some((key, record)) = reader.at_or_above(space, &from)?
+    {
+        records.push((key, record));
+        key.clone_into(&mut from);
+        from.push(0);
+    }
+    Ok(records)
 }
 
 /// The result of a count, and its cost.

@@ -5,6 +5,7 @@ use crate::model::{
     error::Result,
     maintain::Sink,
     schema::{IndexSchema, Source},
+    stream::Place,
 };
 
 /// Writing one table in one transaction. Changes of facts and entries come through [`Sink::change`].
@@ -66,9 +67,36 @@ pub(crate) trait Write: Sink {
     /// Removes a small record.
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()>;
 
+    /// Removes small records, and writes others. A server gets a constant number of statements.
+    fn exchange(
+        &mut self,
+        space: Space,
+        removed: &[Vec<u8>],
+        written: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<()> {
+        one_by_one(self, space, removed, written)
+    }
+
+    /// Returns the place of the next change in the stream of the table, if transactions of other clients can write
+    /// changes at the same time. Such a change gets its number later.
+    fn place_of_change(&mut self) -> Option<Place> {
+        None
+    }
+
     /// Removes all small records of the table in a space.
     fn clear_space(&mut self, space: Space) -> Result<()>;
 
     /// Returns the name of the layout in which the engine stores an index; part of the index's record.
     fn layout(&self, index: &IndexSchema) -> &'static str;
+}
+
+/// Removes small records, and writes others, each by itself.
+pub(crate) fn one_by_one(
+    writer: &mut (impl Write + ?Sized),
+    space: Space,
+    removed: &[Vec<u8>],
+    written: &[(Vec<u8>, Vec<u8>)],
+) -> Result<()> {
+    removed.iter().try_for_each(|key| writer.remove(space, key))?;
+    written.iter().try_for_each(|(key, record)| writer.put(space, key, record))
 }

@@ -82,6 +82,36 @@ pub(crate) const CONSUMER: u8 = 2;
 /// In a shard, the key of a place in the order of all shards: the places of later changes in it are greater.
 pub(crate) const ORDER: [u8; 1] = [4];
 
+/// The first byte of the key of a change that has no number yet.
+const UNNUMBERED: u8 = 5;
+
+/// The place of a change without a number: the number of its transaction, and the number of earlier changes of the same
+/// transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Place {
+    pub(crate) transaction: u64,
+    pub(crate) position: u64,
+}
+
+impl Place {
+    /// Returns the key of the change with this place.
+    pub(crate) fn key(self) -> [u8; 17] {
+        let mut key = [UNNUMBERED; 17];
+        let both = u128::from(self.transaction) << 64 | u128::from(self.position);
+        if let Some(rest) = key.get_mut(1..) {
+            rest.copy_from_slice(&both.to_be_bytes());
+        }
+        key
+    }
+
+    /// Returns the place in the key of a change without a number.
+    pub(crate) fn of_key(key: &[u8]) -> Option<Self> {
+        let mut rest = key.strip_prefix(&[UNNUMBERED])?;
+        let place = Self { transaction: take(&mut rest)?, position: take(&mut rest)? };
+        rest.is_empty().then_some(place)
+    }
+}
+
 /// Returns the key of a change.
 pub(crate) fn change_key(number: u64) -> [u8; 9] {
     let mut key = [CHANGE; 9];
@@ -267,6 +297,13 @@ mod tests {
             let vector = format!("`{}`", hex.join(" "));
             assert!(include_str!("../../../docs/FORMAT.md").contains(&vector), "{vector}");
         }
+
+        let place = Place { transaction: 258, position: 3 };
+        let key: Vec<_> = place.key().iter().map(|byte| format!("{byte:02x}")).collect();
+        let vector = format!("`{}`", key.join(" "));
+        assert!(include_str!("../../../docs/FORMAT.md").contains(&vector), "{vector}");
+        assert_eq!(Place::of_key(&place.key()), Some(place));
+        assert_eq!(Place::of_key(&change_key(258)), None);
 
         assert_eq!(change_key(258), *b"\x01\0\0\0\0\0\0\x01\x02");
         assert_eq!(number_of(&change_key(258)), Some(258));

@@ -213,6 +213,7 @@ impl<R: Entity> Changes<R> {
     /// [`Error::NoConsumer`] if the consumer was removed; [`Error::Corrupt`] for a change that can't be decoded, which
     /// [`skip_to`](Changes::skip_to) can skip; the errors of [`Store::read`].
     pub fn next_batch(&mut self, limit: usize) -> Result<ChangeBatch<R>> {
+        self.consumer.number(&self.store)?;
         let (txn, mut changes) = (self.store.read()?, Vec::new());
         let span = self.consumer.next(&txn, limit, |number, stored| {
             changes.push((self.decode)(number, stored)?);
@@ -352,6 +353,7 @@ impl<R: Entity> Changes<R> {
     ///
     /// [`Error::NoConsumer`]; the errors of [`Store::transaction`].
     pub fn skip_to(&mut self, number: u64) -> Result<u64> {
+        self.consumer.number(&self.store)?;
         self.consumer.skip_to(&self.store, number)
     }
 }
@@ -384,6 +386,7 @@ impl<R: Entity> ChangeWorker<R> {
     /// The errors of [`Changes::next_batch`] and of [`Store::transaction`].
     pub fn next_batch(&mut self, limit: usize) -> Result<ChangeBatch<R>> {
         let Changes { store, consumer, decode } = &self.changes;
+        consumer.number(store)?;
         let mut changes = Vec::new();
         let worker = (self.worker, self.lease);
         let span = consumer.next_of_worker(store, worker, limit, &mut |next| {

@@ -30,20 +30,10 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    refuse_changes(store, rows)?;
     if let Some(shards) = store.inner.engine.sharded() {
         return shards::open(store, shards, rows, false);
     }
     open_with(store, rows, InShard::default())
-}
-
-/// Refuses a table with a change stream in a store that does not offer it.
-fn refuse_changes(store: &Store, rows: &RowVtable) -> Result<()> {
-    if rows.changes.is_some() && !store.inner.engine.has_changes() {
-        let what = "change streams (`#[table(changes)]`), because it is on a PostgreSQL server";
-        return Err(Error::NotOffered { what });
-    }
-    Ok(())
 }
 
 /// The options for opening a table in a shard. A plain store uses the defaults.
@@ -99,7 +89,6 @@ fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    refuse_changes(store, rows)?;
     if let Some(shards) = store.inner.engine.sharded() {
         return shards::open(store, shards, rows, true);
     }

@@ -14,7 +14,7 @@ use super::{
     txn::Txn,
 };
 use crate::{
-    engine::{Count, Cursor, EntryResult, LongLived, Query, Read, Space},
+    engine::{Count, Cursor, EntryResult, LongLived, Query, Read, SmallRecords, Space},
     model::{
         entry::RawEntry,
         error::{Boxed, Error, Result},
@@ -202,6 +202,20 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
         self.neighbour(space, key, true)
+    }
+
+    fn records(self, space: Space, from: &[u8], limit: usize) -> Result<SmallRecords<'t>> {
+        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(Vec::new()) };
+        let sql = format!("SELECT k, v FROM {} WHERE k >= $1 ORDER BY k LIMIT $2", relation.sql);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut records = Vec::new();
+        for row in self.txn.lent(&sql, &[&[&prefix, from].concat(), &limit])? {
+            let key: &[u8] = column(row, 0)?;
+            // After the last record of this table, the records of a later table follow.
+            let Some(key) = key.strip_prefix(&*prefix) else { break };
+            records.push((key, column(row, 1)?));
+        }
+        Ok(records)
     }
 
     fn len(self, space: Space) -> Result<u64> {

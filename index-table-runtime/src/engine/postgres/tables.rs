@@ -9,6 +9,7 @@ use crate::{
         aggregate::AggregateSchema,
         reference::Referrer,
         schema::{IndexSchema, Parts, Source, TableSchema},
+        stream::STREAM,
     },
 };
 
@@ -18,6 +19,7 @@ pub(crate) struct Tables {
     pub(super) facts: Relation,
     pub(super) indexes: Vec<Relation>,
     aggregates: Vec<Relation>,
+    changes: Option<Relation>,
     queue: Option<Relation>,
     catalog: Relation,
     sequences: Relation,
@@ -45,6 +47,7 @@ impl Tables {
             facts: relation(table, Form::Pairs),
             indexes: schema.indexes.iter().map(index).collect(),
             aggregates: parts.aggregates.iter().map(aggregate).collect(),
+            changes: parts.has_changes.then(|| relation(&format!("{table}.{STREAM}"), Form::Pairs)),
             queue: schema.has_eventual().then(|| relation(&format!(".queue.{table}"), Form::Pairs)),
             catalog: relation(CATALOG, Form::Pairs),
             sequences: relation(SEQUENCES, Form::Pairs),
@@ -84,7 +87,13 @@ impl Tables {
 
     /// Returns the SQL tables that belong to this table alone.
     pub(super) fn own(&self) -> impl Iterator<Item = &Relation> {
-        [&self.facts].into_iter().chain(&self.indexes).chain(&self.aggregates).chain(&self.queue)
+        let own = [&self.facts].into_iter().chain(&self.indexes).chain(&self.aggregates);
+        own.chain(&self.changes).chain(&self.queue)
+    }
+
+    /// Whether the table has a change stream.
+    pub(super) const fn has_changes(&self) -> bool {
+        self.changes.is_some()
     }
 
     pub(super) fn relation(&self, source: Source) -> Option<&Relation> {
@@ -104,8 +113,7 @@ impl Tables {
             Space::Aggregate(aggregate) => self.aggregates.get(aggregate),
             Space::Referred(at) => self.referred.get(at),
             Space::Referring(at) => self.referrers.get(at).map(|link| &link.database),
-            // A table with a change stream is refused when it is opened.
-            Space::Changes => None,
+            Space::Changes => self.changes.as_ref(),
         };
         relation.map(|relation| (relation, Cow::Borrowed(&[][..])))
     }

@@ -24,7 +24,10 @@ use super::{
 };
 use crate::{
     engine::{CommitFailure, Retry, Stamp},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        stream::Place,
+    },
 };
 
 /// Begins a transaction that reads one snapshot. The second statement takes the snapshot. All transactions with
@@ -52,6 +55,8 @@ struct Session<'s> {
     failure: Mutex<Option<Failure>>,
     /// The number of changes of the catalog by this transaction, and of their rollbacks.
     own_changes: AtomicU64,
+    /// The number of changes that this transaction has added to change streams.
+    streamed: AtomicU64,
     catalog: &'s Catalog,
     /// The counter of the catalog in the snapshot; `None` before the catalog exists.
     changes: Option<u64>,
@@ -118,6 +123,7 @@ impl<'s> Txn<'s> {
             leased: Some(leased),
             failure: Mutex::default(),
             own_changes: AtomicU64::new(0),
+            streamed: AtomicU64::new(0),
             catalog,
             changes,
         };
@@ -183,6 +189,12 @@ impl<'s> Txn<'s> {
     /// Returns the stamp of the snapshot; for a write transaction, the stamp of its commit.
     pub(crate) const fn stamp(&self) -> Stamp {
         self.stamp
+    }
+
+    /// Returns the place of the next change that this transaction adds to a change stream.
+    pub(super) fn place_of_change(&self) -> Place {
+        let position = self.session().streamed.fetch_add(1, Ordering::Relaxed);
+        Place { transaction: self.stamp.number(), position }
     }
 
     /// Returns the reason to run the closure again.

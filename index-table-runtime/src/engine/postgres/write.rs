@@ -15,6 +15,7 @@ use crate::{
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
         schema::{IndexSchema, Source},
+        stream::Place,
     },
 };
 
@@ -153,6 +154,13 @@ impl Write for Writer<'_> {
     }
 
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
+        // The order of the changes of a row requires that a transaction reads the row before it writes it.
+        if self.tables.has_changes() {
+            let sql = format!("SELECT 1 FROM {} WHERE k = $1", self.tables.facts.sql);
+            if !self.txn.query(&sql, &[&primary_key])?.is_empty() {
+                return Ok(false);
+            }
+        }
         let sql = format!(
             "INSERT INTO {} (k, v) VALUES ($1, $2) ON CONFLICT (k) DO NOTHING",
             self.tables.facts.sql
@@ -234,6 +242,35 @@ impl Write for Writer<'_> {
             self.txn.catalog_changed()?;
         }
         Ok(())
+    }
+
+    fn exchange(
+        &mut self,
+        space: Space,
+        removed: &[Vec<u8>],
+        written: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<()> {
+        let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
+        let full = |key: &Vec<u8>| [&prefix, key.as_slice()].concat();
+        let removed: Vec<_> = removed.iter().map(full).collect();
+        let sql = format!("DELETE FROM {} WHERE k = ANY($1)", relation.sql);
+        self.txn.execute(&sql, &[&removed])?;
+        let keys: Vec<_> = written.iter().map(|(key, _)| full(key)).collect();
+        let records: Vec<_> = written.iter().map(|(_, record)| record).collect();
+        let sql = format!(
+            "INSERT INTO {} (k, v) SELECT * FROM unnest($1::bytea[], $2::bytea[]) \
+             ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v",
+            relation.sql
+        );
+        self.txn.execute(&sql, &[&keys, &records])?;
+        if space.is_catalog() {
+            self.txn.catalog_changed()?;
+        }
+        Ok(())
+    }
+
+    fn place_of_change(&mut self) -> Option<Place> {
+        Some(self.txn.place_of_change())
     }
 
     fn clear_space(&mut self, space: Space) -> Result<()> {

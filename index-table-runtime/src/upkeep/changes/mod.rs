@@ -13,7 +13,7 @@ pub(crate) use streams::{
 };
 
 use std::{
-    collections::hash_map::RandomState,
+    collections::{VecDeque, hash_map::RandomState},
     fmt,
     hash::BuildHasher as _,
     sync::Arc,
@@ -82,31 +82,40 @@ struct Part<'t> {
     before: Mark,
     /// The position after the last read change.
     to: Mark,
-    /// The change after `to`.
-    next: Option<(u64, StoredChange<'t>)>,
+    /// The changes after `to` that were read ahead.
+    next: VecDeque<(u64, StoredChange<'t>)>,
 }
+
+/// The number of changes that are read ahead at once.
+const AHEAD: u64 = 64;
 
 impl<'t> Part<'t> {
     /// Begins to read at a position.
     fn begin(&mut self, at: Mark) -> Result<()> {
         (self.before, self.to) = (at, at);
-        self.next = changes::next(self.reader, at.number)?;
+        self.read_ahead()
+    }
+
+    fn read_ahead(&mut self) -> Result<()> {
+        self.next = changes::some_after(self.reader, self.to.number, AHEAD)?.into();
         Ok(())
     }
 
     /// Returns the next change with its number, and reads the following change.
     fn take(&mut self) -> Result<Option<(u64, StoredChange<'t>)>> {
-        let Some((number, change)) = self.next.take() else { return Ok(None) };
+        let Some((number, change)) = self.next.pop_front() else { return Ok(None) };
         self.to = Mark { number, end: change.end };
-        self.next = changes::next(self.reader, number)?;
+        if self.next.is_empty() {
+            self.read_ahead()?;
+        }
         Ok(Some((number, change)))
     }
 }
 
 /// Returns the stream with the first change in the order of all shards.
 fn first<'p, 't>(parts: &'p mut [Part<'t>]) -> Option<&'p mut Part<'t>> {
-    let place = |part: &Part<'_>| part.next.map(|(number, change)| change.number(number));
-    let parts = parts.iter_mut().filter(|part| part.next.is_some());
+    let place = |part: &Part<'_>| part.next.front().map(|(number, change)| change.number(*number));
+    let parts = parts.iter_mut().filter(|part| !part.next.is_empty());
     parts.min_by_key(|part| place(part))
 }
 
@@ -199,6 +208,12 @@ impl Consumer {
         writer.put(Space::Changes, &self.key, &record.encode())
     }
 
+    /// Adds numbers to the changes that have none yet, if they can't be preceded by others. Changes have no number only
+    /// on a server.
+    pub(crate) fn number(&self, store: &Store) -> Result<()> {
+        number(store, &self.table)
+    }
+
     /// Returns the position in a stream. A stream that is newer than the consumer has no record of it yet.
     fn position(&self, reader: Reader<'_>) -> Result<Mark> {
         Ok(changes::consumer(reader, &self.key)?.map_or(Mark::default(), |record| record.at))
@@ -212,7 +227,15 @@ impl Consumer {
             exists |= record.is_some();
             let at = record.map_or(Mark::default(), |record| record.at);
             let group = self.shared.group(reader)?;
-            streams.push(Part { shard, reader, group, at, before: at, to: at, next: None });
+            streams.push(Part {
+                shard,
+                reader,
+                group,
+                at,
+                before: at,
+                to: at,
+                next: VecDeque::new(),
+            });
         }
         if exists {
             return Ok(streams);
@@ -524,6 +547,34 @@ impl ChangeLag {
     }
 }
 
+/// Adds numbers to the changes without numbers, of transactions below the oldest running one.
+fn number(store: &Store, table: &OpenTable) -> Result<()> {
+    let Some(stream) = table.rows.changes.filter(|_| store.inner.engine.has_other_writers()) else {
+        return Ok(());
+    };
+    let upto = {
+        let txn = store.read()?;
+        let upto = txn.commit_number().single().unwrap_or_default();
+        let mut is_due = false;
+        for (_, reader) in parts(&txn, table)? {
+            is_due |= changes::is_due(reader, upto)?;
+        }
+        if !is_due {
+            return Ok(());
+        }
+        upto
+    };
+    loop {
+        let numbered = store.transaction(|txn| {
+            let (mut writer, ..) = txn.writer(table)?;
+            changes::number(&stream, &mut writer, upto)
+        })?;
+        if numbered < changes::AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
 /// Returns the number of a new worker; not 0.
 pub(crate) fn new_worker() -> u64 {
     RandomState::new().hash_one(now()).max(1)
@@ -552,9 +603,13 @@ fn beside<T>(
 fn lag(reader: Reader<'_>, at: Mark) -> Result<ChangeLag> {
     let last = changes::last(reader)?;
     let next = changes::next(reader, at.number)?;
-    Ok(ChangeLag {
+    let mut lag = ChangeLag {
         changes: last.number.saturating_sub(at.number),
         bytes: last.end.saturating_sub(at.end),
         since: next.map(|(_, change)| time_of(change.time)),
-    })
+    };
+    changes::each_pending(reader, |change, bytes| {
+        lag.add(ChangeLag { changes: 1, bytes, since: Some(time_of(change.time)) });
+    })?;
+    Ok(lag)
 }

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use super::{ChangeConsumer, PAUSE, STEP, beside, lag, parts, shared::Keys};
+use super::{ChangeConsumer, PAUSE, STEP, beside, lag, number, parts, shared::Keys};
 use crate::{
     engine::{Reader, Space, Write as _},
     model::{
@@ -85,6 +85,7 @@ pub(crate) fn remove_consumer(store: &Store, table: &OpenTable, name: &str) -> R
 pub(crate) fn remove_old(store: &Store, table: &OpenTable, limit: u64) -> Result<u64> {
     table.check_store(store.inner.id)?;
     let Some(stream) = table.rows.changes else { return Ok(0) };
+    number(store, table)?;
     let shards: Vec<_> = parts(&store.read()?, table)?.iter().map(|(shard, _)| *shard).collect();
     let mut removed = 0;
     for shard in shards {

@@ -23,8 +23,14 @@
 //! removal of the last change. A consumer reads nothing while a shard is not available, since that shard could have earlier
 //! changes of any row.
 //!
+//! On a server, the changes of concurrent transactions get their numbers [later](unnumbered).
+//!
 //! Writers remove old changes: each [`EVERY`]th change removes up to [`STEP`] old changes. So the stream is shortened
 //! while it gets new changes, and no writer waits for a long removal.
+
+mod unnumbered;
+
+pub(crate) use unnumbered::{AT_ONCE, each_pending, is_due, number};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -147,6 +153,12 @@ fn add(
     row: &[u8],
 ) -> Result<()> {
     writer.in_shard_of(primary_key, &mut |writer| {
+        if let Some(place) = writer.place_of_change() {
+            let (time, end, order) = (now(), 0, None);
+            let mut change = Vec::with_capacity(StoredChange::len(order, primary_key, row));
+            StoredChange { time, end, kind, order, primary_key, row }.encode(&mut change);
+            return writer.put(Space::Changes, &place.key(), &change);
+        }
         let last = last(writer.reader())?;
         let order = stream.orders.map(Orders::next);
         let len = StoredChange::len(order, primary_key, row);
@@ -224,6 +236,19 @@ pub(crate) fn next<'t>(
     Ok(Some((number, decode(reader.table(), number, record)?)))
 }
 
+/// Returns the first changes after this number, at most `limit` of them.
+pub(crate) fn some_after<'t>(
+    reader: impl Read<'t>,
+    after: u64,
+    limit: u64,
+) -> Result<Vec<(u64, StoredChange<'t>)>> {
+    let from = change_key(after.saturating_add(1));
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let records = reader.records(Space::Changes, &from, limit)?.into_iter();
+    let changes = records.map_while(|(key, record)| Some((number_of(key)?, record)));
+    changes.map(|(number, record)| Ok((number, decode(reader.table(), number, record)?))).collect()
+}
+
 fn decode<'c>(schema: &TableSchema, number: u64, record: &'c [u8]) -> Result<StoredChange<'c>> {
     let number = || format!("change {number} of its change stream");
     StoredChange::decode(record).ok_or_else(|| damaged(schema, number()))
@@ -280,10 +305,8 @@ pub(crate) fn remove_old(
         None
     };
     let (mut removed, last, now) = (removed(reader)?, last(reader)?, now());
-    let (mut count, mut order) = (0, None);
-    while count < most
-        && let Some((number, change)) = next(writer.reader(), removed.number)?
-    {
+    let (mut keys, mut order) = (Vec::new(), None);
+    for (number, change) in some_after(reader, removed.number, most)? {
         let is_old = match consumed {
             Some(consumed) => number <= consumed,
             None => {
@@ -295,17 +318,18 @@ pub(crate) fn remove_old(
             break;
         }
         (removed, order) = (Mark { number, end: change.end }, change.order);
-        writer.remove(Space::Changes, &change_key(number))?;
-        count += 1;
+        keys.push(change_key(number).to_vec());
     }
-    if count > 0 {
-        writer.put(Space::Changes, &REMOVED, &removed.encode())?;
+    if keys.is_empty() {
+        return Ok(0);
     }
+    let mark = (REMOVED.to_vec(), removed.encode().to_vec());
+    writer.exchange(Space::Changes, &keys, &[mark])?;
     if let Some(order) = order.filter(|_| removed == last) {
         let kept = last_order(writer.reader())?;
         keep_order(writer, order.max(kept))?;
     }
-    Ok(count)
+    Ok(keys.len() as u64)
 }
 
 /// Empties the stream of a table that was written without its stream. The existing consumers have missed changes.

@@ -1,0 +1,102 @@
+//! Changes of concurrent transactions, which get their numbers later.
+//!
+//! On a server, transactions of several clients write at the same time, and become visible in another order than that of
+//! their writes. If each change had the next number, all writers would wait for each other. If it had the number of a
+//! sequence, a change with a smaller number could become visible after a consumer has read past it.
+//!
+//! So a writer adds a change under its [`Place`]: the number of its transaction, and the number of earlier changes of the
+//! same transaction. Before a consumer reads, changes of transactions below the oldest running transaction get the
+//! following numbers, in the order of their places. No earlier change can follow: the transactions with smaller numbers
+//! have ended. Numbering is a write transaction. If two clients number the same changes, one of them fails because of
+//! a conflict, and runs again.
+//!
+//! The order of places is the order of the changes of each row. Of two transactions that write the same row, the
+//! transaction with the greater number sees the commit of the other, or one of them fails: a transaction takes its
+//! snapshot before it gets its number, reads the row before it writes it, and is serializable.
+
+use super::{EVERY, last, remove_old};
+use crate::{
+    engine::{Read, Space, Write as _, Writer},
+    model::{
+        error::{Error, Result},
+        stream::{ChangeStream, Mark, Place, StoredChange, change_key},
+    },
+};
+
+/// The number of changes that are numbered at once.
+pub(crate) const AT_ONCE: usize = 256;
+
+/// Adds numbers to the first changes of transactions up to this number. Returns the number of these changes, which is
+/// less than [`AT_ONCE`] after the last of them.
+pub(crate) fn number(
+    stream: &ChangeStream,
+    writer: &mut Writer<'_, '_>,
+    upto: u64,
+) -> Result<usize> {
+    let found = some(writer.reader(), Place::default(), AT_ONCE)?;
+    let Mark { mut number, mut end } = last(writer.reader())?;
+    let (mut removed, mut written) = (Vec::new(), Vec::new());
+    for (place, change) in found.into_iter().take_while(|(place, _)| place.transaction <= upto) {
+        number = number.saturating_add(1);
+        let len = StoredChange::len(change.order, change.primary_key, change.row);
+        end = end.saturating_add(len as u64);
+        let mut record = Vec::with_capacity(len);
+        StoredChange { end, ..change }.encode(&mut record);
+        removed.push(place.key().to_vec());
+        written.push((change_key(number).to_vec(), record));
+    }
+    if removed.is_empty() {
+        return Ok(0);
+    }
+    writer.exchange(Space::Changes, &removed, &written)?;
+    // The changes are as many as in `EVERY` steps of a writer that removes old changes.
+    let steps = (removed.len() as u64).div_ceil(EVERY);
+    remove_old(stream, writer, steps * super::STEP)?;
+    Ok(removed.len())
+}
+
+/// Whether a transaction up to this number has changes without numbers.
+pub(crate) fn is_due<'t>(reader: impl Read<'t>, upto: u64) -> Result<bool> {
+    let first = some(reader, Place::default(), 1)?;
+    Ok(first.first().is_some_and(|(place, _)| place.transaction <= upto))
+}
+
+/// Calls `each` with each change that has no number, and its bytes in the stream.
+pub(crate) fn each_pending<'t>(
+    reader: impl Read<'t>,
+    mut each: impl FnMut(StoredChange<'t>, u64),
+) -> Result<()> {
+    let mut from = Place::default();
+    loop {
+        let found = some(reader, from, AT_ONCE)?;
+        let is_last = found.len() < AT_ONCE;
+        for (place, change) in found {
+            let len = StoredChange::len(change.order, change.primary_key, change.row);
+            each(change, len as u64);
+            from = Place { position: place.position.saturating_add(1), ..place };
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// Returns the first changes without numbers at or after a place.
+fn some<'t>(
+    reader: impl Read<'t>,
+    from: Place,
+    limit: usize,
+) -> Result<Vec<(Place, StoredChange<'t>)>> {
+    let records = reader.records(Space::Changes, &from.key(), limit)?;
+    let own = records.into_iter().map_while(|(key, record)| Some((Place::of_key(key)?, record)));
+    let decode = |(place, record)| {
+        let change = StoredChange::decode(record).ok_or_else(|| Error::Corrupt {
+            table: reader.table().name,
+            index: None,
+            key: "of a change without a number in its change stream".to_owned(),
+            reason: "the record is damaged, or from a later release".to_owned(),
+        })?;
+        Ok((place, change))
+    };
+    own.map(decode).collect()
+}
