@@ -251,7 +251,7 @@ fn workers_in_several_clients_share_the_keys() -> TestResult {
     stores[1].transaction(|txn| {
         (0..40).try_for_each(|id| parcels[1].update(txn, id, |row| row.weight = 2).map(drop))
     })?;
-    let lease = Duration::from_secs(60);
+    let lease = Duration::from_mins(1);
     let mut workers = Vec::new();
     for (store, parcels) in stores.iter().zip(&parcels) {
         workers.push(parcels.changes(store, "shared")?.share(lease));
@@ -283,7 +283,10 @@ fn changes_are_kept_until_all_consumers_have_committed_them() -> TestResult {
     batch(&mut changes, 200)?.commit(&store)?;
     assert_eq!(kept.remove_old_changes(&store, 1000)?, 200);
     let rest = batch(&mut changes, 100)?;
-    assert_eq!(rest.iter().map(|change| change.key).collect::<Vec<_>>(), Vec::from_iter(200..300));
+    assert_eq!(
+        rest.iter().map(|change| change.key).collect::<Vec<_>>(),
+        (200..300).collect::<Vec<_>>()
+    );
     assert_eq!(rest.first().map(|change| change.number), Some(201));
     assert_eq!(kept.changes(&store, "late")?.next_batch(1)?.first().map(|it| it.key), Some(200));
     Ok(())
