@@ -109,6 +109,10 @@ pub(crate) enum Command {
         /// The directory of the restored store.
         to: PathBuf,
     },
+    /// Restore a store from an archive to a directory that does not exist.
+    ///
+    /// Without --until and --until-commit, it restores all commits of the archive. The archive may be written meanwhile.
+    RestoreArchive(copies::RestoreArchive),
     /// Copy the store without its free pages to a directory that does not exist.
     Compact {
         #[command(flatten)]
@@ -153,6 +157,7 @@ impl Command {
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),
             Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),
             Self::Restore { backup, to } => copies::copy(out, &backup, &to, false),
+            Self::RestoreArchive(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::DropRetired(Dir { dir }) => copies::drop_retired(out, &dir),
             Self::Serve(serve) => serve.run(out),

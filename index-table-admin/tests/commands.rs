@@ -4,7 +4,7 @@
 mod process;
 mod support;
 
-use index_table::{IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{Durability, IndexTable, ShardMap, ShardedStore, Store};
 use process::{admin, fails, json_lines, json_of, text_of};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -173,6 +173,39 @@ fn a_backup_is_restored_and_compacted() {
         fails(5, &["backup"], dir.path(), &[place.to_str().expect("text")]);
         std::fs::remove_dir_all(place).expect("removed");
     }
+}
+
+#[test]
+fn an_archive_is_restored_as_of_a_time_or_a_commit() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let options = Store::options().durability(Durability::Journal).archive(path("archive"));
+    let store = options.open(path("store")).expect("a store");
+    let customers = support::CustomerRepository::open(&store).expect("a table");
+    store.transaction(|txn| customers.insert(txn, &customer(1))).expect("a commit");
+    while store.archive_lag().is_none_or(|lag| lag.commits > 0 || !lag.has_base) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let first = store.read().expect("a snapshot").commit_number().to_string();
+    store.transaction(|txn| customers.insert(txn, &customer(2))).expect("a commit");
+    drop((store, customers));
+    let restored = |name: &str, more: &[&str]| {
+        let to = path(name);
+        let text = [&[to.to_str().expect("text")], more].concat();
+        let json = json_of(&["restore-archive"], &path("archive"), &text);
+        (json["commit"].clone(), json_of(&["sizes"], &to, &[])["tables"][0]["rows"].clone())
+    };
+    assert_eq!(restored("all", &[]).1, 2);
+    assert_eq!(restored("first", &["--until-commit", &first]), (json!(first), json!(1)));
+    assert_eq!(restored("late", &["--until", "2100-01-01T00:00:00Z"]).1, 2);
+    let to = path("never");
+    let to = to.to_str().expect("text");
+    let archive = path("archive");
+    fails(3, &["restore-archive"], &archive, &[to, "--until", "2000-01-01T00:00:00Z"]);
+    fails(2, &["restore-archive"], &archive, &[to, "--until", "yesterday"]);
+    fails(2, &["restore-archive"], &archive, &[to, "--until-commit", "x"]);
+    fails(3, &["restore-archive"], &path("nowhere"), &[to]);
+    assert!(!path("never").exists());
 }
 
 #[test]
