@@ -51,9 +51,9 @@ pub use index_table_runtime::{
     IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN,
     MissingShard, Move, OnDuplicate, Options, Page, Parts, Progress, QueueFull, RangeMap, ReadTxn,
     Readers, Rebalance, RebalancePlan, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,
-    ShardKeyValue, ShardMap, ShardedFollower, ShardedOptions, ShardedStore, Stats, Store,
-    StoreError, StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport,
-    Views, Watch, Watcher, WhenFull, WriteTxn,
+    ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError,
+    StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views,
+    Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.
@@ -66,9 +66,7 @@ pub mod iter {
 
 /// The results of work on whole tables and stores. Programs seldom name these types.
 pub mod report {
-    pub use index_table_runtime::{
-        CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution, Quantiles,
-    };
+    pub use index_table_runtime::{CommonValue, IndexAnalysis, KeyDistribution, Quantiles};
 
     pub use index_table_runtime::{
         AggregateSize, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable,

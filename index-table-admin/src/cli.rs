@@ -5,7 +5,10 @@ use std::{io, path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    commands::{analyze, copies, keys, overview, readers, rows, serve, shards, streams, upkeep},
+    commands::{
+        analyze, copies, keys, moving, overview, readers, rows, serve, shards, streams, upkeep,
+        usage,
+    },
     failure::{Code, Failure},
     output::{Color, Output},
     typed::Declared,
@@ -13,7 +16,8 @@ use crate::{
 
 /// Shows the contents of an index-table store, checks it, and copies it.
 ///
-/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless their description says
+/// STORE is the directory of a plain or of a sharded store, or the URL of a database of PostgreSQL, such as
+/// postgresql://app@127.0.0.1/app?schema=shop, whose password can be in the variable PGPASSWORD. Commands open it read-only unless their description says
 /// that they write, and work while a service uses the store.
 #[derive(Debug, Parser)]
 #[command(name = "index-table", version, after_help = EXIT_CODES)]
@@ -30,8 +34,9 @@ Exit codes:
   1  a check or a verification has found damage
   2  wrong arguments
   3  the store, the table, the index, the row or the shard map does not exist
-  4  not available now: another process writes the store, a shard is missing, an index is not readable
-  5  any other error";
+  4  not available now, for example because another process writes the store
+  5  any other error
+130  interrupted by Ctrl-C";
 
 /// The form of the output.
 #[derive(Debug, Args)]
@@ -47,7 +52,8 @@ pub(crate) struct Form {
 /// A store.
 #[derive(Debug, Args)]
 pub(crate) struct Dir {
-    /// The directory of the store.
+    /// The directory of the store, or the URL of a database of PostgreSQL.
+    #[arg(value_name = "STORE")]
     pub(crate) dir: PathBuf,
 }
 
@@ -102,17 +108,8 @@ pub(crate) enum Command {
         #[arg(long)]
         compact: bool,
     },
-    /// Copy a backup to a directory that does not exist.
-    Restore {
-        /// The directory of the backup.
-        backup: PathBuf,
-        /// The directory of the restored store.
-        to: PathBuf,
-    },
-    /// Restore a store from an archive to a directory that does not exist.
-    ///
-    /// Without --until and --until-commit, it restores all commits of the archive. The archive may be written meanwhile.
-    RestoreArchive(copies::RestoreArchive),
+    /// Copy a backup, or a state of an archive, to a directory that does not exist.
+    Restore(copies::Restore),
     /// Copy the store without its free pages to a directory that does not exist.
     Compact {
         #[command(flatten)]
@@ -120,10 +117,14 @@ pub(crate) enum Command {
         /// The directory of the copy.
         to: PathBuf,
     },
+    /// Apply the commits in the journal, after the process that wrote the store was killed. This writes.
+    Recover(Dir),
     /// Drop the indexes that are no longer declared. This writes.
     DropRetired(Dir),
     /// Serve a page that shows the store in a browser, and metrics for Prometheus. It only reads.
     Serve(serve::Serve),
+    /// Show the counters of queries and writes in the memory of a service, from the page that it mounts.
+    Usage(usage::Usage),
     /// List the consumers of change streams with their positions and lags.
     Consumers(Dir),
     /// Show the pending messages of eventual indexes, and the changes that consumers have not committed.
@@ -156,11 +157,12 @@ impl Command {
             Self::Readers(Dir { dir }) => readers::readers(out, &dir),
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),
             Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),
-            Self::Restore { backup, to } => copies::copy(out, &backup, &to, false),
-            Self::RestoreArchive(restore) => restore.run(out),
+            Self::Restore(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
+            Self::Recover(Dir { dir }) => copies::recover(out, &dir),
             Self::DropRetired(Dir { dir }) => copies::drop_retired(out, &dir),
             Self::Serve(serve) => serve.run(out),
+            Self::Usage(usage) => usage.run(out),
             Self::Consumers(Dir { dir }) => streams::consumers(out, &dir),
             Self::Lag(Dir { dir }) => streams::lag(out, &dir),
             Self::Moves(Dir { dir }) => streams::moves(out, &dir),
@@ -172,7 +174,8 @@ impl Command {
 
 /// Shows the contents of a store, checks it, copies it, and works on its rows.
 ///
-/// DIR is the directory of a plain or of a sharded store. Commands open it read-only unless their description says
+/// STORE is the directory of a plain or of a sharded store, or the URL of a database of PostgreSQL, such as
+/// postgresql://app@127.0.0.1/app?schema=shop, whose password can be in the variable PGPASSWORD. Commands open it read-only unless their description says
 /// that they write, and work while a service uses the store.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXIT_CODES)]
@@ -207,6 +210,16 @@ enum TypedCommand {
     Upgrade(upkeep::Chosen),
     /// Delete expired rows. This writes.
     Expire(upkeep::Expire),
+    /// Move keys of a shard map to another shard, while the store is in use. This writes.
+    Move(moving::Move),
+    /// Split a range of a shard map, and move its upper part to another shard. This writes.
+    Split(moving::Split),
+    /// Move keys so that all shards have about the same load. This writes, except with --dry-run.
+    Rebalance(moving::Rebalance),
+    /// Continue an unfinished move. This writes.
+    ResumeMove(moving::Unfinished),
+    /// Cancel an unfinished move, and remove its copies. This writes.
+    CancelMove(moving::Unfinished),
 }
 
 impl TypedCommand {
@@ -215,7 +228,7 @@ impl TypedCommand {
             Self::Any(command) => command.run(out),
             Self::Get(key) => key.get(out, tables),
             Self::Find(find) => find.run(out, tables),
-            Self::Dump(dump) => dump.run(tables),
+            Self::Dump(dump) => dump.run(out, tables),
             Self::Load(load) => load.run(out, tables),
             Self::Delete(key) => key.delete(out, tables),
             Self::Verify(chosen) => chosen.verify(out, tables),
@@ -223,20 +236,49 @@ impl TypedCommand {
             Self::Build(chosen) => chosen.build(out, tables),
             Self::Upgrade(chosen) => chosen.upgrade(out, tables),
             Self::Expire(expire) => expire.run(out, tables),
+            Self::Move(moving) => moving.run(out, tables),
+            Self::Split(split) => split.run(out, tables),
+            Self::Rebalance(rebalance) => rebalance.run(out, tables),
+            Self::ResumeMove(own) => own.resume(out, tables),
+            Self::CancelMove(own) => own.cancel(out, tables),
         }
     }
 }
 
+/// Reads the arguments of the process, or returns the exit code of the help or of an error.
+fn parsed<C: Parser>() -> Result<C, ExitCode> {
+    C::try_parse().map_err(|error| {
+        // The arguments can't be read, so `--json` is searched for.
+        let json = std::env::args_os().any(|argument| argument == "--json");
+        if json && error.use_stderr() {
+            let text = error.render().to_string();
+            let reason = text.lines().next().unwrap_or_default();
+            let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+            Output::new(true, Color::Never).error(Code::Arguments as u8, reason);
+        } else {
+            // A closed stream is no reason to fail.
+            let _ = error.print();
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Code::Arguments as u8))
+    })
+}
+
 /// Runs a command of a process that has the types of the rows.
 pub(crate) fn run_typed(tables: &[Declared]) -> ExitCode {
-    let TypedCli { form, command } = TypedCli::parse();
+    let TypedCli { form, command } = match parsed() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let out = Output::new(form.json, form.color);
     finish(&out, command.run(&out, tables))
 }
 
 /// Runs a command of a process.
 pub(crate) fn run() -> ExitCode {
-    let Cli { form, command } = Cli::parse();
+    let Cli { form, command } = match parsed() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let out = Output::new(form.json, form.color);
     finish(&out, command.run(&out))
 }

@@ -51,7 +51,7 @@ impl From<Error> for Failure {
             Error::DamagedFile { .. } | Error::DamagedArchive { .. } | Error::Corrupt { .. } => {
                 Code::Damage
             }
-            Error::StoreNotFound { .. } | Error::NotInArchive { .. } => Code::NotFound,
+            Error::StoreNotFound { .. } => Code::NotFound,
             Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NotFound,
             Error::AlreadyOpen { .. }
             | Error::WriterElsewhere { .. }
@@ -60,14 +60,31 @@ impl From<Error> for Failure {
             | Error::RecoveryNeeded { .. }
             | Error::TooManyReaders { .. }
             | Error::LockFile { .. }
-            | Error::SnapshotTooOld { .. } => Code::Unavailable,
+            | Error::SnapshotTooOld { .. }
+            | Error::Unreachable { .. }
+            | Error::RetriesExhausted { .. } => Code::Unavailable,
             Error::InvalidCursor { .. } => Code::Arguments,
             _ => Code::Other,
         };
         let message = match &error {
             // The message of the library is about its options.
             Error::StoreNotFound { path } => {
-                format!("there is no store at `{}`; check the path", path.display())
+                let what =
+                    if path.starts_with("postgresql:") { "database and schema" } else { "path" };
+                format!("there is no store at `{}`; check the {what}", path.display())
+            }
+            // A command opens a store once, so another process has it open.
+            Error::AlreadyOpen { path, .. } | Error::WriterElsewhere { path } => {
+                format!(
+                    "another process writes `{}`, and this command would write too; stop that process first",
+                    path.display()
+                )
+            }
+            Error::RecoveryNeeded { path } => {
+                format!(
+                    "the process that wrote `{0}` did not close it; start it again, or run `recover {0}`",
+                    path.display()
+                )
             }
             _ => error.to_string(),
         };

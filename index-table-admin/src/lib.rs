@@ -21,8 +21,9 @@
 //! | 1 | a check or a verification has found damage |
 //! | 2 | wrong arguments |
 //! | 3 | the store, the table, the index, the row or the shard map does not exist |
-//! | 4 | not available now: another process writes the store, a shard is missing, an index is not readable |
+//! | 4 | not available now: another process writes the store, a shard is missing, an index is not readable, a server can't be reached |
 //! | 5 | any other error, for example of the file system |
+//! | 130 | interrupted by Ctrl-C |
 //!
 //! Errors are written to the standard error stream; with `--json`, as an object with `error` and `code`.
 
@@ -37,10 +38,13 @@ mod commands;
 mod exact;
 mod failure;
 mod id;
+mod interrupt;
+mod names;
 mod open;
 mod output;
 mod page;
 mod progress;
+mod server;
 mod typed;
 mod value;
 
@@ -66,7 +70,8 @@ pub fn main_for_any_store() -> ExitCode {
 }
 
 /// Runs a command with the types of a program's rows: the same tool, with the commands `get`, `find`, `dump`, `load`,
-/// `delete`, `verify`, `repair`, `build`, `upgrade` and `expire`. Returns the exit code.
+/// `delete`, `verify`, `repair`, `build`, `upgrade`, `expire`, `move`, `split`, `rebalance`, `resume-move` and
+/// `cancel-move`. Returns the exit code.
 ///
 /// # Examples
 ///

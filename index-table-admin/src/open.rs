@@ -1,4 +1,4 @@
-//! Opening a store that exists: a plain or a sharded one.
+//! Opening a store that exists: a plain or a sharded store in a directory, or a store on a PostgreSQL server.
 
 use std::path::Path;
 
@@ -7,41 +7,56 @@ use index_table::{
     Error, ShardedStore, Store,
 };
 
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    names::{self, unknown},
+    server::Server,
+};
+
+/// The file of each store in a directory.
+pub(crate) const DATA: &str = "data.mdb";
 
 /// An open store.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// `None` for a plain store.
+    /// `None` for a store without shards.
     pub(crate) sharded: Option<ShardedStore>,
 }
 
 impl Opened {
     /// Opens a store for reading.
-    pub(crate) fn to_read(path: &Path) -> Result<Self, Failure> {
-        Self::open(path, true)
+    pub(crate) fn to_read(place: &Path) -> Result<Self, Failure> {
+        Self::open(place, true)
     }
 
     /// Opens a store for writing.
-    pub(crate) fn to_write(path: &Path) -> Result<Self, Failure> {
-        Self::open(path, false)
+    pub(crate) fn to_write(place: &Path) -> Result<Self, Failure> {
+        Self::open(place, false)
     }
 
-    fn open(path: &Path, read_only: bool) -> Result<Self, Failure> {
-        if !path.is_dir() {
-            return Err(Failure::not_found(format!(
-                "there is no directory `{}`; give the directory of a store",
-                path.display()
-            )));
+    /// Opens a store for writing, or creates it.
+    pub(crate) fn to_create(place: &Path) -> Result<Self, Failure> {
+        if let Some(server) = Server::of(place)? {
+            return Ok(Self { store: server.connect(false, true)?, sharded: None });
         }
-        if !path.join("data.mdb").exists() {
-            return Err(Error::StoreNotFound { path: path.to_owned() }.into());
+        if place.join(DATA).exists() {
+            return Self::to_write(place);
         }
-        match ShardedStore::options().create(false).read_only(read_only).open(path) {
+        Ok(Self { store: Store::open(place)?, sharded: None })
+    }
+
+    fn open(place: &Path, read_only: bool) -> Result<Self, Failure> {
+        if let Some(server) = Server::of(place)? {
+            return Ok(Self { store: server.connect(read_only, false)?, sharded: None });
+        }
+        if !place.join(DATA).exists() {
+            return Err(names::no_store(place));
+        }
+        match ShardedStore::options().create(false).read_only(read_only).open(place) {
             Ok(sharded) => Ok(Self { store: Store::clone(&sharded), sharded: Some(sharded) }),
             // The directory has no shard map manager.
             Err(Error::StoreNotFound { .. }) => {
-                let store = Store::options().create(false).read_only(read_only).open(path)?;
+                let store = Store::options().create(false).read_only(read_only).open(place)?;
                 Ok(Self { store, sharded: None })
             }
             Err(error) => Err(error.into()),
@@ -59,7 +74,14 @@ impl Opened {
     pub(crate) fn missing_shards(&self) -> Vec<String> {
         let missing = self.sharded.iter().flat_map(ShardedStore::unavailable_shards);
         missing
-            .map(|(shard, reason)| format!("shard `{shard}` is not available: {reason}"))
+            .map(|(shard, reason)| {
+                // The message of the library is about its options.
+                let reason = reason.replace(
+                    "open it once without `read_only(true)`",
+                    "start the process that writes the store again, or run `recover`",
+                );
+                format!("shard `{shard}` is not available: {reason}")
+            })
             .collect()
     }
 }
@@ -77,14 +99,4 @@ pub(crate) fn table<'t>(
     }
     let names = tables.tables.iter().map(UntypedTable::name);
     Err(unknown("table", name, names))
-}
-
-/// Returns the error for a name that does not exist.
-pub(crate) fn unknown<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Failure {
-    let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
-    let known = match names.as_slice() {
-        [] => "there is none".to_owned(),
-        names => format!("there is {}", names.join(", ")),
-    };
-    Failure::not_found(format!("there is no {what} `{name}`; {known}"))
 }

@@ -1,6 +1,6 @@
 //! Output: tables that fit the terminal, or JSON.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 
 use serde::Serialize;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -31,6 +31,7 @@ impl Color {
 }
 
 /// The destination of a command's results.
+#[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub(crate) json: bool,
     color: bool,
@@ -50,18 +51,29 @@ impl Output {
         Self { json, color, error_color, width }
     }
 
+    /// Whether a bar is shown beside lines of the output: the error stream is a terminal, and the output is not.
+    pub(crate) fn shows_progress_beside(&self) -> bool {
+        io::stderr().is_terminal() && !io::stdout().is_terminal()
+    }
+
     /// Writes a value as JSON, or else what `text` writes.
     pub(crate) fn put(
         &self,
         value: &impl Serialize,
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, value)?;
-            writeln!(out)
+        let mut out = BufWriter::new(io::stdout().lock());
+        let written = if self.json {
+            serde_json::to_writer_pretty(&mut out, value)
+                .map_err(io::Error::from)
+                .and_then(|()| writeln!(out))
         } else {
             text(&mut out)
+        };
+        match written.and_then(|()| out.flush()) {
+            // The reader has enough, as in `index-table tables … | head -1`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written,
         }
     }
 
@@ -83,8 +95,8 @@ impl Output {
         };
     }
 
-    /// Writes a table.
-    pub(crate) fn grid(&self, out: &mut dyn Write, grid: &Grid) -> io::Result<()> {
+    /// Writes a table, or further rows of it.
+    pub(crate) fn grid(&self, out: &mut dyn Write, grid: &mut Grid) -> io::Result<()> {
         grid.write(out, self.width, self.color)
     }
 }
@@ -93,6 +105,8 @@ impl Output {
 pub(crate) struct Grid {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
+    /// The widths of the columns, once the heading is written.
+    widths: Option<Vec<usize>>,
 }
 
 /// The alignment of a column.
@@ -103,33 +117,51 @@ pub(crate) enum Align {
 }
 
 /// The least width to which a column is shortened.
-const LEAST: usize = 8;
+const LEAST: usize = 6;
+
+/// The number of rows that determine the widths of the columns.
+const MOST_ROWS: usize = 1000;
 
 impl Grid {
     pub(crate) fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new() }
+        Self { columns: columns.into_iter().collect(), rows: Vec::new(), widths: None }
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    fn write(&self, out: &mut dyn Write, width: Option<usize>, color: bool) -> io::Result<()> {
+    /// Whether so many rows are waiting that they should be written, so that memory does not grow with their number.
+    pub(crate) fn is_full(&self) -> bool {
+        self.rows.len() >= MOST_ROWS
+    }
+
+    /// Writes the waiting rows, the first time with the heading. Later rows have the widths of the first rows.
+    fn write(&mut self, out: &mut dyn Write, room: Option<usize>, color: bool) -> io::Result<()> {
+        let is_first = self.widths.is_none();
+        let widths = self.widths.take().unwrap_or_else(|| self.widths_in(room));
+        if is_first {
+            let names: Vec<_> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+            self.line(out, &names, &widths, room, color.then_some("\x1b[1m"))?;
+        }
+        for row in std::mem::take(&mut self.rows) {
+            self.line(out, &row, &widths, room, None)?;
+        }
+        self.widths = Some(widths);
+        Ok(())
+    }
+
+    fn widths_in(&self, room: Option<usize>) -> Vec<usize> {
         let mut widths: Vec<usize> = self.columns.iter().map(|(name, _)| name.width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
             }
         }
-        if let Some(room) = width {
+        if let Some(room) = room {
             fit(&mut widths, room);
         }
-        let names: Vec<String> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-        self.line(out, &names, &widths, color.then_some("\x1b[1m"))?;
-        for row in &self.rows {
-            self.line(out, row, &widths, None)?;
-        }
-        Ok(())
+        widths
     }
 
     fn line(
@@ -137,6 +169,7 @@ impl Grid {
         out: &mut dyn Write,
         cells: &[String],
         widths: &[usize],
+        room: Option<usize>,
         style: Option<&str>,
     ) -> io::Result<()> {
         let mut line = String::new();
@@ -144,13 +177,15 @@ impl Grid {
             if !line.is_empty() {
                 line.push_str("  ");
             }
-            let cell = shortened(cell, *width);
+            let cell = if room.is_some() { shortened(cell, *width) } else { cell.clone() };
             let padding = " ".repeat(width.saturating_sub(cell.width()));
             match align {
                 Align::Left => line.extend([cell.as_str(), &padding]),
                 Align::Right => line.extend([padding.as_str(), &cell]),
             }
         }
+        // Columns have a least width, so a narrow terminal may be narrower than the table.
+        let line = room.map_or_else(|| line.clone(), |room| shortened(line.trim_end(), room));
         let line = line.trim_end();
         match style {
             Some(style) => writeln!(out, "{style}{line}\x1b[0m"),
@@ -221,7 +256,20 @@ mod tests {
         let lines = shown(Some(20));
         assert!(lines.lines().all(|line| line.width() <= 20), "{lines}");
         assert!(lines.contains("a very long n…"), "{lines}");
+        assert!(shown(Some(9)).lines().all(|line| line.width() <= 9));
         assert!(shown(None).contains("a very long name of a table     7"));
+    }
+
+    #[test]
+    fn later_rows_have_the_widths_of_the_first_rows_and_are_complete() {
+        let mut grid = Grid::new([("name", Align::Left), ("rows", Align::Right)]);
+        let mut out = Vec::new();
+        for name in ["first", "a much longer name"] {
+            grid.row([name.to_owned(), "7".to_owned()]);
+            grid.write(&mut out, None, false).expect("written");
+        }
+        let shown = String::from_utf8(out).expect("text");
+        assert_eq!(shown, "name   rows\nfirst     7\na much longer name     7\n");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use index_table::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::Output;
+
 /// The progress of long work.
 pub(crate) struct Bar(ProgressBar);
 
@@ -10,6 +12,11 @@ impl Bar {
     /// Creates a bar. It is hidden if the standard error stream is no terminal.
     pub(crate) fn new() -> Self {
         Self(ProgressBar::no_length())
+    }
+
+    /// Creates a bar that is hidden if the output is a terminal too, where it would be between the lines of the output.
+    pub(crate) fn beside_output(out: &Output) -> Self {
+        if out.shows_progress_beside() { Self::new() } else { Self(ProgressBar::hidden()) }
     }
 
     pub(crate) fn show(&self, at: Progress) {

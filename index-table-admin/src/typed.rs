@@ -7,7 +7,7 @@ use index_table::{
         Entity, KeyedTable,
         admin::{UntypedEntry, UntypedTable},
     },
-    OnDuplicate, Progress, ReadTxn, Store, VerifyReport, WriteTxn,
+    Error, OnDuplicate, Progress, ReadTxn, Store, VerifyReport, WriteTxn,
     report::BuildReport,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -94,12 +94,35 @@ impl Declared {
 
     /// Opens the table with all indexes built; in a read-only store, compares it with its declaration.
     pub(crate) fn open(&self, store: &Store) -> Result<Box<dyn Typed>, Failure> {
-        Ok((self.open)(store)?)
+        (self.open)(store).map_err(|error| self.explained(store, error))
     }
 
     /// Opens the table; its indexes may not be readable.
     pub(crate) fn open_online(&self, store: &Store) -> Result<Box<dyn Typed>, Failure> {
-        Ok((self.open_online)(store)?)
+        (self.open_online)(store).map_err(|error| self.explained(store, error))
+    }
+
+    /// Returns the error of opening a table in the words of the tool.
+    fn explained(&self, store: &Store, error: Error) -> Failure {
+        let Error::SchemaMismatch { table, difference, .. } = &error else { return error.into() };
+        let catalog = store.catalog().ok();
+        let names = || catalog.iter().flat_map(|all| all.tables.iter().map(|it| it.name.as_str()));
+        if catalog.is_some() && names().all(|name| name != self.name) {
+            let known: Vec<_> = names().map(|name| format!("`{name}`")).collect();
+            return Failure::not_found(format!(
+                "the store has no table `{}`; it has {}",
+                self.name,
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            ));
+        }
+        let way_out = if store.is_read_only() {
+            "; use the program of the release that writes the store, or change the store to this declaration with `build`"
+        } else {
+            ""
+        };
+        Failure::other(format!(
+            "table `{table}` differs from its declaration in this program: {difference}{way_out}"
+        ))
     }
 }
 

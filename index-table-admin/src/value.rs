@@ -12,19 +12,32 @@ use crate::{
 
 /// Shows a value in one line, without control characters.
 pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
+    show_at(shape, value, Place::Alone)
+}
+
+/// The place of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Alone,
+    /// Between the commas of a tuple.
+    InTuple,
+}
+
+fn show_at(shape: &KeyShape, value: &PlainKey, place: Place) -> String {
     match (shape, value) {
-        (KeyShape::Desc(inner), value) => show(inner, value),
+        (KeyShape::Desc(inner), value) => show_at(inner, value, place),
         (KeyShape::Named(name, _), value) => {
             named(name, value).unwrap_or_else(|| format!("{value:?}"))
         }
-        (KeyShape::Option(inner), PlainKey::Option(Some(value))) => show(inner, value),
+        (KeyShape::Option(inner), PlainKey::Option(Some(value))) => show_at(inner, value, place),
         (KeyShape::Tuple(shapes), PlainKey::Tuple(values)) => {
-            let values = shapes.iter().zip(values).map(|(shape, value)| show(shape, value));
+            let values = shapes.iter().zip(values);
+            let values = values.map(|(shape, value)| show_at(shape, value, Place::InTuple));
             format!("({})", values.collect::<Vec<_>>().join(", "))
         }
         (_, PlainKey::Option(_)) => "None".to_owned(),
         (_, PlainKey::Bool(value)) => value.to_string(),
-        (_, PlainKey::Char(value)) => show_text(&value.to_string()),
+        (_, PlainKey::Char(value)) => show_text(&value.to_string(), place),
         (_, PlainKey::Unsigned(value)) => value.to_string(),
         (_, PlainKey::Signed(value)) => value.to_string(),
         // NaNs are ordered by their bits, so a NaN with other bits than the constant is shown as its bits.
@@ -36,7 +49,7 @@ pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
         }
         (_, PlainKey::F32(value)) => format!("{value:?}"),
         (_, PlainKey::F64(value)) => format!("{value:?}"),
-        (_, PlainKey::Text(text)) => show_text(text),
+        (_, PlainKey::Text(text)) => show_text(text, place),
         (_, PlainKey::Bytes(bytes)) => hex(bytes),
         (_, PlainKey::IpAddr(address)) => address.to_string(),
         (_, PlainKey::Variant(name)) => (*name).to_owned(),
@@ -117,13 +130,11 @@ pub(crate) fn parse(shape: &KeyShape, text: &str) -> Result<PlainKey, String> {
             PlainKey::Variant(variant.ok_or_else(|| wrong(&form))?.0)
         }
         KeyShape::Tuple(shapes) => {
-            let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
-            let parts: Vec<_> =
-                inner.ok_or_else(|| wrong("values such as `(1, a)`"))?.split(',').collect();
+            let parts = parts(text)?;
             if parts.len() != shapes.len() {
                 return Err(wrong(&format!("{} values in parentheses", shapes.len())));
             }
-            let values = shapes.iter().zip(parts).map(|(shape, part)| parse(shape, part.trim()));
+            let values = shapes.iter().zip(&parts).map(|(shape, part)| parse(shape, part));
             PlainKey::Tuple(values.collect::<Result<_, _>>()?)
         }
         _ => return Err(format!("this release can't read values of the type `{shape}`")),
@@ -233,10 +244,59 @@ fn parse_named(name: &str, text: &str) -> Result<PlainKey, String> {
     })
 }
 
+/// Returns the texts of the values of a tuple, which is written as `(1, a)`. Text with a comma or a parenthesis is in
+/// quotation marks.
+pub(crate) fn parts(text: &str) -> Result<Vec<String>, String> {
+    let wrong = || format!("`{text}` is not values such as `(1, a)`");
+    let inner = text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let (mut parts, mut part) = (Vec::new(), String::new());
+    let (mut depth, mut is_quoted) = (0_usize, false);
+    let mut characters = inner.ok_or_else(wrong)?.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if is_quoted => {
+                part.push(character);
+                part.extend(characters.next());
+                continue;
+            }
+            '"' if is_quoted => is_quoted = false,
+            // Within other text, it is a character like any other.
+            '"' if part.trim().is_empty() || part.ends_with(['(', ' ']) && depth > 0 => {
+                is_quoted = true
+            }
+            '(' if !is_quoted => depth += 1,
+            ')' if !is_quoted => depth = depth.checked_sub(1).ok_or_else(wrong)?,
+            ',' if !is_quoted && depth == 0 => {
+                parts.push(std::mem::take(&mut part).trim().to_owned());
+                continue;
+            }
+            _ => {}
+        }
+        part.push(character);
+    }
+    if is_quoted || depth > 0 {
+        return Err(wrong());
+    }
+    parts.push(part.trim().to_owned());
+    Ok(parts)
+}
+
+/// Returns the least bytes after all keys that begin with these; `None` if there are none.
+pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
+    let kept = prefix.iter().rposition(|byte| *byte < 0xff)?;
+    let mut end = prefix.get(..=kept)?.to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    Some(end)
+}
+
 /// Shows text as it is, or in quotation marks with JSON's escapes if it would be read as another value, or has
 /// characters that can't be seen.
-fn show_text(text: &str) -> String {
-    let is_other = text.is_empty() || text == "None" || text.starts_with('"');
+fn show_text(text: &str, place: Place) -> String {
+    let would_split = place == Place::InTuple
+        && (text.contains([',', '(', ')', '"']) || text.trim().len() < text.len());
+    let is_other = text.is_empty() || text == "None" || text.starts_with('"') || would_split;
     if !is_other && text.chars().all(is_visible) {
         return text.to_owned();
     }
@@ -282,6 +342,11 @@ pub(crate) fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Replaces control characters by escapes, except for the ends of lines.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

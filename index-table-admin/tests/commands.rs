@@ -176,36 +176,41 @@ fn a_backup_is_restored_and_compacted() {
 }
 
 #[test]
-fn an_archive_is_restored_as_of_a_time_or_a_commit() {
+fn a_state_of_an_archive_is_restored() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name);
-    let options = Store::options().durability(Durability::Journal).archive(path("archive"));
-    let store = options.open(path("store")).expect("a store");
-    let customers = support::CustomerRepository::open(&store).expect("a table");
-    store.transaction(|txn| customers.insert(txn, &customer(1))).expect("a commit");
-    while store.archive_lag().is_none_or(|lag| lag.commits > 0 || !lag.has_base) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let first = store.read().expect("a snapshot").commit_number().to_string();
-    store.transaction(|txn| customers.insert(txn, &customer(2))).expect("a commit");
-    drop((store, customers));
-    let restored = |name: &str, more: &[&str]| {
-        let to = path(name);
-        let text = [&[to.to_str().expect("text")], more].concat();
-        let json = json_of(&["restore-archive"], &path("archive"), &text);
-        (json["commit"].clone(), json_of(&["sizes"], &to, &[])["tables"][0]["rows"].clone())
+    let (shop, archive) = (path("shop"), path("archive"));
+    let before = {
+        let options = Store::options().durability(Durability::Journal).archive(&archive);
+        let store = options.open(&shop).expect("a store");
+        let customers = support::CustomerRepository::open(&store).expect("a table");
+        store.transaction(|txn| customers.insert(txn, &customer(1))).expect("a commit");
+        let before = store.read().expect("a transaction").commit_number();
+        store.transaction(|txn| customers.delete(txn, 1)).expect("a commit");
+        before.to_string()
     };
-    assert_eq!(restored("all", &[]).1, 2);
-    assert_eq!(restored("first", &["--until-commit", &first]), (json!(first), json!(1)));
-    assert_eq!(restored("late", &["--until", "2100-01-01T00:00:00Z"]).1, 2);
-    let to = path("never");
+    let restore = |to: &str, rest: &[&str]| {
+        let to = path(to);
+        let to = to.to_str().expect("text");
+        let restored = json_of(&["restore"], &archive, &[&[to], rest].concat());
+        assert!(restored["last_commit"].as_str().is_some(), "{restored}");
+        json_of(&["tables"], to.as_ref(), &[])["tables"][0]["rows"].clone()
+    };
+    assert_eq!(restore("last", &[]), 0);
+    assert_eq!(restore("earlier", &["--until-commit", &before]), 1);
+    assert_eq!(restore("now", &["--until", "2999-01-01T00:00:00Z"]), 0);
+    let to = path("other");
     let to = to.to_str().expect("text");
-    let archive = path("archive");
-    fails(3, &["restore-archive"], &archive, &[to, "--until", "2000-01-01T00:00:00Z"]);
-    fails(2, &["restore-archive"], &archive, &[to, "--until", "yesterday"]);
-    fails(2, &["restore-archive"], &archive, &[to, "--until-commit", "x"]);
-    fails(3, &["restore-archive"], &path("nowhere"), &[to]);
-    assert!(!path("never").exists());
+    for (code, option, value) in [
+        (5, "--until", "1999-01-01T00:00:00Z"),
+        (5, "--until-commit", "999999"),
+        (2, "--until", "yesterday"),
+        (2, "--until-commit", "last"),
+    ] {
+        let error = fails(code, &["restore"], &archive, &[to, option, value]);
+        assert!(code == 5 || error.contains(value), "{error}");
+    }
+    assert!(!path("other").exists());
 }
 
 #[test]

@@ -41,8 +41,8 @@ pub use query::{
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
     ArchiveLag, Backup, Follower, FollowerLag, GroupWriter, QueueFull, ReadTxn, Readers,
-    RestoreArchive, ShardId, ShardedFollower, ShardedOptions, ShardedStore, Store, Submission,
-    Submitted, TransactionResult, WriteTxn,
+    RestoreArchive, ShardId, ShardedOptions, ShardedStore, Store, Submission, Submitted,
+    TransactionResult, WriteTxn,
 };
 pub use table::{
     AggregateSize, Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts,
@@ -61,8 +61,8 @@ pub use upkeep::{
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
 pub use usage::{
-    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, IndexUsage, KeptAnalysis,
-    KeyDistribution, Progress, Quantiles, Stats, Usage,
+    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, IndexUsage, KeyDistribution,
+    Progress, Quantiles, Stats, Usage,
 };
 pub use write::{
     queue::{IndexToken, Lag},

@@ -3,7 +3,6 @@
 
 mod changes;
 mod clients;
-mod eventual;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod trips;

@@ -3,7 +3,6 @@
 mod aggregates;
 mod cascades;
 mod decimals;
-mod evolution;
 mod expiry;
 mod parts;
 #[cfg(feature = "postgres")]

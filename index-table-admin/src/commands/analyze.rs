@@ -4,11 +4,7 @@ use index_table::{__private::admin::UntypedTable, Analysis};
 use serde_json::json;
 
 use crate::{
-    cli::Dir,
-    failure::Failure,
-    open::{Opened, unknown},
-    output::Output,
-    progress::Bar,
+    cli::Dir, failure::Failure, names::unknown, open::Opened, output::Output, progress::Bar,
     value::printable,
 };
 

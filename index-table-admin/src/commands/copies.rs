@@ -1,20 +1,25 @@
 //! Checking, copying and cleaning a whole store.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    process, thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
-use index_table::{CommitNumber, Store};
+use index_table::{CommitNumber, Progress, Store};
 use serde_json::json;
 
 use crate::{
     calendar,
     failure::{Code, Failure},
-    open::Opened,
+    interrupt::on_ctrl_c,
+    names,
+    open::{DATA, Opened},
     output::Output,
     progress::Bar,
+    server::Server,
 };
 
 pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
@@ -35,6 +40,8 @@ pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
 
 pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result<(), Failure> {
     let opened = Opened::to_read(dir)?;
+    refuse_existing(to)?;
+    clean_on_ctrl_c(out, to);
     let bar = Bar::new();
     let backup = opened.store.backup(to).progress(|at| bar.show(at));
     if compact {
@@ -43,58 +50,143 @@ pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result
         backup.run()?;
     }
     drop(bar);
-    let (from, to) = (dir.display().to_string(), to.display().to_string());
+    copied(out, dir, to)
+}
+
+fn copied(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
+    let (from, to) = (from.display().to_string(), to.display().to_string());
     Ok(out.put(&json!({ "store": from, "copy": to }), |text| {
         writeln!(text, "copied `{from}` to `{to}`")
     })?)
 }
 
-/// The restore of an archive.
-#[derive(Debug, Args)]
-pub(crate) struct RestoreArchive {
-    /// The directory of the archive.
-    archive: PathBuf,
-    /// The directory of the restored store.
-    to: PathBuf,
-    /// Restore the last commit at or before this time in UTC, such as 2026-11-24T09:30:00Z.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    until: Option<SystemTime>,
-    /// Restore this commit, such as 1200, or 25.22.23 in a sharded store.
-    #[arg(long, value_name = "COMMIT", value_parser = commit, conflicts_with = "until")]
-    until_commit: Option<CommitNumber>,
+fn refuse_existing(to: &Path) -> Result<(), Failure> {
+    if Server::of(to)?.is_some() {
+        return Err(Failure::arguments("a copy is a directory, and not on a server"));
+    }
+    if to.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let shown = to.display();
+    Err(Failure::other(format!(
+        "`{shown}` exists; give a directory that does not exist, or remove it first"
+    )))
 }
 
-impl RestoreArchive {
-    pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
-        let Self { archive, to, until, until_commit } = self;
+/// After Ctrl-C, removes the incomplete copy.
+fn clean_on_ctrl_c(out: &Output, to: &Path) {
+    let to = to.to_owned();
+    on_ctrl_c(out, "there is no copy; run the command again", move || {
+        // A thread of this process may still create files in it.
+        for _ in 0..50 {
+            let partial = partial_copies(&to);
+            if partial.iter().filter(|path| fs::remove_dir_all(path).is_err()).count() == 0 {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+/// Returns the directories of incomplete copies of this process.
+fn partial_copies(to: &Path) -> Vec<PathBuf> {
+    let parent = match to.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => return Vec::new(),
+    };
+    let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let start = format!(".{name}.{}-", process::id());
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let own = entries.filter(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with(&start) && name.ends_with(".partial")
+    });
+    own.map(|entry| entry.path()).collect()
+}
+
+/// A copy of a backup or of an archive.
+#[derive(Debug, Args)]
+pub(crate) struct Restore {
+    /// The directory of the backup, or of the archive.
+    backup: PathBuf,
+    /// The directory of the restored store.
+    to: PathBuf,
+    /// From an archive: the state at this time in UTC, such as `2024-02-29T12:30:00Z`.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// From an archive: the state after the commit with this number, of a sharded store `NUMBER.NUMBER`.
+    #[arg(long, value_name = "COMMIT", conflicts_with = "until")]
+    until_commit: Option<String>,
+}
+
+impl Restore {
+    pub(crate) fn run(&self, out: &Output) -> Result<(), Failure> {
+        let Self { backup, to, until, until_commit } = self;
+        if !backup.join("manifest").is_file() {
+            if until.is_some() || until_commit.is_some() {
+                return Err(if backup.join(DATA).exists() {
+                    Failure::arguments(format!(
+                        "`{}` is a copy with one state, and not an archive; leave out `--until` and `--until-commit`",
+                        backup.display()
+                    ))
+                } else {
+                    names::no_store(backup)
+                });
+            }
+            return copy(out, backup, to, false);
+        }
+        let mut restore = Store::restore_archive(backup);
+        if let Some(text) = until {
+            restore = restore.until(time(text)?);
+        }
+        if let Some(text) = until_commit {
+            restore = restore.until_commit(commit(text)?);
+        }
+        refuse_existing(to)?;
+        clean_on_ctrl_c(out, to);
         let bar = Bar::new();
-        let mut restore = Store::restore_archive(&archive).progress(|at| bar.show(at));
-        if let Some(time) = until {
-            restore = restore.until(time);
-        }
-        if let Some(commit) = until_commit {
-            restore = restore.until_commit(commit);
-        }
-        let last = restore.run(&to)?.to_string();
+        let last = restore.progress(|at: Progress| bar.show(at)).run(to)?;
         drop(bar);
-        let (from, to) = (archive.display().to_string(), to.display().to_string());
-        Ok(out.put(&json!({ "archive": from, "copy": to, "commit": last }), |text| {
-            writeln!(text, "restored `{from}` to `{to}`, up to commit {last}")
+        let value = json!({
+            "archive": backup.display().to_string(),
+            "copy": to.display().to_string(),
+            "last_commit": last.to_string(),
+        });
+        Ok(out.put(&value, |text| {
+            let (backup, to) = (backup.display(), to.display());
+            writeln!(text, "restored `{backup}` to `{to}`, up to commit {last}")
         })?)
     }
 }
 
-fn time(text: &str) -> Result<SystemTime, String> {
-    let wrong = || "expected a time in UTC, such as 2026-11-24T09:30:00Z".to_owned();
-    let (seconds, nanos) = calendar::instant(text).ok_or_else(wrong)?;
-    let since = Duration::new(u64::try_from(seconds).map_err(|_| wrong())?, nanos);
-    SystemTime::UNIX_EPOCH.checked_add(since).ok_or_else(wrong)
+fn commit(text: &str) -> Result<CommitNumber, Failure> {
+    let numbers: Result<Vec<u64>, _> = text.split('.').map(str::parse).collect();
+    let number = numbers.ok().and_then(|it| serde_json::from_value(json!(it)).ok());
+    number.ok_or_else(|| {
+        Failure::arguments(format!("`{text}` is not the number of a commit, such as `17`"))
+    })
 }
 
-fn commit(text: &str) -> Result<CommitNumber, String> {
-    let numbers = text.split('.').map(str::parse::<u64>).collect::<Result<Vec<_>, _>>();
-    let numbers = numbers.map_err(|error| error.to_string())?;
-    serde_json::from_value(json!(numbers)).map_err(|error| error.to_string())
+fn time(text: &str) -> Result<SystemTime, Failure> {
+    let wrong = || {
+        Failure::arguments(format!("`{text}` is not a time in UTC such as `2024-02-29T12:30:00Z`"))
+    };
+    let (seconds, nanos) = calendar::instant(text).ok_or_else(wrong)?;
+    let since = u64::try_from(seconds).map_err(|_| wrong())?;
+    Ok(UNIX_EPOCH + Duration::new(since, nanos))
+}
+
+/// Opens the store for writing, which recovers it.
+pub(crate) fn recover(out: &Output, dir: &Path) -> Result<(), Failure> {
+    let opened = Opened::to_write(dir)?;
+    let missing = opened.missing_shards();
+    if !missing.is_empty() {
+        return Err(Failure { code: Code::Unavailable, message: missing.join("; ") });
+    }
+    let path = dir.display().to_string();
+    Ok(out.put(&json!({ "store": path }), |text| writeln!(text, "`{path}` can be read"))?)
 }
 
 pub(crate) fn drop_retired(out: &Output, dir: &Path) -> Result<(), Failure> {

@@ -6,10 +6,12 @@ use clap::Args;
 use index_table::__private::admin::{KeyBuf, KeyShape, UntypedField, UntypedRange};
 use serde_json::{Map, Value};
 
+use super::rows::PRIMARY_KEY;
 use crate::{
     cli::{Dir, unless_closed},
     failure::{Code, Failure},
-    open::{self, Opened, unknown},
+    names::unknown,
+    open::{self, Opened},
     output::{Align, Grid, Output},
     value,
 };
@@ -20,7 +22,7 @@ pub(crate) struct Keys {
     dir: Dir,
     /// The table.
     table: String,
-    /// The index; without it, the primary keys of the rows.
+    /// The index; without it or with `primary_key`, the primary keys of the rows.
     index: Option<String>,
     /// The first key: the values of its leading fields.
     #[arg(long, num_args = 1.., value_name = "VALUE", allow_negative_numbers = true)]
@@ -42,15 +44,20 @@ impl Keys {
         let tables = opened.store.open_recorded()?;
         let table = open::table(&tables, &self.table)?;
         let primary = table.primary_key();
-        let own = match &self.index {
+        // As in `find`, unless an index has this name.
+        let index = self.index.filter(|index| {
+            index != PRIMARY_KEY || table.index_names().any(|name| name == PRIMARY_KEY)
+        });
+        let own = match &index {
             None => Vec::new(),
             Some(index) => {
-                table.key_of(index).ok_or_else(|| unknown("index", index, table.index_names()))?
+                let names = table.index_names().chain([PRIMARY_KEY]);
+                table.key_of(index).ok_or_else(|| unknown("index", index, names))?
             }
         };
-        let bounded = if self.index.is_some() { &own } else { &primary };
+        let bounded = if index.is_some() { &own } else { &primary };
         let range = UntypedRange {
-            index: self.index.clone(),
+            index,
             start: bound(bounded, &self.from)?.unwrap_or_default(),
             end: bound(bounded, &self.to)?,
             reverse: self.rev,
@@ -77,12 +84,12 @@ impl Keys {
                 let mut cells = cells(&own, entry.key)?;
                 cells.extend(cells_of(&primary, entry.primary_key)?);
                 grid.row(cells);
-                true
+                if grid.is_full() { unless_closed(out.grid(&mut lines, &mut grid))? } else { true }
             };
             Ok::<_, Failure>(shown)
         })?;
         if !out.json {
-            unless_closed(out.grid(&mut lines, &grid))?;
+            unless_closed(out.grid(&mut lines, &mut grid))?;
         }
         unless_closed(lines.flush())?;
         if cut && !out.json {

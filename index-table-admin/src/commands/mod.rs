@@ -3,6 +3,7 @@
 pub(crate) mod analyze;
 pub(crate) mod copies;
 pub(crate) mod keys;
+pub(crate) mod moving;
 pub(crate) mod overview;
 pub(crate) mod readers;
 pub(crate) mod rows;
@@ -10,3 +11,4 @@ pub(crate) mod serve;
 pub(crate) mod shards;
 pub(crate) mod streams;
 pub(crate) mod upkeep;
+pub(crate) mod usage;

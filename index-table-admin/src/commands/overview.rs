@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::{
     failure::Failure,
-    open::{Opened, unknown},
+    names::unknown,
+    open::Opened,
     output::{Align, Grid, Output, bytes},
 };
 
@@ -99,7 +100,7 @@ pub(crate) fn tables(out: &Output, dir: &Path) -> Result<(), Failure> {
             "unreadable": table.unreadable,
         }));
     }
-    Ok(out.put(&json!({ "tables": values }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "tables": values }), |text| out.grid(text, &mut grid))?)
 }
 
 pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<(), Failure> {
@@ -152,7 +153,7 @@ pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<()
             }));
         }
     }
-    Ok(out.put(&json!({ "indexes": values }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "indexes": values }), |text| out.grid(text, &mut grid))?)
 }
 
 pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
@@ -179,7 +180,7 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
         }
     }
     grid.row(["all".to_owned(), String::new(), String::new(), bytes(total)]);
-    Ok(out.put(&json!({ "tables": sizes, "bytes": total }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "tables": sizes, "bytes": total }), |text| out.grid(text, &mut grid))?)
 }
 
 pub(crate) fn catalog(out: &Output, dir: &Path) -> Result<(), Failure> {

@@ -9,9 +9,15 @@ use crate::{
     failure::Failure,
     open::Opened,
     output::{Align, Grid, Output},
+    server::Server,
 };
 
 pub(crate) fn readers(out: &Output, dir: &Path) -> Result<(), Failure> {
+    if Server::of(dir)?.is_some() {
+        return Err(Failure::other(
+            "the readers of a store on a server are in the server's view `pg_stat_activity`",
+        ));
+    }
     let opened = Opened::to_read(dir)?;
     let shards = opened.sharded.as_ref().map(ShardedStore::shard_directories);
     // The lock file can only be read while this process has the store closed.
@@ -55,6 +61,10 @@ pub(crate) fn readers(out: &Output, dir: &Path) -> Result<(), Failure> {
         }
     }
     Ok(out.put(&json!({ "readers": values }), |text| {
-        if values.is_empty() { writeln!(text, "no process reads") } else { out.grid(text, &grid) }
+        if values.is_empty() {
+            writeln!(text, "no process reads")
+        } else {
+            out.grid(text, &mut grid)
+        }
     })?)
 }

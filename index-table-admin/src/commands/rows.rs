@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use crate::{
     cli::{Dir, unless_closed},
     failure::Failure,
-    open::{Opened, unknown},
+    names::unknown,
+    open::Opened,
     output::Output,
     typed::Declared,
     value,
@@ -110,7 +111,7 @@ pub(crate) struct Find {
 }
 
 /// The name of the fact table in the place of an index.
-const PRIMARY_KEY: &str = "primary_key";
+pub(super) const PRIMARY_KEY: &str = "primary_key";
 
 impl Find {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
@@ -129,9 +130,12 @@ impl Find {
             let count = untyped.count(&txn, &range)?;
             return Ok(out.put(&json!({ "count": count }), |text| writeln!(text, "{count}"))?);
         }
-        let (mut rows, mut last, mut more) = (Vec::new(), None, false);
+        let (mut last, mut more) = (None, false);
         let mut lines = BufWriter::new(io::stdout().lock());
         let mut left = self.limit;
+        if out.json {
+            unless_closed(write!(lines, "{{\"items\":["))?;
+        }
         untyped.each_entry(&txn, &range, |entry| {
             if left == 0 {
                 more = true;
@@ -141,19 +145,18 @@ impl Find {
             let stored = untyped.row(&txn, entry.primary_key)?;
             let data = stored.ok_or_else(|| dangling(&self.table, &self.index))?;
             let json = table.show(&UntypedEntry { data, ..entry })?;
+            let is_first = last.is_none();
             last = Some((value::hex(entry.key), value::hex(entry.primary_key)));
-            if out.json {
-                rows.push(json);
-                Ok::<_, Failure>(true)
+            unless_closed(if out.json {
+                write!(lines, "{}{json}", if is_first { "" } else { "," })
             } else {
-                unless_closed(writeln!(lines, "{json}"))
-            }
+                writeln!(lines, "{json}")
+            })
         })?;
         let next = last.filter(|_| more).map(|(key, primary_key)| format!("{key}.{primary_key}"));
         if out.json {
             let next = json!(next);
-            let page = format!("{{\"items\":[{}],\"next\":{next}}}", rows.join(","));
-            unless_closed(writeln!(lines, "{page}"))?;
+            unless_closed(writeln!(lines, "],\"next\":{next}}}"))?;
         } else if let Some(next) = next {
             out.note(&format!("more rows follow: `--after {next}`"));
         }
@@ -198,7 +201,7 @@ impl Find {
                 range.start = encoded(from)?;
                 range.is_prefix = false;
             }
-            range.end = if to.is_empty() { after(&leading) } else { Some(encoded(to)?) };
+            range.end = if to.is_empty() { value::after(&leading) } else { Some(encoded(to)?) };
         }
         if let Some(cursor) = &self.after {
             let keys = cursor.split_once('.').and_then(|(key, primary_key)| {
@@ -213,16 +216,6 @@ impl Find {
         }
         Ok(range)
     }
-}
-
-/// Returns the least bytes after all keys that begin with these; `None` if there are none.
-fn after(prefix: &[u8]) -> Option<Vec<u8>> {
-    let kept = prefix.iter().rposition(|byte| *byte < 0xff)?;
-    let mut end = prefix.get(..=kept)?.to_vec();
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    Some(end)
 }
 
 /// Returns the declared table with this name.

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use crate::{
     failure::Failure,
-    open::{Opened, unknown},
+    names::unknown,
+    open::Opened,
     output::{Align, Grid, Output, bytes},
 };
 
@@ -45,7 +46,7 @@ pub(crate) fn shards(out: &Output, dir: &Path) -> Result<(), Failure> {
             "directory": directory,
         }));
     }
-    Ok(out.put(&json!({ "shards": values }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "shards": values }), |text| out.grid(text, &mut grid))?)
 }
 
 pub(crate) fn ranges(out: &Output, dir: &Path, only: Option<&str>) -> Result<(), Failure> {
@@ -94,5 +95,5 @@ pub(crate) fn ranges(out: &Output, dir: &Path, only: Option<&str>) -> Result<(),
             }));
         }
     }
-    Ok(out.put(&json!({ "ranges": values }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "ranges": values }), |text| out.grid(text, &mut grid))?)
 }

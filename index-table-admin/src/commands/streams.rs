@@ -55,7 +55,7 @@ pub(crate) fn consumers(out: &Output, dir: &Path) -> Result<(), Failure> {
             }));
         }
     }
-    Ok(out.put(&json!({ "consumers": values }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "consumers": values }), |text| out.grid(text, &mut grid))?)
 }
 
 /// Lists the queues of eventual indexes, and the lags of consumers.
@@ -107,7 +107,7 @@ pub(crate) fn lag(out: &Output, dir: &Path) -> Result<(), Failure> {
             }));
         }
     }
-    Ok(out.put(&json!({ "lag": values }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "lag": values }), |text| out.grid(text, &mut grid))?)
 }
 
 /// Lists the unfinished moves.
@@ -158,7 +158,7 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
             "begun": seconds(info.begun),
         }));
     }
-    Ok(out.put(&json!({ "moves": values }), |text| out.grid(text, &grid))?)
+    Ok(out.put(&json!({ "moves": values }), |text| out.grid(text, &mut grid))?)
 }
 
 /// Shows a time with whole seconds.

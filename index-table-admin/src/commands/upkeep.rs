@@ -16,11 +16,15 @@ use super::rows::find;
 use crate::{
     cli::{Dir, unless_closed},
     failure::{Code, Failure},
+    interrupt::on_ctrl_c,
     open::Opened,
     output::Output,
     progress::Bar,
     typed::{Declared, Loaded, UpgradedTable},
 };
+
+/// The advice after Ctrl-C, if a part of the work is done.
+const CONTINUES: &str = "the same command continues";
 
 /// All tables, or one.
 #[derive(Debug, Args)]
@@ -65,6 +69,7 @@ impl Chosen {
 
     pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(&self.dir.dir)?;
+        on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened.store, declared)? {
             let table = table.open(&opened.store)?;
@@ -82,6 +87,7 @@ impl Chosen {
 
     pub(crate) fn build(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(&self.dir.dir)?;
+        on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened.store, declared)? {
             let bar = Bar::new();
@@ -91,6 +97,10 @@ impl Chosen {
         out.put(&json!({ "tables": reports }), |text| {
             for report in &reports {
                 let (table, rows) = (report.table, report.rows);
+                if report.indexes.is_empty() {
+                    writeln!(text, "table `{table}`: all indexes are readable")?;
+                    continue;
+                }
                 writeln!(
                     text,
                     "table `{table}`: {} indexes, {rows} rows read",
@@ -114,6 +124,7 @@ impl Chosen {
 
     pub(crate) fn upgrade(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(&self.dir.dir)?;
+        on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened.store, declared)? {
             let bar = Bar::new();
@@ -144,6 +155,7 @@ pub(crate) struct Expire {
 impl Expire {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_write(&self.tables.dir.dir)?;
+        on_ctrl_c(out, CONTINUES, || ());
         let mut deleted = 0;
         for table in self.tables.tables(&opened.store, declared)? {
             let bar = Bar::new();
@@ -173,12 +185,23 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    pub(crate) fn run(&self, declared: &[Declared]) -> Result<(), Failure> {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(&self.dir.dir)?;
         let table = find(declared, &self.table)?.open_online(&opened.store)?;
         let txn = opened.store.read()?;
         let mut lines = BufWriter::new(io::stdout().lock());
-        table.untyped().each_entry(&txn, &UntypedRange::default(), |row| {
+        let untyped = table.untyped();
+        let total = if out.shows_progress_beside() {
+            Some(untyped.count(&txn, &UntypedRange::default())?)
+        } else {
+            None
+        };
+        let (bar, mut done) = (Bar::beside_output(out), 0);
+        untyped.each_entry(&txn, &UntypedRange::default(), |row| {
+            done += 1_u64;
+            if done.is_multiple_of(1024) {
+                bar.count("rows", done, total);
+            }
             unless_closed(writeln!(lines, "{}", table.show(&row)?))
         })?;
         unless_closed(lines.flush()).map(drop)
@@ -225,12 +248,9 @@ impl Load {
                 Box::new(BufReader::new(file))
             }
         };
-        let opened = if self.create && !dir.join("data.mdb").exists() {
-            Opened { store: Store::open(dir)?, sharded: None }
-        } else {
-            Opened::to_write(dir)?
-        };
+        let opened = if self.create { Opened::to_create(dir)? } else { Opened::to_write(dir)? };
         let table = declared.open(&opened.store)?;
+        on_ctrl_c(out, "all rows were loaded, or none; run the command again", || ());
         let on_duplicate = match self.on_duplicate {
             Duplicate::Fail => OnDuplicate::Fail,
             Duplicate::Skip => OnDuplicate::Skip,

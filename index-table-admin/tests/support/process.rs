@@ -1,7 +1,10 @@
 //! The command as a process.
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
-use std::{path::Path, process::Output};
+use std::{
+    path::{Path, PathBuf},
+    process::Output,
+};
 
 use assert_cmd::Command;
 use serde_json::Value;
@@ -43,11 +46,15 @@ pub(crate) fn fails(code: i32, command: &[&str], dir: &Path, rest: &[&str]) -> S
     error
 }
 
+/// Returns the path of an example, which is built with the tests.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let own = assert_cmd::cargo::cargo_bin!("index-table");
+    own.parent().expect("a directory").join("examples").join(name)
+}
+
 /// Runs the tool with types, with this input.
 pub(crate) fn typed(input: &str, command: &[&str], dir: &Path, rest: &[&str]) -> Output {
-    let own = assert_cmd::cargo::cargo_bin!("index-table");
-    let program = own.parent().expect("a directory").join("examples").join("rows");
-    let mut process = Command::new(program);
+    let mut process = Command::new(example("rows"));
     process.env_remove("COLUMNS").env_remove("NO_COLOR");
     process.args(command).arg(dir).args(rest).write_stdin(input).output().expect("a process")
 }

@@ -6,7 +6,6 @@
 
 mod evolution;
 mod groups;
-mod over_time;
 mod replaced;
 mod scenarios;
 pub(crate) mod shards;

@@ -65,7 +65,10 @@ fn open_with(
             let own = "and not as a shard; drop all handles to it first";
             let difference = open.difference(options, &path);
             return match difference.or_else(|| is_shard.then(|| own.to_owned())) {
-                Some(reason) => Err(Error::AlreadyOpen { path, reason }),
+                Some(reason) => {
+                    let reason = format!("in this process, {reason}");
+                    Err(Error::AlreadyOpen { path, reason })
+                }
                 None => Ok(inner),
             };
         }
@@ -90,7 +93,10 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
     for (other, open) in stores.iter().filter(|(_, open)| open.file == Some(file)) {
         if let Some(inner) = open.inner.upgrade() {
             inner.engine.refuse_forked()?;
-            let reason = format!("as `{}`; clone the `Store`, or drop it first", other.display());
+            let reason = format!(
+                "in this process, as `{}`; clone the `Store`, or drop it first",
+                other.display()
+            );
             return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
         }
         lmdb::Engine::wait_until_closed(other);

@@ -36,12 +36,11 @@ const NAME: &str = "expiry-worker";
 /// The maximum number of rows in a batch.
 const BATCH: u64 = 256;
 
-/// The time after which a transaction deletes no further rows, so that other writers don't wait long. If a transaction takes
-/// longer with its commit, the next one deletes fewer rows.
+/// The time after which a transaction deletes no further rows, so that other writers don't wait long.
 const TURN: Duration = Duration::from_millis(10);
 
-/// The minimum number of rows in a transaction.
-const FEWEST: usize = 8;
+/// The pause after each batch, in which other writers begin their transactions.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// The time between two rounds of the worker.
 const POLL: Duration = Duration::from_secs(1);
@@ -56,18 +55,16 @@ pub(crate) fn expire(
     table.check_store(store.inner.id)?;
     store.inner.engine.refuse_read_only()?;
     let Some(expiry) = table.rows.expiry else { return Ok(0) };
-    let (range, mut deleted, mut pace) = (expiry.expired(now), 0, Pace::default());
+    let (range, mut deleted) = (expiry.expired(now), 0);
     while deleted < limit {
         let batch = batch(store, table, expiry, &range, BATCH.min(limit - deleted))?;
         let (mut rest, before) = (batch.as_slice(), deleted);
         while !rest.is_empty() {
-            let next = rest.get(..pace.rows).unwrap_or(rest);
-            let Turn { began, done, deleted: gone } = delete(store, table, expiry, &range, next)?;
-            pace.adapt(began.elapsed());
+            let (done, gone) = delete(store, table, expiry, &range, rest)?;
             deleted += gone;
             rest = rest.get(done..).unwrap_or_default();
             if !rest.is_empty() || deleted < limit {
-                store.inner.let_others_write();
+                thread::sleep(PAUSE);
             }
         }
         // If all rows of a batch have been changed since they were read, the caller decides whether to continue.
@@ -76,33 +73,6 @@ pub(crate) fn expire(
         }
     }
     Ok(deleted)
-}
-
-/// The number of rows that a transaction deletes. It depends on the time of the last transaction.
-struct Pace {
-    rows: usize,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self { rows: BATCH as usize / 4 }
-    }
-}
-
-impl Pace {
-    fn adapt(&mut self, time: Duration) {
-        self.rows = if time > TURN { self.rows / 2 } else { self.rows * 2 };
-        self.rows = self.rows.clamp(FEWEST, BATCH as usize);
-    }
-}
-
-/// A transaction that deletes rows.
-struct Turn {
-    /// The time at which it began to read the rows.
-    began: Instant,
-    /// The number of rows that were read.
-    done: usize,
-    deleted: u64,
 }
 
 /// A row that has expired: its primary key, and its bytes if it was archived.
@@ -141,21 +111,22 @@ fn batch(
     Ok(keys.into_iter().zip(bytes.into_iter().map(Some)).collect())
 }
 
-/// Deletes the rows of a batch that are still expired, in one transaction of limited time.
+/// Deletes the rows of a batch that are still expired, in one transaction of limited time. Returns the numbers of rows
+/// that were read and deleted.
 fn delete(
     store: &Store,
     table: &Arc<OpenTable>,
     expiry: Expiry,
     range: &KeyRange,
     batch: &[Expired],
-) -> Result<Turn> {
+) -> Result<(usize, u64)> {
     store.transaction(|txn| {
-        let mut turn = Turn { began: Instant::now(), done: 0, deleted: 0 };
+        let (began, mut done, mut deleted) = (Instant::now(), 0, 0);
         for (primary_key, archived) in batch {
-            if turn.done > 0 && turn.began.elapsed() > TURN {
+            if done > 0 && began.elapsed() > TURN {
                 break;
             }
-            turn.done += 1;
+            done += 1;
             let (mut writer, Scratch { old, .. }, written) = txn.row_writer(table)?;
             let Some(bytes) = writer.reader().fact(primary_key)? else { continue };
             if archived.as_ref().is_some_and(|archived| archived != bytes) {
@@ -169,9 +140,9 @@ fn delete(
             if row == Deleted::NeedsCascade {
                 cascade::delete_in(txn, table, primary_key)?;
             }
-            turn.deleted += 1;
+            deleted += 1;
         }
-        Ok(turn)
+        Ok((done, deleted))
     })
 }
 
@@ -346,7 +317,7 @@ fn round(store: &Store, shared: &Shared) -> Option<Error> {
                     break;
                 }
             }
-            store.inner.let_others_write();
+            thread::sleep(PAUSE);
         }
     }
     failed

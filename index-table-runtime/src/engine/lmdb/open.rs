@@ -166,7 +166,6 @@ impl Engine {
             known: Mutex::default(),
             reserve,
             writing: Mutex::default(),
-            waiting: AtomicUsize::new(0),
             env,
             journal: OnceLock::new(),
             is_elsewhere: plan == Plan::ReadOnly,
@@ -304,7 +303,7 @@ fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
 fn already_open(path: &Path) -> Error {
     Error::AlreadyOpen {
         path: path.to_owned(),
-        reason: "but not as a `Store`; LMDB must not open a directory twice in a process"
+        reason: "in this process, but not as a `Store`; LMDB must not open a directory twice in a process"
             .to_owned(),
     }
 }

@@ -17,7 +17,6 @@ mod error;
 mod names;
 mod options;
 mod pool;
-mod queue;
 mod read;
 mod select;
 mod tables;

@@ -586,7 +586,7 @@ pub enum Error {
     },
 
     /// The directory is already open in this process with other options, or was opened without this crate.
-    #[error("`{path}` is already open in this process, {reason}", path = path.display())]
+    #[error("`{path}` is already open {reason}", path = path.display())]
     AlreadyOpen {
         /// The path.
         path: PathBuf,

@@ -23,6 +23,7 @@ use crate::{
     },
     store::{ShardedStore, engine_of},
     upkeep::moves::Moved,
+    usage::Progress,
 };
 
 /// The options of a plan to rebalance the shards of a shard map. From [`ShardedStore::rebalance`].
@@ -356,7 +357,22 @@ impl RebalancePlan<'_> {
     /// # Errors
     ///
     /// The errors of [`run`](RebalancePlan::run).
-    pub fn run_while(&self, mut go_on: impl FnMut(&PlannedMove) -> bool) -> Result<Moved> {
+    pub fn run_while(&self, go_on: impl FnMut(&PlannedMove) -> bool) -> Result<Moved> {
+        self.run_with(go_on, &mut |_| ())
+    }
+
+    /// Runs the moves as [`run_while`](RebalancePlan::run_while) does, and calls `progress` as
+    /// [`Move::progress`](crate::Move::progress) does, for each move.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`run`](RebalancePlan::run).
+    #[doc(hidden)]
+    pub fn run_with(
+        &self,
+        mut go_on: impl FnMut(&PlannedMove) -> bool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Moved> {
         let mut moved = Moved::default();
         for planned in &self.moves {
             if !go_on(planned) {
@@ -364,8 +380,8 @@ impl RebalancePlan<'_> {
             }
             let PlannedSpan { start, end } = planned.span.clone();
             let spans = vec![Some(Span { start, end })];
-            let of_one =
-                self.store.new_move(&self.map, self.key_type.clone(), spans, &planned.to).run()?;
+            let moving = self.store.new_move(&self.map, self.key_type.clone(), spans, &planned.to);
+            let of_one = moving.progress(&mut *progress).run()?;
             moved.rows += of_one.rows;
             moved.bytes += of_one.bytes;
             moved.duration += of_one.duration;

@@ -84,8 +84,6 @@ pub(super) struct Common {
     room: usize,
     /// The shards that were not available when the journal was started.
     pub(super) missing: Vec<u32>,
-    /// The shards that were restored since. They don't have this journal.
-    pub(super) restored: Mutex<Vec<u32>>,
     pub(super) archive: OnceLock<Arc<Archiving>>,
     /// The started segment of a checkpoint that could not be made.
     begun: Mutex<Option<Switched>>,
@@ -175,7 +173,6 @@ impl Begun {
             shards: shards.into_iter().map(shard).collect(),
             room,
             missing,
-            restored: Mutex::default(),
             archive: OnceLock::new(),
             begun: Mutex::default(),
             state: Mutex::new(state),
@@ -505,11 +502,6 @@ impl Member {
     pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
         let has_left = self.shard().is_none_or(|shard| shard.has_left.load(SeqCst));
         if has_left { Some(LEFT) } else { self.common.refused() }
-    }
-
-    /// Whether writers wait for a late checkpoint.
-    pub(in crate::engine::lmdb) fn is_behind(&self) -> bool {
-        self.common.is_far.load(SeqCst)
     }
 
     /// Waits, without the turn to write, while a late checkpoint is being made.

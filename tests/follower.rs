@@ -1,7 +1,5 @@
 //! Followers of an archive.
 
-mod shards;
-
 use std::{
     collections::BTreeMap,
     fs,
@@ -12,7 +10,7 @@ use std::{
 use index_table::{Durability, Error, Follower, IndexTable, Options, Result, Store};
 use serde::{Deserialize, Serialize};
 
-pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "notes")]
@@ -34,14 +32,14 @@ struct Later {
 
 type Rows = BTreeMap<u32, Note>;
 
-pub(crate) struct Dirs {
+struct Dirs {
     _dir: tempfile::TempDir,
-    pub(crate) store: PathBuf,
-    pub(crate) archive: PathBuf,
-    pub(crate) standby: PathBuf,
+    store: PathBuf,
+    archive: PathBuf,
+    standby: PathBuf,
 }
 
-pub(crate) fn dirs() -> std::io::Result<Dirs> {
+fn dirs() -> std::io::Result<Dirs> {
     let dir = tempfile::tempdir()?;
     let path = |name: &str| dir.path().join(name);
     let (store, archive, standby) = (path("store"), path("archive"), path("standby"));
@@ -91,7 +89,7 @@ fn rows_of(store: &Store, notes: &NoteRepository) -> std::result::Result<Rows, E
     notes.all(&txn).rows().map(|row| row.map(|row| (row.id, row))).collect()
 }
 
-pub(crate) fn wait(mut is_done: impl FnMut() -> bool) {
+fn wait(mut is_done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_done() {
         assert!(begun.elapsed() < Duration::from_mins(1), "it takes too long");

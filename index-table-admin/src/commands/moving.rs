@@ -1,0 +1,357 @@
+//! Moves of keys between shards.
+
+use std::collections::BTreeSet;
+
+use clap::{Args, ValueEnum};
+use index_table::{
+    __private::admin::{KeyBuf, MapKeys},
+    Progress, RebalancePlan, ShardedStore,
+    report::{MoveInfo, MoveState, Moved},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cli::Dir,
+    failure::Failure,
+    interrupt::on_ctrl_c,
+    names::unknown,
+    open::Opened,
+    output::Output,
+    progress::Bar,
+    typed::{Declared, Typed},
+    value,
+};
+
+const CONTINUES: &str = "no row is lost, and the same command continues the move";
+
+/// A shard map with all tables of the program open, so that their rows can move.
+struct Open {
+    opened: Opened,
+    /// The tables are in use as long as this lives.
+    _tables: Vec<Box<dyn Typed>>,
+}
+
+impl Open {
+    fn new(opened: Opened, declared: &[Declared]) -> Result<Self, Failure> {
+        opened.shards()?;
+        let catalog = opened.store.catalog()?;
+        let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
+        let tables = declared.iter().filter(exists).map(|table| table.open(&opened.store));
+        Ok(Self { _tables: tables.collect::<Result<_, _>>()?, opened })
+    }
+
+    fn to_write(dir: &Dir, declared: &[Declared]) -> Result<Self, Failure> {
+        Self::new(Opened::to_write(&dir.dir)?, declared)
+    }
+
+    fn store(&self) -> Result<&ShardedStore, Failure> {
+        self.opened.shards()
+    }
+
+    /// Returns the keys of a map.
+    fn keys(&self, map: &str) -> Result<MapKeys, Failure> {
+        let (store, names) = (self.store()?, self.store()?.map_names());
+        if !names.iter().any(|own| own == map) {
+            return Err(unknown("shard map", map, names.iter().map(String::as_str)));
+        }
+        store.keys_of_map(map).ok_or_else(|| {
+            Failure::not_found(format!("no table of this program has the shard map `{map}`"))
+        })
+    }
+
+    fn check_shard(&self, shard: &str) -> Result<(), Failure> {
+        let shards = self.store()?.shard_ids();
+        if shards.iter().any(|own| own.name() == shard) {
+            return Ok(());
+        }
+        Err(unknown("shard", shard, shards.iter().map(index_table::ShardId::name)))
+    }
+}
+
+/// A move of keys to another shard.
+#[derive(Debug, Args)]
+pub(crate) struct Move {
+    #[command(flatten)]
+    dir: Dir,
+    /// The shard map.
+    map: String,
+    /// The keys: `A..B` without B, `A..`, `..B` or one key. A shard key of several fields is written as `(A, B)`; the keys
+    /// of a hash map are slots from 0 to 4095.
+    #[arg(allow_hyphen_values = true)]
+    keys: String,
+    /// The shard that gets the keys.
+    to: String,
+    /// Refuse writes of the keys until the shard has them.
+    #[arg(long)]
+    offline: bool,
+}
+
+impl Move {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let open = Open::to_write(&self.dir, declared)?;
+        let keys = open.keys(&self.map)?;
+        open.check_shard(&self.to)?;
+        let span = span(&keys, &self.keys)?;
+        run(out, &open, (&self.map, span, &self.to), self.offline)
+    }
+}
+
+/// A split of a range.
+#[derive(Debug, Args)]
+pub(crate) struct Split {
+    #[command(flatten)]
+    dir: Dir,
+    /// The shard map.
+    map: String,
+    /// The first key that moves. The range that has this key is split before it.
+    #[arg(allow_hyphen_values = true)]
+    at: String,
+    /// The shard that gets the keys from there to the end of the range.
+    to: String,
+    /// Refuse writes of the keys until the shard has them.
+    #[arg(long)]
+    offline: bool,
+}
+
+impl Split {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let open = Open::to_write(&self.dir, declared)?;
+        let keys = open.keys(&self.map)?;
+        open.check_shard(&self.to)?;
+        let start = key(&keys, &self.at)?;
+        let end = open.store()?.end_of_range(&self.map, &start).ok_or_else(|| {
+            Failure::not_found(format!(
+                "no range of shard map `{}` has the key {}",
+                self.map, self.at
+            ))
+        })?;
+        run(out, &open, (&self.map, (start, end), &self.to), self.offline)
+    }
+}
+
+/// An encoded range.
+type Encoded = (Vec<u8>, Option<Vec<u8>>);
+
+/// Continues unfinished moves of the map to the shard, and then moves the keys.
+fn run(
+    out: &Output,
+    open: &Open,
+    (map, span, to): (&str, Encoded, &str),
+    offline: bool,
+) -> Result<(), Failure> {
+    let store = open.store()?;
+    on_ctrl_c(out, CONTINUES, || ());
+    let mut all = Moved::default();
+    let unfinished = store.moves()?;
+    for own in unfinished.iter().filter(|own| own.map == map && own.to == to) {
+        out.note(&format!("move {} is continued first", own.id));
+        let bar = Bar::new();
+        add(&mut all, store.resume_move(own.id).progress(|at: Progress| bar.show(at)).run()?);
+    }
+    let bar = Bar::new();
+    let moving = store.move_encoded(map, span, to).progress(|at: Progress| bar.show(at));
+    let moved = if offline { moving.offline().run() } else { moving.run() };
+    add(&mut all, moved?);
+    drop(bar);
+    show(out, &all)
+}
+
+fn add(all: &mut Moved, moved: Moved) {
+    all.rows += moved.rows;
+    all.bytes += moved.bytes;
+    all.duration += moved.duration;
+    all.pause = all.pause.max(moved.pause);
+}
+
+fn show(out: &Output, moved: &Moved) -> Result<(), Failure> {
+    let value = json!({
+        "rows": moved.rows,
+        "bytes": moved.bytes,
+        "pause_seconds": moved.pause.as_secs_f64(),
+        "seconds": moved.duration.as_secs_f64(),
+    });
+    Ok(out.put(&value, |text| writeln!(text, "{moved}"))?)
+}
+
+/// Reads a range of keys.
+fn span(keys: &MapKeys, text: &str) -> Result<Encoded, Failure> {
+    let Some((from, to)) = text.split_once("..") else {
+        let start = key(keys, text)?;
+        let end = value::after(&start);
+        return Ok((start, end));
+    };
+    let bound = |text: &str| {
+        let text = text.trim();
+        (!text.is_empty()).then(|| key(keys, text)).transpose()
+    };
+    let (start, end) = (bound(from)?.unwrap_or_default(), bound(to)?);
+    if end.as_ref().is_some_and(|end| *end <= start) {
+        return Err(Failure::arguments(format!("the range `{text}` has no keys")));
+    }
+    Ok((start, end))
+}
+
+/// Encodes a key of a map.
+fn key(keys: &MapKeys, text: &str) -> Result<Vec<u8>, Failure> {
+    if keys.is_hashed {
+        let slot: u16 = text.parse().ok().filter(|slot| *slot < 4096).ok_or_else(|| {
+            Failure::arguments(format!(
+                "`{text}` is not a slot from 0 to 4095; the keys of a hash map are slots"
+            ))
+        })?;
+        // The first slot begins with the empty key.
+        return Ok(if slot == 0 { Vec::new() } else { slot.to_be_bytes().to_vec() });
+    }
+    let values = match keys.fields.as_slice() {
+        [_] => vec![text.to_owned()],
+        _ => value::parts(text).map_err(Failure::arguments)?,
+    };
+    let mut key = KeyBuf::new();
+    value::encode(&keys.fields, &values, &mut key).map_err(Failure::arguments)?;
+    Ok(key.as_bytes().to_vec())
+}
+
+/// An unfinished move.
+#[derive(Debug, Args)]
+pub(crate) struct Unfinished {
+    #[command(flatten)]
+    dir: Dir,
+    /// The number of the move, from `moves`.
+    id: u64,
+}
+
+impl Unfinished {
+    fn find(&self, store: &ShardedStore) -> Result<MoveInfo, Failure> {
+        let moves = store.moves()?;
+        let ids: BTreeSet<_> = moves.iter().map(|own| own.id.to_string()).collect();
+        let own = moves.into_iter().find(|own| own.id == self.id);
+        own.ok_or_else(|| {
+            unknown("unfinished move", &self.id.to_string(), ids.iter().map(String::as_str))
+        })
+    }
+
+    pub(crate) fn resume(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let open = Open::to_write(&self.dir, declared)?;
+        let store = open.store()?;
+        self.find(store)?;
+        on_ctrl_c(out, CONTINUES, || ());
+        let bar = Bar::new();
+        let moved = store.resume_move(self.id).progress(|at: Progress| bar.show(at)).run()?;
+        drop(bar);
+        show(out, &moved)
+    }
+
+    pub(crate) fn cancel(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let open = Open::to_write(&self.dir, declared)?;
+        let (store, id) = (open.store()?, self.id);
+        if self.find(store)?.state == MoveState::CleaningUp {
+            return Err(Failure::other(format!(
+                "shard `{}` has the keys of move {id} already; finish it with `resume-move`, and move the keys back",
+                self.find(store)?.to
+            )));
+        }
+        store.cancel_move(id)?;
+        Ok(out.put(&json!({ "cancelled": id }), |text| writeln!(text, "cancelled move {id}"))?)
+    }
+}
+
+/// The load of a shard.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Load {
+    /// The number of rows.
+    Rows,
+    /// The bytes of the rows.
+    Bytes,
+}
+
+/// Moves that give all shards about the same load.
+#[derive(Debug, Args)]
+pub(crate) struct Rebalance {
+    #[command(flatten)]
+    dir: Dir,
+    /// The shard map.
+    map: String,
+    /// What is distributed.
+    #[arg(long, value_enum, default_value_t = Load::Rows)]
+    by: Load,
+    /// A shard that gets keys; may be repeated. All keys of other shards move to these. Default: all shards, except those
+    /// with placed tables only.
+    #[arg(long, value_name = "SHARD")]
+    onto: Vec<String>,
+    /// The percentage by which a shard may exceed the average.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    tolerance: u32,
+    /// Show the moves, and move nothing. This only reads.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Rebalance {
+    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
+        let opened = if self.dry_run {
+            Opened::to_read(&self.dir.dir)?
+        } else {
+            Opened::to_write(&self.dir.dir)?
+        };
+        let open = Open::new(opened, declared)?;
+        open.keys(&self.map)?;
+        self.onto.iter().try_for_each(|shard| open.check_shard(shard))?;
+        let store = open.store()?;
+        if !self.dry_run {
+            on_ctrl_c(out, CONTINUES, || ());
+            let unfinished = store.moves()?;
+            for own in unfinished.iter().filter(|own| own.map == self.map) {
+                out.note(&format!("move {} is continued first", own.id));
+                let bar = Bar::new();
+                store.resume_move(own.id).progress(|at: Progress| bar.show(at)).run()?;
+            }
+        }
+        let mut rebalance = store.rebalance(&self.map).tolerance(self.tolerance);
+        rebalance = match self.by {
+            Load::Rows => rebalance.by_rows(),
+            Load::Bytes => rebalance.by_bytes(),
+        };
+        if !self.onto.is_empty() {
+            rebalance = rebalance.onto(self.onto.iter().map(String::as_str));
+        }
+        let plan = rebalance.plan()?;
+        let moved = if self.dry_run { None } else { Some(moved(&plan)?) };
+        let mut value = plan_json(&self.map, &plan);
+        if let (Some(moved), Value::Object(fields)) = (&moved, &mut value) {
+            fields.insert("moved_rows".to_owned(), moved.rows.into());
+            fields.insert("seconds".to_owned(), moved.duration.as_secs_f64().into());
+        }
+        Ok(out.put(&value, |text| {
+            writeln!(text, "{}", value::printable_lines(&plan.to_string()))?;
+            moved.map_or(Ok(()), |moved| writeln!(text, "{moved}"))
+        })?)
+    }
+}
+
+/// Runs the moves of a plan.
+fn moved(plan: &RebalancePlan<'_>) -> Result<Moved, Failure> {
+    let bar = Bar::new();
+    Ok(plan.run_with(|_| true, &mut |at| bar.show(at))?)
+}
+
+fn plan_json(map: &str, plan: &RebalancePlan<'_>) -> Value {
+    let moves = plan.moves().iter().map(|own| {
+        json!({
+            "start": own.start,
+            "end": own.end,
+            "source": own.from,
+            "target": own.to,
+            "rows": own.rows,
+            "bytes": own.bytes,
+        })
+    });
+    let shards = plan
+        .shards()
+        .iter()
+        .map(|own| json!({ "shard": own.shard, "before": own.before, "after": own.after }));
+    json!({
+        "map": map,
+        "moves": moves.collect::<Vec<_>>(),
+        "shards": shards.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,225 @@
+//! Ctrl-C during long work: the next call continues or starts again, and no row is lost.
+#![cfg(unix)]
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{Read as _, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use index_table::{ShardedStore, Store};
+use process::{example, json_of, typed_json, typed_text};
+use support::{Customer, Order, OrderRepository, customer, sharded};
+
+/// Starts the tool with types.
+fn start(command: &str, dir: &Path, rest: &[&str]) -> Child {
+    let mut process = Command::new(example("rows"));
+    process.arg(command).arg(dir).args(rest);
+    process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    process.spawn().expect("a process")
+}
+
+/// Waits until the condition holds, or the process ends. Returns whether it holds.
+fn wait_for(child: &mut Child, mut condition: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while !condition() {
+        if child.try_wait().expect("the process").is_some() {
+            return false;
+        }
+        assert!(begun.elapsed() < Duration::from_mins(2), "nothing happens");
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Sends the signal of Ctrl-C. Returns the exit code and the errors of the process.
+fn interrupt(mut child: Child) -> (Option<i32>, String) {
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("the command kill").success());
+    let status = child.wait().expect("the end");
+    let mut error = String::new();
+    child.stderr.take().expect("a stream").read_to_string(&mut error).expect("text");
+    (status.code(), error)
+}
+
+fn customers(rows: u64) -> String {
+    (1..=rows).fold(String::new(), |mut lines, id| {
+        let row = serde_json::to_string::<Customer>(&customer(id)).expect("JSON");
+        let _ = writeln!(lines, "{row}");
+        lines
+    })
+}
+
+/// Creates a store of customers without the tool's index `score`, which is to be built.
+fn with_rows(dir: &Path, rows: u64) {
+    let store = Store::open(dir).expect("a store");
+    let table = support::CustomerRepository::open(&store).expect("a table");
+    table.bulk_load(&store, (1..=rows).map(customer)).run().expect("a load");
+}
+
+#[test]
+fn an_interrupted_load_has_loaded_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    with_rows(dir.path(), 3);
+    let mut child = start("load", dir.path(), &["customers", "--on-duplicate", "skip"]);
+    // The process waits for more lines.
+    let mut input = child.stdin.take().expect("a stream");
+    input.write_all(customers(2000).as_bytes()).expect("written");
+    thread::sleep(Duration::from_millis(200));
+    let (code, error) = interrupt(child);
+    assert_eq!(code, Some(130), "{error}");
+    assert!(
+        error.contains("interrupted; all rows were loaded, or none; run the command again"),
+        "{error}"
+    );
+    drop(input);
+    assert_eq!(json_of(&["tables"], dir.path(), &[])["tables"][0]["rows"], 3);
+    typed_text(&["verify"], dir.path(), &[]);
+
+    let lines = dir.path().join("rows.jsonl");
+    fs::write(&lines, customers(2000)).expect("a file");
+    let rest = ["customers", lines.to_str().expect("text"), "--on-duplicate", "skip"];
+    let loaded = typed_json(&["load"], dir.path(), &rest);
+    assert_eq!((&loaded["written"], &loaded["skipped"]), (&1997.into(), &3.into()));
+}
+
+#[test]
+fn an_interrupted_copy_leaves_no_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, copies) = (dir.path().join("store"), dir.path().join("copies"));
+    with_rows(&store, 100_000);
+    fs::create_dir(&copies).expect("a directory");
+    let copy = copies.join("copy");
+    let to = copy.to_str().expect("text");
+    let files = || fs::read_dir(&copies).expect("a directory").count();
+    let mut interrupted = 0;
+    for command in ["backup", "compact", "restore"] {
+        for _ in 0..20 {
+            let mut child = start(command, &store, &[to]);
+            if !wait_for(&mut child, || files() > 0) {
+                continue;
+            }
+            let (code, error) = interrupt(child);
+            match code {
+                // The copy had ended before the signal.
+                Some(0) => {
+                    assert_eq!(json_of(&["tables"], &copy, &[])["tables"][0]["rows"], 100_000)
+                }
+                Some(130) if copy.exists() => {}
+                Some(130) => {
+                    interrupted += 1;
+                    assert_eq!(files(), 0, "{command}: {error}");
+                    assert!(error.contains("interrupted; there is no copy"), "{error}");
+                }
+                other => panic!("{command}: {other:?} {error}"),
+            }
+            if copy.exists() {
+                fs::remove_dir_all(&copy).expect("removed");
+            }
+        }
+    }
+    assert!(interrupted > 0, "each copy had ended before the signal");
+    typed_text(&["backup"], &store, &[to]);
+    assert_eq!(json_of(&["tables"], &copy, &[])["tables"][0]["rows"], 100_000);
+}
+
+#[test]
+fn an_interrupted_build_continues() {
+    let dir = tempfile::tempdir().expect("a directory");
+    with_rows(dir.path(), 150_000);
+    support::open_without_indexes(dir.path());
+    text(&["drop-retired"], dir.path());
+    support::declare_another_index(dir.path());
+    let states = || {
+        let indexes = json_of(&["indexes"], dir.path(), &[])["indexes"].clone();
+        let indexes = indexes.as_array().expect("a list").clone();
+        indexes.iter().map(|index| index["state"].to_string()).collect::<Vec<_>>()
+    };
+    let mut interrupted = 0;
+    for delay in [50, 100, 150, 200] {
+        let child = start("build", dir.path(), &["customers"]);
+        thread::sleep(Duration::from_millis(delay));
+        let (code, error) = interrupt(child);
+        match code {
+            Some(130) => assert!(error.contains("the same command continues"), "{error}"),
+            // Before the process handles the signal, the signal ends it.
+            None => {}
+            other => assert_eq!(other, Some(0), "{error}"),
+        }
+        interrupted += u32::from(code == Some(130));
+    }
+    assert!(interrupted > 0, "the build had ended before the signal");
+    typed_text(&["build"], dir.path(), &["customers"]);
+    // The program does not declare the index that was declared before.
+    let is_done = |state: &String| state == "\"Readable\"" || state == "\"Retired\"";
+    assert!(states().iter().all(is_done), "{:?}", states());
+    let verified = typed_json(&["verify"], dir.path(), &["customers"]);
+    assert_eq!(verified["tables"][0]["rows"], 150_000);
+}
+
+#[test]
+fn an_interrupted_expiry_continues() {
+    let dir = tempfile::tempdir().expect("a directory");
+    support::sessions(dir.path(), 20_000, 3);
+    let rows =
+        || json_of(&["tables"], dir.path(), &[])["tables"][0]["rows"].as_u64().expect("a number");
+    let mut child = start("expire", dir.path(), &["sessions"]);
+    assert!(wait_for(&mut child, || rows() < 20_003), "it had ended before the signal");
+    let (code, error) = interrupt(child);
+    assert_eq!(code, Some(130), "{error}");
+    let left = rows();
+    assert!(left > 3, "{left}");
+    assert_eq!(typed_json(&["expire"], dir.path(), &["sessions"])["deleted"], left - 3);
+    assert_eq!(rows(), 3);
+    typed_text(&["verify"], dir.path(), &["sessions"]);
+}
+
+#[test]
+fn an_interrupted_move_is_continued_by_the_same_command() {
+    const ROWS: u32 = 20_000;
+    let dir = sharded();
+    {
+        let store = ShardedStore::open(dir.path()).expect("a store");
+        let orders = OrderRepository::open(&store).expect("a table");
+        let order = |number: u32| Order {
+            tenant: 50 + number % 40,
+            number: number.into(),
+            total: 1,
+            code: format!("many{number}"),
+        };
+        orders.bulk_load(&store, (0..ROWS).map(order)).run().expect("a load");
+    }
+    let rest = ["orders", "50..100", "south"];
+    let mut child = start("move", dir.path(), &rest);
+    let moves = || json_of(&["moves"], dir.path(), &[])["moves"].as_array().expect("a list").len();
+    assert!(wait_for(&mut child, || moves() > 0), "it had ended before the signal");
+    let (code, error) = interrupt(child);
+    assert_eq!(code, Some(130), "{error}");
+    assert!(error.contains("the same command continues the move"), "{error}");
+    // The shards can be read again when the commits in their journal are applied.
+    text(&["recover"], dir.path());
+    assert_eq!(moves(), 1);
+
+    // A query sees each row once in the meantime.
+    let count =
+        || typed_json(&["find"], dir.path(), &["orders", "total", "--count"])["count"].clone();
+    assert_eq!(count(), ROWS + 6);
+    let moved = typed_json(&["move"], dir.path(), &rest);
+    assert!(moved["rows"].as_u64().is_some_and(|rows| rows <= u64::from(ROWS)), "{moved}");
+    assert_eq!((moves(), count()), (0, (ROWS + 6).into()));
+    let ranges = json_of(&["ranges"], dir.path(), &["orders"]);
+    assert_eq!(ranges["ranges"][1]["shard"], "south", "{ranges}");
+    typed_text(&["verify"], dir.path(), &["orders"]);
+}
+
+fn text(command: &[&str], dir: &Path) {
+    process::text_of(command, dir, &[]);
+}

@@ -1,0 +1,178 @@
+//! The tool with a store on a PostgreSQL server, which is in `INDEX_TABLE_POSTGRES_URL`; see `scripts/postgres`. Without
+//! one, the tests print that they are not run.
+#![cfg(feature = "postgres")]
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::id,
+};
+
+use index_table::{__private::run_sql, Store};
+use process::{
+    fails, json_lines, json_of, text_of, typed, typed_fails, typed_input, typed_json, typed_text,
+};
+use support::{CustomerRepository, customer};
+
+/// A schema with customers, which is removed at the end.
+struct Schema {
+    url: String,
+    name: String,
+    store: Option<Store>,
+}
+
+impl Schema {
+    fn new(test: &str, rows: u64) -> Option<Self> {
+        let Ok(url) = env::var("INDEX_TABLE_POSTGRES_URL") else {
+            eprintln!("not run on PostgreSQL: INDEX_TABLE_POSTGRES_URL is not set");
+            return None;
+        };
+        let name = format!("index-table tool {test} {}", id());
+        let store = Store::options().schema(&name).connect(&url).expect("a store");
+        let customers = CustomerRepository::open(&store).expect("a table");
+        customers.bulk_load(&store, (1..=rows).map(customer)).run().expect("a load");
+        Some(Self { url, name, store: Some(store) })
+    }
+
+    fn store(&self) -> &Store {
+        self.store.as_ref().expect("the store")
+    }
+
+    /// The argument of the tool.
+    fn place(&self) -> PathBuf {
+        place(&self.url, &self.name)
+    }
+}
+
+fn place(url: &str, schema: &str) -> PathBuf {
+    let mark = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{mark}schema={}", schema.replace(' ', "%20")).into()
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        let dropped = run_sql(self.store(), &format!("DROP SCHEMA \"{}\" CASCADE", self.name));
+        assert!(std::thread::panicking() || dropped.is_ok(), "{dropped:?}");
+    }
+}
+
+#[test]
+fn commands_for_any_store_read_a_server() {
+    let Some(schema) = Schema::new("any", 30) else { return };
+    let place = schema.place();
+    let tables = json_of(&["tables"], &place, &[]);
+    assert_eq!(
+        (&tables["tables"][0]["table"], &tables["tables"][0]["rows"]),
+        (&"customers".into(), &30.into())
+    );
+    let indexes = json_of(&["indexes"], &place, &["customers"]);
+    assert_eq!(indexes["indexes"][0]["entries"], 30);
+    let sizes = json_of(&["sizes"], &place, &[]);
+    assert!(sizes["bytes"].as_u64() > Some(8192), "{sizes}");
+    let keys = json_lines(
+        &["keys"],
+        &place,
+        &["customers", "since_id", "--from", "2024-03-01", "--limit", "1"],
+    );
+    assert_eq!(keys[0]["key"]["since"], "2024-03-01");
+    let keys = json_lines(&["keys"], &place, &["customers", "--rev", "--limit", "2"]);
+    assert_eq!(
+        (&keys[0]["primary_key"]["id"], &keys[1]["primary_key"]["id"]),
+        (&30.into(), &29.into())
+    );
+    let town = json_of(&["analyze"], &place, &[])["tables"][0]["indexes"][0].clone();
+    assert_eq!(town["keys"][0]["distinct"], 2);
+    for command in ["advice", "catalog", "consumers", "lag"] {
+        text_of(&[command], &place, &[]);
+    }
+    for command in ["shards", "ranges", "moves"] {
+        assert!(fails(3, &[command], &place, &[]).contains("the store has no shards"));
+    }
+    for (command, hint) in [("check", "amcheck"), ("readers", "pg_stat_activity")] {
+        let error = fails(5, &[command], &place, &[]);
+        assert!(error.contains(hint), "{error}");
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let copy = dir.path().join("copy");
+    let error = fails(5, &["backup"], &place, &[copy.to_str().expect("text")]);
+    assert!(error.contains("the server's backups") && !copy.exists(), "{error}");
+}
+
+#[test]
+fn commands_with_types_read_and_write_a_server() {
+    let Some(schema) = Schema::new("types", 30) else { return };
+    let place = schema.place();
+    assert_eq!(typed_json(&["get"], &place, &["customers", "1"])["since"], "2024-02-02");
+    let page = typed_json(&["find"], &place, &["customers", "town", "Oslo", "--limit", "2"]);
+    let next = page["next"].as_str().expect("a cursor");
+    let page = typed_json(
+        &["find"],
+        &place,
+        &["customers", "town", "Oslo", "--after", next, "--limit", "1"],
+    );
+    assert_eq!(page["items"][0]["id"], 5);
+    assert_eq!(
+        typed_json(&["find"], &place, &["customers", "town", "Oslo", "--count"])["count"],
+        15
+    );
+    typed_text(&["delete"], &place, &["customers", "1"]);
+    assert!(typed_fails(3, &["get"], &place, &["customers", "1"]).contains("no row"));
+
+    // A wrong entry is found and corrected.
+    let sql = format!(
+        "DELETE FROM \"{}\".\"customers.town\" WHERE p < '\\x0000000000000003'",
+        schema.name
+    );
+    run_sql(schema.store(), &sql).expect("deleted");
+    assert!(typed_fails(1, &["verify"], &place, &[]).contains("`repair` corrects them"));
+    typed_text(&["repair"], &place, &[]);
+    typed_text(&["verify"], &place, &[]);
+    typed_text(&["build"], &place, &[]);
+    typed_text(&["upgrade"], &place, &[]);
+    typed_text(&["expire"], &place, &[]);
+    text_of(&["drop-retired"], &place, &[]);
+    let error = typed_fails(3, &["move"], &place, &["orders", "1..", "south"]);
+    assert!(error.contains("the store has no shards"), "{error}");
+}
+
+#[test]
+fn a_dump_moves_a_store_to_a_server_and_back() {
+    let Some(schema) = Schema::new("dump", 300) else { return };
+    let dump = typed_text(&["dump"], &schema.place(), &["customers"]);
+    assert_eq!(dump.lines().count(), 300);
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("store");
+    typed_input(&dump, &["--json", "load"], &store, &["customers", "--create"]);
+    assert_eq!(typed_text(&["dump"], &store, &["customers"]), dump);
+
+    let other = format!("{} again", schema.name);
+    let there = place(&schema.url, &other);
+    let error = typed("", &["load"], &there, &["customers"]);
+    assert_eq!(error.status.code(), Some(3), "without `--create`, no schema is created");
+    assert!(String::from_utf8_lossy(&error.stderr).contains("there is no store"));
+    let report = typed_input(&dump, &["--json", "load"], &there, &["customers", "--create"]);
+    assert_eq!(report["written"], 300);
+    assert_eq!(typed_text(&["dump"], &there, &["customers"]), dump);
+    typed_text(&["verify"], &there, &["customers"]);
+    run_sql(schema.store(), &format!("DROP SCHEMA \"{other}\" CASCADE")).expect("dropped");
+}
+
+#[test]
+fn a_wrong_url_is_an_error_without_the_password() {
+    if env::var("INDEX_TABLE_POSTGRES_URL").is_err() {
+        return;
+    }
+    let nobody = Path::new("postgresql://app:secret@127.0.0.1:1/app");
+    let error = fails(4, &["tables"], nobody, &[]);
+    assert!(error.contains("127.0.0.1:1") && !error.contains("secret"), "{error}");
+    fails(5, &["tables"], Path::new("postgresql://app@127.0.0.1:x/app"), &[]);
+    let url = env::var("INDEX_TABLE_POSTGRES_URL").expect("the URL");
+    let error = fails(3, &["tables"], &place(&url, "typo"), &[]);
+    assert!(error.contains("there is no store at") && error.contains("typo"), "{error}");
+    fails(3, &["drop-retired"], &place(&url, "typo"), &[]);
+    fails(3, &["tables"], &place(&url, "typo"), &[]);
+}

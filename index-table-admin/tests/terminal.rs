@@ -1,0 +1,101 @@
+//! The tool in a terminal, which is the command `script` of Linux: widths, colours and progress bars.
+#![cfg(target_os = "linux")]
+
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::{path::Path, process::Command};
+
+use process::example;
+use support::{CustomerRepository, customer};
+
+/// Runs the tool in a terminal. Returns all that it writes; `None` without the command `script`.
+fn in_terminal(environment: &[(&str, &str)], arguments: &[&str]) -> Option<String> {
+    let program = example("rows");
+    let line: Vec<_> = [program.to_str().expect("text")]
+        .iter()
+        .chain(arguments)
+        .map(|word| format!("'{word}'"))
+        .collect();
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]);
+    script.env_remove("NO_COLOR").env("TERM", "xterm").env("COLUMNS", "200");
+    let Ok(output) = script.envs(environment.iter().copied()).output() else {
+        eprintln!("not run: there is no command `script`");
+        return None;
+    };
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{arguments:?}: {shown}");
+    Some(shown)
+}
+
+fn store(dir: &Path, rows: u64) {
+    let store = index_table::Store::open(dir).expect("a store");
+    let customers = CustomerRepository::open(&store).expect("a table");
+    customers.bulk_load(&store, (1..=rows).map(customer)).run().expect("a load");
+}
+
+#[test]
+fn headings_have_colours_that_can_be_switched_off() {
+    let dir = tempfile::tempdir().expect("a directory");
+    store(dir.path(), 3);
+    let path = dir.path().to_str().expect("text");
+    let Some(shown) = in_terminal(&[], &["tables", path]) else { return };
+    assert!(shown.contains("\u{1b}[1mtable"), "{shown:?}");
+    for (environment, arguments) in [
+        (&[("NO_COLOR", "1")][..], &["tables", path][..]),
+        (&[], &["--color", "never", "tables", path]),
+        (&[], &["tables", path, "--color", "never"]),
+        (&[], &["--json", "tables", path]),
+    ] {
+        let shown = in_terminal(environment, arguments).expect("a terminal");
+        assert!(!shown.contains('\u{1b}'), "{arguments:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn tables_fit_the_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    store(dir.path(), 3);
+    let path = dir.path().to_str().expect("text");
+    let environment = [("COLUMNS", "72"), ("NO_COLOR", "1")];
+    let Some(shown) = in_terminal(&environment, &["indexes", path]) else { return };
+    assert!(shown.contains('…'), "{shown}");
+    assert!(shown.lines().all(|line| line.trim_end().chars().count() <= 72), "{shown}");
+}
+
+#[test]
+fn long_work_shows_its_rate_and_the_remaining_time() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("text").to_owned();
+    let (store_path, copy, lines) = (path("store"), path("copy"), path("rows.jsonl"));
+    store(Path::new(&store_path), 30_000);
+    let dump = format!("dump {store_path} customers > {lines}");
+    let program = example("rows");
+    let status = Command::new("sh").arg("-c").arg(format!("{} {dump}", program.display())).status();
+    assert!(status.expect("a process").success());
+    support::open_without_indexes(Path::new(&store_path));
+    support::declare_another_index(Path::new(&store_path));
+    let long: [&[&str]; 7] = [
+        &["backup", &store_path, &copy],
+        &["build", &store_path, "customers"],
+        &["check", &store_path],
+        &["verify", &store_path, "customers"],
+        &["repair", &store_path, "customers"],
+        &["analyze", &store_path],
+        &["load", &store_path, "customers", &lines, "--on-duplicate", "replace"],
+    ];
+    for arguments in long {
+        let Some(shown) = in_terminal(&[], arguments) else { return };
+        assert!(shown.contains("/s"), "{arguments:?} shows no rate: {shown:?}");
+        if arguments[0] != "load" {
+            assert!(shown.contains(" left"), "{arguments:?} shows no remaining time: {shown:?}");
+        }
+        // Without a terminal, there is none.
+        if arguments[0] == "check" || arguments[0] == "analyze" {
+            let output = Command::new(&program).args(arguments).output().expect("a process");
+            assert!(output.stderr.is_empty(), "{arguments:?}");
+        }
+    }
+}
