@@ -66,7 +66,9 @@ pub mod iter {
 
 /// The results of work on whole tables and stores. Programs seldom name these types.
 pub mod report {
-    pub use index_table_runtime::{CommonValue, IndexAnalysis, KeyDistribution, Quantiles};
+    pub use index_table_runtime::{
+        CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution, Quantiles,
+    };
 
     pub use index_table_runtime::{
         AggregateSize, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable,

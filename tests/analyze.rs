@@ -1,6 +1,6 @@
 //! The analysis of tables: distributions of keys in stores of each kind, and advice.
 
-use index_table::{AdviceKind, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{AdviceKind, Error, IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -233,5 +233,82 @@ fn an_index_under_construction_is_not_analyzed() -> TestResult {
     let analysis = notes.analyze(&store.read()?)?;
     assert!(analysis.indexes[0].readable, "{analysis}");
     assert_eq!(analysis.indexes[0].keys[0].distinct, 1);
+    Ok(())
+}
+
+mod later {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    /// The guests without one index, and with another.
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "guest", shard_by = tenant)]
+    #[index(town, tenant)]
+    #[index(id)]
+    pub(super) struct Guest {
+        #[primary_key]
+        tenant: u32,
+        #[primary_key]
+        id: u32,
+        town: u8,
+        email: String,
+    }
+}
+
+#[test]
+fn a_kept_analysis_is_read_by_later_processes() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let options = || {
+        let map = ShardMap::ranges().to("north", ..300u32).to("south", 300u32..);
+        ShardedStore::options().shard("north", "north").shard("south", "south").map("guest", map)
+    };
+    let sharded = options().open(dir.path().join("sharded"))?;
+    let on_disk = Store::open(dir.path().join("plain"))?;
+    for store in [Store::in_memory(), Store::clone(&sharded), on_disk.clone()] {
+        let all = guests(&store, 600)?;
+        assert_eq!(all.kept_analysis(&store.read()?)?, None);
+        let analysis = all.analyze(&store.read()?)?;
+        let before = std::time::SystemTime::now() - std::time::Duration::from_secs(1);
+        store.transaction(|txn| all.keep_analysis(txn, &analysis))?;
+        let kept = all.kept_analysis(&store.read()?)?.ok_or("no analysis")?;
+        assert_eq!(kept.analysis, analysis);
+        assert!(kept.time > before && kept.time <= std::time::SystemTime::now());
+        assert!(kept.analysis.advice.iter().any(|it| it.kind == AdviceKind::HotShardKey));
+
+        // A later analysis takes its place.
+        store.transaction(|txn| all.delete(txn, 7, 1).map(drop))?;
+        let analysis = all.analyze(&store.read()?)?;
+        store.transaction(|txn| all.keep_analysis(txn, &analysis))?;
+        let kept = all.kept_analysis(&store.read()?)?.ok_or("no analysis")?;
+        assert_eq!((kept.analysis.rows, &kept.analysis), (1199, &analysis));
+
+        let other = JobRepository::open(&store);
+        if let Ok(jobs) = other {
+            let refused = store.transaction(|txn| jobs.keep_analysis(txn, &analysis));
+            assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+        }
+
+        // An analysis names indexes that are still declared.
+        drop(all);
+        let all = later::GuestRepository::open(&store)?;
+        let kept = all.kept_analysis(&store.read()?)?.ok_or("no analysis")?.analysis;
+        let names = |indexes: &[index_table::report::IndexAnalysis]| {
+            indexes.iter().map(|index| index.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&kept.indexes), ["town_tenant"]);
+        assert!(kept.indexes.iter().all(|it| analysis.indexes.contains(it)));
+        assert_eq!(kept.shard_key, analysis.shard_key);
+        let kept = store
+            .catalog()?
+            .tables
+            .iter()
+            .find(|it| it.name == "guest")
+            .map(|it| it.unreadable.clone());
+        assert_eq!(kept, Some(None));
+    }
+    drop((sharded, on_disk));
+    let store = ShardedStore::open(dir.path().join("sharded"))?;
+    let all = later::GuestRepository::open(&store)?;
+    assert_eq!(all.kept_analysis(&store.read()?)?.map(|kept| kept.analysis.rows), Some(1199));
     Ok(())
 }

@@ -61,8 +61,8 @@ pub use upkeep::{
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
 pub use usage::{
-    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, IndexUsage, KeyDistribution,
-    Progress, Quantiles, Stats, Usage,
+    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, IndexUsage, KeptAnalysis,
+    KeyDistribution, Progress, Quantiles, Stats, Usage,
 };
 pub use write::{
     queue::{IndexToken, Lag},

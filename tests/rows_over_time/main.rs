@@ -3,6 +3,7 @@
 mod aggregates;
 mod cascades;
 mod decimals;
+mod evolution;
 mod expiry;
 mod parts;
 #[cfg(feature = "postgres")]

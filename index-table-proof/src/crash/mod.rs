@@ -6,6 +6,7 @@
 
 mod evolution;
 mod groups;
+mod over_time;
 mod replaced;
 mod scenarios;
 pub(crate) mod shards;

@@ -17,7 +17,7 @@ use super::{
         prove_loaded, prove_upgraded, upgrade,
     },
     groups::{prove_queued, prove_submitted, queue, submit},
-    open,
+    open, over_time,
     replaced::{kill_writer, kill_writer_of_shards},
     say, shards, together,
 };
@@ -29,7 +29,7 @@ use crate::{
 /// The scenario of transactions of several shards.
 pub(crate) const TOGETHER: &str = "shards together";
 
-pub(crate) const SCENARIOS: [Scenario; 16] = [
+pub(crate) const SCENARIOS: [Scenario; 17] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -221,6 +221,18 @@ pub(crate) const SCENARIOS: [Scenario; 16] = [
         child: together::online::write,
         before: together::online::forget,
         after: together::online::prove,
+    },
+    Scenario {
+        name: "rows over time",
+        rounds: 50,
+        awaited: 4,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: false,
+        is_sharded: false,
+        child: over_time::write,
+        before: nothing,
+        after: over_time::prove,
     },
 ];
 

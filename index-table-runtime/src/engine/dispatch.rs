@@ -167,6 +167,18 @@ impl Engine {
         }
     }
 
+    /// Whether threads of this process wait for their turn to write, or would soon have to wait.
+    pub(crate) fn is_contended(&self) -> bool {
+        match self {
+            Self::Lmdb(engine) => engine.is_contended(),
+            Self::Sharded(engine) => engine.engines().any(Self::is_contended),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
+        }
+    }
+
     /// Whether this process can't write the store.
     pub(crate) fn is_read_only(&self) -> bool {
         match self {

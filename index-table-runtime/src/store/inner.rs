@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -24,6 +25,12 @@ use crate::{
     usage::TableCounters,
     write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
+
+/// The pause between two transactions of long work, in which other writers begin their transactions.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The maximum time for which long work pauses while other writers wait.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
@@ -215,6 +222,19 @@ impl Inner {
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, Opened>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Pauses between two transactions of long work, so that other writers get their turn first. In this process, a thread
+    /// that waits for its turn gets it. Without the pause, the calling thread would lock again before that thread wakes
+    /// up.
+    pub(crate) fn let_others_write(&self) {
+        let began = Instant::now();
+        loop {
+            thread::sleep(PAUSE);
+            if !self.engine.is_contended() || began.elapsed() > LONGEST_PAUSE {
+                return;
+            }
+        }
     }
 
     /// Returns the counter for transactions that begin now.

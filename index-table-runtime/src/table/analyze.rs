@@ -1,19 +1,22 @@
 //! The analysis of a table.
 
-use std::{slice, sync::Arc};
+use std::{slice, sync::Arc, time::SystemTime};
 
 use super::{IndexSize, Table, TableSize, UntypedTable};
 use crate::{
-    engine::{Cursor as _, Query, Read as _},
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _, WriteRecords as _},
     model::{
         KeyRange,
         entity::Entity,
         error::{Error, Result},
-        schema::Source,
+        schema::{ANALYSIS, Source},
         shard::Distribution,
     },
-    store::{OpenTable, ReadTxn, Store},
-    usage::{Analysis, IndexAnalysis, KeyDistribution, Measure, Progress, ProgressReporter, Usage},
+    store::{OpenTable, ReadTxn, Store, WriteTxn},
+    usage::{
+        Analysis, IndexAnalysis, KeptAnalysis, KeyDistribution, Measure, Progress,
+        ProgressReporter, Usage, kept,
+    },
 };
 
 impl<R: Entity> Table<R> {
@@ -31,6 +34,64 @@ impl<R: Entity> Table<R> {
     /// [`Error::Corrupt`](crate::Error::Corrupt) and the [errors of reading](crate::Error#common-errors).
     pub fn analyze(&self, txn: &ReadTxn<'_>) -> Result<Analysis> {
         self.open.analyze(txn, None)
+    }
+}
+
+impl<R: Entity> Table<R> {
+    /// Writes an analysis into the catalog, in the place of the one that was kept before. So other processes,
+    /// and later ones, have the figures without reading the indexes.
+    ///
+    /// Cost: one write; in a sharded store, one in each shard of the table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if the analysis is of another table, and the [errors of
+    /// writing](crate::Error#common-errors).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Oslo".into() }))?;
+    /// let analysis = people.analyze(&store.read()?)?;
+    /// store.transaction(|txn| people.keep_analysis(txn, &analysis))?;
+    ///
+    /// let kept = people.kept_analysis(&store.read()?)?.expect("an analysis");
+    /// assert_eq!(kept.analysis, analysis);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep_analysis(&self, txn: &mut WriteTxn<'_>, analysis: &Analysis) -> Result<()> {
+        let record = kept::encode(self.open.schema, analysis, SystemTime::now())?;
+        let (mut writer, ..) = txn.writer(&self.open)?;
+        writer.put_record(ANALYSIS, &record)
+    }
+
+    /// Returns the last analysis that was [kept](Table::keep_analysis) in the catalog; `None` if there is none. Indexes
+    /// that are no longer declared are left out.
+    ///
+    /// Cost: one look-up.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`](crate::Error::Corrupt) and the [errors of reading](crate::Error#common-errors).
+    pub fn kept_analysis(&self, txn: &ReadTxn<'_>) -> Result<Option<KeptAnalysis>> {
+        let record = txn.reader(&self.open)?.record(ANALYSIS)?;
+        record.map(|record| kept::decode(self.open.schema, record)).transpose()
     }
 }
 

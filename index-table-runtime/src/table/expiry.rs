@@ -20,8 +20,8 @@ impl<R: Entity> Table<R> {
     /// Deletes up to `limit` rows that have expired at the time `now`, oldest first, and returns their number. A row
     /// has expired if its time is not later than `now`. [`Store::start_expiry_worker`] does this in the background.
     ///
-    /// The rows are deleted in batches. Each batch is a transaction of at most 256 rows. It starts no further deletion
-    /// after 10 ms, so that other writers don't wait long. If another writer gives a row a later time during this call,
+    /// The rows are deleted in transactions of at most 256 rows. Such a transaction deletes no further row after 10 ms. If it
+    /// takes longer with its commit, the next one deletes fewer rows. Between them, other writers get their turn. If another writer gives a row a later time during this call,
     /// the row stays.
     ///
     /// Cost: one step for each row in the index, then a `delete`.

@@ -36,11 +36,12 @@ const NAME: &str = "expiry-worker";
 /// The maximum number of rows in a batch.
 const BATCH: u64 = 256;
 
-/// The time after which a transaction deletes no further rows, so that other writers don't wait long.
+/// The time after which a transaction deletes no further rows, so that other writers don't wait long. If a transaction takes
+/// longer with its commit, the next one deletes fewer rows.
 const TURN: Duration = Duration::from_millis(10);
 
-/// The pause after each batch, in which other writers begin their transactions.
-const PAUSE: Duration = Duration::from_millis(1);
+/// The minimum number of rows in a transaction.
+const FEWEST: usize = 8;
 
 /// The time between two rounds of the worker.
 const POLL: Duration = Duration::from_secs(1);
@@ -55,16 +56,18 @@ pub(crate) fn expire(
     table.check_store(store.inner.id)?;
     store.inner.engine.refuse_read_only()?;
     let Some(expiry) = table.rows.expiry else { return Ok(0) };
-    let (range, mut deleted) = (expiry.expired(now), 0);
+    let (range, mut deleted, mut pace) = (expiry.expired(now), 0, Pace::default());
     while deleted < limit {
         let batch = batch(store, table, expiry, &range, BATCH.min(limit - deleted))?;
         let (mut rest, before) = (batch.as_slice(), deleted);
         while !rest.is_empty() {
-            let (done, gone) = delete(store, table, expiry, &range, rest)?;
+            let next = rest.get(..pace.rows).unwrap_or(rest);
+            let Turn { began, done, deleted: gone } = delete(store, table, expiry, &range, next)?;
+            pace.adapt(began.elapsed());
             deleted += gone;
             rest = rest.get(done..).unwrap_or_default();
             if !rest.is_empty() || deleted < limit {
-                thread::sleep(PAUSE);
+                store.inner.let_others_write();
             }
         }
         // If all rows of a batch have been changed since they were read, the caller decides whether to continue.
@@ -73,6 +76,33 @@ pub(crate) fn expire(
         }
     }
     Ok(deleted)
+}
+
+/// The number of rows that a transaction deletes. It depends on the time of the last transaction.
+struct Pace {
+    rows: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { rows: BATCH as usize / 4 }
+    }
+}
+
+impl Pace {
+    fn adapt(&mut self, time: Duration) {
+        self.rows = if time > TURN { self.rows / 2 } else { self.rows * 2 };
+        self.rows = self.rows.clamp(FEWEST, BATCH as usize);
+    }
+}
+
+/// A transaction that deletes rows.
+struct Turn {
+    /// The time at which it began to read the rows.
+    began: Instant,
+    /// The number of rows that were read.
+    done: usize,
+    deleted: u64,
 }
 
 /// A row that has expired: its primary key, and its bytes if it was archived.
@@ -111,22 +141,21 @@ fn batch(
     Ok(keys.into_iter().zip(bytes.into_iter().map(Some)).collect())
 }
 
-/// Deletes the rows of a batch that are still expired, in one transaction of limited time. Returns the numbers of rows
-/// that were read and deleted.
+/// Deletes the rows of a batch that are still expired, in one transaction of limited time.
 fn delete(
     store: &Store,
     table: &Arc<OpenTable>,
     expiry: Expiry,
     range: &KeyRange,
     batch: &[Expired],
-) -> Result<(usize, u64)> {
+) -> Result<Turn> {
     store.transaction(|txn| {
-        let (began, mut done, mut deleted) = (Instant::now(), 0, 0);
+        let mut turn = Turn { began: Instant::now(), done: 0, deleted: 0 };
         for (primary_key, archived) in batch {
-            if done > 0 && began.elapsed() > TURN {
+            if turn.done > 0 && turn.began.elapsed() > TURN {
                 break;
             }
-            done += 1;
+            turn.done += 1;
             let (mut writer, Scratch { old, .. }, written) = txn.row_writer(table)?;
             let Some(bytes) = writer.reader().fact(primary_key)? else { continue };
             if archived.as_ref().is_some_and(|archived| archived != bytes) {
@@ -140,9 +169,9 @@ fn delete(
             if row == Deleted::NeedsCascade {
                 cascade::delete_in(txn, table, primary_key)?;
             }
-            deleted += 1;
+            turn.deleted += 1;
         }
-        Ok((done, deleted))
+        Ok(turn)
     })
 }
 
@@ -317,7 +346,7 @@ fn round(store: &Store, shared: &Shared) -> Option<Error> {
                     break;
                 }
             }
-            thread::sleep(PAUSE);
+            store.inner.let_others_write();
         }
     }
     failed

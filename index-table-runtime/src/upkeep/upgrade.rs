@@ -1,9 +1,6 @@
 //! Rewrites all rows of older versions in the current version.
 
-use std::{
-    fmt, thread,
-    time::{Duration, Instant},
-};
+use std::{fmt, time::Instant};
 
 use crate::model::KeyRange;
 use crate::{
@@ -26,9 +23,6 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// A transaction reads at most this multiple of the bytes that it may write.
 const READ: usize = 16;
-
-/// The pause between two batches. The lock isn't fair, so waiting threads would not get it without a pause.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// The entries of a global index may be in other shards than their rows.
 const ONE_SHARD: &str = "upgrading a single shard of a table with a global index";
@@ -241,7 +235,7 @@ impl Work<'_> {
                 return Ok(done);
             }
             last = batch.last;
-            thread::sleep(PAUSE);
+            self.store.inner.let_others_write();
         }
     }
 

@@ -11,10 +11,11 @@ mod stats;
 mod tests;
 pub(crate) mod trace;
 
-pub(crate) use analyze::Measure;
 pub use analyze::{
-    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeyDistribution, Quantiles,
+    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution,
+    Quantiles,
 };
+pub(crate) use analyze::{Measure, kept};
 pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
 pub use progress::Progress;
 pub(crate) use progress::ProgressReporter;

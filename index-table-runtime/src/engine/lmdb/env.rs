@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     pub(super) reserve: Reserve,
     /// The lock that this process's write transaction holds, so that one thread at a time waits for LMDB's lock.
     pub(super) writing: Mutex<Writing>,
+    /// The number of threads that wait for this lock.
+    pub(super) waiting: AtomicUsize,
     /// The journal, if this process writes one.
     pub(super) journal: OnceLock<Active>,
     /// Whether another process writes the journal, or may write without one.
@@ -88,6 +90,12 @@ impl Engine {
     /// Returns the number of read transactions of this process, and the age of the oldest.
     pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
         self.gate.readers()
+    }
+
+    /// Whether a thread of this process waits for its turn to write, or would soon have to wait for a checkpoint.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+            || self.journal.get().is_some_and(|journal| journal.is_behind())
     }
 
     /// Returns the size of the map in bytes.

@@ -166,6 +166,7 @@ impl Engine {
             known: Mutex::default(),
             reserve,
             writing: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             env,
             journal: OnceLock::new(),
             is_elsewhere: plan == Plan::ReadOnly,

@@ -137,7 +137,15 @@ impl Engine {
 
     /// Waits for this process's turn to write.
     pub(super) fn lock_writing(&self) -> MutexGuard<'_, Writing> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.writing.try_lock() {
+            Ok(turn) => return turn,
+            Err(TryLockError::Poisoned(turn)) => return turn.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        turn
     }
 
     fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {

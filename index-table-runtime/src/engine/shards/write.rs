@@ -9,7 +9,7 @@ use crate::{
     model::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},
-        schema::{IndexSchema, Source, version_of},
+        schema::{ANALYSIS, IndexSchema, Source, version_of},
         shard::{GlobalIndex, Routing, ShardNumber},
     },
 };
@@ -231,17 +231,19 @@ impl<'t> Writer<'t> {
         self.txn.write(self.tables, shard, None, write)
     }
 
-    /// Whether this record is the same in each shard of a table with global indexes: the state of such an index, or an
-    /// older version of the rows.
+    /// Whether this record is the same in each shard of the table: its analysis, or in a table with global indexes the
+    /// state of such an index, or an older version of the rows.
     fn is_common(&self, space: Space, key: &[u8]) -> bool {
         let routing = &self.tables.routing;
         let global = routing.global_indexes();
         let name = |global: &GlobalIndex| routing.schema().indexes.get(global.index())?.name.into();
         let is_version = || str::from_utf8(key).is_ok_and(|key| version_of(key).is_some());
-        space == Space::Catalog
-            && !global.is_empty()
-            && (is_version()
-                || global.iter().filter_map(name).any(|name: &str| name.as_bytes() == key))
+        let is_of_global = || {
+            !global.is_empty()
+                && (is_version()
+                    || global.iter().filter_map(name).any(|name: &str| name.as_bytes() == key))
+        };
+        space == Space::Catalog && (key == ANALYSIS.as_bytes() || is_of_global())
     }
 
     /// Writes in each shard of the table.

@@ -13,7 +13,7 @@ pub(crate) use catalog::{
     TableRecord,
 };
 pub(crate) use parts::Parts;
-pub(crate) use state::{Building, LISTED, Retired, StateRecord, is_index};
+pub(crate) use state::{ANALYSIS, Building, LISTED, Retired, StateRecord, is_index};
 pub use state::{Duplicate, Duplicates, IndexState};
 pub(crate) use versions::{FieldEnds, LocateFields, VersionRecord, version_of};
 

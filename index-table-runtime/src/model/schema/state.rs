@@ -93,6 +93,9 @@ impl Duplicates {
     }
 }
 
+/// The part of a table with its kept analysis. It begins with [`MARK`], and is no reference.
+pub(crate) const ANALYSIS: &str = "@analysis";
+
 /// Whether the record of a part of a table concerns an index. Names of indexes are identifiers, versions of rows are
 /// numbers, and references to the table begin with [`MARK`].
 pub(crate) fn is_index(part: &str) -> bool {

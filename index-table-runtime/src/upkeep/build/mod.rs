@@ -5,11 +5,7 @@ mod duplicates;
 mod rows;
 mod shards;
 
-use std::{
-    collections::BTreeMap,
-    fmt, thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fmt, time::Instant};
 
 use serde::Serialize;
 
@@ -34,9 +30,6 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// The memory for sorting entries, in bytes. Further entries are sorted in temporary files.
 pub(crate) const MEMORY: usize = 64 << 20;
-
-/// The pause between two batches, in which waiting writers get the lock.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// Builds the indexes of a table that are not readable yet. From the `build` of a repository; it
 /// does nothing until [`run`](Build::run).
@@ -241,8 +234,7 @@ impl<'t> Build<'t> {
         let mut pace: Option<Pace> = None;
         while self.limit.is_none_or(|limit| report.steps < limit) {
             if report.steps > 0 {
-                // Without the pause, this thread would lock again before a waiting thread wakes up.
-                thread::sleep(PAUSE);
+                store.inner.let_others_write();
             }
             let options = BuildOptions { retry: report.steps == 0, ..self.options };
             let batch = store.run_transaction(

@@ -2,11 +2,13 @@
 
 mod advice;
 mod attribute;
+pub(crate) mod kept;
 mod measure;
 mod show;
 #[cfg(test)]
 mod tests;
 
+pub use kept::KeptAnalysis;
 pub(crate) use measure::Measure;
 
 use serde::Serialize;

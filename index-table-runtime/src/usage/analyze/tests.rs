@@ -1,7 +1,20 @@
 //! The distributions of keys.
 
-use super::{Measure, Quantiles};
-use crate::model::{key::KeyBuf, schema::KeyField};
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::{
+    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeyDistribution, Measure, Quantiles,
+    kept,
+};
+use crate::model::{
+    key::KeyBuf,
+    schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema},
+};
+
+#[expect(clippy::duplicate_mod, reason = "the module in the key tests is private")]
+#[path = "../../model/key/tests/format.rs"]
+mod format;
+use format::{documented, hex};
 
 static KEY: [KeyField; 2] = [KeyField::new::<String>("town"), KeyField::new::<u32>("number")];
 
@@ -53,4 +66,47 @@ fn without_entries_all_figures_are_zero() {
     let (entries, keys) = Measure::whole(&KEY).finish();
     assert_eq!((entries, keys[0].distinct, keys[0].rows), (0, 0, Quantiles::default()));
     assert!(keys[0].most_common.is_empty());
+}
+
+/// The vector of `docs/FORMAT.md` never changes, because files contain these bytes.
+#[test]
+fn a_kept_analysis_has_the_documented_bytes() {
+    static TABLE: TableSchema = TableSchema {
+        name: "people",
+        version: 1,
+        fields: &[FieldSchema::new::<String>("town", "String")],
+        previous: None,
+        changed: &[],
+        primary_key: &[KeyField::new::<u32>("id")],
+        indexes: &[IndexSchema {
+            name: "town",
+            key: &[KeyField::new::<String>("town")],
+            strategy: Strategy::Normalized,
+            unique: false,
+            eventual: false,
+            conditions: &[],
+            findings: &[],
+        }],
+    };
+    let most_common = vec![CommonValue { value: r#""Oz""#.to_owned(), entries: 2, share: 1.0 }];
+    let rows = Quantiles { min: 2, p50: 2, p90: 2, p99: 2, max: 2 };
+    let keys = vec![KeyDistribution { fields: vec!["town"], distinct: 1, rows, most_common }];
+    let index = IndexAnalysis { name: "town", readable: true, entries: 2, bytes: 0, keys };
+    let kind = AdviceKind::NotDiscriminating;
+    let advice =
+        Advice { index: Some("town"), kind, reason: "few".to_owned(), change: "x".to_owned() };
+    let analysis = Analysis {
+        table: "people",
+        rows: 2,
+        bytes: 0,
+        shard_key: None,
+        indexes: vec![index],
+        advice: vec![advice],
+    };
+    let time = UNIX_EPOCH + Duration::from_millis(1_700_000_000_000);
+    let record = kept::encode(&TABLE, &analysis, time).expect("a record");
+    assert_eq!(documented("### Analyses"), [format!("| `2` | `{}` |", hex(&record))]);
+    let read = kept::decode(&TABLE, &record).expect("an analysis");
+    assert_eq!((read.time, read.analysis), (time, analysis));
+    assert!(kept::decode(&TABLE, &record[..record.len() - 1]).is_err());
 }

@@ -32,6 +32,14 @@ impl Active {
         }
     }
 
+    /// Whether a checkpoint is in progress, and writers will soon have to wait for it.
+    pub(in crate::engine::lmdb) fn is_behind(&self) -> bool {
+        match self {
+            Self::Own(journal) => journal.is_behind(),
+            Self::Shared(member) => member.is_behind(),
+        }
+    }
+
     /// Prepares for a write transaction.
     pub(in crate::engine::lmdb) fn begin(&self) {
         match self {

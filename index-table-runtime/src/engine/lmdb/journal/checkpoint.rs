@@ -294,6 +294,14 @@ impl Journal {
         self.shared.lock().refused
     }
 
+    /// Whether a checkpoint is in progress, and half as much has changed since its start as makes writers wait.
+    pub(in crate::engine::lmdb) fn is_behind(&self) -> bool {
+        let shared = &*self.shared;
+        let state = shared.lock();
+        let is_working = !shared.is_done.load(SeqCst) && state.making;
+        is_working && state.pages >= shared.limits.changed.saturating_mul(PATIENCE / 2)
+    }
+
     /// Waits if a checkpoint is in progress and too much has changed since its start. The caller must not have the turn
     /// to write.
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {

@@ -504,6 +504,11 @@ impl Member {
         if has_left { Some(LEFT) } else { self.common.refused() }
     }
 
+    /// Whether writers wait for a late checkpoint.
+    pub(in crate::engine::lmdb) fn is_behind(&self) -> bool {
+        self.common.is_far.load(SeqCst)
+    }
+
     /// Waits, without the turn to write, while a late checkpoint is being made.
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {
         let common = &*self.common;

@@ -1,0 +1,158 @@
+//! The expiry and the cascade of a million rows, and the waiting of another writer.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use index_table::{Durability, IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::Outcome;
+
+const ROWS: u64 = 1_000_000;
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "sessions", expires = ends)]
+#[index(user)]
+struct Session {
+    #[primary_key]
+    id: u64,
+    user: u64,
+    ends: SystemTime,
+    text: String,
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "visits")]
+struct Visit {
+    #[primary_key]
+    id: u64,
+    text: String,
+}
+
+fn session(id: u64) -> Session {
+    let scattered = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    let ends = UNIX_EPOCH + Duration::from_secs(scattered % 31_536_000);
+    Session { id: scattered, user: scattered % 1_000, ends, text: "x".repeat(80) }
+}
+
+/// The times of the other writer, in ascending order.
+struct Waits(Vec<f64>);
+
+impl Waits {
+    fn at(&self, share: f64) -> f64 {
+        let at = (self.0.len() as f64 * share) as usize;
+        self.0.get(at).or(self.0.last()).copied().unwrap_or_default()
+    }
+}
+
+/// Inserts a row each millisecond until `work` returns, and returns the times of these transactions in milliseconds.
+fn beside<T>(store: &Store, first: u64, work: impl FnOnce() -> Result<T>) -> Outcome<(T, Waits)> {
+    let visits = VisitRepository::open(store)?;
+    let is_done = AtomicBool::new(false);
+    let (done, waits) = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut waits = Vec::new();
+            for id in first.. {
+                if is_done.load(Relaxed) {
+                    break;
+                }
+                let visit = Visit { id, text: "x".repeat(80) };
+                let began = Instant::now();
+                store.transaction(|txn| visits.put(txn, &visit))?;
+                waits.push(began.elapsed().as_secs_f64() * 1e3);
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok::<_, index_table::Error>(waits)
+        });
+        let done = work();
+        is_done.store(true, Relaxed);
+        (done, writer.join())
+    });
+    let mut waits = waits.map_err(|_| "the writer has panicked")??;
+    waits.sort_by(f64::total_cmp);
+    Ok((done?, Waits(waits)))
+}
+
+pub(crate) fn expiry(dir: &Path, _: u32) -> Outcome<()> {
+    println!(
+        "| expiry of {ROWS} rows | rows a second | another writer: p50 | p99 | p99.9 | longest |"
+    );
+    println!("|---|--:|--:|--:|--:|--:|");
+    for (name, durability) in [
+        ("commits without a sync", Durability::None),
+        ("`Durability::Journal`", Durability::Journal),
+        ("`Durability::Full`", Durability::Full),
+    ] {
+        let store =
+            Store::options().map_size(8 << 30).durability(durability).open(dir.join(name))?;
+        let sessions = SessionRepository::open(&store)?;
+        let show = |name: &str, rate: &str, waits: &Waits| {
+            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| waits.at(share));
+            let longest = waits.at(1.0);
+            println!(
+                "| {name} | {rate} | {p50:.2} ms | {p99:.2} ms | {p999:.2} ms | {longest:.1} ms |"
+            );
+        };
+        let pause = || {
+            thread::sleep(Duration::from_secs(10));
+            Ok(())
+        };
+        sessions.bulk_load(&store, (0..ROWS).map(session)).run()?;
+        let ((), alone) = beside(&store, 0, pause)?;
+        show(&format!("{name}, without an expiry"), "", &alone);
+        let began = Instant::now();
+        let (deleted, waits) =
+            beside(&store, 1 << 40, || sessions.expire(&store, SystemTime::now(), ROWS))?;
+        assert_eq!(deleted, ROWS);
+        let rate = deleted as f64 / began.elapsed().as_secs_f64();
+        show(name, &format!("{rate:.0}"), &waits);
+        drop((sessions, store));
+        fs::remove_dir_all(dir.join(name))?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "customers")]
+struct Customer {
+    #[primary_key]
+    id: u64,
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "orders")]
+#[index(customer)]
+struct Order {
+    #[primary_key]
+    id: u64,
+    #[references(Customer, on_delete = "cascade")]
+    customer: u64,
+    text: String,
+}
+
+pub(crate) fn cascade(dir: &Path, _: u32) -> Outcome<()> {
+    println!("| a cascade in one transaction | time | rows a second |");
+    println!("|---|--:|--:|");
+    for rows in [10_000, 100_000, ROWS] {
+        let own = dir.join(rows.to_string());
+        let store = Store::options().map_size(8 << 30).durability(Durability::None).open(&own)?;
+        let customers = CustomerRepository::open(&store)?;
+        let orders = OrderRepository::open(&store)?;
+        store.transaction(|txn| customers.insert(txn, &Customer { id: 7 }))?;
+        let order = |id: u64| Order { id, customer: 7, text: "x".repeat(80) };
+        orders.bulk_load(&store, (0..rows).map(order)).run()?;
+        let began = Instant::now();
+        store.transaction(|txn| customers.delete(txn, 7))?;
+        let seconds = began.elapsed().as_secs_f64();
+        assert_eq!(orders.all(&store.read()?).count()?, 0);
+        println!("| {rows} rows | {seconds:.2} s | {:.0} |", rows as f64 / seconds);
+        drop((customers, orders, store));
+        fs::remove_dir_all(&own)?;
+    }
+    Ok(())
+}

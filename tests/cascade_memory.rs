@@ -1,0 +1,104 @@
+//! The memory that a cascade allocates does not grow with the number of rows.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    error::Error,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use index_table::{Durability, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+/// Counts the currently allocated bytes and their maximum, without LMDB's allocations.
+struct Peak;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+fn allocated(bytes: usize) {
+    let now = NOW.fetch_add(bytes, Relaxed) + bytes;
+    MOST.fetch_max(now, Relaxed);
+}
+
+#[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
+// SAFETY: all calls are forwarded to the system's allocator. The default `realloc` allocates, copies and
+// frees.
+unsafe impl GlobalAlloc for Peak {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        allocated(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Peak = Peak;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+struct Customer {
+    #[primary_key]
+    id: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "orders")]
+#[index(customer)]
+#[aggregate(customer)]
+struct Order {
+    #[primary_key]
+    number: u64,
+    #[references(Customer, on_delete = "cascade")]
+    customer: u32,
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(part_of = Order)]
+struct Scan {
+    #[primary_key]
+    number: u64,
+    pdf: Vec<u8>,
+}
+
+/// Returns the peak of the memory allocated by a cascade to this number of orders with their scans.
+fn peak(rows: u64) -> Result<usize, Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let store = Store::options().durability(Durability::None).open(directory.path())?;
+    let customers = CustomerRepository::open(&store)?;
+    let orders = OrderRepository::open(&store)?;
+    let scans = ScanRepository::open(&store)?;
+    store.transaction(|txn| {
+        customers.insert(txn, &Customer { id: 7 })?;
+        customers.insert(txn, &Customer { id: 8 })
+    })?;
+    // One order of another customer stays.
+    let order = |number| Order {
+        number,
+        customer: if number == rows { 8 } else { 7 },
+        text: "x".repeat(60),
+    };
+    orders.bulk_load(&store, (0..=rows).map(order)).run()?;
+    scans.bulk_load(&store, (0..=rows).map(|number| Scan { number, pdf: vec![7; 60] })).run()?;
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    assert!(store.transaction(|txn| customers.delete(txn, 7))?);
+    let most = MOST.load(Relaxed) - before;
+    let txn = store.read()?;
+    assert_eq!((orders.all(&txn).count()?, scans.all(&txn).count()?), (1, 1));
+    assert_eq!(orders.aggregate_by_customer(&txn, 7)?.count, 0);
+    assert!(store.verify()?.is_clean());
+    Ok(most)
+}
+
+#[test]
+fn the_memory_of_a_cascade_does_not_grow_with_its_rows() -> Result<(), Box<dyn Error>> {
+    for rows in [1_000, 30_000] {
+        let most = peak(rows)?;
+        assert!(most < 64 << 10, "{most} bytes for {rows} rows");
+    }
+    Ok(())
+}
