@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[table(name = "films")]
 #[index(each(cast), year)]
 #[index(each(genres))]
-#[index(year, title)]
+#[index(year)]
 struct Film {
     #[primary_key]
     title: String,

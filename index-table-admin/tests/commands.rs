@@ -1,5 +1,7 @@
 //! The command `index-table` as a process, on plain and sharded stores.
 
+use std::io::BufRead as _;
+
 #[path = "support/process.rs"]
 mod process;
 mod support;
@@ -211,6 +213,59 @@ fn a_state_of_an_archive_is_restored() {
         assert!(code == 5 || error.contains(value), "{error}");
     }
     assert!(!path("other").exists());
+}
+
+/// A page that is served until this value is dropped.
+struct Page {
+    server: std::process::Child,
+    url: String,
+}
+
+impl Page {
+    fn of(dir: &std::path::Path, token: &str) -> Self {
+        let program = assert_cmd::cargo::cargo_bin!("index-table");
+        let mut server = std::process::Command::new(program)
+            .arg("serve")
+            .arg(dir)
+            .args(["127.0.0.1:0", "--token", token])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let mut line = String::new();
+        let out = server.stdout.take().expect("a stream");
+        std::io::BufReader::new(out).read_line(&mut line).expect("a line");
+        let url = line.trim().strip_prefix("listening on ").expect("the address").to_owned();
+        Self { server, url }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+#[test]
+fn usage_is_read_from_the_page_of_a_service() {
+    let dir = plain(3);
+    let page = Page::of(dir.path(), "secret");
+    let usage = |rest: &[&str]| json_of(&["usage"], page.url.as_ref(), rest);
+    let shown = usage(&["--token", "secret"]);
+    assert_eq!(
+        (&shown["tables"][0]["table"], &shown["tables"][0]["gets"]),
+        (&json!("customers"), &json!(0))
+    );
+    assert_eq!(shown["tables"][0]["indexes"].as_array().map(Vec::len), Some(4), "{shown}");
+    let text = text_of(&["usage"], format!("{}metrics", page.url).as_ref(), &["--token", "secret"]);
+    assert!(text.starts_with("table      gets  scans"), "{text}");
+    let error = fails(4, &["usage"], page.url.as_ref(), &["--token", "wrong"]);
+    assert!(error.contains("needs the secret of the page"), "{error}");
+    let error = fails(3, &["usage"], format!("{}admin", page.url).as_ref(), &["--token", "secret"]);
+    assert!(error.contains("there is no page at"), "{error}");
+    drop(page);
+    assert!(fails(4, &["usage"], "http://127.0.0.1:1/".as_ref(), &[]).contains("can't be reached"));
+    assert!(fails(2, &["usage"], "https://localhost/".as_ref(), &[]).contains("encrypted"));
 }
 
 #[test]
