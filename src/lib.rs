@@ -72,8 +72,8 @@ pub mod report {
 
     pub use index_table_runtime::{
         AggregateSize, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable,
-        ChangeConsumer, ChangeLag, Duplicate, IndexSize, LoadReport, LoadedShard, MoveInfo,
-        MoveState, Moved, PlannedMove, PlannedShard, RangeInfo, ShardInfo, ShardStatus,
-        StoreReport, TableSize, TransactionResult, Upgraded,
+        ChangeConsumer, ChangeLag, Duplicate, HotKey, IndexSize, LoadReport, LoadedShard, MoveInfo,
+        MoveState, Moved, PlannedMove, PlannedShard, RangeInfo, ShardAdvice, ShardInfo,
+        ShardStatus, StoreReport, TableSize, TransactionResult, Upgraded,
     };
 }

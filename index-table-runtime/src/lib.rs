@@ -56,7 +56,7 @@ pub use upkeep::{
     expiry::ExpiryWorker,
     moves::{Move, MoveInfo, MoveState, Moved},
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
-    rebalance::{PlannedMove, PlannedShard, Rebalance, RebalancePlan},
+    rebalance::{HotKey, PlannedMove, PlannedShard, Rebalance, RebalancePlan, ShardAdvice},
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };

@@ -10,6 +10,7 @@ mod eventual;
 mod global;
 mod groups;
 mod grown;
+mod hot;
 mod load;
 mod missing;
 mod moves;

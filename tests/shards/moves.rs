@@ -470,3 +470,48 @@ fn bulk_loads_beside_moves_lose_no_row() -> Result<()> {
     assert!(events.verify(&txn).run()?.is_clean());
     Ok(())
 }
+
+#[test]
+fn pages_on_both_sides_of_a_switch_miss_and_repeat_no_row() -> Result<()> {
+    for is_offline in [false, true] {
+        let store = options().in_memory()?;
+        let tables = Tables::open(&store)?;
+        tables.fill(&store)?;
+        for size in [20, 150, 400] {
+            let whole = |store: &ShardedStore| -> Result<Vec<_>> {
+                tables.accounts.by_town(&store.read()?).keys().collect()
+            };
+            let expected = whole(&store)?;
+            let (mut found, mut cursor): (Vec<_>, Option<index_table::Cursor>) = Default::default();
+            // A page in each step of the moves: each begins where the last one ended.
+            let mut next_page = || {
+                let txn = store.read().expect("a transaction");
+                let scan = tables.accounts.by_town(&txn);
+                let page = match &cursor {
+                    Some(cursor) => scan.after(cursor).page(size),
+                    None => scan.page(size),
+                };
+                let page = page.expect("a page");
+                found.extend(page.items.iter().map(|row| (row.tenant, row.number)));
+                cursor = page.next;
+                cursor.is_some()
+            };
+            let mut is_more = true;
+            for round in 0.. {
+                if !is_more {
+                    break;
+                }
+                let to = ["c", "b", "a"][round % 3];
+                let step = |_| is_more = is_more && next_page();
+                let moved = store.move_range("accounts", 5u32..35, to).progress(step);
+                if is_offline {
+                    moved.offline().run()?
+                } else {
+                    moved.run()?
+                };
+            }
+            assert_eq!(found, expected, "pages of {size}");
+        }
+    }
+    Ok(())
+}

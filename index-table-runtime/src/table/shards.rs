@@ -10,6 +10,7 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         schema::Source,
+        shard::KeyRequests,
     },
     store::{ShardId, ShardedStore, engine_of},
 };
@@ -59,7 +60,7 @@ pub enum ShardStatus {
 /// A range of a shard map: neighbouring shard keys that are in the same shard. From [`ShardedStore::ranges`].
 ///
 /// `Display` prints one line.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct RangeInfo {
     /// The first shard key, as text; in a hash map, the first slot. `None`: the range has no lower end.
@@ -73,10 +74,19 @@ pub struct RangeInfo {
     /// The bytes of these rows with their primary keys, without their index entries; of a global index, the bytes of its
     /// entries with their keys.
     pub bytes: u64,
+    /// The number of reads of its keys in this process, estimated from samples: the rows that were looked up by their keys,
+    /// and the queries that give the shard key. 0 for a global index. Old requests weigh less than new ones.
+    pub reads: u64,
+    /// The number of writes of its rows, estimated in the same way.
+    pub writes: u64,
     /// Its share of the rows of all ranges of the map, from 0 to 1. All shares are 0 if the total is 0.
     pub row_share: f64,
     /// Its share of the bytes of all ranges of the map, from 0 to 1.
     pub byte_share: f64,
+    /// Its share of the reads of all ranges of the map, from 0 to 1.
+    pub read_share: f64,
+    /// Its share of the writes of all ranges of the map, from 0 to 1.
+    pub write_share: f64,
 }
 
 impl ShardedStore {
@@ -245,9 +255,7 @@ impl ShardedStore {
             let start = if start.is_empty() { None } else { shown(start) };
             let end = end.and_then(shown);
             let shard = engine.shard(shard)?.name().to_string();
-            let (row_share, byte_share) = (0.0, 0.0);
-            let range = RangeInfo { start, end, shard, rows: 0, bytes: 0, row_share, byte_share };
-            ranges.push(Some(range));
+            ranges.push(Some(RangeInfo { start, end, shard, ..RangeInfo::default() }));
         }
         let txn = self.read()?;
         for (table, routing, source) in &own {
@@ -268,9 +276,19 @@ impl ShardedStore {
                 }
             }
         }
+        for KeyRequests { key, reads, writes, .. } in engine.load_of(map).keys() {
+            let segment = boundaries.segment_of(&routing.map_key_of(&key));
+            if let Some(Some(range)) = segment.and_then(|segment| ranges.get_mut(segment)) {
+                range.reads += reads;
+                range.writes += writes;
+            }
+        }
         let mut ranges: Vec<RangeInfo> = ranges.into_iter().flatten().collect();
         let [rows, bytes] = totals(&ranges, |range| [range.rows, range.bytes]);
+        let [reads, writes] = totals(&ranges, |range| [range.reads, range.writes]);
         for range in &mut ranges {
+            range.read_share = share(range.reads, reads);
+            range.write_share = share(range.writes, writes);
             range.row_share = share(range.rows, rows);
             range.byte_share = share(range.bytes, bytes);
         }
@@ -284,7 +302,7 @@ fn totals<T>(items: &[T], figures: impl Fn(&T) -> [u64; 2]) -> [u64; 2] {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
-fn share(part: u64, of: u64) -> f64 {
+pub(crate) fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
@@ -309,8 +327,11 @@ impl fmt::Display for ShardInfo {
 
 impl fmt::Display for RangeInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { start, end, shard, rows, bytes, .. } = self;
+        let Self { start, end, shard, rows, bytes, reads, writes, .. } = self;
         let (start, end) = (start.as_deref().unwrap_or(""), end.as_deref().unwrap_or(""));
-        write!(f, "{start}..{end} in `{shard}`: {rows} rows, {bytes} bytes")
+        write!(
+            f,
+            "{start}..{end} in `{shard}`: {rows} rows, {bytes} bytes, {reads} reads, {writes} writes"
+        )
     }
 }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`maps`] | the shard maps of a transaction, which change when rows move |
 //! | [`moving`] | the unfinished moves of keys to other shards |
+//! | [`load`] | samples of the requests of shard keys |
 //! | [`instant`] | why a read transaction sees one instant of all shards |
 //! | [`writing`] | the order in which write transactions lock shards |
 //! | [`count`] | counts over several shards, in several threads if they are long |
@@ -21,6 +22,7 @@ mod count;
 mod global;
 mod grow;
 mod instant;
+mod load;
 mod manager;
 mod maps;
 mod merge;
@@ -39,6 +41,7 @@ mod write;
 mod writing;
 
 pub use count::count_in_parallel_from;
+pub(crate) use load::Load;
 pub(crate) use manager::{
     Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
     TableRecord, encoded, options_of, place_of, recorded, write_moves,
@@ -200,6 +203,8 @@ pub(crate) struct Engine {
     holds: Holds,
     /// Locked while a move runs.
     move_turn: Mutex<()>,
+    /// The requests of the shard keys, by the names of the shard maps.
+    loads: Mutex<BTreeMap<String, Arc<Load>>>,
     /// The tables of the own records of the shards.
     own: OnceLock<Tables>,
     /// The own records of the shards, for a store that another process may write.
@@ -233,6 +238,7 @@ impl Engine {
             visibility,
             holds: Holds::default(),
             move_turn: Mutex::default(),
+            loads: Mutex::default(),
             own: OnceLock::new(),
             seen: Vec::new(),
         }
@@ -371,6 +377,12 @@ impl Engine {
     /// Returns a shard map; `None`: the store has no such map.
     pub(crate) fn map(&self, name: &str) -> Option<Map> {
         self.maps.now().get(name).cloned()
+    }
+
+    /// Returns the requests of the shard keys of a map.
+    pub(crate) fn load_of(&self, map: &str) -> Arc<Load> {
+        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(loads.entry(map.to_owned()).or_default())
     }
 
     /// Returns the names of the tables that have ever been opened with this shard map.

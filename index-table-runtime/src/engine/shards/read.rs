@@ -114,6 +114,9 @@ impl<'t> Reader<'t> {
             Source::Facts => false,
             Source::Index(index) => self.tables.routing.global(index).is_some(),
         };
+        if !is_global {
+            self.tables.count_query(query);
+        }
         // The rows of a global index may be in other shards, and each value of a list may be in a different shard.
         if !is_global
             && !self.tables.routing.moves_in(query.source)
@@ -322,6 +325,7 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        self.tables.count_row(false, primary_key);
         self.of_row(primary_key)?.fact(primary_key)
     }
 

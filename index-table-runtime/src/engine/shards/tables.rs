@@ -8,9 +8,9 @@ use std::sync::{
     },
 };
 
-use super::{Engine, HasTables, maps::CurrentMaps};
+use super::{Engine, HasTables, Load, maps::CurrentMaps};
 use crate::{
-    engine::{self, list::List},
+    engine::{self, Query, list::List},
     model::{
         error::{Error, Result},
         shard::{Routing, ShardNumber},
@@ -31,6 +31,8 @@ pub(super) struct SharedTables {
     pub(super) maps: Arc<CurrentMaps>,
     /// The table in the latest generation that a transaction has used, unless it was opened in that generation.
     pub(super) latest: RwLock<Option<Arc<Tables>>>,
+    /// The requests of the shard keys; `None` if the table has none.
+    load: Option<Arc<Load>>,
 }
 
 /// A table in one shard.
@@ -62,7 +64,25 @@ impl Tables {
         let shards = engine.shards.iter().zip(shards).map(of_shard).collect();
         let (maps, latest) = (Arc::clone(&engine.maps), RwLock::default());
         let generation = maps.generation();
-        Self { routing, generation, shared: Arc::new(SharedTables { shards, maps, latest }) }
+        let load = routing.is_split().then(|| engine.load_of(routing.map()));
+        Self { routing, generation, shared: Arc::new(SharedTables { shards, maps, latest, load }) }
+    }
+
+    /// Counts a request of a row.
+    #[inline]
+    pub(super) fn count_row(&self, is_write: bool, primary_key: &[u8]) {
+        if let Some(load) = &self.shared.load {
+            load.count(is_write, || self.routing.shard_key_in(primary_key));
+        }
+    }
+
+    /// Counts a query, if it gives the shard key.
+    pub(super) fn count_query(&self, query: &Query) {
+        if let Some(load) = &self.shared.load
+            && query.list.is_none()
+        {
+            load.count(false, || self.routing.shard_key_of(query.source, &query.bounds));
+        }
     }
 
     /// Returns the number and the name of the current shard of a row.

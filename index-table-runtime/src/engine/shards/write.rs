@@ -266,6 +266,7 @@ impl<'t> Writer<'t> {
     pub(crate) fn change(&mut self, change: Change<'_>) -> Result<()> {
         match change {
             Change::PutFact { primary_key, .. } | Change::DeleteFact { primary_key } => {
+                self.tables.count_row(true, primary_key);
                 self.row(primary_key, |writer| writer.change(change))
             }
             Change::PutEntry { index, key, primary_key, .. }
@@ -285,6 +286,7 @@ impl<'t> Writer<'t> {
     }
 
     pub(crate) fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
+        self.tables.count_row(true, primary_key);
         self.row(primary_key, |writer| writer.insert_fact(primary_key, row))
     }
 

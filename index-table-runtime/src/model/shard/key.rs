@@ -78,7 +78,7 @@ pub(super) fn len_of<'s>(
 }
 
 /// Returns the slot of a shard key, which replaces the key in hash maps.
-pub(super) fn slot(encoding: &[u8]) -> [u8; 2] {
+pub(crate) fn slot(encoding: &[u8]) -> [u8; 2] {
     let [first, second, ..] = hash(encoding);
     let slot = u16::from_be_bytes([first, second]) / (u16::MAX / SLOTS + 1);
     slot.to_be_bytes()

@@ -6,6 +6,7 @@
 //! | [`boundaries`] | the stored form of a map: sorted boundaries over encoded shard keys |
 //! | [`key`] | the shard key of a table, and its position in a primary key |
 //! | [`global`] | the shard of an entry of a global index by its key |
+//! | [`load`] | the shard keys with the most requests |
 //! | [`routing`] | the shard of a row by its primary key, and the shards that a query needs |
 //!
 //! The shard key is the first field or fields of the primary key. The encoding of a primary key begins with
@@ -19,6 +20,7 @@
 mod boundaries;
 mod global;
 mod key;
+mod load;
 mod map;
 mod routing;
 mod set;
@@ -27,7 +29,9 @@ mod tests;
 
 pub(crate) use boundaries::Boundaries;
 pub(crate) use global::{GlobalIndex, can_distribute, map_of};
+pub(crate) use key::slot;
 pub use key::{Distribution, ShardKey};
+pub(crate) use load::{KeyRequests, Sketch};
 pub(crate) use map::{Declared, MapKind, Span};
 pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};
 pub(crate) use routing::{Routing, Shards};

@@ -215,6 +215,30 @@ impl Routing {
         Some(if key.hashed { slot() } else { Cow::Borrowed(shard_key) })
     }
 
+    /// Returns the shard key in a primary key; `None` if the table has none.
+    pub(crate) fn shard_key_in<'k>(&self, primary_key: &'k [u8]) -> Option<&'k [u8]> {
+        let Target::ByKey { key, len, .. } = &self.target else { return None };
+        Some(self.shard_key(*key, *len, primary_key))
+    }
+
+    /// Returns the shard key of a query of rows or of a local index, if the query gives it at the start of its keys.
+    pub(crate) fn shard_key_of<'q>(
+        &self,
+        source: Source,
+        bounds: &'q KeyRange,
+    ) -> Option<&'q [u8]> {
+        let Target::ByKey { key, .. } = &self.target else { return None };
+        let fields = self.schema.index(source).map_or(self.schema.primary_key, |index| index.key);
+        leading(fields, key.of(self.schema.primary_key), &Span::of(bounds))
+    }
+
+    /// Returns a shard key as text.
+    pub(crate) fn show_shard_key(&self, shard_key: &[u8]) -> String {
+        let Target::ByKey { key, .. } = &self.target else { return String::new() };
+        let fields = key.of(self.schema.primary_key);
+        show_key(fields.iter().map(|field| &field.shape), shard_key)
+    }
+
     /// Returns the key in the boundaries of the shard map for a shard key, or for leading fields of the primary key that
     /// begin with it.
     pub(crate) fn map_key_of<'k>(&self, shard_key: &'k [u8]) -> Cow<'k, [u8]> {

@@ -12,7 +12,7 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         schema::Source,
-        shard::{Boundaries, MapKind},
+        shard::{Boundaries, KeyRequests, MapKind, slot},
     },
     store::ShardedStore,
 };
@@ -141,7 +141,7 @@ pub(super) fn cells(
         for (key, weight) in inside {
             // The first cell begins where the segment begins.
             let start = if cells.len() == first { start } else { key.as_slice() };
-            cells.push(cell(start, shard as usize, *weight));
+            cells.push(Cell { key: key.clone(), ..cell(start, shard as usize, *weight) });
         }
         if cells.len() == first {
             let none = Weight { has_several: true, ..Weight::default() };
@@ -154,6 +154,7 @@ pub(super) fn cells(
             cell.end = end;
         }
     }
+    add_requests(&mut cells, engine, map, found.kind == MapKind::Hashed);
     weigh(&mut cells, engine, unit)?;
     let is_hashed = found.kind == MapKind::Hashed;
     for cell in cells.iter_mut().filter(|_| is_hashed) {
@@ -165,12 +166,37 @@ pub(super) fn cells(
 
 fn cell(start: &[u8], owner: usize, weight: Weight) -> Cell {
     let Weight { rows, bytes, has_several } = weight;
-    let (start, is_single) = (start.to_vec(), !has_several);
-    Cell { start, end: None, owner, weight: 0, rows, bytes, is_single, is_pinned: false }
+    let (start, is_single, requests) = (start.to_vec(), !has_several, [0; 2]);
+    let key = start.clone();
+    Cell {
+        start,
+        key,
+        end: None,
+        owner,
+        weight: 0,
+        rows,
+        bytes,
+        requests,
+        is_single,
+        is_pinned: false,
+    }
+}
+
+/// Adds the sampled requests of the shard keys to their cells. The cells are in the order of their keys.
+fn add_requests(cells: &mut [Cell], engine: &Engine, map: &str, is_hashed: bool) {
+    for KeyRequests { key, reads, writes, .. } in engine.load_of(map).keys() {
+        let key = if is_hashed { slot(&key).to_vec() } else { key };
+        let after = cells.partition_point(|cell| cell.start <= key);
+        let cell = after.checked_sub(1).and_then(|at| cells.get_mut(at));
+        if let Some(cell) = cell.filter(|cell| cell.end.as_ref().is_none_or(|end| *end > key)) {
+            cell.requests = [cell.requests[0] + reads, cell.requests[1] + writes];
+        }
+    }
 }
 
 /// Sets the weights of cells.
 fn weigh(cells: &mut [Cell], engine: &Engine, unit: Unit) -> Result<()> {
+    let has_requests = cells.iter().any(|cell| cell.requests != [0; 2]);
     let mut rows: BTreeMap<usize, u64> = BTreeMap::new();
     for cell in cells.iter() {
         *rows.entry(cell.owner).or_default() += cell.rows;
@@ -179,6 +205,8 @@ fn weigh(cells: &mut [Cell], engine: &Engine, unit: Unit) -> Result<()> {
         cell.weight = match unit {
             Unit::Rows => cell.rows,
             Unit::Bytes => cell.bytes,
+            Unit::Requests if has_requests => cell.requests.iter().sum(),
+            // A global index: its requests are not sampled.
             Unit::Requests => {
                 let number = u32::try_from(cell.owner).unwrap_or(u32::MAX);
                 let (reads, writes) = engine.shard(number)?.requests();

@@ -2,9 +2,11 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`advice`] | the shards with more than their share, and the reason |
 //! | [`measure`] | the weights of neighbouring shard keys, in bounded memory |
 //! | [`plan`] | the heuristic, a function of weights and shards |
 
+mod advice;
 mod measure;
 mod plan;
 #[cfg(test)]
@@ -14,6 +16,7 @@ use std::{fmt, ops::RangeBounds};
 
 use serde::Serialize;
 
+pub use self::advice::{HotKey, ShardAdvice};
 use self::plan::{Cell, Outcome, Target};
 use crate::{
     engine::shards::Engine,
@@ -171,9 +174,10 @@ impl<'s> Rebalance<'s> {
         self
     }
 
-    /// The load of a shard is the number of its read transactions and changes since this process has opened the
-    /// store. They are counted for each shard, so this assumes that all rows of a shard are requested equally
-    /// often.
+    /// The load of a shard is the number of requests of its keys in this process: the rows that were written or looked up by
+    /// their keys, and the queries that give the shard key. They are sampled, and old requests weigh less than new ones.
+    /// See [`hot_keys`](ShardedStore::hot_keys). Requests of a global index are not sampled: for its map, the load of a
+    /// shard is the number of its read transactions and changes, in proportion to its entries.
     pub const fn by_requests(mut self) -> Self {
         self.unit = Unit::Requests;
         self
@@ -320,7 +324,7 @@ fn shards(
             before: *before,
             after: *after,
             is_over,
-            heaviest: alone.map(|cell| (show(&cell.start), cell.weight)),
+            heaviest: alone.map(|cell| (show(&cell.key), cell.weight)),
         }
     };
     listed.map(shard).collect()
@@ -391,13 +395,19 @@ impl RebalancePlan<'_> {
     }
 }
 
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Unit {
+    const fn name(self) -> &'static str {
+        match self {
             Self::Rows => "rows",
             Self::Bytes => "bytes",
             Self::Requests => "requests",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -12,6 +12,8 @@ use std::ops::Range;
 pub(super) struct Cell {
     /// The first key in the boundaries of the shard map.
     pub(super) start: Vec<u8>,
+    /// The first key with rows; before it, the cell may have keys without rows.
+    pub(super) key: Vec<u8>,
     /// The first key after the cell.
     pub(super) end: Option<Vec<u8>>,
     /// The position of its shard among the loads.
@@ -19,6 +21,8 @@ pub(super) struct Cell {
     pub(super) weight: u64,
     pub(super) rows: u64,
     pub(super) bytes: u64,
+    /// The sampled reads and writes of its keys.
+    pub(super) requests: [u64; 2],
     /// Whether it has a single shard key, so that it can't be split.
     pub(super) is_single: bool,
     pub(super) is_pinned: bool,

@@ -10,10 +10,12 @@ fn cells(weights: &[(u64, usize)]) -> Vec<Cell> {
     let cell = |(at, (weight, owner)): (usize, &(u64, usize))| Cell {
         start: if at == 0 { Vec::new() } else { at.to_be_bytes().to_vec() },
         end: (at + 1 < weights.len()).then(|| (at + 1).to_be_bytes().to_vec()),
+        key: at.to_be_bytes().to_vec(),
         owner: *owner,
         weight: *weight,
         rows: *weight,
         bytes: *weight,
+        requests: [0; 2],
         is_single: true,
         is_pinned: false,
     };
