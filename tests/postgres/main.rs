@@ -3,6 +3,7 @@
 
 mod changes;
 mod clients;
+mod eventual;
 #[path = "../support/postgres.rs"]
 mod postgres;
 mod trips;

@@ -627,6 +627,27 @@ impl<'t> Reader<'t> {
         Ok(vec![(0, self)])
     }
 
+    /// Whether transactions write at the same time, so that no number ascends in the order of their commits.
+    pub(crate) const fn is_concurrent(self) -> bool {
+        match self {
+            Self::Lmdb(_) | Self::Sharded(_) => false,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => true,
+        }
+    }
+
+    /// Returns the number of messages in the queue of the table, up to a limit. An engine whose transactions write at the
+    /// same time counts them without a conflict with other writers, and may return a number that is a second old.
+    pub(crate) fn queued(self, most: u64) -> Result<u64> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Self::Postgres(reader) => reader.queued(most),
+            _ => Ok(self.len(Space::Queue)?.min(most)),
+        }
+    }
+
     /// Returns the number of bytes that a table or an index takes; 0 in an engine that does not measure it.
     pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
         match self {
@@ -798,6 +819,17 @@ impl<'t, 's> Writer<'t, 's> {
             #[cfg(feature = "postgres")]
             Self::Postgres(writer) => Reader::Postgres(writer.reader()),
         }
+    }
+
+    /// Returns a number of the transaction, and the number of earlier calls in this transaction; `None` if the engine's
+    /// transactions write one after the other.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) fn numbered(&self) -> Option<(u64, u64)> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            return Some(writer.numbered());
+        }
+        None
     }
 
     /// Returns the writer of a sharded store.

@@ -17,6 +17,7 @@ mod error;
 mod names;
 mod options;
 mod pool;
+mod queue;
 mod read;
 mod select;
 mod tables;

@@ -88,19 +88,36 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns a connection for a thread that uses another one; `None` if all are in use.
+    pub(super) fn take_another(&self) -> Result<Option<Leased<'_>>> {
+        self.take_within(Duration::ZERO)
+    }
+
     /// Returns an idle connection, opens one, or waits until one is returned.
     pub(super) fn take(&self) -> Result<Leased<'_>> {
+        self.take_within(self.patience)?.ok_or_else(|| {
+            let reason = format!(
+                "all {} connections of this store are in use; drop transactions sooner, or raise \
+                 `Store::options().connections(…)`",
+                self.most
+            );
+            Error::Unreachable { server: self.server.clone(), reason }
+        })
+    }
+
+    /// Returns an idle connection, opens one, or waits for at most this time; `None` after that time.
+    fn take_within(&self, patience: Duration) -> Result<Option<Leased<'_>>> {
         let begun = Instant::now();
         let mut state = self.state();
         loop {
             while let Some(connection) = state.idle.pop() {
                 if !connection.is_closed() {
-                    return Ok(Leased {
+                    return Ok(Some(Leased {
                         pool: self,
                         connection: Some(connection),
                         is_locked: false,
                         is_new: false,
-                    });
+                    }));
                 }
                 state.open -= 1;
             }
@@ -108,14 +125,7 @@ impl Pool {
                 state.open += 1;
                 break;
             }
-            let Some(left) = self.patience.checked_sub(begun.elapsed()) else {
-                let reason = format!(
-                    "all {} connections of this store are in use; drop transactions sooner, or \
-                     raise `Store::options().connections(…)`",
-                    self.most
-                );
-                return Err(Error::Unreachable { server: self.server.clone(), reason });
-            };
+            let Some(left) = patience.checked_sub(begun.elapsed()) else { return Ok(None) };
             state =
                 self.returned.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -123,7 +133,7 @@ impl Pool {
         let mut leased = Leased { pool: self, connection: None, is_locked: false, is_new: true };
         // If this fails, dropping `leased` makes room for another connection.
         leased.connection = Some(self.open()?);
-        Ok(leased)
+        Ok(Some(leased))
     }
 
     /// Returns the version of the server as text, on a connection of its own.

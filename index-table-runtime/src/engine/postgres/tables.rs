@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::names::{CATALOG, Form, Relation, SEQUENCES};
+use super::{
+    names::{CATALOG, Form, Relation, SEQUENCES},
+    queue::Queue,
+};
 use crate::{
     engine::{Links, Space},
     model::{
@@ -20,7 +23,7 @@ pub(crate) struct Tables {
     pub(super) indexes: Vec<Relation>,
     aggregates: Vec<Relation>,
     changes: Option<Relation>,
-    queue: Option<Relation>,
+    pub(super) queue: Option<Queue>,
     catalog: Relation,
     sequences: Relation,
     /// The prefix of its keys in the tables of all tables.
@@ -48,7 +51,9 @@ impl Tables {
             indexes: schema.indexes.iter().map(index).collect(),
             aggregates: parts.aggregates.iter().map(aggregate).collect(),
             changes: parts.has_changes.then(|| relation(&format!("{table}.{STREAM}"), Form::Pairs)),
-            queue: schema.has_eventual().then(|| relation(&format!(".queue.{table}"), Form::Pairs)),
+            queue: schema
+                .has_eventual()
+                .then(|| Queue::new(relation(&format!(".queue.{table}"), Form::Pairs))),
             catalog: relation(CATALOG, Form::Pairs),
             sequences: relation(SEQUENCES, Form::Pairs),
             prefix: prefix_of(table),
@@ -88,7 +93,7 @@ impl Tables {
     /// Returns the SQL tables that belong to this table alone.
     pub(super) fn own(&self) -> impl Iterator<Item = &Relation> {
         let own = [&self.facts].into_iter().chain(&self.indexes).chain(&self.aggregates);
-        own.chain(&self.changes).chain(&self.queue)
+        own.chain(&self.changes).chain(self.queue.as_ref().map(|queue| &queue.relation))
     }
 
     /// Whether the table has a change stream.
@@ -109,7 +114,7 @@ impl Tables {
             Space::Catalog => return Some((&self.catalog, self.prefix.as_slice().into())),
             Space::CatalogOf(table) => return Some((&self.catalog, prefix_of(table).into())),
             Space::Sequence => return Some((&self.sequences, self.prefix.as_slice().into())),
-            Space::Queue => self.queue.as_ref(),
+            Space::Queue => self.queue.as_ref().map(|queue| &queue.relation),
             Space::Aggregate(aggregate) => self.aggregates.get(aggregate),
             Space::Referred(at) => self.referred.get(at),
             Space::Referring(at) => self.referrers.get(at).map(|link| &link.database),

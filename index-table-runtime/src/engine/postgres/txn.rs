@@ -57,6 +57,8 @@ struct Session<'s> {
     own_changes: AtomicU64,
     /// The number of changes that this transaction has added to change streams.
     streamed: AtomicU64,
+    /// The number of calls of [`Txn::numbered`], in all nested transactions.
+    numbered: AtomicU64,
     catalog: &'s Catalog,
     /// The counter of the catalog in the snapshot; `None` before the catalog exists.
     changes: Option<u64>,
@@ -124,6 +126,7 @@ impl<'s> Txn<'s> {
             failure: Mutex::default(),
             own_changes: AtomicU64::new(0),
             streamed: AtomicU64::new(0),
+            numbered: AtomicU64::new(0),
             catalog,
             changes,
         };
@@ -195,6 +198,17 @@ impl<'s> Txn<'s> {
     pub(super) fn place_of_change(&self) -> Place {
         let position = self.session().streamed.fetch_add(1, Ordering::Relaxed);
         Place { transaction: self.stamp.number(), position }
+    }
+
+    /// Returns the number of the transaction, and the number of earlier calls, including the calls of nested transactions
+    /// that were rolled back.
+    pub(super) fn numbered(&self) -> (u64, u64) {
+        (self.stamp.number(), self.session().numbered.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns the pool of the connections.
+    pub(super) fn pool(&self) -> &Pool {
+        self.session().pool
     }
 
     /// Returns the reason to run the closure again.

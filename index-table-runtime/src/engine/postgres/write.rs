@@ -41,6 +41,11 @@ impl Writer<'_> {
         Reader { txn: self.txn, tables: self.tables }
     }
 
+    /// Returns the number of the transaction, and the number of earlier calls.
+    pub(crate) fn numbered(&self) -> (u64, u64) {
+        self.txn.numbered()
+    }
+
     fn relation(&self, source: Source) -> Result<&Relation> {
         let missing = || Error::internal("an index that the table doesn't have");
         self.tables.relation(source).ok_or_else(missing)

@@ -367,7 +367,8 @@ impl<'s> WriteTxn<'s> {
 
     /// Returns a token for the writes of this transaction so far and of all earlier transactions. After the commit,
     /// the `wait_for` of a repository waits until the eventual indexes contain these writes. In a sharded store, the token
-    /// covers the earlier transactions of each shard in which this transaction has written to the table.
+    /// covers the earlier transactions of each shard in which this transaction has written to the table. On a PostgreSQL
+    /// server, the token covers only this transaction, because others run at the same time.
     #[must_use]
     pub fn token(&self) -> IndexToken {
         let tables = self

@@ -103,6 +103,7 @@ fn batch(
     most: u64,
 ) -> Result<Drained> {
     let mut state = QueueState::read(rows.schema, reader_of(writer.reader(), queue)?)?;
+    let (before, is_concurrent) = (state, writer.reader().is_concurrent());
     let (mut batch, mut bytes) = (Drained::default(), 0);
     while batch.applied + batch.dead_letters < most && bytes < BYTES {
         let Some((number, message)) = state.next(reader_of(writer.reader(), queue)?)? else {
@@ -127,7 +128,11 @@ fn batch(
         in_queue(writer, queue, &mut |writer| writer.remove_message(number))?;
         state.applied = number;
     }
-    if batch != Drained::default() {
+    if is_concurrent {
+        // Messages with smaller numbers may be committed later.
+        state.applied = before.applied;
+    }
+    if state != before {
         in_queue(writer, queue, &mut |writer| state.write(rows.schema, writer))?;
     }
     batch.left = state.left(reader_of(writer.reader(), queue)?)?;

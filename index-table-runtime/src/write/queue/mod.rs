@@ -36,6 +36,11 @@
 //! message that could not be applied becomes a dead letter: it is kept with its error, under its number with the
 //! uppermost bit set ([`DEAD_LETTERS`]).
 //!
+//! If an engine's transactions write at the same time, a number that all of them need would be a conflict. There, a
+//! transaction derives the numbers from its own number. Messages with smaller numbers may be committed later, so the
+//! state does not record the last applied message: all messages in the queue are pending. A token has been applied if the
+//! queue has no message of its transaction.
+//!
 //! A table whose rows are in several shards has a queue in each of them. The message of a row is in the queue of the row's shard, which the
 //! transaction locks anyway. If the row then moves to another shard, its message stays: the worker also applies the messages in
 //! shards from which all rows were moved away. A row whose shard changes leaves a message in both queues: the first removes the entries
@@ -107,6 +112,9 @@ pub(crate) fn in_queue(
 
 /// The key of the [`QueueState`](message::QueueState).
 pub(crate) const QUEUE_STATE: u64 = 0;
+
+/// The number of messages that a transaction can write, if transactions write at the same time.
+const IN_TRANSACTION: u64 = 1 << 24;
 
 /// Added to the numbers of dead letters.
 pub(crate) const DEAD_LETTERS: u64 = 1 << 63;

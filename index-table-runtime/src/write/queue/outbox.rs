@@ -1,7 +1,7 @@
 //! The outbox: the messages that a transaction leaves for the worker.
 
 use super::{
-    Ends, in_queue,
+    BOUND, Ends, IN_TRANSACTION, in_queue,
     message::{self, Message, Part, QueueState, encode},
 };
 use crate::engine::{Limit, WhenFull};
@@ -48,11 +48,28 @@ struct End {
 }
 
 impl End {
-    fn read(schema: &TableSchema, reader: Reader<'_>, shard: Option<ShardNumber>) -> Result<Self> {
+    fn read(
+        schema: &TableSchema,
+        reader: Reader<'_>,
+        shard: Option<ShardNumber>,
+        limit: Limit,
+    ) -> Result<Self> {
+        if reader.is_concurrent() {
+            let length = reader.queued(limit.messages)?;
+            return Ok(Self { shard, is_current: true, last: 0, length, written: 0 });
+        }
         let state = QueueState::read(schema, reader)?;
         let (last, length) = (state.last(schema, reader)?, state.left(reader)?);
         Ok(Self { shard, is_current: true, last, length, written: 0 })
     }
+}
+
+/// Returns the number of a message of a transaction.
+fn number_of(schema: &TableSchema, txn: u64, message: u64) -> Result<u64> {
+    let number = txn.checked_mul(IN_TRANSACTION).map(|first| first | message);
+    number
+        .filter(|number| message < IN_TRANSACTION && *number < BOUND)
+        .ok_or_else(|| Error::IndexQueueFull { table: schema.name, messages: IN_TRANSACTION })
 }
 
 /// The noted changes of a row.
@@ -64,7 +81,7 @@ struct PendingMessage {
 
 impl Outbox {
     pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
-        Ok(Self::with(limit, vec![End::read(schema, reader, None)?], false))
+        Ok(Self::with(limit, vec![End::read(schema, reader, None, limit)?], false))
     }
 
     /// Returns the messages about a table whose rows are in several shards. Each shard has a queue.
@@ -102,10 +119,12 @@ impl Outbox {
         let Some(split) = reader.split() else { return Ok(()) };
         self.ends.iter_mut().for_each(|end| end.is_current = false);
         for shard in primary_keys.filter_map(|key| split.routing().shard_of(key)) {
-            match self.ends.iter_mut().find(|end| end.shard == Some(shard)) {
-                Some(end) => end.is_current = true,
-                None => self.ends.push(End::read(schema, split.of_shard(shard)?, Some(shard))?),
+            if let Some(end) = self.ends.iter_mut().find(|end| end.shard == Some(shard)) {
+                end.is_current = true;
+                continue;
             }
+            let reader = split.of_shard(shard)?;
+            self.ends.push(End::read(schema, reader, Some(shard), self.limit)?);
         }
         // A transaction of one shard can't change the entries of a global index, so it leaves a message even then.
         let applies = self.limit.when_full == WhenFull::ApplyInLine
@@ -183,7 +202,10 @@ impl Outbox {
             let bytes = encode(schema, &message)?;
             let end = self.ends.iter_mut().find(|end| end.shard == shard);
             let end = end.ok_or_else(|| Error::internal("a message without a queue"))?;
-            end.last += 1;
+            end.last = match writer.numbered() {
+                None => end.last + 1,
+                Some((txn, message)) => number_of(schema, txn, message)?,
+            };
             let number = end.last;
             in_queue(writer, shard, &mut |writer| writer.put_message(number, &bytes))?;
             end.length += 1;
@@ -195,7 +217,7 @@ impl Outbox {
     /// Returns the numbers of the last messages in the queues, with the shards. Once they are applied, the indexes contain
     /// all writes of the transaction. The messages can belong to other transactions.
     pub(crate) fn token(&self) -> Ends {
-        let ends = self.ends.iter().filter(|end| end.length > 0);
+        let ends = self.ends.iter().filter(|end| end.length > 0 && end.last > 0);
         ends.map(|end| (end.shard, end.last)).collect()
     }
 
@@ -208,7 +230,10 @@ impl Outbox {
     pub(crate) fn continues(&mut self, outer: &Self) {
         for outer in &outer.ends {
             match self.ends.iter_mut().find(|end| end.shard == outer.shard) {
-                Some(end) => end.written += outer.written,
+                Some(end) => {
+                    end.written += outer.written;
+                    end.last = end.last.max(outer.last);
+                }
                 None => self.ends.push(*outer),
             }
         }

@@ -65,8 +65,10 @@ fn remove_last(schema: &TableSchema, writer: &mut Writer<'_, '_>, last: u64) -> 
     });
     if is_void {
         writer.remove_message(last)?;
-        state.applied = last;
-        state.write(schema, writer)?;
+        if !writer.reader().is_concurrent() {
+            state.applied = last;
+            state.write(schema, writer)?;
+        }
     }
     Ok(())
 }

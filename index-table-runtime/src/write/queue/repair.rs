@@ -16,7 +16,7 @@ pub(crate) fn repair(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Resul
     let Some(damage) = look(schema, writer.reader(), &mut applied)? else { return Ok(None) };
     writer.clear_messages()?;
     // Ends the waiting for the removed messages.
-    if applied > 0 {
+    if applied > 0 && !writer.reader().is_concurrent() {
         QueueState { applied, dead_letters: 0 }.write(schema, writer)?;
     }
     Ok(Some(damage))

@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    IN_TRANSACTION,
     message::{self, Message, QueueState, decode},
     queues_in, reader_of,
 };
 use crate::{
-    engine::Reader,
+    engine::{ReadRecords as _, Reader},
     model::{error::Result, schema::TableSchema, shard::ShardNumber},
 };
 
@@ -96,7 +97,11 @@ fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
     })
 }
 
-/// Whether a message has been applied.
+/// Whether a message has been applied, and with it the earlier messages of its transaction.
 pub(crate) fn is_applied(schema: &TableSchema, reader: Reader<'_>, number: u64) -> Result<bool> {
+    if reader.is_concurrent() {
+        let first = number - number % IN_TRANSACTION;
+        return Ok(reader.message(first.max(1))?.is_none_or(|(pending, _)| pending > number));
+    }
     Ok(QueueState::read(schema, reader)?.applied >= number)
 }

@@ -1,0 +1,79 @@
+//! The length of a queue.
+//!
+//! A writer compares the length of the queue with its limit. If it counted the messages in its transaction, the server
+//! would record that it has read all of them, and concurrent writers would conflict. So the messages are counted outside
+//! of transactions, at most once in a second.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use super::{
+    connection::Connection,
+    error,
+    names::Relation,
+    read::{Reader, column},
+};
+use crate::model::error::Result;
+
+/// The maximum age of a length.
+const AGE: Duration = Duration::from_secs(1);
+
+/// The maximum age of a length that is the limit. Writers may wait for room.
+const AGE_IF_FULL: Duration = Duration::from_millis(20);
+
+/// The queue of a table.
+pub(crate) struct Queue {
+    pub(super) relation: Relation,
+    counted: Mutex<Option<Counted>>,
+}
+
+/// The length of a queue at some time, up to a limit.
+#[derive(Clone, Copy)]
+struct Counted {
+    at: Instant,
+    length: u64,
+    most: u64,
+}
+
+impl Queue {
+    pub(super) fn new(relation: Relation) -> Self {
+        Self { relation, counted: Mutex::default() }
+    }
+}
+
+impl Reader<'_> {
+    /// Returns the number of messages in the queue, up to a limit. It may be a second old.
+    pub(crate) fn queued(self, most: u64) -> Result<u64> {
+        let Some(queue) = &self.tables.queue else { return Ok(0) };
+        // Other transactions of this process wait for the count.
+        let mut counted = queue.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = *counted
+            && known.most == most
+            && known.at.elapsed() < if known.length < most { AGE } else { AGE_IF_FULL }
+        {
+            return Ok(known.length);
+        }
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let table = &queue.relation.sql;
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT $1::int8) m");
+        let pool = self.txn.pool();
+        let count = |connection: &Connection| {
+            let rows = connection.query(&sql, &[&limit]);
+            rows.map_err(|error| error::of(pool.server(), error))
+        };
+        let rows = match pool.take_another()? {
+            Some(leased) => {
+                let rows = count(leased.get()?)?;
+                leased.keep();
+                rows
+            }
+            None => self.txn.query(&sql, &[&limit])?,
+        };
+        let length = rows.first().map(|row| column::<i64>(row, 0)).transpose()?.unwrap_or(0);
+        let length = u64::try_from(length).unwrap_or_default();
+        *counted = Some(Counted { at: Instant::now(), length, most });
+        Ok(length)
+    }
+}
