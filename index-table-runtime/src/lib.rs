@@ -25,6 +25,8 @@ mod upkeep;
 mod usage;
 mod write;
 
+#[cfg(feature = "postgres")]
+pub use engine::postgres::Dialect;
 pub use engine::{ArchiveFile, CommitNumber, Durability, Options, WhenFull};
 pub use model::{
     entity::IndexEntry,

@@ -3,6 +3,8 @@
 
 mod changes;
 mod clients;
+#[cfg(feature = "postgres-tls")]
+mod encrypted;
 mod eventual;
 #[path = "../support/postgres.rs"]
 mod postgres;

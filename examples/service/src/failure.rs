@@ -89,6 +89,13 @@ impl From<Error> for Failure {
             Error::TooManyReaders { .. } => {
                 Self::unavailable("too many customers are being looked up")
             }
+            Error::RetriesExhausted { .. } => Self::unavailable("others change the same customers"),
+            // A change may or may not be stored, so the client has to read before it tries again.
+            Error::CommitUnknown { .. } => Self::internal(error),
+            Error::Unreachable { .. } => {
+                eprintln!("error: {error}");
+                Self::unavailable("the database server can't be reached")
+            }
             Error::WriterClosed => Self::unavailable("the service is being stopped"),
             Error::GrowthBlocked { .. } => {
                 eprintln!("error: {error}");

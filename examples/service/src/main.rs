@@ -1,4 +1,5 @@
-//! Runs the service: `index-table-service-example DIRECTORY [ADDRESS]`.
+//! Runs the service: `index-table-service-example DIRECTORY [ADDRESS]`, or, with the Cargo feature `postgres`,
+//! `index-table-service-example --postgres URL [ADDRESS]`.
 
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
@@ -18,7 +19,7 @@ use index_table_service_example::{
 };
 use tokio::{net::TcpListener, runtime, time};
 
-const USAGE: &str = "usage: index-table-service-example DIRECTORY [ADDRESS]";
+const USAGE: &str = "usage: index-table-service-example (DIRECTORY | --postgres URL) [ADDRESS]";
 const DEFAULT_ADDRESS: &str = "127.0.0.1:3000";
 
 /// The time for requests to end after a signal to stop.
@@ -36,14 +37,16 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args_os().skip(1);
-    let (Some(directory), address, None) = (arguments.next(), arguments.next(), arguments.next())
-    else {
+    let first = arguments.next().ok_or(USAGE)?;
+    let is_on_a_server = first == "--postgres";
+    let place = if is_on_a_server { arguments.next().ok_or(USAGE)? } else { first };
+    let (address, None) = (arguments.next(), arguments.next()) else {
         return Err(USAGE.into());
     };
-    let address = address.map_or_else(|| Ok(DEFAULT_ADDRESS.to_owned()), OsString::into_string);
-    let address = address.map_err(|_| USAGE)?;
+    let address = address.map_or_else(|| Ok(DEFAULT_ADDRESS.to_owned()), text)?;
 
-    let service = Service::open(directory)?;
+    let service =
+        if is_on_a_server { Service::connect(&text(place)?)? } else { Service::open(place)? };
     let writer = service.writer.clone();
     let runtime =
         runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(READERS).build()?;
@@ -52,6 +55,10 @@ fn run() -> Result<(), Box<dyn Error>> {
     drop(runtime);
     writer.close()?;
     Ok(served?)
+}
+
+fn text(argument: OsString) -> Result<String, &'static str> {
+    argument.into_string().map_err(|_| USAGE)
 }
 
 /// Serves requests until a signal to stop.

@@ -32,7 +32,37 @@ impl Service {
     ///
     /// If the store can't be opened or the thread can't be started.
     pub fn open(path: impl AsRef<Path>) -> index_table::Result<Self> {
-        let store = Store::open(path)?;
+        Self::on(Store::open(path)?)
+    }
+
+    /// Opens or creates the store on a PostgreSQL server, in the schema `customer_directory`, and starts the writer. Several
+    /// instances of the service can use the same store.
+    ///
+    /// Each read and the writer use a connection, so there are as many connections as concurrent reads, and one more.
+    ///
+    /// # Errors
+    ///
+    /// If the store can't be opened, the thread can't be started, or the service is built without the Cargo feature
+    /// `postgres`.
+    #[cfg(feature = "postgres")]
+    pub fn connect(url: &str) -> index_table::Result<Self> {
+        let connections = u32::try_from(READERS + 1).unwrap_or(u32::MAX);
+        let options = Store::options().schema("customer_directory").connections(connections);
+        Self::on(options.connect(url)?)
+    }
+
+    /// Fails, because the service is built without the Cargo feature `postgres`.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    #[cfg(not(feature = "postgres"))]
+    pub fn connect(_: &str) -> index_table::Result<Self> {
+        let what = "stores on a server without the Cargo feature `postgres`";
+        Err(index_table::Error::NotOffered { what })
+    }
+
+    fn on(store: Store) -> index_table::Result<Self> {
         let customers = CustomerRepository::open(&store)?;
         let writer = Writer::start(&store, customers.clone(), QUEUE)?;
         Ok(Self { store, customers, writer })

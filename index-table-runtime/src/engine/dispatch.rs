@@ -131,6 +131,15 @@ impl Engine {
         pub(crate) fn prepare(&self, retry: Retry) -> Result<bool>;
     }
 
+    /// Begins a read transaction that may take its snapshot when it is first used.
+    pub(crate) fn read_later(&self) -> Result<Txn<'_>> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(engine) = self {
+            return engine.read_later().map(Txn::Postgres);
+        }
+        self.read()
+    }
+
     /// Returns the shards of a sharded store.
     pub(crate) const fn sharded(&self) -> Option<&shards::Engine> {
         match self {
@@ -367,6 +376,34 @@ impl<'s> Txn<'s> {
     forward! {
         /// Returns the stamp of the snapshot. For a write transaction, returns the stamp of its future commit.
         pub(crate) fn stamp(&self) -> Stamp;
+    }
+
+    /// Returns the stamp of a write transaction that is about to commit. It need not be known if nothing uses it.
+    pub(crate) fn final_stamp(&self) -> Stamp {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(txn) = self {
+            return txn.known_stamp();
+        }
+        self.stamp()
+    }
+
+    /// Returns the [`commit_number`](Self::commit_number) of a write transaction that is about to commit.
+    pub(crate) fn final_number(&self) -> CommitNumber {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(txn) = self {
+            return txn.known_stamp().commit_number();
+        }
+        self.commit_number()
+    }
+
+    /// Lets a write transaction assume that new keys are free. If a key is taken, the commit conflicts, and another
+    /// transaction without the assumption returns the error.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) fn assume_new(&mut self) {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(txn) = self {
+            txn.assume_new();
+        }
     }
 
     /// Returns the transactions of the shards of a sharded store.
@@ -716,6 +753,12 @@ impl<'t> Read<'t> for Reader<'t> {
         fn facts_at_once(self) -> usize;
         fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
         fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
+        #[inline]
+        fn unique_row(
+            self,
+            index: usize,
+            key: &[u8],
+        ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>>;
         fn count(self, query: &Query) -> Result<Count>;
         fn stored(self, source: Source) -> Result<Option<u64>>;
         fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>>;
@@ -928,6 +971,10 @@ impl Sink for Writer<'_, '_> {
 impl Write for Writer<'_, '_> {
     forward! {
         fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64>;
+        #[inline]
+        fn defer_new(&mut self) -> bool;
+        fn settle_new(&mut self) -> Result<bool>;
+        fn abandon_new(&mut self) -> ();
         fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
         fn insert_entry(
             &mut self,

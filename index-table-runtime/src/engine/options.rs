@@ -69,6 +69,13 @@ pub struct Options {
     pub(crate) connections: u32,
     #[cfg(feature = "postgres")]
     pub(crate) retry_for: Duration,
+    /// `None`: that of the server.
+    #[cfg(feature = "postgres")]
+    pub(crate) dialect: Option<super::postgres::Dialect>,
+    #[cfg(feature = "postgres")]
+    pub(crate) splits: u16,
+    #[cfg(feature = "postgres")]
+    pub(crate) root_certificates: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -95,6 +102,12 @@ impl Default for Options {
             connections: 16,
             #[cfg(feature = "postgres")]
             retry_for: Duration::from_secs(30),
+            #[cfg(feature = "postgres")]
+            dialect: None,
+            #[cfg(feature = "postgres")]
+            splits: 1,
+            #[cfg(feature = "postgres")]
+            root_certificates: None,
         }
     }
 }
@@ -538,6 +551,12 @@ impl Options {
             connections,
             #[cfg(feature = "postgres")]
             retry_for,
+            #[cfg(feature = "postgres")]
+            dialect,
+            #[cfg(feature = "postgres")]
+            splits,
+            #[cfg(feature = "postgres")]
+            root_certificates,
         } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
@@ -558,6 +577,12 @@ impl Options {
             ("connections", connections, &other.connections),
             #[cfg(feature = "postgres")]
             ("retry_for", retry_for, &other.retry_for),
+            #[cfg(feature = "postgres")]
+            ("dialect", dialect, &other.dialect),
+            #[cfg(feature = "postgres")]
+            ("splits", splits, &other.splits),
+            #[cfg(feature = "postgres")]
+            ("root_certificates", root_certificates, &other.root_certificates),
         ];
         options
             .into_iter()

@@ -60,6 +60,16 @@ pub(crate) trait Read<'t>: Copy {
     /// returned entry may be empty, since the caller has it.
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
 
+    /// Returns the entry of [`unique`](Read::unique). An engine that can join returns its row as well, as in
+    /// [the laws](super#borrowing-and-rows).
+    fn unique_row(
+        self,
+        index: usize,
+        key: &[u8],
+    ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>> {
+        Ok(self.unique(index, key)?.map(|entry| (entry, None)))
+    }
+
     /// Returns the entries that the query selects. The caller applies the limit.
     fn scan(self, query: Query) -> Result<Self::Entries>;
 

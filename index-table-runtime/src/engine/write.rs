@@ -22,6 +22,24 @@ pub(crate) trait Write: Sink {
         Ok(count)
     }
 
+    /// Lets [`insert_fact`](Write::insert_fact) and [`insert_entry`](Write::insert_entry) return true before the engine has
+    /// the result, until [`settle_new`](Write::settle_new) or [`abandon_new`](Write::abandon_new). Returns false if they
+    /// still return their results.
+    fn defer_new(&mut self) -> bool {
+        false
+    }
+
+    /// Sends all changes since [`defer_new`](Write::defer_new), and returns whether all new keys were free. If not, none of
+    /// the changes were made. In a transaction with [`Txn::assume_new`](super::Txn::assume_new), returns true, and the
+    /// commit conflicts if a key was taken.
+    fn settle_new(&mut self) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Removes all changes since [`defer_new`](Write::defer_new), after an error. If that is impossible, the transaction
+    /// fails.
+    fn abandon_new(&mut self) {}
+
     /// Writes a fact unless its primary key is taken. Returns false if it is taken, and nothing has changed.
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
 

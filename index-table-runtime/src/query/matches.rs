@@ -186,13 +186,20 @@ pub(crate) fn row_by<'txn>(
     let Source::Index(index) = source else { return reader.fact(key) };
     let mut meter = ledger.meter(source, None);
     meter.seek();
-    let Some(entry) = reader.unique(index, key)? else { return Ok(None) };
-    meter.step();
     let row = match Form::of(schema, source) {
-        Form::Fact | Form::FullEntry => entry.data,
+        Form::Fact | Form::FullEntry => {
+            let Some(entry) = reader.unique(index, key)? else { return Ok(None) };
+            meter.step();
+            entry.data
+        }
         Form::Entry => {
+            let Some((entry, joined)) = reader.unique_row(index, key)? else { return Ok(None) };
+            meter.step();
             meter.fact();
-            let fact = reader.fact(entry.primary_key)?;
+            let fact = match joined {
+                Some(row) => Some(row),
+                None => reader.fact(entry.primary_key)?,
+            };
             fact.ok_or_else(|| schema.corrupt(source, key, DANGLING))?
         }
     };

@@ -157,6 +157,12 @@ impl Store {
         Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id, opened))
     }
 
+    /// Begins a read transaction that may take its snapshot when it is first used.
+    pub(crate) fn read_later(&self) -> Result<ReadTxn<'_>> {
+        let opened = self.inner.opened();
+        Ok(ReadTxn::new(self.inner.engine.read_later()?, self.inner.id, opened))
+    }
+
     /// Begins the write transaction. A store has one write transaction at a time, so this waits for others.
     /// On a [`ShardedStore`], it locks all shards that are available; [`transaction`](Store::transaction)
     /// locks the shards that it uses.
@@ -290,13 +296,17 @@ impl Options {
     /// queries run on it. The guide's chapter "from one machine to many" has the differences.
     ///
     /// The URL has the form `postgresql://user:password@host:port/database`. Each call opens a store with its own
-    /// connections and a thread for their I/O, so a program opens its store once, and clones it. Connections are not
-    /// encrypted.
+    /// connections and a thread for their I/O, so a program opens its store once, and clones it.
+    ///
+    /// With the Cargo feature `postgres-tls`, connections are encrypted if the server supports that, and `sslmode=require`
+    /// in the URL refuses other connections. The certificate of the server is always verified. Without the feature,
+    /// connections are not encrypted.
     ///
     /// The options [`create`](Options::create), [`read_only`](Options::read_only),
-    /// [`index_queue`](Options::index_queue), [`schema`](Options::schema), [`connections`](Options::connections) and
-    /// [`retry_for`](Options::retry_for) apply. A read-only store needs only the right to read its schema. Another
-    /// option that is not the default is an error, because a server has its own settings for the same purposes.
+    /// [`index_queue`](Options::index_queue), [`schema`](Options::schema), [`connections`](Options::connections),
+    /// [`retry_for`](Options::retry_for), [`dialect`](Options::dialect) and [`splits`](Options::splits) apply. A
+    /// read-only store needs only the right to read its schema. Another option that is not the default is an error,
+    /// because a server has its own settings for the same purposes.
     ///
     /// # Errors
     ///
@@ -325,9 +335,18 @@ impl Options {
     /// ```
     #[cfg(feature = "postgres")]
     pub fn connect(&self, url: &str) -> Result<Store> {
-        let Self { index_queue, read_only, schema, connections, retry_for, .. } = self.clone();
-        let usual =
-            Self { index_queue, read_only, schema, connections, retry_for, ..Self::default() };
+        let index_queue = self.index_queue;
+        let usual = Self {
+            index_queue,
+            read_only: self.read_only,
+            schema: self.schema.clone(),
+            connections: self.connections,
+            retry_for: self.retry_for,
+            dialect: self.dialect,
+            splits: self.splits,
+            root_certificates: self.root_certificates.clone(),
+            ..Self::default()
+        };
         if let Some((option, ..)) = self.difference(&usual) {
             let reason = format!("`{option}` has no effect on a server");
             let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);

@@ -220,13 +220,13 @@ fn add(
         }
         Err(error) => return Err(error),
     };
-    let claimed = written.plan.is_none() && unique::claim(rows.schema, writer, new)?;
+    let can_claim = written.plan.is_none() && unique::can_claim(rows.schema);
+    if can_claim && writer.defer_new() {
+        return add_deferred(rows, writer, new, written, &totals, kind);
+    }
+    let claimed = can_claim && unique::claim(rows.schema, writer, new)?;
     if !claimed {
-        if let Err(error) = unique::check(rows, writer, written.plan.as_ref(), None, new) {
-            // If the primary key exists too, that error is clearer.
-            let taken = writer.reader().fact(new.primary_key())?.is_some();
-            return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
-        }
+        check_unique(rows, writer, new, written.plan.as_ref())?;
         admit(rows, writer, written, None, Some(new))?;
     }
     if !writer.insert_fact(new.primary_key(), new.row())? {
@@ -245,6 +245,51 @@ fn add(
     totals.write(writer, None, Some(new))?;
     note_change(rows, writer, None, Some(new), written)?;
     writer.flush()?;
+    written.row(kind, None, Some(new));
+    Ok(())
+}
+
+/// Checks that the unique keys of a new row are free.
+fn check_unique(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    new: &Image,
+    plan: Option<&MaintenancePlan>,
+) -> Result<()> {
+    let Err(error) = unique::check(rows, writer, plan, None, new) else { return Ok(()) };
+    // If the primary key exists too, that error is clearer.
+    let taken = writer.reader().fact(new.primary_key())?.is_some();
+    Err(if taken { rows.duplicate(new.primary_key()) } else { error })
+}
+
+/// Writes a new row with an engine that sends the row and all entries at once, and then returns whether the keys were
+/// free.
+#[cold]
+fn add_deferred(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+    written: &mut Written,
+    totals: &NewTotals,
+    kind: RowWrite,
+) -> Result<()> {
+    let mut change = || {
+        unique::claim(rows.schema, writer, new)?;
+        writer.insert_fact(new.primary_key(), new.row())?;
+        let mut unclaimed = Unclaimed { schema: rows.schema, sink: &mut *writer };
+        let mut counting = written.tally.counting(&mut unclaimed);
+        maintain::entry_changes(rows.schema, None, Some(new), &mut counting)?;
+        totals.write(writer, None, Some(new))?;
+        note_change(rows, writer, None, Some(new), written)
+    };
+    if let Err(error) = change() {
+        writer.abandon_new();
+        return Err(error);
+    }
+    if !writer.settle_new()? {
+        check_unique(rows, writer, new, None)?;
+        return Err(rows.duplicate(new.primary_key()));
+    }
     written.row(kind, None, Some(new));
     Ok(())
 }

@@ -14,8 +14,13 @@ use crate::{
     write::maintenance::MaintenancePlan,
 };
 
-/// Writes the entries of a new row in the indexes whose keys have at most one entry. If a key is taken, or the
-/// function can't decide it, returns false, and nothing has changed.
+/// Whether [`claim`] can decide that the keys of a new row are free. Hashed keys are compared with the rows.
+pub(crate) fn can_claim(schema: &TableSchema) -> bool {
+    !schema.indexes.iter().any(|declared| declared.unique && declared.is_hashed())
+}
+
+/// Writes the entries of a new row in the indexes whose keys have at most one entry. If a key is taken, returns false,
+/// and nothing has changed.
 ///
 /// One search of the tree both checks a key and finds the position of its entry.
 pub(crate) fn claim(
@@ -23,10 +28,6 @@ pub(crate) fn claim(
     writer: &mut Writer<'_, '_>,
     new: &Image,
 ) -> Result<bool> {
-    // Hashed keys are compared with the rows.
-    if schema.indexes.iter().any(|declared| declared.unique && declared.is_hashed()) {
-        return Ok(false);
-    }
     let mut claimed = 0;
     for (index, declared) in claimable(schema) {
         let (primary_key, data) = (new.primary_key(), new.data(index, declared));

@@ -2,5 +2,7 @@
 
 mod admin;
 mod endpoints;
+#[cfg(feature = "postgres")]
+mod on_postgres;
 mod server;
 mod stopping;

@@ -2,6 +2,7 @@
 
 use std::{
     error::Error,
+    ffi::OsStr,
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
@@ -27,8 +28,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the program, and waits until it prints its address.
     pub(crate) fn start(directory: &Path) -> Result<Self> {
+        Self::start_with(&[directory.as_os_str()])
+    }
+
+    /// Starts the program with these arguments before the address.
+    pub(crate) fn start_with(arguments: &[&OsStr]) -> Result<Self> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_index-table-service-example"))
-            .arg(directory)
+            .args(arguments)
             .arg("127.0.0.1:0")
             .stdout(Stdio::piped())
             .spawn()?;

@@ -5,11 +5,11 @@
 //! record that was read in the first snapshot needs no round trip in the second.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::names::{CATALOG, CHANGES_KEY, Form, Relation};
+use super::names::{CATALOG, CHANGES_KEY, COMMITS, Form, Relation};
 
 /// A record of the catalog; `None` if the catalog has none with this key.
 pub(super) type Record = Option<Box<[u8]>>;
@@ -17,6 +17,8 @@ pub(super) type Record = Option<Box<[u8]>>;
 /// The cached records of a store.
 pub(super) struct Catalog {
     pub(super) relation: Relation,
+    /// The table of the tokens of commits.
+    pub(super) commits: Relation,
     known: Mutex<Known>,
 }
 
@@ -25,12 +27,15 @@ pub(super) struct Catalog {
 struct Known {
     changes: u64,
     records: HashMap<Vec<u8>, Arc<Record>>,
+    /// The records that a transaction has accepted: it has sent a statement after it used them.
+    trusted: HashSet<Vec<u8>>,
 }
 
 impl Catalog {
     pub(super) fn new(schema: &str) -> Self {
         let relation = Relation::new(schema, CATALOG, Form::Pairs);
-        Self { relation, known: Mutex::default() }
+        let commits = Relation::new(schema, COMMITS, Form::Pairs);
+        Self { relation, commits, known: Mutex::default() }
     }
 
     /// Returns an expression for the counter, as text.
@@ -60,11 +65,36 @@ impl Catalog {
         known.records.get(key).filter(|_| known.changes == changes).map(Arc::clone)
     }
 
+    /// Returns the counter of the cached records.
+    pub(super) fn changes_known(&self) -> u64 {
+        self.known().changes
+    }
+
+    /// Returns the cached record with this counter if a transaction has accepted it.
+    pub(super) fn trusted(&self, changes: u64, key: &[u8]) -> Option<Arc<Record>> {
+        let known = self.known();
+        let is_trusted = known.changes == changes && known.trusted.contains(key);
+        known.records.get(key).filter(|_| is_trusted).map(Arc::clone)
+    }
+
+    /// Notes that a transaction has accepted the record.
+    pub(super) fn trust(&self, key: &[u8]) {
+        let mut known = self.known();
+        if known.records.contains_key(key) && !known.trusted.contains(key) {
+            known.trusted.insert(key.to_vec());
+        }
+    }
+
+    /// Lets the next transactions read all records.
+    pub(super) fn forget(&self) {
+        self.known().trusted.clear();
+    }
+
     /// Caches a record of a snapshot with this counter. Records of earlier snapshots are removed.
     pub(super) fn insert(&self, changes: u64, key: &[u8], record: &Arc<Record>) {
         let mut known = self.known();
         if known.changes < changes {
-            *known = Known { changes, records: HashMap::new() };
+            *known = Known { changes, ..Known::default() };
         }
         if known.changes == changes {
             known.records.insert(key.to_vec(), Arc::clone(record));

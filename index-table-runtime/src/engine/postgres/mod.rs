@@ -1,38 +1,52 @@
 //! An engine over the PostgreSQL wire: the databases of a store are the SQL tables of a schema of a server.
 //!
-//! - [`names`] and [`select`]: pure code, the SQL. [`catalog`]: the cached records of the catalog.
-//! - [`pool`], [`connection`] and [`wait`]: a thread with a runtime for the I/O of all connections. The thread of a
-//!   transaction sends a statement to it and waits, so the store is synchronous and needs no runtime of its caller.
-//! - [`txn`], [`read`] and [`write`]: the seam. A write transaction is SERIALIZABLE, and a read transaction is a
-//!   snapshot, REPEATABLE READ. Each has a connection until it ends.
+//! - [`names`], [`dialect`], [`select`], [`batch`] and [`copy`]: pure code, the SQL. [`catalog`]: the cached records of the catalog.
+//! - [`pool`], [`connection`], [`tls`] and [`wait`]: a thread with a runtime for the I/O of all connections. The thread of a
+//!   transaction sends statements to it and waits, so the store is synchronous and needs no runtime of its caller.
+//! - [`session`], [`start`] and [`outcome`]: the round trips of a transaction. `BEGIN` and delayed changes are sent with
+//!   the next statement. A write transaction is SERIALIZABLE, and a read transaction is a snapshot, REPEATABLE READ. Each
+//!   has a connection until it ends.
+//! - [`txn`], [`read`] and [`write`]: the seam.
 //!
 //! After a failed statement, the server refuses all later statements of the transaction. So such a transaction fails,
-//! and in normal use no statement depends on an error of the server. Every statement is prepared before it is sent, and
-//! is sent after the result of the previous statement.
+//! and in normal use no statement depends on an error of the server. Every statement is prepared before anything of its
+//! round trip is sent: otherwise, later statements, and even the commit, would overtake it. Every result is checked.
 
 mod arena;
+mod batch;
 mod catalog;
 mod connection;
+mod copy;
+mod dialect;
 mod error;
+#[cfg(test)]
+mod golden;
 mod names;
 mod options;
+mod outcome;
 mod pool;
 mod queue;
 mod read;
 mod select;
+mod session;
+mod start;
 mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
+mod tls;
+#[cfg(test)]
+mod traps;
 mod txn;
 mod wait;
 mod write;
 
+pub use dialect::Dialect;
 pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
 pub(crate) use write::{LAYOUT, Writer};
 
-use std::{io, process, time::Duration};
+use std::{io, process, sync::Arc, time::Duration};
 
 use tokio_postgres::{Config, config::Host};
 
@@ -56,7 +70,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
 pub(crate) struct Engine {
-    pool: Pool,
+    pool: Arc<Pool>,
     catalog: Catalog,
     schema: String,
     /// The process that has opened the store. A forked process has no thread for I/O.
@@ -64,6 +78,8 @@ pub(crate) struct Engine {
     /// See [`Options::retry_for`].
     retry_for: Duration,
     is_read_only: bool,
+    /// The keys at which new tables are split.
+    splits: Vec<Vec<u8>>,
 }
 
 impl Engine {
@@ -84,12 +100,21 @@ impl Engine {
         }
         let server = server_of(&config, &schema);
         let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
-        let pool = Pool::new(config, server, most, options.retry_for)?;
-        refuse_other_servers(&pool)?;
-        let catalog = Catalog::new(&schema);
+        let tls = tls::tls(options.root_certificates.as_deref())?;
+        let mut pool = Pool::new(config, server, most, options.retry_for, tls)?;
+        let dialect = match options.dialect {
+            Some(dialect) => dialect,
+            None => Dialect::of_version(&pool.version()?),
+        };
+        pool.set_dialect(dialect);
+        let pool = Arc::new(pool);
+        if options.splits > 1 && dialect == Dialect::PostgreSql {
+            return Err(invalid("`splits` has no effect on PostgreSQL".to_owned()));
+        }
+        let (catalog, splits) = (Catalog::new(&schema), Dialect::splits(options.splits));
         let (process, retry_for) = (process::id(), options.retry_for);
         let is_read_only = options.read_only;
-        let engine = Self { pool, catalog, schema, process, retry_for, is_read_only };
+        let engine = Self { pool, catalog, schema, process, retry_for, is_read_only, splits };
         if is_read_only {
             engine.check()?;
         } else {
@@ -101,7 +126,7 @@ impl Engine {
     /// Checks that the schema exists with the format of this release.
     fn check(&self) -> Result<()> {
         // The counter can't be read before it is known that the catalog exists.
-        let txn = Txn::begin((&self.pool, &self.catalog), self.pool.take()?, false, false)?;
+        let txn = Txn::new((&self.pool, &self.catalog), Some(self.pool.take()?), false, false)?;
         let (catalog, sequences) = self.own_relations();
         if !self.missing(&txn, &mut [catalog, &sequences].into_iter())?.is_empty()
             || !self.has_format(&txn)?
@@ -149,8 +174,10 @@ impl Engine {
             let sql = format!("CREATE SCHEMA {}", quoted(&self.schema));
             connection.simple(&sql).map_err(of)?;
         }
-        let txn = Txn::begin((&self.pool, &self.catalog), leased, true, false)?;
-        let missing = self.missing(&txn, &mut [catalog, &sequences].into_iter())?;
+        let txn = Txn::new((&self.pool, &self.catalog), Some(leased), true, false)?;
+        let commits = Some(&self.catalog.commits).filter(|_| !self.pool.has_outcomes());
+        let needed = [catalog, &sequences].into_iter().chain(commits);
+        let missing = self.missing(&txn, &mut needed.into_iter())?;
         if !missing.is_empty() && !creates {
             return Err(Error::StoreNotFound { path: self.pool.server().into() });
         }
@@ -167,7 +194,7 @@ impl Engine {
 
     /// Takes a connection, and waits for a lock on changes of the tables of this schema. The lock is released at the
     /// end of the transaction on this connection.
-    fn alone(&self) -> Result<Leased<'_>> {
+    fn alone(&self) -> Result<Leased> {
         loop {
             let mut leased = self.pool.take()?;
             match leased.lock(&format!("index-table {}", self.schema)) {
@@ -190,7 +217,12 @@ impl Engine {
         let rows = txn.query(sql, &[&self.schema, &names])?;
         let found: Vec<&str> = rows.iter().map(|row| column(row, 0)).collect::<Result<_>>()?;
         let missing = relations.iter().filter(|relation| !found.contains(&relation.name.as_str()));
-        Ok(missing.map(|relation| relation.create()).collect())
+        let dialect = self.pool.dialect();
+        let splits = |relation: &Relation| {
+            let is_shared = relation.name.starts_with('.');
+            if is_shared { &[][..] } else { &*self.splits }
+        };
+        Ok(missing.map(|relation| dialect.create(relation, splits(relation))).collect())
     }
 
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
@@ -202,17 +234,16 @@ impl Engine {
         self.begin(true)
     }
 
-    /// Begins a transaction. If a connection was lost while it was idle, another connection is used.
+    /// Returns a transaction, which begins with its first statement.
     fn begin(&self, writes: bool) -> Result<Txn<'_>> {
         self.refuse_forked()?;
-        loop {
-            let leased = self.pool.take()?;
-            let is_new = leased.is_new();
-            match Txn::begin((&self.pool, &self.catalog), leased, writes, true) {
-                Err(Error::Unreachable { .. }) if !is_new => {}
-                begun => return begun,
-            }
-        }
+        Txn::new((&self.pool, &self.catalog), Some(self.pool.take()?), writes, true)
+    }
+
+    /// Returns a read transaction, which takes a connection and its snapshot when it is used.
+    pub(crate) fn read_later(&self) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
+        Txn::new((&self.pool, &self.catalog), None, false, true)
     }
 
     /// Returns false: a closure runs again only after conflicts, which the caller handles; see
@@ -316,7 +347,7 @@ impl Engine {
         self.refuse_read_only().map_err(plain)?;
         self.refuse_forked().map_err(plain)?;
         let leased = self.alone().map_err(plain)?;
-        let begun = Txn::begin((&self.pool, &self.catalog), leased, true, true);
+        let begun = Txn::new((&self.pool, &self.catalog), Some(leased), true, true);
         let mut txn = begun.map_err(plain)?;
         let value = body(&mut txn).map_err(|error| (error, txn.retry()))?;
         let committed = txn.commit(|| ());
@@ -343,7 +374,23 @@ impl Engine {
             let writer = txn.writer(&tables);
             prepare(writer.ok_or_else(|| Error::internal("a read transaction of a table"))?)
         })?;
+        self.know(&tables);
         Ok(tables)
+    }
+
+    /// Lets new connections prepare the most frequent statements of a table.
+    fn know(&self, tables: &Tables) {
+        let dialect = self.pool.dialect();
+        let facts = &tables.facts.sql;
+        self.pool.know(&format!("SELECT v FROM {facts} WHERE k = $1"));
+        self.pool.know(&format!("SELECT k, v FROM {facts} WHERE k = ANY($1)"));
+        for index in tables.indexes.iter().filter(|index| index.form == Form::Unique) {
+            self.pool.know(&select::unique_row(index, &tables.facts));
+        }
+        for writes in [false, true] {
+            let (number, changes) = (dialect.number(writes), self.catalog.changes());
+            self.pool.know(&format!("SELECT {number}, {changes}"));
+        }
     }
 
     /// Returns the tables of a read-only store; `None` if some are missing.
@@ -373,23 +420,6 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-/// Refuses other servers with the same protocol, because the statements are written for PostgreSQL.
-fn refuse_other_servers(pool: &Pool) -> Result<()> {
-    let version = pool.version()?;
-    refuse_other_version(&version)
-}
-
-fn refuse_other_version(version: &str) -> Result<()> {
-    let what = if version.contains("CockroachDB") {
-        "stores on CockroachDB; use PostgreSQL, from version 13"
-    } else if version.contains("-YB-") {
-        "stores on YugabyteDB; use PostgreSQL, from version 13"
-    } else {
-        return Ok(());
-    };
-    Err(Error::NotOffered { what })
 }
 
 /// Returns the URL of a store without the password, for errors.

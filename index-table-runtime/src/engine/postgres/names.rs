@@ -11,6 +11,9 @@ pub(super) const CATALOG: &str = ".catalog";
 /// The table of the sequences of all tables.
 pub(super) const SEQUENCES: &str = ".sequences";
 
+/// The table of the tokens of commits, on servers without the outcomes of transactions.
+pub(super) const COMMITS: &str = ".commits";
+
 /// The key in the catalog of the number of the format.
 pub(super) const FORMAT_KEY: &[u8] = b"\0format";
 
@@ -76,21 +79,6 @@ impl Relation {
         let name = short(name);
         let sql = format!("{}.{}", quoted(schema), quoted(&name));
         Self { name, sql, form }
-    }
-
-    /// Returns the statement that creates the table.
-    pub(super) fn create(&self) -> String {
-        let columns = match self.form {
-            Form::Pairs => "k bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k)",
-            Form::Entries => {
-                "k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, PRIMARY KEY (k, p)"
-            }
-            Form::Unique => {
-                "k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL, \
-                 PRIMARY KEY (k, s)"
-            }
-        };
-        format!("CREATE TABLE {} ({columns});", self.sql)
     }
 }
 

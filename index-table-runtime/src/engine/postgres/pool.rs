@@ -1,11 +1,11 @@
 //! The thread for I/O, and the pool of connections.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -15,22 +15,37 @@ use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
 };
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
-use super::{connection::Connection, error, wait::wait};
+use super::{
+    connection::{Connection, Unprepared},
+    dialect::Dialect,
+    error,
+    start::Start,
+    tls::Tls,
+    wait::wait,
+};
 use crate::model::error::{Error, Result};
 
 /// The time after which connecting to a server fails.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum number of statements that are prepared when a connection is opened.
+const MOST_KNOWN: usize = 512;
 
 /// The connections of a store.
 pub(super) struct Pool {
     // Before the thread, so that the connections are closed while it runs.
     state: Mutex<State>,
     returned: Condvar,
-    /// The times when the read transactions of this store began.
-    readers: Mutex<BTreeMap<u64, Instant>>,
+    /// The read transactions of this store, each with the time when it began.
+    readers: Mutex<BTreeMap<u64, (Instant, Arc<Start>)>>,
+    /// The statements that new connections prepare.
+    known: Mutex<BTreeSet<Box<str>>>,
+    dialect: Dialect,
+    has_outcomes: AtomicBool,
     config: Config,
+    tls: Tls,
     /// The server, without the password, for errors.
     server: String,
     most: usize,
@@ -40,7 +55,7 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct State {
-    idle: Vec<Connection>,
+    idle: Vec<Arc<Connection>>,
     /// The number of connections, idle or in use.
     open: usize,
 }
@@ -52,36 +67,90 @@ impl Pool {
         server: String,
         most: usize,
         patience: Duration,
+        tls: Tls,
     ) -> Result<Self> {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         let thread = |source| Error::Thread { name: "the I/O of PostgreSQL", source };
         let io = IoThread::start().map_err(thread)?;
-        let (state, returned, readers) = (Mutex::default(), Condvar::new(), Mutex::default());
-        Ok(Self { state, returned, readers, config, server, most: most.max(1), patience, io })
+        Ok(Self {
+            state: Mutex::default(),
+            returned: Condvar::new(),
+            readers: Mutex::default(),
+            known: Mutex::default(),
+            dialect: Dialect::PostgreSql,
+            has_outcomes: AtomicBool::new(true),
+            config,
+            tls,
+            server,
+            most: most.max(1),
+            patience,
+            io,
+        })
+    }
+
+    pub(super) const fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Sets the dialect, before a connection of the pool is opened.
+    pub(super) fn set_dialect(&mut self, dialect: Dialect) {
+        self.dialect = dialect;
+        self.has_outcomes = dialect.has_outcomes().into();
+    }
+
+    /// Whether the server has the outcomes of transactions by number. Otherwise, each transaction leaves a token.
+    pub(super) fn has_outcomes(&self) -> bool {
+        self.has_outcomes.load(Ordering::Relaxed)
+    }
+
+    /// Lets transactions leave tokens.
+    #[cfg(test)]
+    pub(super) fn use_tokens(&self) {
+        self.has_outcomes.store(false, Ordering::Relaxed);
+    }
+
+    /// Adds a statement that new connections prepare.
+    pub(super) fn know(&self, sql: &str) {
+        let mut known = self.known();
+        if known.len() < MOST_KNOWN && !known.contains(sql) {
+            known.insert(sql.into());
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<Box<str>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn server(&self) -> &str {
         &self.server
     }
 
-    fn readers(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+    fn readers(&self) -> MutexGuard<'_, BTreeMap<u64, (Instant, Arc<Start>)>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a read transaction until the result is dropped.
-    pub(super) fn count_reader(&self) -> Counted<'_> {
+    pub(super) fn count_reader(self: &Arc<Self>, start: &Arc<Start>) -> Counted {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.readers().insert(number, Instant::now());
-        Counted { pool: self, number }
+        self.readers().insert(number, (Instant::now(), Arc::clone(start)));
+        Counted { pool: Arc::clone(self), number }
+    }
+
+    /// Takes the snapshots of all read transactions that have none yet. This precedes each commit of this store.
+    pub(super) fn take_snapshots(&self) {
+        let starts: Vec<_> = self.readers().values().map(|(_, start)| Arc::clone(start)).collect();
+        for start in starts {
+            start.take_snapshot(self.dialect.begin(false));
+        }
     }
 
     /// Returns the number of read transactions, and the age of the oldest.
     pub(super) fn ages(&self) -> (usize, Option<Duration>) {
         let readers = self.readers();
-        (readers.len(), readers.values().min().map(Instant::elapsed))
+        (readers.len(), readers.values().map(|(begun, _)| begun).min().map(Instant::elapsed))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -89,12 +158,12 @@ impl Pool {
     }
 
     /// Returns a connection for a thread that uses another one; `None` if all are in use.
-    pub(super) fn take_another(&self) -> Result<Option<Leased<'_>>> {
+    pub(super) fn take_another(self: &Arc<Self>) -> Result<Option<Leased>> {
         self.take_within(Duration::ZERO)
     }
 
     /// Returns an idle connection, opens one, or waits until one is returned.
-    pub(super) fn take(&self) -> Result<Leased<'_>> {
+    pub(super) fn take(self: &Arc<Self>) -> Result<Leased> {
         self.take_within(self.patience)?.ok_or_else(|| {
             let reason = format!(
                 "all {} connections of this store are in use; drop transactions sooner, or raise \
@@ -106,18 +175,20 @@ impl Pool {
     }
 
     /// Returns an idle connection, opens one, or waits for at most this time; `None` after that time.
-    fn take_within(&self, patience: Duration) -> Result<Option<Leased<'_>>> {
+    fn take_within(self: &Arc<Self>, patience: Duration) -> Result<Option<Leased>> {
         let begun = Instant::now();
         let mut state = self.state();
+        let leased = |connection, is_new| Leased {
+            pool: Arc::clone(self),
+            connection,
+            is_locked: false,
+            is_new,
+            counts: true,
+        };
         loop {
             while let Some(connection) = state.idle.pop() {
                 if !connection.is_closed() {
-                    return Ok(Some(Leased {
-                        pool: self,
-                        connection: Some(connection),
-                        is_locked: false,
-                        is_new: false,
-                    }));
+                    return Ok(Some(leased(Some(connection), false)));
                 }
                 state.open -= 1;
             }
@@ -130,9 +201,9 @@ impl Pool {
                 self.returned.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
-        let mut leased = Leased { pool: self, connection: None, is_locked: false, is_new: true };
+        let mut leased = leased(None, true);
         // If this fails, dropping `leased` makes room for another connection.
-        leased.connection = Some(self.open()?);
+        leased.connection = Some(Arc::new(self.open()?));
         Ok(Some(leased))
     }
 
@@ -145,14 +216,25 @@ impl Pool {
 
     /// Opens a connection outside of the pool.
     pub(super) fn open(&self) -> Result<Connection> {
-        // If the server refuses to open a session for any reason, it counts as unreachable.
-        Connection::new(self.connect()?).map_err(|error| error::unreachable(&self.server, &error))
+        let known: Vec<_> = self.known().iter().cloned().collect();
+        let opened = Connection::new(self.connect()?, self.dialect, &known);
+        opened.map_err(|unprepared| match unprepared {
+            // If the server refuses to open a session for any reason, it counts as unreachable.
+            Unprepared::Failed(error) => error::unreachable(&self.server, &error),
+            Unprepared::Setting { name, found, wanted } => Error::Unreachable {
+                server: self.server.clone(),
+                reason: format!(
+                    "the setting `{name}` of a session is `{found}` and can't be set to `{wanted}`; \
+                     connect to the server itself, and not to a pooler of connections"
+                ),
+            },
+        })
     }
 
     fn connect(&self) -> Result<Client> {
-        let (config, handle) = (self.config.clone(), self.io.handle.clone());
+        let (config, handle, tls) = (self.config.clone(), self.io.handle.clone(), self.tls.clone());
         let connecting = self.io.handle.spawn(async move {
-            let (client, connection) = config.connect(NoTls).await?;
+            let (client, connection) = config.connect(tls).await?;
             handle.spawn(connection);
             Ok::<_, tokio_postgres::Error>(client)
         });
@@ -163,27 +245,29 @@ impl Pool {
 }
 
 /// A read transaction that is counted.
-pub(super) struct Counted<'p> {
-    pool: &'p Pool,
+pub(super) struct Counted {
+    pool: Arc<Pool>,
     number: u64,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.pool.readers().remove(&self.number);
     }
 }
 
 /// A connection in use. It returns to the pool if it is [kept](Leased::keep), and is closed otherwise.
-pub(super) struct Leased<'p> {
-    pool: &'p Pool,
-    connection: Option<Connection>,
+pub(super) struct Leased {
+    pool: Arc<Pool>,
+    connection: Option<Arc<Connection>>,
     /// Whether the session has an advisory lock.
     is_locked: bool,
     is_new: bool,
+    /// Whether the connection is closed when this is dropped, so that it no longer counts.
+    counts: bool,
 }
 
-impl Leased<'_> {
+impl Leased {
     /// Whether the connection is new. An older connection may have been lost while it was idle.
     pub(super) const fn is_new(&self) -> bool {
         self.is_new
@@ -191,36 +275,39 @@ impl Leased<'_> {
 
     /// Takes an advisory lock of the session, until the connection is kept or closed.
     pub(super) fn lock(&mut self, name: &str) -> Result<()> {
+        let Some(sql) = self.pool.dialect.lock() else { return Ok(()) };
         self.is_locked = true;
-        let sql = "SELECT pg_advisory_lock(hashtextextended($1::text, 0))::text";
         let locked = self.get()?.query(sql, &[&name]);
         locked.map(drop).map_err(|error| error::of(&self.pool.server, error))
     }
 
-    pub(super) fn get(&self) -> Result<&Connection> {
-        self.connection.as_ref().ok_or_else(|| Error::internal("a connection is in use twice"))
+    pub(super) fn get(&self) -> Result<Arc<Connection>> {
+        let missing = || Error::internal("a connection is in use twice");
+        self.connection.as_ref().map(Arc::clone).ok_or_else(missing)
     }
 
     /// Returns the connection to the pool. It must have no transaction.
     pub(super) fn keep(mut self) {
         let unlock = "SELECT pg_advisory_unlock_all()::text";
-        let can_stay = |connection: &mut Connection| {
+        let can_stay = |connection: &mut Arc<Connection>| {
             !connection.is_closed() && (!self.is_locked || connection.simple(unlock).is_ok())
         };
         if let Some(connection) = self.connection.take_if(can_stay) {
+            // The connection still counts towards the limit of the pool.
+            self.counts = false;
             self.pool.state().idle.push(connection);
             self.pool.returned.notify_one();
-            // The connection still counts towards the limit of the pool.
-            std::mem::forget(self);
         }
     }
 }
 
-impl Drop for Leased<'_> {
+impl Drop for Leased {
     fn drop(&mut self) {
         self.connection = None;
-        self.pool.state().open -= 1;
-        self.pool.returned.notify_one();
+        if self.counts {
+            self.pool.state().open -= 1;
+            self.pool.returned.notify_one();
+        }
     }
 }
 

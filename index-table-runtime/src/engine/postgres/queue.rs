@@ -65,7 +65,7 @@ impl Reader<'_> {
         };
         let rows = match pool.take_another()? {
             Some(leased) => {
-                let rows = count(leased.get()?)?;
+                let rows = count(&*leased.get()?)?;
                 leased.keep();
                 rows
             }

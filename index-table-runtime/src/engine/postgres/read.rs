@@ -9,7 +9,7 @@ use tokio_postgres::{
 
 use super::{
     names::{Form, Relation},
-    select::{Conditions, Place},
+    select::{self, Conditions, Place},
     tables::Tables,
     txn::Txn,
 };
@@ -28,7 +28,7 @@ use crate::{
 const FACTS_AT_ONCE: usize = 256;
 
 /// The number of entries in the first part of a scan without a limit, and in the largest part.
-const PART: (i64, i64) = (64, 1024);
+const PART: (i64, i64) = (64, 16_384);
 
 /// The approximate size of a part of a scan in bytes. If the entries are larger, the next part has fewer of them.
 const PART_BYTES: usize = 1 << 20;
@@ -73,6 +73,9 @@ impl<'t> Reader<'t> {
     }
 
     fn bytes_in(self, relation: &Relation) -> Result<u64> {
+        if !self.txn.session().pool.dialect().has_sizes() {
+            return Ok(0);
+        }
         let sql = "SELECT pg_total_relation_size($1::text::regclass)";
         number(&self.txn.query(sql, &[&relation.sql])?).map(unsigned)
     }
@@ -163,6 +166,17 @@ impl<'t> Read<'t> for Reader<'t> {
         rows.first().map(|row| entry(row, relation.form)).transpose()
     }
 
+    fn unique_row(
+        self,
+        index: usize,
+        key: &[u8],
+    ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>> {
+        let relation = self.relation(Source::Index(index))?;
+        let rows = self.txn.lent(&select::unique_row(relation, &self.tables.facts), &[&key])?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some((entry(row, relation.form)?, column(row, 3)?)))
+    }
+
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         Ok(Entries { parts: self.parts(query)?, part: [].iter(), row: None })
     }
@@ -190,7 +204,7 @@ impl<'t> Read<'t> for Reader<'t> {
         let sql = format!("SELECT v FROM {} WHERE k = $1", relation.sql);
         let key = [&prefix, key].concat();
         if space.is_catalog() {
-            return self.txn.record(&key);
+            return self.txn.record(self.tables.schema, &key);
         }
         let rows = self.txn.lent(&sql, &[&key])?;
         rows.first().map(|row| column(row, 0)).transpose()

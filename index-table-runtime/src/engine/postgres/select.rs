@@ -8,6 +8,15 @@ use crate::{
     model::{entry::Position, schema::Source},
 };
 
+/// Returns a query of the first entry of a key, with its row.
+pub(super) fn unique_row(relation: &Relation, facts: &Relation) -> String {
+    format!(
+        "SELECT e.k, e.p, e.v, f.v FROM (SELECT k, p, v FROM {} WHERE k = $1 ORDER BY p LIMIT 1) e \
+         LEFT JOIN {} f ON f.k = e.p",
+        relation.sql, facts.sql
+    )
+}
+
 /// The conditions of a query, with their parameters.
 pub(super) struct Conditions {
     sql: String,

@@ -2,23 +2,22 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
 use tokio_postgres::Row;
 
 use super::{
     arena::Arena,
+    batch::{Batch, Kind as ChangeKind},
     catalog::{Catalog, Record},
-    connection::{Connection, Parameters},
+    connection::{Parameters, Response},
     error::{self, Kind},
-    pool::{Counted, Leased, Pool},
+    names::Relation,
+    outcome,
+    pool::{Leased, Pool},
     read::{Reader, column},
+    session::{Broken, Failure, Item, Last, Session, lock},
     tables::Tables,
     write::Writer,
 };
@@ -26,49 +25,16 @@ use crate::{
     engine::{CommitFailure, Retry, Stamp},
     model::{
         error::{Error, Result},
+        schema::TableSchema,
         stream::Place,
     },
 };
 
-/// Begins a transaction that reads one snapshot. The second statement takes the snapshot. All transactions with
-/// smaller numbers have ended.
-const BEGIN_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
-    SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
-
-/// Begins a transaction that writes, and gives it its number.
-const BEGIN_WRITE: &str =
-    "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; SELECT pg_current_xact_id()::text";
-
 /// The statement that ends a transaction without changes.
 const ROLLBACK: &str = "ROLLBACK";
 
-/// The time limit for determining whether a commit was applied, after its connection was lost.
-const RESOLUTION: Duration = Duration::from_secs(5);
-
-/// The state of a server's transaction, which nested transactions share.
-struct Session<'s> {
-    pool: &'s Pool,
-    /// For a read transaction.
-    _counted: Option<Counted<'s>>,
-    leased: Option<Leased<'s>>,
-    /// The failure that ends the transaction with all nested transactions.
-    failure: Mutex<Option<Failure>>,
-    /// The number of changes of the catalog by this transaction, and of their rollbacks.
-    own_changes: AtomicU64,
-    /// The number of changes that this transaction has added to change streams.
-    streamed: AtomicU64,
-    /// The number of calls of [`Txn::numbered`], in all nested transactions.
-    numbered: AtomicU64,
-    catalog: &'s Catalog,
-    /// The counter of the catalog in the snapshot; `None` before the catalog exists.
-    changes: Option<u64>,
-}
-
-/// The first error of a transaction.
-struct Failure {
-    is_conflict: bool,
-    error: Error,
-}
+/// The number of statements that are sent at the latest.
+const MOST_PENDING: usize = 64;
 
 /// The session of a transaction, or of its outermost transaction.
 enum Held<'s> {
@@ -83,84 +49,44 @@ pub(crate) struct Txn<'s> {
     arena: Arena<Vec<Row>>,
     /// The records of the catalog that the transaction lends.
     records: Arena<Arc<Record>>,
-    /// The numbers of these records by key, with [`Session::own_changes`] at that time.
+    /// The numbers of these records by key, with the changes of the catalog by this transaction at that time.
     read: Mutex<HashMap<Vec<u8>, (usize, u64)>>,
     /// The failure of this nested transaction.
     failure: Mutex<Option<Error>>,
-    stamp: Stamp,
-    writes: bool,
     /// The number of outer transactions.
     depth: u32,
-    /// [`Session::own_changes`] at the start of this transaction.
+    /// The changes of the catalog at the start of this transaction.
     changes_before: u64,
     has_ended: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<'s> Txn<'s> {
-    /// Begins a transaction. `has_catalog`: the catalog exists.
-    pub(super) fn begin(
-        (pool, catalog): (&'s Pool, &'s Catalog),
-        leased: Leased<'s>,
+    /// Returns a transaction, which begins with its first statement. `has_catalog`: the catalog exists. Without a
+    /// connection, it takes one for its first statement.
+    pub(super) fn new(
+        of: (&'s Arc<Pool>, &'s Catalog),
+        leased: Option<Leased>,
         writes: bool,
         has_catalog: bool,
     ) -> Result<Self> {
-        let mut begin = if writes { BEGIN_WRITE } else { BEGIN_READ }.to_owned();
-        if has_catalog {
-            begin = format!("{begin} || ' ' || {}", catalog.changes());
-        }
-        let text = leased.get()?.simple(&begin).map_err(|error| error::of(pool.server(), error))?;
-        let text = text.unwrap_or_default();
-        let mut numbers = text.split(' ').map(|number| number.parse().ok());
-        let missing = || Error::internal("a transaction of PostgreSQL without a number");
-        let number: u64 = numbers.next().flatten().ok_or_else(missing)?;
-        let changes = numbers.next().flatten();
-        let stamp = Stamp::new(if writes { number } else { number.saturating_sub(1) });
-        let session = Session {
-            pool,
-            _counted: (!writes).then(|| pool.count_reader()),
-            leased: Some(leased),
-            failure: Mutex::default(),
-            own_changes: AtomicU64::new(0),
-            streamed: AtomicU64::new(0),
-            numbered: AtomicU64::new(0),
-            catalog,
-            changes,
-        };
-        Ok(Self::new(Held::Own(Box::new(session)), stamp, writes, 0))
+        let session = Session::new(of, leased, writes, has_catalog)?;
+        Ok(Self::with(Held::Own(Box::new(session)), 0))
     }
 
-    fn new(held: Held<'s>, stamp: Stamp, writes: bool, depth: u32) -> Self {
+    fn with(held: Held<'s>, depth: u32) -> Self {
         let (arena, records, read, failure) = Default::default();
-        let mut txn = Self {
-            held,
-            arena,
-            records,
-            read,
-            failure,
-            stamp,
-            writes,
-            depth,
-            changes_before: 0,
-            has_ended: false,
-        };
+        let (changes_before, has_ended) = (0, false);
+        let mut txn =
+            Self { held, arena, records, read, failure, depth, changes_before, has_ended };
         txn.changes_before = txn.session().own_changes.load(Ordering::Relaxed);
         txn
     }
 
-    fn session(&self) -> &Session<'_> {
+    pub(super) fn session(&self) -> &Session<'_> {
         match &self.held {
             Held::Own(session) => session,
             Held::Outer(session) => session,
         }
-    }
-
-    fn connection(&self) -> Result<&Connection> {
-        let ended = || Error::internal("a transaction of PostgreSQL has ended");
-        self.session().leased.as_ref().ok_or_else(ended)?.get()
     }
 
     /// Returns a reader of a table.
@@ -170,44 +96,75 @@ impl<'s> Txn<'s> {
 
     /// Returns a writer of a table; `None` for a read transaction.
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
-        self.writes.then_some(Writer { txn: self, tables })
+        self.session().writes.then_some(Writer { txn: self, tables })
+    }
+
+    /// Lets the transaction assume that new keys are free. If a key is taken, it fails with a conflict.
+    pub(crate) fn assume_new(&mut self) {
+        lock(&self.session().pending).is_single = true;
     }
 
     /// Begins a nested transaction; `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
-        if !self.writes {
+        if !self.session().writes {
             return None;
         }
         let depth = self.depth + 1;
-        if let Err(error) = self.simple(&format!("SAVEPOINT s{depth}")) {
+        if let Err(error) = self.savepoint(depth) {
             return Some(Err(error));
         }
         let session = match &self.held {
             Held::Own(session) => &**session,
             Held::Outer(session) => *session,
         };
-        Some(Ok(Txn::new(Held::Outer(session), self.stamp, true, depth)))
+        Some(Ok(Txn::with(Held::Outer(session), depth)))
+    }
+
+    /// Sets a savepoint with the next statement. Changes of the outer transaction are sent at once, so that their errors
+    /// are not those of the nested transaction.
+    fn savepoint(&self, depth: u32) -> Result<()> {
+        self.refuse_failed()?;
+        let sql = savepoint(depth);
+        let mut pending = lock(&self.session().pending);
+        if pending.items.is_empty() {
+            pending.items.push_back(Item::Simple(sql));
+            return Ok(());
+        }
+        drop(pending);
+        self.perform(Last::Simple(&sql)).map(drop)
     }
 
     /// Returns the stamp of the snapshot; for a write transaction, the stamp of its commit.
-    pub(crate) const fn stamp(&self) -> Stamp {
-        self.stamp
+    pub(crate) fn stamp(&self) -> Stamp {
+        if self.session().known_numbers().is_none() && self.refuse_failed().is_ok() {
+            // The error of the transaction is returned by its next operation.
+            let _ = self.perform(Last::Numbers);
+        }
+        self.known_stamp()
+    }
+
+    /// Returns the stamp if it is known.
+    pub(crate) fn known_stamp(&self) -> Stamp {
+        let session = self.session();
+        let number = session.known_numbers().map(|numbers| numbers.number).unwrap_or_default();
+        Stamp::new(if session.writes { number } else { number.saturating_sub(1) })
     }
 
     /// Returns the place of the next change that this transaction adds to a change stream.
     pub(super) fn place_of_change(&self) -> Place {
+        let transaction = self.stamp().number();
         let position = self.session().streamed.fetch_add(1, Ordering::Relaxed);
-        Place { transaction: self.stamp.number(), position }
+        Place { transaction, position }
     }
 
     /// Returns the number of the transaction, and the number of earlier calls, including the calls of nested transactions
     /// that were rolled back.
     pub(super) fn numbered(&self) -> (u64, u64) {
-        (self.stamp.number(), self.session().numbered.fetch_add(1, Ordering::Relaxed))
+        (self.stamp().number(), self.session().numbered.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns the pool of the connections.
-    pub(super) fn pool(&self) -> &Pool {
+    pub(super) fn pool(&self) -> &Arc<Pool> {
         self.session().pool
     }
 
@@ -239,10 +196,114 @@ impl<'s> Txn<'s> {
         error
     }
 
+    /// Sends what is pending and a statement in one round trip.
+    fn perform(&self, last: Last<'_>) -> Result<Response> {
+        self.refuse_failed()?;
+        self.session().round_trip(last).map_err(|broken| match broken {
+            Broken::Statement(cause) | Broken::Last(cause) => self.fail(cause),
+            Broken::Other(error) => {
+                let failure = Failure { is_conflict: false, error: error.again() };
+                lock(&self.session().failure).get_or_insert(failure);
+                error
+            }
+        })
+    }
+
+    /// Sends what is pending.
+    pub(super) fn send_pending(&self) -> Result<()> {
+        if lock(&self.session().pending).items.is_empty() {
+            return self.refuse_failed();
+        }
+        self.perform(Last::Numbers).map(drop)
+    }
+
+    /// Adds a change to those that are sent with the next statement. The columns are those of [`Batch::push`].
+    pub(super) fn change(
+        &self,
+        relation: &Relation,
+        kind: ChangeKind,
+        columns: &[&[u8]],
+    ) -> Result<()> {
+        self.refuse_failed()?;
+        let mut pending = lock(&self.session().pending);
+        if pending.is_deferring && pending.is_taken {
+            // The operation is undone.
+            return Ok(());
+        }
+        if let Some(Item::Batch(batch)) = pending.items.back_mut()
+            && batch.push(relation, kind, columns)
+        {
+            return Ok(());
+        }
+        let depends = pending.is_deferring && !pending.is_single;
+        if depends && pending.has_new() || pending.items.len() >= MOST_PENDING {
+            drop(pending);
+            self.send_pending()?;
+            pending = lock(&self.session().pending);
+            if pending.is_deferring && pending.is_taken {
+                return Ok(());
+            }
+        }
+        let mut batch = Batch::default();
+        batch.push(relation, kind, columns);
+        pending.items.push_back(Item::Batch(batch));
+        Ok(())
+    }
+
+    /// Lets the new rows of an operation be sent with its other changes, until [`settle_new`](Self::settle_new) or
+    /// [`abandon_new`](Self::abandon_new). Returns false if the server can't do that.
+    pub(super) fn defer_new(&self) -> bool {
+        let session = self.session();
+        let mut pending = lock(&session.pending);
+        if !session.pool.dialect().has_writing_ctes() && !pending.is_single {
+            return false;
+        }
+        (pending.is_deferring, pending.is_taken) = (true, false);
+        pending.operation = Some(pending.items.len());
+        // Changes of other operations must not depend on the new rows of this one.
+        if !matches!(pending.items.back(), Some(Item::Batch(batch)) if batch.is_empty()) {
+            pending.items.push_back(Item::Batch(Batch::default()));
+        }
+        true
+    }
+
+    pub(super) fn is_deferring(&self) -> bool {
+        lock(&self.session().pending).is_deferring
+    }
+
+    /// Sends the new rows of the operation with its other changes. Returns false if a key is taken, and nothing has
+    /// changed.
+    pub(super) fn settle_new(&self) -> Result<bool> {
+        let is_single = lock(&self.session().pending).is_single;
+        let sent = if is_single { Ok(()) } else { self.send_pending() };
+        let mut pending = lock(&self.session().pending);
+        (pending.is_deferring, pending.operation) = (false, None);
+        let is_taken = std::mem::take(&mut pending.is_taken);
+        sent.map(|()| !is_taken)
+    }
+
+    /// Removes the changes of an operation that has failed.
+    pub(super) fn abandon_new(&self) {
+        let session = self.session();
+        let mut pending = lock(&session.pending);
+        if !std::mem::take(&mut pending.is_deferring) {
+            return;
+        }
+        pending.is_taken = false;
+        if let Some(operation) = pending.operation.take() {
+            pending.items.truncate(operation);
+            return;
+        }
+        let error = Error::TransactionFailed { reason: "an operation has failed".to_owned() };
+        lock(&session.failure).get_or_insert(Failure { is_conflict: false, error });
+    }
+
     /// Returns the rows of a query.
     pub(super) fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>> {
-        self.refuse_failed()?;
-        self.connection()?.query(sql, parameters).map_err(|error| self.fail(error))
+        match self.perform(Last::Query(sql, parameters))? {
+            Response::Rows(rows) => Ok(rows),
+            _ => Err(Error::internal("a query without rows")),
+        }
     }
 
     /// Returns the rows of a query, which live as long as the transaction.
@@ -258,7 +319,7 @@ impl<'s> Txn<'s> {
 
     /// Returns the record of the catalog with this key. It is read from the server if no transaction with the same
     /// catalog has read it, or if this transaction has changed the catalog.
-    pub(super) fn record(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+    pub(super) fn record(&self, schema: &'static TableSchema, key: &[u8]) -> Result<Option<&[u8]>> {
         self.refuse_failed()?;
         let session = self.session();
         let own_changes = session.own_changes.load(Ordering::Relaxed);
@@ -266,18 +327,30 @@ impl<'s> Txn<'s> {
         if let Some(record) = read.and_then(|(number, _)| self.records.get(number)) {
             return Ok(record.as_deref());
         }
-        let changes = session.changes.filter(|_| own_changes == 0);
-        let mut record = changes.and_then(|changes| session.catalog.get(changes, key));
+        let mut record = None;
+        if session.has_no_own_changes() {
+            record = match session.known_numbers() {
+                Some(numbers) => {
+                    numbers.changes.and_then(|changes| session.catalog.get(changes, key))
+                }
+                None => session.assume(schema, key),
+            };
+        }
         if record.is_none() {
+            session.need_numbers();
             let sql = format!("SELECT v FROM {} WHERE k = $1", session.catalog.relation.sql);
             let rows = self.query(&sql, &[&key])?;
             let bytes = rows.first().map(|row| column::<&[u8]>(row, 0)).transpose()?;
             let found = Arc::new(bytes.map(Box::from));
-            if let Some(changes) = changes {
+            let changes = session.known_numbers().and_then(|numbers| numbers.changes);
+            if let Some(changes) = changes
+                && own_changes == 0
+            {
                 session.catalog.insert(changes, key, &found);
             }
             record = Some(found);
         }
+        session.lend(key);
         let record = record.ok_or_else(|| Error::internal("a record of the catalog is missing"))?;
         let (number, record) = self.records.keep(record).ok_or_else(too_many)?;
         lock(&self.read).insert(key.to_vec(), (number, own_changes));
@@ -292,65 +365,140 @@ impl<'s> Txn<'s> {
 
     /// Returns the number of rows that a statement has changed.
     pub(super) fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64> {
-        self.refuse_failed()?;
-        self.connection()?.execute(sql, parameters).map_err(|error| self.fail(error))
+        match self.perform(Last::Execute(sql, parameters))? {
+            Response::Count(count) => Ok(count),
+            _ => Err(Error::internal("a change without a count")),
+        }
     }
 
     /// Runs statements without parameters.
     pub(super) fn simple(&self, sql: &str) -> Result<Option<String>> {
-        self.refuse_failed()?;
-        self.connection()?.simple(sql).map_err(|error| self.fail(error))
+        match self.perform(Last::Simple(sql))? {
+            Response::Text(text) => Ok(text),
+            _ => Ok(None),
+        }
+    }
+
+    /// Loads rows from binary data. Returns their number.
+    pub(super) fn copy(&self, sql: &str, next: &mut dyn FnMut() -> Option<Vec<u8>>) -> Result<u64> {
+        // The transaction has begun.
+        self.perform(Last::Numbers)?;
+        let connection = self.session().begun_connection()?;
+        connection.copy(sql, next).map_err(|cause| self.fail(cause))
+    }
+
+    /// Lets the transaction fail because of an error of its caller, after a part of an operation was sent.
+    #[cold]
+    pub(super) fn spoil(&self, error: Error) -> Error {
+        let failure = Failure { is_conflict: false, error: error.again() };
+        lock(&self.session().failure).get_or_insert(failure);
+        error
     }
 
     /// Commits, and calls `committed`. Other transactions of this process may begin before that.
     pub(crate) fn commit(mut self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
-        let retry = self.retry();
-        self.refuse_failed().map_err(|error| match retry {
+        let failed = |txn: &Self, error| match txn.retry() {
             Some(_) => CommitFailure::Conflict(error),
             None => CommitFailure::Failed(error),
-        })?;
-        if self.depth > 0 {
-            self.simple(&format!("RELEASE SAVEPOINT s{}", self.depth))
-                .map_err(CommitFailure::Failed)?;
-            self.has_ended = true;
-            return Ok(());
-        }
-        if !self.writes {
-            return Ok(());
-        }
-        let Held::Own(session) = &mut self.held else { return Ok(()) };
-        let Some(leased) = session.leased.take() else { return Ok(()) };
-        self.has_ended = true;
-        let pool = session.pool;
-        let connection = leased.get().map_err(CommitFailure::Failed)?;
-        let Err(cause) = connection.simple("COMMIT") else {
-            leased.keep();
-            committed();
-            return Ok(());
         };
-        let kind = error::kind(&cause);
-        let error = error::of(pool.server(), cause);
-        match kind {
-            Kind::Conflict => {
-                leased.keep();
-                Err(CommitFailure::Conflict(error))
-            }
-            Kind::Refused => Err(CommitFailure::Failed(error)),
-            Kind::Ambiguous => Err(CommitFailure::Unknown(error)),
-            Kind::Lost => {
-                let started = connection.started().to_owned();
-                drop(leased);
-                match resolve(pool, &started, self.stamp) {
-                    Some(true) => {
-                        committed();
-                        Ok(())
-                    }
-                    Some(false) => Err(CommitFailure::Failed(error)),
-                    None => Err(CommitFailure::Unknown(error)),
+        self.refuse_failed().map_err(|error| failed(&self, error))?;
+        if self.depth > 0 {
+            return self.release_savepoint().map_err(CommitFailure::Failed);
+        }
+        let Held::Own(session) = &self.held else { return Ok(()) };
+        if !session.writes {
+            return Ok(());
+        }
+        let has_begun = session.has_begun();
+        if !has_begun {
+            let mut pending = lock(&session.pending);
+            pending.items.retain(|item| !matches!(item, Item::Batch(batch) if batch.is_empty()));
+            let dialect = session.pool.dialect();
+            let is_alone = match pending.items.iter().collect::<Vec<_>>().as_slice() {
+                [] => {
+                    drop(pending);
+                    self.has_ended = true;
+                    self.end_unbegun();
+                    committed();
+                    return Ok(());
                 }
+                [Item::Batch(batch)] => batch.is_single(dialect),
+                _ => false,
+            };
+            if is_alone && let Some(Item::Batch(mut batch)) = pending.items.pop_front() {
+                drop(pending);
+                self.has_ended = true;
+                outcome::commit_alone(session, &mut batch)?;
+                committed();
+                return Ok(());
             }
+        }
+        if !has_begun {
+            // Until the begin is confirmed, a lost connection is replaced, so the commit is not sent before.
+            self.perform(Last::Numbers).map_err(|error| failed(&self, error))?;
+        }
+        self.has_ended = true;
+        let Held::Own(session) = &self.held else { return Ok(()) };
+        outcome::commit(session, self.known_stamp())?;
+        committed();
+        Ok(())
+    }
+
+    fn end_unbegun(&self) {
+        if let Some(leased) = self.session().release() {
+            leased.keep();
         }
     }
+
+    fn release_savepoint(&mut self) -> Result<()> {
+        let savepoint = savepoint(self.depth);
+        let is_unsent = |item: &mut Item| matches!(item, Item::Simple(last) if *last == savepoint);
+        // Otherwise, the nested transaction has sent nothing.
+        if lock(&self.session().pending).items.pop_back_if(is_unsent).is_none() {
+            self.perform(Last::Simple(&format!("RELEASE SAVEPOINT s{}", self.depth)))?;
+        }
+        self.has_ended = true;
+        Ok(())
+    }
+
+    fn drop_nested(&self) {
+        let (session, depth) = (self.session(), self.depth);
+        let own_changes = &session.own_changes;
+        if own_changes.load(Ordering::Relaxed) != self.changes_before {
+            own_changes.fetch_add(1, Ordering::Relaxed);
+        }
+        {
+            let mut pending = lock(&session.pending);
+            (pending.is_deferring, pending.is_taken, pending.operation) = (false, false, None);
+            let savepoint = savepoint(depth);
+            let unsent = pending
+                .items
+                .iter()
+                .position(|item| matches!(item, Item::Simple(sql) if *sql == savepoint));
+            pending.items.truncate(unsent.unwrap_or(0));
+            if unsent.is_some() {
+                return;
+            }
+        }
+        if lock(&session.failure).is_some() {
+            return;
+        }
+        // The server accepts these statements after a failed statement.
+        *lock(&self.failure) = None;
+        let sql = format!("ROLLBACK TO SAVEPOINT s{depth}; RELEASE SAVEPOINT s{depth}");
+        if let Err(Broken::Statement(cause) | Broken::Last(cause)) =
+            session.round_trip(Last::Simple(&sql))
+        {
+            // Without the rollback, the outer transaction must not be committed.
+            let is_conflict = error::kind(&cause) == Kind::Conflict;
+            let error = error::of(session.pool.server(), cause);
+            lock(&session.failure).get_or_insert(Failure { is_conflict, error });
+        }
+    }
+}
+
+fn savepoint(depth: u32) -> String {
+    format!("SAVEPOINT s{depth}")
 }
 
 #[cold]
@@ -367,62 +515,18 @@ fn failed(error: &Error) -> Error {
     }
 }
 
-/// Returns whether the commit of a transaction was applied; `None` if this can't be determined. The same run of the
-/// server has the outcomes of its last transactions. A later run may use the number for another transaction, for
-/// example after a failover to a copy.
-fn resolve(pool: &Pool, started: &str, stamp: Stamp) -> Option<bool> {
-    let begun = Instant::now();
-    loop {
-        if let Ok(connection) = pool.open() {
-            if connection.started() != started {
-                return None;
-            }
-            let status = connection.simple(&format!("SELECT pg_xact_status('{}')", stamp.number()));
-            match status.ok().flatten().as_deref() {
-                Some("committed") => return Some(true),
-                Some("aborted") => return Some(false),
-                _ => {}
-            }
-        }
-        if begun.elapsed() > RESOLUTION {
-            return None;
-        }
-        // The server has not yet detected the loss of the connection.
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if self.has_ended {
             return;
         }
         if self.depth > 0 {
-            let own_changes = &self.session().own_changes;
-            if own_changes.load(Ordering::Relaxed) != self.changes_before {
-                own_changes.fetch_add(1, Ordering::Relaxed);
-            }
-            if lock(&self.session().failure).is_some() {
-                return;
-            }
-            let depth = self.depth;
-            // The server accepts these statements after a failed statement.
-            *lock(&self.failure) = None;
-            let sql = format!("ROLLBACK TO SAVEPOINT s{depth}; RELEASE SAVEPOINT s{depth}");
-            if let Ok(connection) = self.connection()
-                && let Err(cause) = connection.simple(&sql)
-            {
-                // Without the rollback, the outer transaction must not be committed.
-                let is_conflict = error::kind(&cause) == Kind::Conflict;
-                let error = error::of(self.session().pool.server(), cause);
-                lock(&self.session().failure).get_or_insert(Failure { is_conflict, error });
-            }
+            self.drop_nested();
             return;
         }
-        if let Held::Own(session) = &mut self.held
-            && let Some(leased) = session.leased.take()
-        {
-            if let Ok(connection) = leased.get() {
+        let has_begun = self.session().has_begun();
+        if let Some(leased) = self.session().release() {
+            if has_begun && let Ok(connection) = leased.get() {
                 connection.send(ROLLBACK);
             }
             leased.keep();

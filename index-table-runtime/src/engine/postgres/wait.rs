@@ -1,7 +1,7 @@
 //! Waiting for a future in a thread without a runtime, or in a thread of any runtime.
 
 use std::{
-    pin::pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -24,6 +24,14 @@ impl Wake for Waiting {
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_woken.store(true, Ordering::Release);
         self.thread.unpark();
+    }
+}
+
+/// Polls the future once, which sends its request.
+pub(super) fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
     }
 }
 

@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::{
+    batch::Kind,
+    copy::Copied,
     names::{Form, Relation},
-    read::Reader,
+    read::{Reader, column},
     tables::Tables,
     txn::Txn,
 };
 use crate::{
     engine::{Ascending, Read as _, Space, Write},
     model::{
+        entry::RawEntry,
         error::{Error, Result},
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
@@ -51,36 +54,8 @@ impl Writer<'_> {
         self.tables.relation(source).ok_or_else(missing)
     }
 
-    fn put_pair(&self, relation: &Relation, key: &[u8], value: &[u8]) -> Result<()> {
-        let sql = format!(
-            "INSERT INTO {} (k, v) VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v",
-            relation.sql
-        );
-        self.txn.execute(&sql, &[&key, &value]).map(drop)
-    }
-
-    fn put_entry(&self, index: usize, key: &[u8], primary_key: &[u8], data: &[u8]) -> Result<()> {
-        let relation = self.relation(Source::Index(index))?;
-        let table = &relation.sql;
-        let sql = if relation.form == Form::Unique {
-            format!(
-                "WITH others AS (DELETE FROM {table} WHERE k = $1 AND s <> '') \
-                 INSERT INTO {table} (k, s, p, v) VALUES ($1, '', $2, $3) \
-                 ON CONFLICT (k, s) DO UPDATE SET p = EXCLUDED.p, v = EXCLUDED.v"
-            )
-        } else {
-            format!(
-                "INSERT INTO {table} (k, p, v) VALUES ($1, $2, $3) \
-                 ON CONFLICT (k, p) DO UPDATE SET v = EXCLUDED.v"
-            )
-        };
-        self.txn.execute(&sql, &[&key, &primary_key, &data]).map(drop)
-    }
-
-    fn delete_entry(&self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()> {
-        let relation = self.relation(Source::Index(index))?;
-        let sql = format!("DELETE FROM {} WHERE k = $1 AND p = $2", relation.sql);
-        self.txn.execute(&sql, &[&key, &primary_key]).map(drop)
+    fn index(&self, index: usize) -> Result<&Relation> {
+        self.relation(Source::Index(index))
     }
 
     /// Writes many entries with one statement.
@@ -102,9 +77,8 @@ impl Writer<'_> {
         }
         if relation.form == Form::Unique {
             let sql = format!(
-                "WITH n AS (SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS n (k, p, v)), \
-                 others AS (DELETE FROM {table} t USING n WHERE t.k = n.k AND t.s <> '') \
-                 INSERT INTO {table} (k, s, p, v) SELECT k, '', p, v FROM n \
+                "INSERT INTO {table} (k, s, p, v) SELECT k, '', p, v \
+                 FROM unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS n (k, p, v) \
                  ON CONFLICT (k, s) DO UPDATE SET p = EXCLUDED.p, v = EXCLUDED.v"
             );
             return self.txn.execute(&sql, &[keys, primary_keys, data]).map(drop);
@@ -117,21 +91,81 @@ impl Writer<'_> {
     }
 }
 
+impl Writer<'_> {
+    /// Whether a table has no rows.
+    fn is_empty(&self, relation: &Relation) -> Result<bool> {
+        let sql = format!("SELECT k FROM {} LIMIT 1", relation.sql);
+        Ok(self.txn.query(&sql, &[])?.is_empty())
+    }
+
+    /// Loads entries into an empty table, up to the first entry that is out of order, which is added to `rest`. Returns
+    /// their number without the `first` ones.
+    fn copy(
+        &self,
+        relation: &Relation,
+        first: Batch,
+        entries: &mut dyn Ascending,
+        rest: &mut Batch,
+    ) -> Result<u64> {
+        let (mut copied, mut count, mut failure) = (Copied::new(relation.form), 0, None);
+        let mut last = first.last_key_value().map(|(place, _)| place.clone());
+        for ((key, _), (primary_key, data)) in &first {
+            copied.push(key, primary_key, data);
+        }
+        let mut is_complete = false;
+        let mut piece = || {
+            while !is_complete && !copied.is_full() {
+                match entries.next() {
+                    Ok(Some(entry)) => {
+                        count += 1;
+                        let place = place(relation.form, entry);
+                        if last.as_ref() < Some(&place) {
+                            copied.push(entry.key, entry.primary_key, entry.data);
+                            last = Some(place);
+                            continue;
+                        }
+                        let (primary_key, data) = (entry.primary_key.to_vec(), entry.data.to_vec());
+                        rest.insert(place, (primary_key, data));
+                    }
+                    Ok(None) => {}
+                    Err(error) => failure = Some(error),
+                }
+                is_complete = true;
+                copied.end();
+            }
+            Some(copied.piece()).filter(|piece| !piece.is_empty())
+        };
+        let sql = self.txn.session().pool.dialect().copy(relation);
+        self.txn.copy(&sql, &mut piece)?;
+        match failure {
+            // The caller's transaction has some of the entries.
+            Some(error) => Err(self.txn.spoil(error)),
+            None => Ok(count),
+        }
+    }
+}
+
+/// Returns what identifies an entry of a table.
+fn place(form: Form, entry: RawEntry<'_>) -> (Vec<u8>, Vec<u8>) {
+    let primary_key = if form == Form::Unique { Vec::new() } else { entry.primary_key.to_vec() };
+    (entry.key.to_vec(), primary_key)
+}
+
 impl Sink for Writer<'_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
+        let facts = &self.tables.facts;
         match change {
             Change::PutFact { primary_key, row } => {
-                self.put_pair(&self.tables.facts, primary_key, row)
+                self.txn.change(facts, Kind::Put, &[primary_key, row])
             }
             Change::DeleteFact { primary_key } => {
-                let sql = format!("DELETE FROM {} WHERE k = $1", self.tables.facts.sql);
-                self.txn.execute(&sql, &[&primary_key]).map(drop)
+                self.txn.change(facts, Kind::Delete, &[primary_key])
             }
             Change::PutEntry { index, key, primary_key, data } => {
-                self.put_entry(index, key, primary_key, data)
+                self.txn.change(self.index(index)?, Kind::Put, &[key, primary_key, data])
             }
             Change::DeleteEntry { index, key, primary_key } => {
-                self.delete_entry(index, key, primary_key)
+                self.txn.change(self.index(index)?, Kind::Delete, &[key, primary_key])
             }
         }
     }
@@ -139,18 +173,28 @@ impl Sink for Writer<'_> {
 
 impl Write for Writer<'_> {
     fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
-        let is_unique = self.relation(source)?.form == Form::Unique;
+        let relation = self.relation(source)?.clone();
         let (mut count, mut bytes, mut batch) = (0, 0, Batch::new());
-        while let Some(entry) = entries.next()? {
+        let mut can_copy = true;
+        let mut next = entries.next()?;
+        while let Some(entry) = next {
             count += 1;
             bytes += entry.key.len() + entry.primary_key.len() + entry.data.len();
-            let primary_key = entry.primary_key.to_vec();
-            let own = if is_unique { Vec::new() } else { primary_key.clone() };
-            batch.insert((entry.key.to_vec(), own), (primary_key, entry.data.to_vec()));
+            batch.insert(
+                place(relation.form, entry),
+                (entry.primary_key.to_vec(), entry.data.to_vec()),
+            );
             if batch.len() >= APPENDED.0 || bytes >= APPENDED.1 {
-                self.put_all(source, std::mem::take(&mut batch))?;
+                let full = std::mem::take(&mut batch);
                 bytes = 0;
+                // Only many entries are worth the question whether the table is empty.
+                if std::mem::take(&mut can_copy) && self.is_empty(&relation)? {
+                    count += self.copy(&relation, full, entries, &mut batch)?;
+                } else {
+                    self.put_all(source, full)?;
+                }
             }
+            next = entries.next()?;
         }
         if !batch.is_empty() {
             self.put_all(source, batch)?;
@@ -158,18 +202,33 @@ impl Write for Writer<'_> {
         Ok(count)
     }
 
+    fn defer_new(&mut self) -> bool {
+        // The place of a change in the stream has the number of the transaction, which has to be known.
+        !self.tables.has_changes() && self.txn.defer_new()
+    }
+
+    fn settle_new(&mut self) -> Result<bool> {
+        self.txn.settle_new()
+    }
+
+    fn abandon_new(&mut self) {
+        self.txn.abandon_new();
+    }
+
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
+        let facts = &self.tables.facts;
+        if self.txn.is_deferring() {
+            return self.txn.change(facts, Kind::New, &[primary_key, row]).map(|()| true);
+        }
+        let table = &facts.sql;
         // The order of the changes of a row requires that a transaction reads the row before it writes it.
         if self.tables.has_changes() {
-            let sql = format!("SELECT 1 FROM {} WHERE k = $1", self.tables.facts.sql);
+            let sql = format!("SELECT 1 FROM {table} WHERE k = $1");
             if !self.txn.query(&sql, &[&primary_key])?.is_empty() {
                 return Ok(false);
             }
         }
-        let sql = format!(
-            "INSERT INTO {} (k, v) VALUES ($1, $2) ON CONFLICT (k) DO NOTHING",
-            self.tables.facts.sql
-        );
+        let sql = format!("INSERT INTO {table} (k, v) VALUES ($1, $2) ON CONFLICT (k) DO NOTHING");
         Ok(self.txn.execute(&sql, &[&primary_key, &row])? == 1)
     }
 
@@ -180,11 +239,14 @@ impl Write for Writer<'_> {
         primary_key: &[u8],
         data: &[u8],
     ) -> Result<bool> {
-        let relation = self.relation(Source::Index(index))?;
-        let table = &relation.sql;
+        let relation = self.index(index)?;
+        if self.txn.is_deferring() {
+            let columns = &[key, primary_key, data];
+            return self.txn.change(relation, Kind::New, columns).map(|()| true);
+        }
         let sql = format!(
-            "INSERT INTO {table} (k, s, p, v) SELECT $1::bytea, '', $2::bytea, $3::bytea \
-             WHERE NOT EXISTS (SELECT 1 FROM {table} WHERE k = $1) ON CONFLICT (k, s) DO NOTHING"
+            "INSERT INTO {} (k, s, p, v) VALUES ($1, '', $2, $3) ON CONFLICT (k, s) DO NOTHING",
+            relation.sql
         );
         Ok(self.txn.execute(&sql, &[&key, &primary_key, &data])? == 1)
     }
@@ -222,7 +284,19 @@ impl Write for Writer<'_> {
     }
 
     fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()> {
-        self.delete_entry(index, key, primary_key)
+        let table = &self.index(index)?.sql;
+        let delete = format!("DELETE FROM {table} WHERE k = $1 AND p = $2 RETURNING s");
+        let deleted = self.txn.query(&delete, &[&key, &primary_key])?;
+        let marker = deleted.first().map(|row| column::<&[u8]>(row, 0)).transpose()?;
+        if marker.is_some_and(<[u8]>::is_empty) {
+            // An entry of the key has an empty marker as long as there is one, so that an insertion needs no read.
+            let sql = format!(
+                "UPDATE {table} SET s = '' WHERE k = $1 AND p = \
+                 (SELECT p FROM {table} WHERE k = $1 ORDER BY p LIMIT 1)"
+            );
+            self.txn.execute(&sql, &[&key])?;
+        }
+        Ok(())
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {
@@ -232,7 +306,7 @@ impl Write for Writer<'_> {
 
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
-        self.put_pair(relation, &[&prefix, key].concat(), record)?;
+        self.txn.change(relation, Kind::Put, &[&[&prefix, key].concat(), record])?;
         if space.is_catalog() {
             self.txn.catalog_changed()?;
         }
@@ -241,8 +315,7 @@ impl Write for Writer<'_> {
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
-        let sql = format!("DELETE FROM {} WHERE k = $1", relation.sql);
-        self.txn.execute(&sql, &[&[&prefix, key].concat()])?;
+        self.txn.change(relation, Kind::Delete, &[&[&prefix, key].concat()])?;
         if space.is_catalog() {
             self.txn.catalog_changed()?;
         }
@@ -257,17 +330,12 @@ impl Write for Writer<'_> {
     ) -> Result<()> {
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
         let full = |key: &Vec<u8>| [&prefix, key.as_slice()].concat();
-        let removed: Vec<_> = removed.iter().map(full).collect();
-        let sql = format!("DELETE FROM {} WHERE k = ANY($1)", relation.sql);
-        self.txn.execute(&sql, &[&removed])?;
-        let keys: Vec<_> = written.iter().map(|(key, _)| full(key)).collect();
-        let records: Vec<_> = written.iter().map(|(_, record)| record).collect();
-        let sql = format!(
-            "INSERT INTO {} (k, v) SELECT * FROM unnest($1::bytea[], $2::bytea[]) \
-             ON CONFLICT (k) DO UPDATE SET v = EXCLUDED.v",
-            relation.sql
-        );
-        self.txn.execute(&sql, &[&keys, &records])?;
+        for key in removed {
+            self.txn.change(relation, Kind::Delete, &[&full(key)])?;
+        }
+        for (key, record) in written {
+            self.txn.change(relation, Kind::Put, &[&full(key), record])?;
+        }
         if space.is_catalog() {
             self.txn.catalog_changed()?;
         }

@@ -361,6 +361,14 @@ impl<'t> Reader<'t> {
         reader.entry(index, key, primary_key)
     }
 
+    pub(crate) fn unique_row(
+        self,
+        index: usize,
+        key: &[u8],
+    ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>> {
+        Ok(self.unique(index, key)?.map(|entry| (entry, None)))
+    }
+
     pub(crate) fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
         // A unique index contains the shard key or is global, so this is a single shard.
         let shards = self.shards_within(Source::Index(index), &KeyRange::beginning_with(key))?;

@@ -285,6 +285,19 @@ impl<'t> Writer<'t> {
         Ok(count)
     }
 
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn defer_new(&self) -> bool {
+        false
+    }
+
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn settle_new(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn abandon_new(&self) {}
+
     pub(crate) fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
         self.tables.count_row(true, primary_key);
         self.row(primary_key, |writer| writer.insert_fact(primary_key, row))

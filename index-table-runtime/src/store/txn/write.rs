@@ -95,7 +95,7 @@ impl<'s> WriteTxn<'s> {
 
     /// Creates a transaction that commits each operation as its own transaction.
     pub(in crate::store) fn each_of(store: &'s Store) -> Result<Self> {
-        Ok(Self::with(WriteGuard::Each(store, Box::default()), store.read()?, &[]))
+        Ok(Self::with(WriteGuard::Each(store, Box::default()), store.read_later()?, &[]))
     }
 
     /// Whether each operation is committed as its own transaction. Such an operation runs in [`each`](WriteTxn::each).
@@ -108,10 +108,19 @@ impl<'s> WriteTxn<'s> {
     #[cold]
     pub(crate) fn each<T, E: From<Error>>(
         &mut self,
+        operation: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.each_that(true, operation)
+    }
+
+    /// [`each`](WriteTxn::each). `can_repeat`: the first run may assume that new keys are free.
+    fn each_that<T, E: From<Error>>(
+        &mut self,
+        can_repeat: bool,
         mut operation: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut outcome = None;
-        let ran = self.run_each(&mut |txn| {
+        let ran = self.run_each(can_repeat, &mut |txn| {
             let result = operation(txn);
             let ended = if result.is_ok() { Ok(()) } else { Err(Error::internal("an error")) };
             outcome = Some(result);
@@ -135,7 +144,7 @@ impl<'s> WriteTxn<'s> {
         operation: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut operation = Some(operation);
-        self.each(|txn| {
+        self.each_that(false, |txn| {
             if let Some(operation) = operation.take() {
                 return operation(txn);
             }
@@ -147,6 +156,7 @@ impl<'s> WriteTxn<'s> {
 
     fn run_each(
         &mut self,
+        mut assumes_new: bool,
         operation: &mut dyn FnMut(&mut WriteTxn<'_>) -> Result<()>,
     ) -> Result<()> {
         let WriteGuard::Each(store, _) = &self.guard else {
@@ -156,8 +166,13 @@ impl<'s> WriteTxn<'s> {
         let total = self.read.session.total.get();
         // The map can't be enlarged while the snapshot lives.
         self.read.engine = no_snapshot()?;
-        let ran = store.transaction(|txn| operation(txn));
-        self.read = store.read()?;
+        let ran = store.transaction(|txn| {
+            if std::mem::take(&mut assumes_new) {
+                txn.read.engine.assume_new();
+            }
+            operation(txn)
+        });
+        self.read = store.read_later()?;
         self.read.session.total.add(total);
         ran
     }
@@ -333,8 +348,8 @@ impl<'s> WriteTxn<'s> {
         unfinished.map_err(CommitFailure::Failed)?;
         let store = guard.store();
         drop(guard);
-        let (stamp, mut wakers) = (read.engine.stamp(), Vec::new());
-        let number = read.engine.commit_number();
+        let (stamp, mut wakers) = (read.engine.final_stamp(), Vec::new());
+        let number = read.engine.final_number();
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
         read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {

@@ -1,0 +1,358 @@
+//! Changes that are sent together, as one statement.
+//!
+//! PostgreSQL runs the parts of a statement with the same snapshot and in no particular order, so each row occurs in a
+//! batch once. The changes of a batch with new rows depend on these: if a new key is taken, nothing after it is written.
+
+use std::{collections::HashSet, fmt::Write as _};
+
+use tokio_postgres::types::ToSql;
+
+use super::{
+    dialect::Dialect,
+    names::{Form, Relation},
+};
+
+/// The maximum number of rows of a batch, and about the number of bytes.
+const MOST: (usize, usize) = (512, 1 << 20);
+
+/// A kind of change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Writes a row, and replaces the row with the same key.
+    Put,
+    /// Writes a row whose key must be free.
+    New,
+    /// Removes the row with these keys.
+    Delete,
+}
+
+/// How a batch is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// In a transaction whose begin has been confirmed.
+    Confirmed,
+    /// After a `BEGIN` that has not been confirmed: the statement changes nothing outside of the transaction.
+    Begun,
+    /// As a transaction of its own, which changes nothing unless the counter of the catalog, if it is given, is the
+    /// current one.
+    Alone { changes: Option<u64> },
+}
+
+/// Changes of one kind of the rows of one SQL table.
+#[derive(Debug)]
+struct Group {
+    table: String,
+    form: Form,
+    kind: Kind,
+    /// The values of each column.
+    columns: Vec<Vec<Vec<u8>>>,
+}
+
+/// Changes that are sent together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    groups: Vec<Group>,
+    /// The rows that the batch changes.
+    rows: HashSet<(String, Vec<u8>)>,
+    bytes: usize,
+    /// The number of new rows.
+    new: usize,
+}
+
+/// A statement with its parameters.
+#[derive(Debug)]
+pub(super) struct Statement {
+    pub(super) sql: String,
+    pub(super) parameters: Vec<Parameter>,
+    /// The number of new rows. If it is not 0, the first column of the result has the number that were written.
+    pub(super) new: i64,
+    /// Whether the last columns of the result state whether the statement had the right transaction, and the counter of
+    /// the catalog.
+    pub(super) is_guarded: bool,
+}
+
+/// A parameter of a statement.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Parameter {
+    Bytes(Vec<u8>),
+    List(Vec<Vec<u8>>),
+    Text(String),
+}
+
+impl Parameter {
+    pub(super) fn as_sql(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::List(list) => list,
+            Self::Text(text) => text,
+        }
+    }
+}
+
+impl Statement {
+    pub(super) fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.parameters.iter().map(Parameter::as_sql).collect()
+    }
+}
+
+impl Batch {
+    /// Adds a change, unless the batch is full or already changes the row. Returns whether it was added. The columns are
+    /// the key and the value; for an index, the key, the primary key and the data; for a deletion, all but the last.
+    pub(super) fn push(&mut self, relation: &Relation, kind: Kind, columns: &[&[u8]]) -> bool {
+        if !self.groups.is_empty() && (self.rows.len() >= MOST.0 || self.bytes >= MOST.1) {
+            return false;
+        }
+        let key: Vec<u8> = match (relation.form, columns) {
+            (Form::Entries, [key, primary_key, ..]) => {
+                [&(key.len() as u64).to_be_bytes(), *key, *primary_key].concat()
+            }
+            (_, [key, ..]) => key.to_vec(),
+            _ => return false,
+        };
+        if !self.rows.insert((relation.sql.clone(), key)) {
+            return false;
+        }
+        self.bytes += columns.iter().map(|column| column.len()).sum::<usize>();
+        self.new += usize::from(kind == Kind::New);
+        let found = self.groups.iter_mut().find(|group| {
+            // Each new row is a part of its own, because the later parts depend on it.
+            group.kind == kind && kind != Kind::New && group.table == relation.sql
+        });
+        if let Some(group) = found {
+            for (values, value) in group.columns.iter_mut().zip(columns) {
+                values.push(value.to_vec());
+            }
+            return true;
+        }
+        self.groups.push(Group {
+            table: relation.sql.clone(),
+            form: relation.form,
+            kind,
+            columns: columns.iter().map(|column| vec![column.to_vec()]).collect(),
+        });
+        true
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    pub(super) const fn has_new(&self) -> bool {
+        self.new > 0
+    }
+
+    /// Returns a batch that removes the first `written` new rows of this one.
+    pub(super) fn undo(&self, written: usize) -> Self {
+        // It takes no other changes.
+        let mut undo = Self { bytes: MOST.1, ..Self::default() };
+        for group in self.groups.iter().filter(|group| group.kind == Kind::New).take(written) {
+            let keys = if group.form == Form::Pairs { 1 } else { 2 };
+            undo.groups.push(Group {
+                table: group.table.clone(),
+                form: group.form,
+                kind: Kind::Delete,
+                columns: group.columns.iter().take(keys).cloned().collect(),
+            });
+        }
+        undo
+    }
+
+    /// Returns the statements of the batch. `is_strict`: a new row whose key is taken is an error, which ends the
+    /// transaction.
+    pub(super) fn statements(
+        &self,
+        dialect: Dialect,
+        mode: Mode,
+        is_strict: bool,
+        changes: &str,
+    ) -> Vec<Statement> {
+        if dialect.has_writing_ctes() {
+            let groups: Vec<_> = self.groups.iter().collect();
+            return vec![Builder::new(dialect, mode, is_strict, changes).build(&groups)];
+        }
+        // Each statement changes one table. A refused new row is an error here, since later statements can't depend on
+        // it.
+        let builder = |group| Builder::new(dialect, mode, true, changes).build(&[group]);
+        self.groups.iter().map(builder).collect()
+    }
+
+    /// Whether the batch can be sent as a transaction of its own.
+    pub(super) fn is_single(&self, dialect: Dialect) -> bool {
+        dialect.has_writing_ctes() || self.groups.len() == 1
+    }
+
+    /// Returns the first new fact, with its row, to find out whether the batch was applied.
+    pub(super) fn new_fact(&self) -> Option<(&str, &[u8], &[u8])> {
+        let group = self.groups.iter().find(|it| it.kind == Kind::New && it.form == Form::Pairs)?;
+        match group.columns.as_slice() {
+            [key, row] => Some((&group.table, key.first()?, row.first()?)),
+            _ => None,
+        }
+    }
+}
+
+/// Builds one statement.
+struct Builder<'a> {
+    mode: Mode,
+    dialect: Dialect,
+    is_strict: bool,
+    /// The expression for the counter of the catalog.
+    changes: &'a str,
+    parameters: Vec<Parameter>,
+    /// The common table expression on which the next parts depend.
+    gate: Option<String>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(dialect: Dialect, mode: Mode, is_strict: bool, changes: &'a str) -> Self {
+        Self { mode, dialect, is_strict, changes, parameters: Vec::new(), gate: None }
+    }
+
+    fn parameter(&mut self, parameter: Parameter) -> String {
+        self.parameters.push(parameter);
+        format!("${}", self.parameters.len())
+    }
+
+    /// Returns a condition for the parts that depend on an earlier part, after `word`.
+    fn gated(&self, word: &str) -> String {
+        let gate = self.gate.as_ref();
+        gate.map(|gate| format!(" {word} EXISTS (SELECT 1 FROM {gate})")).unwrap_or_default()
+    }
+
+    /// Returns the condition that keeps a statement from running in another transaction.
+    fn guard(&mut self) -> Option<String> {
+        match self.mode {
+            Mode::Confirmed => None,
+            Mode::Begun => Some(self.dialect.is_in_transaction().to_owned()),
+            Mode::Alone { changes: None } => {
+                Some(format!("NOT {}", self.dialect.is_in_transaction()))
+            }
+            Mode::Alone { changes: Some(changes) } => {
+                let parameter = self.parameter(Parameter::Text(changes.to_string()));
+                let (outside, current) = (self.dialect.is_in_transaction(), self.changes);
+                Some(format!("NOT {outside} AND {current} = {parameter}::text"))
+            }
+        }
+    }
+
+    fn build(mut self, groups: &[&Group]) -> Statement {
+        let guard = self.guard();
+        let new = groups.iter().filter(|group| group.kind == Kind::New).count();
+        let counts = new > 0 && !self.is_strict;
+        if let ([group], None, false) = (groups, &guard, counts) {
+            let sql = self.part(group);
+            return Statement { sql, parameters: self.parameters, new: 0, is_guarded: false };
+        }
+        let (mut parts, mut counted) = (Vec::new(), Vec::new());
+        let is_guarded = guard.is_some();
+        if let Some(guard) = guard {
+            parts.push(format!("g AS MATERIALIZED (SELECT 1 WHERE {guard})"));
+            self.gate = Some("g".to_owned());
+        }
+        for (number, group) in groups.iter().enumerate() {
+            let name = format!("c{number}");
+            let mut sql = self.part(group);
+            if counts && group.kind == Kind::New {
+                sql.push_str(" RETURNING 1");
+                counted.push(format!("(SELECT count(*) FROM {name})"));
+                self.gate = Some(name.clone());
+            }
+            parts.push(format!("{name} AS ({sql})"));
+        }
+        let mut columns = Vec::new();
+        columns.push(if counts { counted.join(" + ") } else { "0::int8".to_owned() });
+        if is_guarded {
+            columns.push("EXISTS (SELECT 1 FROM g)".to_owned());
+        }
+        let sql = format!("WITH {} SELECT {}", parts.join(", "), columns.join(", "));
+        let new = if counts { i64::try_from(new).unwrap_or(i64::MAX) } else { 0 };
+        Statement { sql, parameters: self.parameters, new, is_guarded }
+    }
+
+    /// Returns the statement of one group.
+    fn part(&mut self, group: &Group) -> String {
+        let is_list = group.columns.first().is_some_and(|values| values.len() > 1);
+        let mut names = Vec::new();
+        for values in &group.columns {
+            let parameter = match values.as_slice() {
+                [value] => Parameter::Bytes(value.clone()),
+                _ => Parameter::List(values.clone()),
+            };
+            names.push(self.parameter(parameter));
+        }
+        if group.kind == Kind::Delete {
+            return self.delete(group, &names, is_list);
+        }
+        self.insert(group, &names, is_list)
+    }
+
+    fn delete(&self, group: &Group, names: &[String], is_list: bool) -> String {
+        let table = &group.table;
+        let columns = if group.form == Form::Pairs { &["k"][..] } else { &["k", "p"] };
+        if is_list {
+            let lists = names.iter().map(|name| format!("{name}::bytea[]"));
+            let lists = lists.collect::<Vec<_>>().join(", ");
+            let equal = columns.iter().map(|column| format!("t.{column} = n.{column}"));
+            let equal = equal.collect::<Vec<_>>().join(" AND ");
+            let all = columns.join(", ");
+            return format!(
+                "DELETE FROM {table} t USING unnest({lists}) AS n ({all}) WHERE {equal}{}",
+                self.gated("AND")
+            );
+        }
+        let equal = columns.iter().zip(names).map(|(column, name)| format!("{column} = {name}"));
+        let equal = equal.collect::<Vec<_>>().join(" AND ");
+        format!("DELETE FROM {table} WHERE {equal}{}", self.gated("AND"))
+    }
+
+    fn insert(&self, group: &Group, names: &[String], is_list: bool) -> String {
+        let table = &group.table;
+        let (columns, keys) = match group.form {
+            Form::Pairs => ("k, v", "k"),
+            Form::Entries => ("k, p, v", "k, p"),
+            Form::Unique => ("k, s, p, v", "k, s"),
+        };
+        // The only entry of a unique key has an empty `s`.
+        let with_marker = |mut values: Vec<String>| {
+            if group.form == Form::Unique {
+                values.insert(1, "''::bytea".to_owned());
+            }
+            values.join(", ")
+        };
+        let values = if is_list {
+            let all = ["a", "b", "c"].iter().take(names.len()).map(|it| (*it).to_owned());
+            let all: Vec<_> = all.collect();
+            let lists = names.iter().map(|name| format!("{name}::bytea[]"));
+            let lists = lists.collect::<Vec<_>>().join(", ");
+            format!(
+                "SELECT {} FROM unnest({lists}) AS n ({}){}",
+                with_marker(all.clone()),
+                all.join(", "),
+                self.gated("WHERE")
+            )
+        } else {
+            let casts = names.iter().map(|name| format!("{name}::bytea")).collect();
+            if self.gate.is_some() {
+                format!("SELECT {}{}", with_marker(casts), self.gated("WHERE"))
+            } else {
+                format!("VALUES ({})", with_marker(casts))
+            }
+        };
+        let mut sql = format!("INSERT INTO {table} ({columns}) {values}");
+        let changed = if group.form == Form::Unique {
+            "p = EXCLUDED.p, v = EXCLUDED.v"
+        } else {
+            "v = EXCLUDED.v"
+        };
+        match (group.kind, self.is_strict) {
+            (Kind::New, true) => {}
+            (Kind::New, false) => {
+                let _ = write!(sql, " ON CONFLICT ({keys}) DO NOTHING");
+            }
+            _ => {
+                let _ = write!(sql, " ON CONFLICT ({keys}) DO UPDATE SET {changed}");
+            }
+        }
+        sql
+    }
+}

@@ -1,0 +1,153 @@
+//! The statements of each dialect, as text. After a deliberate change, `INDEX_TABLE_GOLDEN=write` writes the file.
+
+use std::{env, fmt::Write as _, fs, path::Path};
+
+use super::{
+    batch::{Batch, Kind, Mode},
+    catalog::Catalog,
+    dialect::Dialect,
+    names::{Form, Relation},
+    select::{self, Conditions, Place},
+};
+use crate::{
+    engine::Query,
+    model::{KeyRange, schema::Source},
+};
+
+const DIALECTS: [Dialect; 3] = [Dialect::PostgreSql, Dialect::YugabyteDb, Dialect::CockroachDb];
+
+fn relations() -> [Relation; 4] {
+    let relation = |name, form| Relation::new("shop", name, form);
+    [
+        relation("people", Form::Pairs),
+        relation("people.town", Form::Entries),
+        relation("people.email", Form::Unique),
+        relation("people.total", Form::Pairs),
+    ]
+}
+
+/// The insertion of a row with an aggregate.
+fn insertion() -> Batch {
+    let ([facts, town, email, total], mut batch) = (relations(), Batch::default());
+    assert!(batch.push(&email, Kind::New, &[b"mail", b"id", b""]));
+    assert!(batch.push(&facts, Kind::New, &[b"id", b"row"]));
+    assert!(batch.push(&town, Kind::Put, &[b"Oslo", b"id", b""]));
+    assert!(batch.push(&total, Kind::Put, &[b"group", b"record"]));
+    batch
+}
+
+/// A change of a row whose keys change, with two entries of one index.
+fn change() -> Batch {
+    let ([facts, town, email, _], mut batch) = (relations(), Batch::default());
+    assert!(batch.push(&facts, Kind::Put, &[b"id", b"row"]));
+    assert!(batch.push(&email, Kind::Delete, &[b"mail", b"id"]));
+    assert!(batch.push(&email, Kind::Put, &[b"new", b"id", b""]));
+    for key in [b"a", b"b"] {
+        assert!(batch.push(&town, Kind::Delete, &[key, b"id"]));
+    }
+    for key in [b"c", b"d"] {
+        assert!(batch.push(&town, Kind::Put, &[key, b"id", b""]));
+    }
+    batch
+}
+
+fn statements() -> String {
+    let [facts, town, email, _] = relations();
+    let catalog = Catalog::new("shop");
+    let mut all = String::new();
+    for dialect in DIALECTS {
+        let _ = writeln!(all, "-- {dialect:?}");
+        let mut add = |what: &str, sql: &str| {
+            let _ = writeln!(all, "\n-- {what}\n{sql}");
+        };
+        let settings = dialect.settings().iter();
+        let settings: String =
+            settings.map(|(name, value)| format!("SET {name} = '{value}'; ")).collect();
+        add("settings", settings.trim_end());
+        for (kind, writes) in [("read", false), ("write", true)] {
+            add(&format!("begin to {kind}"), dialect.begin(writes));
+            add(&format!("the number of a {kind} transaction"), dialect.number(writes));
+        }
+        add("lock", dialect.lock().unwrap_or("(none)"));
+        for relation in [&facts, &town, &email] {
+            add("create", &dialect.create(relation, &[]));
+            add("create in parts", &dialect.create(relation, &Dialect::splits(3)));
+            add("load", &dialect.copy(relation));
+        }
+        let alone = Mode::Alone { changes: Some(7) };
+        for (batch, name, mode, is_strict) in [
+            (insertion(), "insert, as a transaction of its own", alone, true),
+            (insertion(), "insert, in a transaction", Mode::Confirmed, false),
+            (change(), "change, in a transaction", Mode::Confirmed, false),
+        ] {
+            let changes = catalog.changes();
+            for statement in batch.statements(dialect, mode, is_strict, &changes) {
+                add(name, &statement.sql);
+            }
+        }
+    }
+    let _ = writeln!(
+        all,
+        "\n-- All\n\n-- get by a unique index\n{}",
+        select::unique_row(&email, &facts)
+    );
+    let query = Query::new(Source::Index(0), KeyRange::beginning_with(b"Oslo"));
+    let entries = Conditions::new(&query, &Place::Start).entries(&town, false, Some(&facts));
+    let _ = writeln!(all, "\n-- rows of a key\n{entries}");
+    all
+}
+
+#[test]
+fn the_statements_of_all_dialects_are_these() {
+    let (found, path) = (statements(), Path::new(env!("CARGO_MANIFEST_DIR")));
+    let path = path.join("src/engine/postgres/statements.sql");
+    if env::var("INDEX_TABLE_GOLDEN").is_ok_and(|it| it == "write") {
+        fs::write(&path, &found).expect("the file");
+    }
+    let expected = fs::read_to_string(&path).expect("the file");
+    assert!(found == expected, "{found}");
+}
+
+#[test]
+fn the_dialect_is_that_of_the_version() {
+    let versions = [
+        "PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu",
+        "PostgreSQL 11.2-YB-2.19.3.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
+        "CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu, built 2023/09/27)",
+    ];
+    assert_eq!(versions.map(Dialect::of_version), DIALECTS);
+}
+
+#[test]
+fn cockroachdb_gets_no_statement_that_changes_a_table_twice() {
+    for batch in [insertion(), change()] {
+        let all = batch.statements(Dialect::CockroachDb, Mode::Confirmed, true, "");
+        for statement in all {
+            let changes =
+                ["INSERT INTO", "DELETE FROM"].map(|it| statement.sql.matches(it).count());
+            assert_eq!(changes.iter().sum::<usize>(), 1, "{}", statement.sql);
+        }
+    }
+}
+
+#[test]
+fn a_batch_changes_a_row_once() {
+    let ([facts, town, email, total], mut batch) = (relations(), Batch::default());
+    assert!(batch.push(&facts, Kind::Put, &[b"id", b"row"]));
+    assert!(!batch.push(&facts, Kind::Delete, &[b"id"]));
+    assert!(batch.push(&total, Kind::Put, &[b"id", b"row"]));
+    assert!(batch.push(&town, Kind::Put, &[b"a", b"bc", b""]));
+    assert!(batch.push(&town, Kind::Put, &[b"ab", b"c", b""]));
+    assert!(!batch.push(&town, Kind::Delete, &[b"a", b"bc"]));
+    // The only entry of a unique key has one place, whatever its primary key.
+    assert!(batch.push(&email, Kind::Delete, &[b"mail", b"id"]));
+    assert!(!batch.push(&email, Kind::Put, &[b"mail", b"other", b""]));
+}
+
+#[test]
+fn parts_are_even() {
+    let firsts = |parts| Dialect::splits(parts).into_iter().flatten().collect::<Vec<u8>>();
+    assert_eq!(firsts(1), []);
+    assert_eq!(firsts(4), [64, 128, 192]);
+    assert_eq!(firsts(256).len(), 255);
+}

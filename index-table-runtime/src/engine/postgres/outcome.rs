@@ -1,0 +1,208 @@
+//! Commits, and the outcome of a commit whose connection was lost.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    batch::{Batch, Kind},
+    connection::Connection,
+    error,
+    pool::{Leased, Pool},
+    session::{Broken, Item, Last, Session, lock},
+};
+use tokio_postgres::error::SqlState;
+
+use crate::{
+    engine::{CommitFailure, Stamp},
+    model::error::{Error, Result},
+};
+
+/// The time limit for determining whether a commit was applied, after its connection was lost.
+const RESOLUTION: Duration = Duration::from_secs(5);
+
+/// A row that a transaction writes and that is removed after the commit, on a server without the outcomes of transactions.
+struct Token {
+    bytes: [u8; 16],
+    /// The bytes in SQL.
+    literal: String,
+    table: String,
+}
+
+impl Token {
+    fn new(session: &Session<'_>) -> Option<Self> {
+        if session.pool.has_outcomes() {
+            return None;
+        }
+        // Each `RandomState` has other keys.
+        let random = |number: u64| RandomState::new().hash_one(number).to_be_bytes();
+        let mut bytes = [0; 16];
+        bytes.iter_mut().zip(random(1).into_iter().chain(random(2))).for_each(|(to, it)| *to = it);
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let table = session.catalog.commits.sql.clone();
+        Some(Self { bytes, literal: format!("'\\x{hex}'"), table })
+    }
+
+    fn insert(&self) -> String {
+        format!("INSERT INTO {} (k, v) VALUES ({}, '')", self.table, self.literal)
+    }
+
+    /// Removes the token of a commit whose outcome is known.
+    fn remove(token: Option<&Self>, leased: Option<&Leased>) {
+        let connection = leased.and_then(|leased| leased.get().ok());
+        if let (Some(token), Some(connection)) = (token, connection) {
+            connection.send(&format!("DELETE FROM {} WHERE k = {}", token.table, token.literal));
+        }
+    }
+
+    /// Returns whether the transaction with the token was committed. If the token can be written, it was not, and can't be
+    /// any more.
+    fn resolve(&self, pool: &Pool) -> Option<bool> {
+        until_known(pool, None, |connection| match connection.simple(&self.insert()) {
+            Ok(_) => Some(Some(false)),
+            Err(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => Some(Some(true)),
+            Err(_) => None,
+        })
+    }
+}
+
+/// Commits a transaction that has begun.
+pub(super) fn commit(session: &Session<'_>, stamp: Stamp) -> Result<(), CommitFailure> {
+    let pool = session.pool;
+    let token = Token::new(session);
+    if let Some(token) = &token {
+        lock(&session.pending).items.push_back(Item::Simple(token.insert()));
+    }
+    pool.take_snapshots();
+    let outcome = session.round_trip(Last::Simple("COMMIT"));
+    let leased = session.release();
+    let cause = match outcome {
+        Ok(_) => {
+            Token::remove(token.as_ref(), leased.as_ref());
+            leased.into_iter().for_each(Leased::keep);
+            return Ok(());
+        }
+        Err(Broken::Other(error)) => return Err(CommitFailure::Failed(error)),
+        // The server has rolled back if a statement before the commit has failed.
+        Err(Broken::Statement(cause) | Broken::Last(cause)) => cause,
+    };
+    let lost = |connection: &Connection| match &token {
+        Some(token) => token.resolve(pool),
+        None => resolve(pool, connection.started(), stamp),
+    };
+    judge(pool, leased, cause, lost)
+}
+
+/// Sends a single batch as a transaction of its own.
+pub(super) fn commit_alone(session: &Session<'_>, batch: &mut Batch) -> Result<(), CommitFailure> {
+    let pool = session.pool;
+    let token = Token::new(session);
+    if let Some(token) = &token {
+        batch.push(&session.catalog.commits, Kind::New, &[&token.bytes, b""]);
+    }
+    let outcome = session.send_alone(batch);
+    let leased = session.release();
+    let cause = match outcome {
+        Ok(Ok(is_applied)) => {
+            Token::remove(token.as_ref(), leased.as_ref());
+            leased.into_iter().for_each(Leased::keep);
+            let conflict = || CommitFailure::Conflict(Error::RetriesExhausted { attempts: 1 });
+            return if is_applied { Ok(()) } else { Err(conflict()) };
+        }
+        Ok(Err(error)) => return Err(CommitFailure::Failed(error)),
+        Err(cause) => cause,
+    };
+    judge(pool, leased, cause, |connection| match &token {
+        Some(token) => token.resolve(pool),
+        None => resolve_alone(pool, connection, batch),
+    })
+}
+
+/// Returns the outcome of a commit after an error. `lost` determines whether a commit was applied whose connection is
+/// lost.
+fn judge(
+    pool: &Pool,
+    leased: Option<Leased>,
+    cause: tokio_postgres::Error,
+    lost: impl FnOnce(&Connection) -> Option<bool>,
+) -> Result<(), CommitFailure> {
+    let kind = error::kind(&cause);
+    let error = error::of(pool.server(), cause);
+    match kind {
+        error::Kind::Conflict => {
+            leased.into_iter().for_each(Leased::keep);
+            Err(CommitFailure::Conflict(error))
+        }
+        error::Kind::Refused => {
+            leased.into_iter().for_each(Leased::keep);
+            Err(CommitFailure::Failed(error))
+        }
+        error::Kind::Ambiguous | error::Kind::Lost => {
+            let connection = leased.as_ref().and_then(|leased| leased.get().ok());
+            drop(leased);
+            match connection.and_then(|connection| lost(&connection)) {
+                Some(true) => Ok(()),
+                Some(false) => Err(CommitFailure::Failed(error)),
+                None => Err(CommitFailure::Unknown(error)),
+            }
+        }
+    }
+}
+
+/// Calls `outcome` on new connections until it returns a result, up to a time limit. With `started`, only the same run of
+/// the server is used: a later run may use a number for another transaction, for example after a failover to a copy.
+fn until_known(
+    pool: &Pool,
+    started: Option<&str>,
+    outcome: impl Fn(&Connection) -> Option<Option<bool>>,
+) -> Option<bool> {
+    let begun = Instant::now();
+    loop {
+        if let Ok(connection) = pool.open() {
+            if started.is_some_and(|started| connection.started() != started) {
+                return None;
+            }
+            if let Some(known) = outcome(&connection) {
+                return known;
+            }
+        }
+        if begun.elapsed() > RESOLUTION {
+            return None;
+        }
+        // The server has not yet detected the loss of the connection.
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Returns whether the commit of a transaction was applied; `None` if this can't be determined. The same run of the
+/// server has the outcomes of its last transactions.
+fn resolve(pool: &Pool, started: &str, stamp: Stamp) -> Option<bool> {
+    until_known(pool, Some(started), |connection| {
+        let status = connection.simple(&format!("SELECT pg_xact_status('{}')", stamp.number()));
+        match status.ok().flatten().as_deref() {
+            Some("committed") => Some(Some(true)),
+            Some("aborted") => Some(Some(false)),
+            _ => None,
+        }
+    })
+}
+
+/// Returns whether a batch with a new row was applied, after the session has ended; `None` if this can't be determined. A
+/// row that is not there was not written. The same row may be that of another client.
+fn resolve_alone(pool: &Pool, lost: &Connection, batch: &Batch) -> Option<bool> {
+    let (table, key, row) = batch.new_fact()?;
+    until_known(pool, Some(lost.started()), |connection| {
+        let ended = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1";
+        let sessions = connection.query(ended, &[&lost.backend()]).ok()?;
+        if sessions.first()?.try_get::<_, i64>(0).ok()? > 0 {
+            return None;
+        }
+        let found = connection.query(&format!("SELECT v FROM {table} WHERE k = $1"), &[&key]);
+        match found.ok()?.first() {
+            Some(found) if found.try_get::<_, &[u8]>(0).ok()? == row => Some(None),
+            _ => Some(Some(false)),
+        }
+    })
+}

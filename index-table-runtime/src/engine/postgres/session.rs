@@ -1,0 +1,544 @@
+//! The state of a server's transaction, and its round trips.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tokio_postgres::{Row, types::ToSql};
+
+use super::{
+    batch::{Batch, Mode, Statement},
+    catalog::{Catalog, Record},
+    connection::{Connection, Outcome, Parameters, Response, Sent},
+    error::{self, Kind},
+    pool::{Counted, Leased, Pool},
+    read::column,
+    start::Start,
+};
+use crate::model::{
+    error::{Error, Result},
+    schema::{TableRecord, TableSchema},
+};
+
+/// The state of a server's transaction, which nested transactions share.
+pub(super) struct Session<'s> {
+    pub(super) pool: &'s Arc<Pool>,
+    pub(super) catalog: &'s Catalog,
+    pub(super) writes: bool,
+    /// Whether the catalog exists.
+    has_catalog: bool,
+    /// For a read transaction.
+    counted: Mutex<Option<Counted>>,
+    pub(super) start: Arc<Start>,
+    pub(super) leased: Mutex<Option<Leased>>,
+    /// The failure that ends the transaction with all nested transactions.
+    pub(super) failure: Mutex<Option<Failure>>,
+    /// The number of changes of the catalog by this transaction, and of their rollbacks.
+    pub(super) own_changes: AtomicU64,
+    /// The number of changes that this transaction has added to change streams.
+    pub(super) streamed: AtomicU64,
+    /// The number of calls of [`Txn::numbered`](super::Txn::numbered), in all nested transactions.
+    pub(super) numbered: AtomicU64,
+    numbers: OnceLock<Numbers>,
+    /// The cached records that were used before the numbers were known.
+    assumed: Mutex<Option<Assumed>>,
+    /// The keys of the records that were used since the last statement.
+    used: Mutex<Vec<Vec<u8>>>,
+    /// What is sent with the next statement.
+    pub(super) pending: Mutex<Pending>,
+}
+
+/// The numbers of a transaction.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers {
+    /// The number of the write transaction, or the number before which all transactions of a snapshot have ended.
+    pub(super) number: u64,
+    /// The counter of the catalog in the snapshot; `None` before the catalog exists.
+    pub(super) changes: Option<u64>,
+}
+
+/// The cached records of a counter of the catalog.
+struct Assumed {
+    changes: u64,
+    records: Vec<(&'static TableSchema, Vec<u8>, Arc<Record>)>,
+}
+
+/// The first error of a transaction.
+pub(super) struct Failure {
+    pub(super) is_conflict: bool,
+    pub(super) error: Error,
+}
+
+/// What is sent with the next statement.
+#[derive(Default)]
+pub(super) struct Pending {
+    pub(super) items: VecDeque<Item>,
+    /// Whether the writer assumes that new keys are free, until it asks for the result.
+    pub(super) is_deferring: bool,
+    /// Whether a new key was taken.
+    pub(super) is_taken: bool,
+    /// The number of items before those of the operation with new rows, unless its rows were sent.
+    pub(super) operation: Option<usize>,
+    /// Whether the transaction is one operation, which runs again if a new key is taken.
+    pub(super) is_single: bool,
+}
+
+impl Pending {
+    /// Whether there are new rows.
+    pub(super) fn has_new(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::Batch(batch) if batch.has_new()))
+    }
+}
+
+pub(super) enum Item {
+    Batch(Batch),
+    /// A statement without parameters.
+    Simple(String),
+}
+
+impl Item {
+    fn is_needed(&self) -> bool {
+        !matches!(self, Self::Batch(batch) if batch.is_empty())
+    }
+}
+
+/// The last statement of a round trip.
+#[derive(Clone, Copy)]
+pub(super) enum Last<'p> {
+    Query(&'p str, Parameters<'p>),
+    Execute(&'p str, Parameters<'p>),
+    Simple(&'p str),
+    /// Only what is pending, and the numbers.
+    Numbers,
+}
+
+/// The failure of a round trip.
+pub(super) enum Broken {
+    /// The error of a statement.
+    Statement(tokio_postgres::Error),
+    /// The error of the last statement, after all others have succeeded.
+    Last(tokio_postgres::Error),
+    Other(Error),
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'s> Session<'s> {
+    /// Returns the session of a transaction that has not begun. Without a connection, it takes one for its first
+    /// statement.
+    pub(super) fn new(
+        (pool, catalog): (&'s Arc<Pool>, &'s Catalog),
+        leased: Option<Leased>,
+        writes: bool,
+        has_catalog: bool,
+    ) -> Result<Self> {
+        let session = Self {
+            pool,
+            catalog,
+            writes,
+            has_catalog,
+            counted: Mutex::default(),
+            start: Arc::default(),
+            leased: Mutex::default(),
+            failure: Mutex::default(),
+            own_changes: AtomicU64::new(0),
+            streamed: AtomicU64::new(0),
+            numbered: AtomicU64::new(0),
+            numbers: OnceLock::new(),
+            assumed: Mutex::default(),
+            used: Mutex::default(),
+            pending: Mutex::default(),
+        };
+        if let Some(leased) = leased {
+            session.use_connection(leased)?;
+        }
+        Ok(session)
+    }
+
+    fn use_connection(&self, leased: Leased) -> Result<Arc<Connection>> {
+        let connection = leased.get()?;
+        self.start.lock().connection = Some(Arc::clone(&connection));
+        if !self.writes && lock(&self.counted).is_none() {
+            *lock(&self.counted) = Some(self.pool.count_reader(&self.start));
+        }
+        *lock(&self.leased) = Some(leased);
+        Ok(connection)
+    }
+
+    fn connection(&self) -> Result<Arc<Connection>> {
+        if let Some(leased) = &*lock(&self.leased) {
+            return leased.get();
+        }
+        self.use_connection(self.pool.take()?)
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.start.lock().has_begun
+    }
+
+    /// Returns the numbers, if they are known.
+    pub(super) fn known_numbers(&self) -> Option<Numbers> {
+        self.numbers.get().copied()
+    }
+
+    /// Lets the next round trip read the numbers.
+    pub(super) fn need_numbers(&self) {
+        let changes = self.catalog.changes_known();
+        lock(&self.assumed).get_or_insert(Assumed { changes, records: Vec::new() });
+    }
+
+    /// Notes a record of the catalog that the transaction uses. If a statement follows, the record was accepted.
+    pub(super) fn lend(&self, key: &[u8]) {
+        lock(&self.used).push(key.to_vec());
+    }
+
+    /// Returns the connection of a transaction that has begun.
+    pub(super) fn begun_connection(&self) -> Result<Arc<Connection>> {
+        self.connection()
+    }
+
+    /// Returns a cached record before the counter of the snapshot is known. It is checked with the next statement.
+    pub(super) fn assume(&self, schema: &'static TableSchema, key: &[u8]) -> Option<Arc<Record>> {
+        if !self.has_catalog || self.known_numbers().is_some() {
+            return None;
+        }
+        let mut assumed = lock(&self.assumed);
+        let changes = match &*assumed {
+            Some(assumed) => assumed.changes,
+            None => self.catalog.changes_known(),
+        };
+        let record = self.catalog.trusted(changes, key)?;
+        // A reader refuses an index that is under construction, and should see its end.
+        let is_state = key.last() != Some(&0);
+        if !self.writes && is_state && record.is_some() {
+            return None;
+        }
+        let assumed = assumed.get_or_insert(Assumed { changes, records: Vec::new() });
+        assumed.records.push((schema, key.to_vec(), Arc::clone(&record)));
+        Some(record)
+    }
+
+    /// Returns the statement for the numbers.
+    fn numbers_sql(&self) -> String {
+        let number = self.pool.dialect().number(self.writes);
+        if self.has_catalog {
+            return format!("SELECT {number}, {}", self.catalog.changes());
+        }
+        format!("SELECT {number}")
+    }
+
+    /// Sends what is pending and the last statement, all in one round trip, and waits for all results.
+    pub(super) fn round_trip(&self, last: Last<'_>) -> Result<Response, Broken> {
+        let pending: Vec<Item> = {
+            let mut pending = lock(&self.pending);
+            pending.operation = None;
+            pending.items.drain(..).filter(Item::is_needed).collect()
+        };
+        loop {
+            let connection = self.connection()?;
+            match self.attempt(&connection, &pending, last) {
+                // The connection was lost while it was idle.
+                Err(Attempt::LostBefore(error)) => {
+                    let mut leased = lock(&self.leased);
+                    if leased.as_ref().is_none_or(Leased::is_new) {
+                        return Err(Broken::Statement(error));
+                    }
+                    *leased = None;
+                }
+                Err(Attempt::Broken(broken)) => return Err(broken),
+                Ok(response) => return Ok(response),
+            }
+        }
+    }
+
+    /// Prepares a statement, which new connections will prepare when they are opened.
+    fn prepared(&self, connection: &Connection, sql: &str) -> Outcome<tokio_postgres::Statement> {
+        if !connection.has(sql) {
+            self.pool.know(sql);
+        }
+        connection.prepared(sql)
+    }
+
+    /// Prepares what is pending.
+    fn steps<'p>(
+        &self,
+        connection: &Connection,
+        pending: &'p [Item],
+        begins: bool,
+    ) -> Outcome<Vec<Step<'p>>> {
+        let dialect = self.pool.dialect();
+        let is_single = lock(&self.pending).is_single;
+        let is_confirmed = !begins || !dialect.has_guard();
+        let mode = if is_confirmed { Mode::Confirmed } else { Mode::Begun };
+        let mut steps = Vec::new();
+        for item in pending {
+            match item {
+                Item::Simple(sql) => steps.push(Step::Simple(sql)),
+                Item::Batch(batch) => {
+                    for statement in batch.statements(dialect, mode, is_single, "") {
+                        let prepared = self.prepared(connection, &statement.sql)?;
+                        steps.push(Step::Change(statement, prepared, batch));
+                    }
+                }
+            }
+        }
+        Ok(steps)
+    }
+
+    fn attempt(
+        &self,
+        connection: &Connection,
+        pending: &[Item],
+        last: Last<'_>,
+    ) -> Result<Response, Attempt> {
+        let broken = |error| Attempt::Broken(Broken::Statement(error));
+        let mut start = self.start.lock();
+        if let Some(failure) = start.failure.take() {
+            return Err(broken(failure));
+        }
+        let begins = !start.has_begun;
+        let before = |error: tokio_postgres::Error| {
+            if begins && error::kind(&error) == Kind::Lost {
+                return Attempt::LostBefore(error);
+            }
+            broken(error)
+        };
+        let dialect = self.pool.dialect();
+        let needs_numbers = self.known_numbers().is_none()
+            && (self.writes && begins
+                || matches!(last, Last::Numbers)
+                || lock(&self.assumed).is_some());
+        // Everything is prepared before anything is sent: a statement that is not prepared would be overtaken.
+        let numbers_statement = needs_numbers
+            .then(|| self.prepared(connection, &self.numbers_sql()))
+            .transpose()
+            .map_err(before)?;
+        let steps = self.steps(connection, pending, begins).map_err(before)?;
+        let last_statement = match last {
+            Last::Query(sql, _) | Last::Execute(sql, _) => {
+                Some(self.prepared(connection, sql).map_err(before)?)
+            }
+            Last::Simple(_) | Last::Numbers => None,
+        };
+        let parameters: Vec<_> = steps.iter().map(Step::parameters).collect();
+
+        let mut begin = begins.then(|| connection.send_simple(dialect.begin(self.writes)));
+        start.has_begun = true;
+        if !dialect.has_guard()
+            && !steps.is_empty()
+            && let Some(begin) = begin.take()
+        {
+            begin.wait().map_err(before)?;
+        }
+        let numbers = numbers_statement.as_ref().map(|it| connection.send_query(it, &[]));
+        let sent = steps.iter().zip(&parameters).map(|(step, parameters)| match step {
+            Step::Simple(sql) => connection.send_simple(sql),
+            Step::Change(_, prepared, _) => connection.send_query(prepared, parameters),
+        });
+        let sent: Vec<_> = sent.collect();
+        let last = match (last, &last_statement) {
+            (Last::Query(_, parameters), Some(it)) => Some(connection.send_query(it, parameters)),
+            (Last::Execute(_, parameters), Some(it)) => {
+                Some(connection.send_execute(it, parameters))
+            }
+            (Last::Simple(sql), _) => Some(connection.send_simple(sql)),
+            _ => None,
+        };
+
+        if let Some(begin) = begin {
+            // Until here, nothing of this transaction was received.
+            if let Err(error) = begin.wait() {
+                start.has_begun = false;
+                return Err(before(error));
+            }
+        }
+        let numbers = numbers.map(Sent::wait).transpose().map_err(broken)?;
+        drop(start);
+        if let Some(Response::Rows(rows)) = numbers {
+            self.receive_numbers(&rows)?;
+        }
+        for (future, step) in sent.into_iter().zip(&steps) {
+            let response = future.wait().map_err(broken)?;
+            if let Step::Change(statement, _, batch) = step {
+                self.check(statement, batch, response)?;
+            }
+        }
+        if needs_numbers {
+            self.check_assumed(connection)?;
+        }
+        for key in lock(&self.used).drain(..) {
+            self.catalog.trust(&key);
+        }
+        let Some(last) = last else { return Ok(Response::Text(None)) };
+        last.wait().map_err(|error| Attempt::Broken(Broken::Last(error)))
+    }
+
+    fn receive_numbers(&self, rows: &[Row]) -> Result<()> {
+        let missing = || Error::internal("a transaction of PostgreSQL without a number");
+        let row = rows.first().ok_or_else(missing)?;
+        let number = column::<&str>(row, 0)?.parse().ok().ok_or_else(missing)?;
+        let changes = if self.has_catalog { column::<&str>(row, 1)?.parse().ok() } else { None };
+        // They are received once.
+        let _ = self.numbers.set(Numbers { number, changes });
+        Ok(())
+    }
+
+    /// Checks the result of a batch.
+    fn check(&self, statement: &Statement, batch: &Batch, response: Response) -> Result<()> {
+        let Response::Rows(rows) = response else { return Ok(()) };
+        if statement.new == 0 && !statement.is_guarded {
+            return Ok(());
+        }
+        let missing = || Error::internal("a change of PostgreSQL without a result");
+        let row = rows.first().ok_or_else(missing)?;
+        if statement.is_guarded && !column::<bool>(row, 1)? {
+            return Err(Error::internal("a change outside of its transaction"));
+        }
+        let written: i64 = column(row, 0)?;
+        if written < statement.new {
+            let mut pending = lock(&self.pending);
+            pending.is_taken = true;
+            if written > 0 {
+                let undo = batch.undo(usize::try_from(written).unwrap_or(usize::MAX));
+                pending.items.push_back(Item::Batch(undo));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the cached records that were used with those of the snapshot.
+    fn check_assumed(&self, connection: &Connection) -> Result<(), Broken> {
+        let Some(assumed) = lock(&self.assumed).take() else { return Ok(()) };
+        let changes = self.known_numbers().and_then(|numbers| numbers.changes);
+        if changes == Some(assumed.changes) || assumed.records.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<&[u8]> = assumed.records.iter().map(|(_, key, _)| key.as_slice()).collect();
+        let sql = format!("SELECT k, v FROM {} WHERE k = ANY($1)", self.catalog.relation.sql);
+        let rows = connection.query(&sql, &[&keys]).map_err(Broken::Statement)?;
+        let mut found = std::collections::HashMap::new();
+        for row in &rows {
+            found.insert(column::<&[u8]>(row, 0)?, column::<&[u8]>(row, 1)?);
+        }
+        for (schema, key, record) in &assumed.records {
+            let now = found.get(key.as_slice()).copied();
+            if let Some(changes) = changes {
+                self.catalog.insert(changes, key, &Arc::new(now.map(Box::from)));
+            }
+            if now == record.as_deref() {
+                continue;
+            }
+            if self.writes {
+                let error = Error::RetriesExhausted { attempts: 1 };
+                let failure = Failure { is_conflict: true, error: error.again() };
+                lock(&self.failure).get_or_insert(failure);
+                return Err(error.into());
+            }
+            if !still_fits(schema, key, record.as_deref(), now) {
+                return Err(Error::SnapshotTooOld { table: schema.name }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a single batch as a transaction of its own. Returns whether it was applied; if not, nothing has changed, and
+    /// the transaction may run again.
+    pub(super) fn send_alone(&self, batch: &Batch) -> Outcome<Result<bool>> {
+        let connection = match self.connection() {
+            Ok(connection) => connection,
+            Err(error) => return Ok(Err(error)),
+        };
+        let changes = lock(&self.assumed).as_ref().map(|assumed| assumed.changes);
+        let mode = Mode::Alone { changes };
+        let current = self.catalog.changes();
+        let statements = batch.statements(self.pool.dialect(), mode, true, &current);
+        let Some(statement) = statements.first() else { return Ok(Ok(true)) };
+        let prepared = self.prepared(&connection, &statement.sql)?;
+        let parameters = statement.parameters();
+        self.pool.take_snapshots();
+        let Response::Rows(rows) = connection.send_query(&prepared, &parameters).wait()? else {
+            return Ok(Ok(false));
+        };
+        let applied = rows.first().map_or(Ok(false), |row| column(row, 1));
+        if matches!(applied, Ok(true)) {
+            *lock(&self.assumed) = None;
+        }
+        Ok(applied)
+    }
+
+    /// Ends the use of the connection, and returns it.
+    pub(super) fn release(&self) -> Option<Leased> {
+        let assumed = lock(&self.assumed).take();
+        // A record that was changed, or that no statement followed, may have been refused because it is obsolete.
+        if !self.has_no_own_changes() || assumed.is_some_and(|it| !it.records.is_empty()) {
+            self.catalog.forget();
+        }
+        self.start.end();
+        lock(&self.leased).take()
+    }
+
+    /// Whether no catalog was changed in this transaction.
+    pub(super) fn has_no_own_changes(&self) -> bool {
+        self.own_changes.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A statement of a round trip before the last one.
+enum Step<'p> {
+    Simple(&'p str),
+    /// A prepared statement of a batch.
+    Change(Statement, tokio_postgres::Statement, &'p Batch),
+}
+
+impl Step<'_> {
+    fn parameters(&self) -> Vec<&(dyn ToSql + Sync)> {
+        match self {
+            Self::Simple(_) => Vec::new(),
+            Self::Change(statement, ..) => statement.parameters(),
+        }
+    }
+}
+
+enum Attempt {
+    /// The connection was lost before anything was received.
+    LostBefore(tokio_postgres::Error),
+    Broken(Broken),
+}
+
+impl From<Error> for Attempt {
+    fn from(error: Error) -> Self {
+        Self::Broken(Broken::Other(error))
+    }
+}
+
+impl From<Broken> for Attempt {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+/// Whether a reader that has used the record `before` may use it in a snapshot with the record `now`: it is the record of
+/// the table, and all indexes are declared as before.
+fn still_fits(
+    schema: &'static TableSchema,
+    key: &[u8],
+    before: Option<&[u8]>,
+    now: Option<&[u8]>,
+) -> bool {
+    let (Some(before), Some(now), Some(0)) = (before, now, key.last()) else { return false };
+    let [before, now] = [before, now].map(|record| TableRecord::decode(schema.name, record));
+    let (Ok(before), Ok(now)) = (before, now) else { return false };
+    (0..schema.indexes.len()).all(|index| now.has_index_of(&before, index))
+}

@@ -1,0 +1,51 @@
+//! The start of a transaction on its connection.
+//!
+//! `BEGIN` is sent together with the first statement, which takes the snapshot. A snapshot is older than the commits of
+//! this store that follow it: before a commit, each read transaction of this store that has no snapshot yet takes it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::connection::{Connection, Outcome};
+
+/// The start of a transaction.
+#[derive(Default)]
+pub(super) struct Start(Mutex<State>);
+
+#[derive(Default)]
+pub(super) struct State {
+    /// The connection of a transaction that is open.
+    pub(super) connection: Option<Arc<Connection>>,
+    /// Whether `BEGIN` was sent.
+    pub(super) has_begun: bool,
+    /// The failure of a start in another thread.
+    pub(super) failure: Option<tokio_postgres::Error>,
+}
+
+impl Start {
+    /// Locks the state. The thread that starts the transaction keeps the lock until the snapshot is taken.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins the transaction and takes its snapshot, unless that has happened. If another thread is starting it, this
+    /// doesn't wait: the first query may be waiting for the transaction that is about to commit.
+    pub(super) fn take_snapshot(&self, begin: &str) {
+        let mut state = match self.0.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Some(connection) = state.connection.clone().filter(|_| !state.has_begun) else {
+            return;
+        };
+        state.has_begun = true;
+        let begun: Outcome<_> = connection.simple(&format!("{begin}; SELECT 1"));
+        state.failure = begun.err();
+    }
+
+    /// Ends the use of the connection.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        (state.connection, state.has_begun) = (None, true);
+    }
+}

@@ -1,0 +1,323 @@
+//! What could lose atomicity, or serve a wrong plan, without an error; on a server.
+
+use super::{
+    batch::{Batch, Kind, Mode},
+    session::{Item, lock},
+    tests::{TABLE_ROW as ROW, connected, cut, ids, on_a_server, open, put},
+    *,
+};
+use crate::{
+    engine::{CommitFailure, Read as _, Space, Write as _},
+    model::{
+        maintain::{Change, Sink as _},
+        schema::{Parts, Source},
+    },
+};
+
+/// Inserts a row with its entry in the unique index, all deferred. Returns whether the keys were free.
+fn insert(txn: &mut Txn<'_>, tables: &Tables, id: u8, key: u8) -> Result<bool> {
+    let mut writer = txn.writer(tables).expect("a write transaction");
+    assert!(writer.defer_new());
+    assert!(writer.insert_entry(1, &[key], &[id], b"")?);
+    assert!(writer.insert_fact(&[id], ROW)?);
+    let entry = Change::PutEntry { index: 0, key: &[key], primary_key: &[id], data: b"" };
+    writer.change(entry)?;
+    writer.settle_new()
+}
+
+/// Returns the number of entries of both indexes.
+fn entries(engine: &Engine, tables: &Tables) -> Result<Vec<u64>> {
+    let txn = engine.read()?;
+    let count = |index| {
+        let all = crate::engine::Query::new(Source::Index(index), crate::model::KeyRange::ALL);
+        txn.reader(tables).count(&all).map(|count| count.found)
+    };
+    [0, 1].into_iter().map(count).collect()
+}
+
+#[test]
+fn a_statement_that_fails_beside_a_commit_undoes_all_on_a_new_connection() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        // No statement is prepared on its connections.
+        let other = connected(&engine.schema).expect("a server");
+        let tables_of_other = Tables::new(&other.schema, tables.schema, Parts::default());
+        let mut txn = other.write()?;
+        txn.simple("SELECT 1")?;
+        put(&mut txn, &tables_of_other, 1)?;
+        lock(&txn.session().pending).items.push_back(Item::Simple("SELECT 1 / 0".to_owned()));
+        put(&mut txn, &tables_of_other, 2)?;
+        let committed = txn.commit(|| ());
+        assert!(matches!(committed, Err(CommitFailure::Failed(_))), "{committed:?}");
+        assert_eq!(ids(engine, &tables)?, [0_u8; 0]);
+        // The connection can be used again.
+        let mut txn = other.write()?;
+        put(&mut txn, &tables_of_other, 3)?;
+        txn.commit(|| ())?;
+        assert_eq!(ids(engine, &tables)?, [3]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_change_after_a_begin_that_has_failed_changes_nothing() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let mut batch = Batch::default();
+        assert!(batch.push(&tables.facts, Kind::Put, &[&[1], ROW]));
+        let run = |mode, setting: &str| -> Result<bool> {
+            let connection = engine.pool.open()?;
+            connection.simple(setting).expect("a statement");
+            let statements = batch.statements(Dialect::PostgreSql, mode, true, "'7'");
+            let [statement] = statements.as_slice() else { panic!("{statements:?}") };
+            let rows = connection.query(&statement.sql, &statement.parameters());
+            column(&rows.expect("rows")[0], 1)
+        };
+        assert!(!run(Mode::Begun, "SELECT 1")?);
+        assert!(!run(Mode::Alone { changes: None }, Dialect::PostgreSql.begin(true))?);
+        assert!(!run(Mode::Alone { changes: Some(8) }, "SELECT 1")?);
+        assert_eq!(ids(engine, &tables)?, [0_u8; 0]);
+        assert!(run(Mode::Alone { changes: Some(7) }, "SELECT 1")?);
+        assert_eq!(ids(engine, &tables)?, [1]);
+        Ok(())
+    });
+}
+
+#[test]
+fn insertions_of_neighbouring_keys_do_not_conflict() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        for first in [1_u8, 11] {
+            let mut txns = [engine.write()?, engine.write()?, engine.write()?];
+            for (id, txn) in (first..).zip(&mut txns) {
+                assert!(insert(txn, &tables, id, id)?);
+            }
+            for txn in txns {
+                txn.commit(|| ())?;
+            }
+        }
+        assert_eq!(ids(engine, &tables)?, [1, 2, 3, 11, 12, 13]);
+        assert_eq!(entries(engine, &tables)?, [6, 6]);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_insertion_with_a_taken_key_changes_nothing_and_steals_no_entry() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let mut txn = engine.write()?;
+        assert!(insert(&mut txn, &tables, 1, 7)?);
+        assert!(!insert(&mut txn, &tables, 2, 7)?, "the unique key is taken");
+        assert!(!insert(&mut txn, &tables, 1, 8)?, "the primary key is taken");
+        assert!(insert(&mut txn, &tables, 2, 8)?);
+        let reader = txn.reader(&tables);
+        let holder = reader.unique(1, &[7])?.map(|entry| entry.primary_key);
+        assert_eq!(holder, Some(&[1][..]));
+        txn.commit(|| ())?;
+        assert_eq!(ids(engine, &tables)?, [1, 2]);
+        assert_eq!(entries(engine, &tables)?, [2, 2]);
+
+        // As a transaction of its own.
+        for (id, key) in [(3, 7), (1, 9)] {
+            let mut txn = engine.write()?;
+            txn.assume_new();
+            assert!(insert(&mut txn, &tables, id, key)?);
+            let committed = txn.commit(|| ());
+            assert!(matches!(committed, Err(CommitFailure::Conflict(_))), "{committed:?}");
+        }
+        assert_eq!(entries(engine, &tables)?, [2, 2]);
+        let mut txn = engine.write()?;
+        txn.assume_new();
+        assert!(insert(&mut txn, &tables, 3, 9)?);
+        assert!(!txn.session().has_begun());
+        txn.commit(|| ())?;
+        assert_eq!((ids(engine, &tables)?, entries(engine, &tables)?), (vec![1, 2, 3], vec![3, 3]));
+        Ok(())
+    });
+}
+
+#[test]
+fn an_operation_that_is_abandoned_changes_nothing() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let mut txn = engine.write()?;
+        put(&mut txn, &tables, 1)?;
+        let mut writer = txn.writer(&tables).expect("a write transaction");
+        assert!(writer.defer_new());
+        writer.insert_fact(&[2], ROW)?;
+        writer.abandon_new();
+        put(&mut txn, &tables, 3)?;
+        txn.commit(|| ())?;
+        assert_eq!(ids(engine, &tables)?, [1, 3]);
+
+        // After a part was sent, the transaction has failed.
+        let mut txn = engine.write()?;
+        let mut writer = txn.writer(&tables).expect("a write transaction");
+        assert!(writer.defer_new());
+        writer.insert_fact(&[4], ROW)?;
+        assert!(writer.reader().fact(&[4])?.is_some());
+        writer.abandon_new();
+        assert!(matches!(txn.commit(|| ()), Err(CommitFailure::Failed(_))));
+        assert_eq!(ids(engine, &tables)?, [1, 3]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_change_of_the_catalog_refuses_a_change_that_relies_on_the_catalog_before() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let other = connected(&engine.schema).expect("a server");
+        let of_other = open(&other);
+        let record = |txn: &Txn<'_>| -> Result<Option<Vec<u8>>> {
+            Ok(txn.reader(&tables).get(Space::Catalog, b"part")?.map(<[u8]>::to_vec))
+        };
+        // The record is cached, and a statement follows.
+        for _ in 0..2 {
+            let mut txn = engine.write()?;
+            assert_eq!(record(&txn)?, None);
+            put(&mut txn, &tables, 1)?;
+            txn.commit(|| ())?;
+        }
+        let mut txn = other.write()?;
+        txn.writer(&of_other).expect("a writer").put(Space::Catalog, b"part", b"1")?;
+        txn.commit(|| ())?;
+        // Once in a statement alone, and once with a begin.
+        for reads in [false, true] {
+            let mut txn = engine.write()?;
+            let found = record(&txn)?;
+            if found.is_some() {
+                continue;
+            }
+            put(&mut txn, &tables, 2)?;
+            let read = if reads { txn.reader(&tables).fact(&[1]).map(drop) } else { Ok(()) };
+            let committed = txn.commit(|| ());
+            assert!(matches!(committed, Err(CommitFailure::Conflict(_))), "{read:?} {committed:?}");
+        }
+        let txn = engine.read()?;
+        assert_eq!(record(&txn)?.as_deref(), Some(&b"1"[..]));
+        assert_eq!(ids(engine, &tables)?, [1]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_commit_with_a_token_on_a_lost_connection_is_known_to_have_failed() {
+    on_a_server(|engine| {
+        let tables = open(engine);
+        let commits = &engine.catalog.commits;
+        engine.run(&Dialect::PostgreSql.create(commits, &[]))?;
+        engine.pool.use_tokens();
+        for alone in [true, false] {
+            let mut txn = engine.write()?;
+            if !alone {
+                txn.reader(&tables).fact(&[9])?;
+            }
+            assert!(insert(&mut txn, &tables, 1, 1)?);
+            txn.simple("SELECT 1")?;
+            cut(engine, &txn)?;
+            let committed = txn.commit(|| ());
+            assert!(matches!(committed, Err(CommitFailure::Failed(_))), "{committed:?}");
+            let mut txn = engine.write()?;
+            txn.assume_new();
+            assert!(insert(&mut txn, &tables, 2, 2)?);
+            txn.commit(|| ())?;
+            assert_eq!(ids(engine, &tables)?, [2]);
+            let mut txn = engine.write()?;
+            let mut writer = txn.writer(&tables).expect("a writer");
+            writer.change(Change::DeleteFact { primary_key: &[2] })?;
+            writer.change(Change::DeleteEntry { index: 1, key: &[2], primary_key: &[2] })?;
+            writer.change(Change::DeleteEntry { index: 0, key: &[2], primary_key: &[2] })?;
+            txn.commit(|| ())?;
+        }
+        // The outcome of each commit is known, so no token is left but those of the lost commits.
+        let left = engine.run(&format!("SELECT count(*)::text FROM {}", commits.sql))?;
+        assert!(left.is_some_and(|left| left.parse::<u64>().is_ok_and(|left| left <= 3)));
+        Ok(())
+    });
+}
+
+#[test]
+fn an_ambiguous_error_is_not_a_conflict() {
+    on_a_server(|engine| {
+        let connection = engine.pool.open()?;
+        let raised = |code: &str| {
+            let sql = format!("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$");
+            error::kind(&connection.simple(&sql).expect_err("an error"))
+        };
+        assert_eq!(raised("40003"), error::Kind::Ambiguous);
+        for code in ["40001", "40P01", "23505"] {
+            assert_eq!(raised(code), error::Kind::Conflict, "{code}");
+        }
+        assert_eq!(raised("53100"), error::Kind::Refused);
+        Ok(())
+    });
+}
+
+#[test]
+fn each_session_has_the_settings_and_other_servers_are_refused() {
+    on_a_server(|engine| {
+        let connection = engine.pool.open()?;
+        for (name, value) in Dialect::PostgreSql.settings() {
+            let found = connection.simple(&format!("SHOW {name}")).expect("a setting");
+            assert_eq!(found.as_deref(), Some(*value), "{name}");
+        }
+        let options = Options::default().schema(&engine.schema).dialect(Dialect::CockroachDb);
+        let url = super::tests::url().expect("a server");
+        let outcome = Engine::connect(&options, &url).map(|_| ());
+        assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");
+        let options = Options::default().schema(&engine.schema).splits(4);
+        let outcome = Engine::connect(&options, &url).map(|_| ());
+        assert!(matches!(outcome, Err(Error::Io { .. })), "{outcome:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn many_entries_are_loaded_in_any_order() {
+    use crate::{engine::Ascending, model::entry::RawEntry};
+
+    struct All(Vec<u16>, [u8; 2], usize);
+
+    impl Ascending for All {
+        fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
+            let Some(id) = self.0.get(self.2) else { return Ok(None) };
+            self.2 += 1;
+            self.1 = id.to_be_bytes();
+            Ok(Some(RawEntry { key: &[], primary_key: &self.1, data: b"row" }))
+        }
+    }
+
+    on_a_server(|engine| {
+        let tables = open(engine);
+        // Sorted; then, an entry is out of order after the first thousands; then, the table has rows.
+        for mut ids in
+            [(0..5_000).collect::<Vec<u16>>(), (0..5_000).collect(), (2_000..7_000).collect()]
+        {
+            let is_sorted = ids.len() == 5_000 && ids[0] == 0 && ids[4_999] == 4_999;
+            if !is_sorted {
+                ids.swap(3_000, 4_000);
+            }
+            let mut txn = engine.write()?;
+            let count = ids.len() as u64;
+            let mut writer = txn.writer(&tables).expect("a writer");
+            assert_eq!(writer.append(Source::Facts, &mut All(ids, [0; 2], 0))?, count);
+            txn.commit(|| ())?;
+        }
+        let txn = engine.read()?;
+        let all = crate::engine::Query::new(Source::Facts, crate::model::KeyRange::ALL);
+        assert_eq!(txn.reader(&tables).count(&all)?.found, 7_000);
+        drop(txn);
+        let mut txn = engine.write()?;
+        txn.simple(&format!("TRUNCATE {}", tables.facts.sql))?;
+        let mut ids: Vec<u16> = (0..5_000).collect();
+        ids.swap(3_000, 4_000);
+        ids.push(7);
+        let mut writer = txn.writer(&tables).expect("a writer");
+        assert_eq!(writer.append(Source::Facts, &mut All(ids, [0; 2], 0))?, 5_001);
+        assert_eq!(txn.reader(&tables).count(&all)?.found, 5_000);
+        txn.commit(|| ())?;
+        Ok(())
+    });
+}
