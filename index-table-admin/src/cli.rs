@@ -252,8 +252,11 @@ fn parsed<C: Parser>() -> Result<C, ExitCode> {
         let json = std::env::args_os().any(|argument| argument == "--json");
         if json && error.use_stderr() {
             let text = error.render().to_string();
-            let reason = text.lines().next().unwrap_or_default();
-            let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+            // The usage follows.
+            let reason: Vec<_> =
+                text.lines().map(str::trim).take_while(|it| !it.is_empty()).collect();
+            let reason = reason.join(" ");
+            let reason = reason.strip_prefix("error: ").unwrap_or(&reason);
             Output::new(true, Color::Never).error(Code::Arguments as u8, reason);
         } else {
             // A closed stream is no reason to fail.

@@ -11,6 +11,9 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
+/// The advice for missing permissions.
+pub(crate) const OTHER_USER: &str = "run the command as the user that runs the service";
+
 /// The exit codes. The documentation of the crate describes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -85,6 +88,13 @@ impl From<Error> for Failure {
                     "the process that wrote `{0}` did not close it; start it again, or run `recover {0}`",
                     path.display()
                 )
+            }
+            Error::Io { source, .. }
+            | Error::ReadOnly { source: Some(source), .. }
+            | Error::NoReaderSlot { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                format!("{error}; {OTHER_USER}")
             }
             _ => error.to_string(),
         };

@@ -1,8 +1,11 @@
 //! Errors for names and paths that don't exist, with the nearest existing ones.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
-use crate::{failure::Failure, open::DATA};
+use crate::{
+    failure::{Failure, OTHER_USER},
+    open::DATA,
+};
 
 /// The maximum number of names in an error.
 const MOST: usize = 20;
@@ -27,6 +30,11 @@ pub(crate) fn unknown<'n>(what: &str, name: &str, names: impl Iterator<Item = &'
 /// Returns the error for a directory without a store, with stores nearby.
 pub(crate) fn no_store(path: &Path) -> Failure {
     let shown = path.display();
+    if let Err(error) = fs::metadata(path.join(DATA))
+        && error.kind() == io::ErrorKind::PermissionDenied
+    {
+        return Failure::other(format!("`{shown}` can't be read: {error}; {OTHER_USER}"));
+    }
     if path.is_file() {
         let way_out = match path.file_name() {
             Some(name) if name == DATA => "; give its directory",

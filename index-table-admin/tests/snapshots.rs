@@ -152,6 +152,7 @@ fn errors_say_what_to_do() {
             (&["restore"], &["STORE/copy", "--until", "2024-02-29T12:30:00Z"]),
             (&["usage"], &[]),
             (&["table"], &[]),
+            (&["keys"], &[]),
         ],
     );
     all += &with_types(
