@@ -51,9 +51,9 @@ pub use index_table_runtime::{
     IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN,
     MissingShard, Move, OnDuplicate, Options, Page, Parts, Progress, QueueFull, RangeMap, ReadTxn,
     Readers, Rebalance, RebalancePlan, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,
-    ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreError,
-    StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views,
-    Watch, Watcher, WhenFull, WriteTxn,
+    ShardKeyValue, ShardMap, ShardedFollower, ShardedOptions, ShardedStore, Stats, Store,
+    StoreError, StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport,
+    Views, Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs seldom name them.

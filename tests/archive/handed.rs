@@ -10,23 +10,32 @@ use std::{
     time::Duration,
 };
 
-use index_table::{ArchiveFile, Durability, Error, Options, Store};
+use index_table::{ArchiveFile, Durability, Error, Options, ShardedStore, Store};
 
-use crate::{NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, rows_of};
+use crate::{
+    NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, rows_of, shards,
+};
 
 /// Returns options with a function that copies the files to a directory.
 fn options(bucket: &Path, fails: impl Fn(&str) -> bool + Send + Sync + 'static) -> Options {
+    let options = Store::options().durability(Durability::Journal);
+    let options = options.archive_with(function(bucket, fails));
+    options.checkpoint(1 << 16, 1 << 14, Duration::from_hours(1))
+}
+
+fn function(
+    bucket: &Path,
+    fails: impl Fn(&str) -> bool + Send + Sync + 'static,
+) -> impl Fn(ArchiveFile<'_>) -> io::Result<()> + Send + Sync + 'static {
     let bucket = bucket.to_owned();
-    let store = move |file: ArchiveFile<'_>| {
+    move |file: ArchiveFile<'_>| {
         if fails(file.name) {
             return Err(io::Error::other("the network is down"));
         }
         let object = bucket.join(file.name);
         fs::create_dir_all(object.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
         fs::copy(file.path, object).map(drop)
-    };
-    let options = Store::options().durability(Durability::Journal).archive_with(store);
-    options.checkpoint(1 << 16, 1 << 14, Duration::from_hours(1))
+    }
 }
 
 /// Returns the directories of all identities.
@@ -68,6 +77,44 @@ fn a_function_gets_every_commit_although_it_fails_often() -> TestResult {
         let to = fresh(dir.path(), "restored");
         Store::restore_archive(archive).until_commit(commit).run(&to)?;
         assert!(rows_of(&to)? == rows);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_function_gets_the_files_of_all_shards() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, bucket) = (dir.path().join("store"), dir.path().join("bucket"));
+    let (mut random, mut rows) = (Random(23), shards::Orders::new());
+    let mut then = Vec::new();
+    for _ in 0..3 {
+        let calls = AtomicU32::new(0);
+        let function = function(&bucket, move |name| {
+            name.contains("segment") && calls.fetch_add(1, SeqCst).is_multiple_of(2)
+        });
+        let store = shards::options(&bucket).archive_with(function).open(&path)?;
+        let orders = shards::OrderRepository::open(&store)?;
+        let begun = std::time::Instant::now();
+        while store.archive_lag().is_none_or(|lag| !lag.has_base) {
+            assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", store.archive_lag());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for _ in 0..30 {
+            shards::change(&store, &orders, &mut rows, &mut random)?;
+            then.push((last_commit(&store)?, rows.clone()));
+        }
+    }
+    // The last call may have failed.
+    drop(shards::options(&bucket).archive_with(function(&bucket, |_| false)).open(&path)?);
+    let archives = identities(&bucket)?;
+    assert_eq!(archives.len(), 1);
+    for (commit, rows) in then.into_iter().step_by(13) {
+        let to = fresh(dir.path(), "restored");
+        assert_eq!(
+            Store::restore_archive(&archives[0]).until_commit(commit.clone()).run(&to)?,
+            commit
+        );
+        assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
     }
     Ok(())
 }

@@ -249,6 +249,7 @@ fn moved_rows_and_added_and_removed_shards_are_archived() -> TestResult {
     write(&mut rows, 4)?;
     store.move_range("orders", 15u32..20, "a").run()?;
     wait_for_archive(&store);
+    write(&mut rows, 4)?;
     store.remove_shard("c")?;
     write(&mut rows, 3)?;
     wait_for_archive(&store);
@@ -397,6 +398,47 @@ fn a_missing_shard_stays_in_the_archive() -> TestResult {
     assert_eq!(write(0..20, &mut rows, &mut random, &["a", "b"])?, None);
     assert_eq!(write(20..30, &mut rows, &mut random, &["c"])?, None);
     write(0..30, &mut rows, &mut random, &["a", "b", "c"])?;
+    let to = fresh(dir.path(), "restored");
+    Store::restore_archive(&archive).run(&to)?;
+    assert!(rows_of(&to)? == rows);
+    Ok(())
+}
+
+#[test]
+fn a_restored_shard_is_archived_when_the_store_is_opened_again() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = |name: &str| dir.path().join(name);
+    let (archive, backup) = (path("archive"), path("backup"));
+    let (mut random, mut rows) = (Random(39), Orders::new());
+    let store = options(&archive).open(path("store"))?;
+    let orders = OrderRepository::open(&store)?;
+    wait_for_archive(&store);
+    for _ in 0..20 {
+        change(&store, &orders, &mut rows, &mut random)?;
+    }
+    store.backup_to(&backup)?;
+    drop((store, orders));
+    fs::remove_dir_all(path("store").join("b"))?;
+    let store = ShardedStore::options().archive(&archive).open(path("store"))?;
+    store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
+    let begun = Instant::now();
+    while store.archive_lag().and_then(|lag| lag.error).is_none_or(|it| !it.contains("restored")) {
+        assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", store.archive_lag());
+        thread::sleep(Duration::from_millis(5));
+    }
+    let orders = OrderRepository::open(&store)?;
+    let shard = store.shard("b")?;
+    // A global index can't be changed in a transaction of one shard.
+    let kept = rows.values().find(|row| (10..20).contains(&row.tenant)).cloned().ok_or("no row")?;
+    let changed = Order { text: "restored".to_owned(), ..kept };
+    store.transaction_on(&shard, |txn| orders.put(txn, &changed))?;
+    rows.insert((changed.tenant, changed.id), changed);
+    drop((store, orders));
+    let store = ShardedStore::options().archive(&archive).open(path("store"))?;
+    let orders = OrderRepository::open(&store)?;
+    change(&store, &orders, &mut rows, &mut random)?;
+    wait_for_archive(&store);
+    drop((store, orders));
     let to = fresh(dir.path(), "restored");
     Store::restore_archive(&archive).run(&to)?;
     assert!(rows_of(&to)? == rows);

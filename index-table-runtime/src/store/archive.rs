@@ -1,6 +1,7 @@
 //! Archives: the lag of the archive of a store, and restoring a store from an archive.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
@@ -44,6 +45,9 @@ pub struct RestoreArchive<'a> {
     until: Option<Last>,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
 }
+
+/// A function that gets the directory of a restored store, before it is renamed, and the last commit of each shard.
+pub(super) type Complete<'c> = &'c mut dyn FnMut(&Path, &BTreeMap<u32, u64>) -> Result<()>;
 
 /// The last commit of a restored store.
 #[derive(Debug, Clone)]
@@ -162,12 +166,8 @@ impl<'a> RestoreArchive<'a> {
     }
 
     /// Restores the store like [`run`](Self::run). Before the directory is renamed, calls `complete` with the directory
-    /// and the number of the last commit.
-    pub(super) fn run_with(
-        self,
-        path: &Path,
-        complete: &mut dyn FnMut(&Path, u64) -> Result<()>,
-    ) -> Result<CommitNumber> {
+    /// and the number of the last commit in each shard. A store without shards has the number 0.
+    pub(super) fn run_with(self, path: &Path, complete: Complete<'_>) -> Result<CommitNumber> {
         let Self { archive, until, mut progress } = self;
         let begun = Instant::now();
         let mut done = 0;
@@ -179,7 +179,7 @@ impl<'a> RestoreArchive<'a> {
         };
         let archive = Archive::open(&archive)?;
         if archive.is_sharded() {
-            return restore_shards(&archive, &of_shards(until), path, &mut report);
+            return restore_shards(&archive, &of_shards(until), path, &mut report, complete);
         }
         let until = match until {
             None => Until::End,
@@ -206,7 +206,7 @@ impl<'a> RestoreArchive<'a> {
         Modes::of(&archive.base_directory(&base)).apply(&file, &partial.0).map_err(io)?;
         file.sync_all().map_err(io)?;
         drop(file);
-        complete(&partial.0, last)?;
+        complete(&partial.0, &BTreeMap::from([(0, last)]))?;
         partial.finish(path).map_err(io)?;
         Ok(last.into())
     }

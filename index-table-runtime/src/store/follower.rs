@@ -1,6 +1,7 @@
 //! Followers: read-only copies of a store that apply the commits in its archive.
 
 use std::{
+    collections::BTreeMap,
     fmt, fs, io,
     path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -8,11 +9,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::Store;
+use super::{ShardedStore, Store};
 use crate::{
     engine::{
         Durability, Options,
-        lmdb::{self, Archive, FILE, Following},
+        lmdb::{self, Archive, FILE, Following, position},
     },
     model::error::{Error, Result},
 };
@@ -29,6 +30,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// work as in any read-only store; writes fail with [`Error::ReadOnly`]. A commit becomes visible about half a second
 /// later than in the original. A table that is created in the original can be opened when its commit has been applied.
 /// Watchers get no events.
+///
+/// The archive of a [`ShardedStore`](crate::ShardedStore) needs a [`ShardedFollower`](crate::ShardedFollower).
 ///
 /// Commits of a follower are not synced, because the archive has them. When the follower is dropped, the copy is
 /// completed, and [`open`](Follower::open) continues from there. After a crash, `open` copies the archive again, and
@@ -101,10 +104,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// Applies all commits of the archive.
     fn advance(&self, store: &Store) -> Result<()> {
-        let engine = store.inner.engine.on_disk()?;
         let mut following = lock(&self.following);
         let archive = following.directory().to_owned();
-        following.advance(&mut |followed| engine.follow(&archive, followed))?;
+        following.advance(&mut |followed| match store.inner.engine.sharded() {
+            None => store.inner.engine.on_disk()?.follow(&archive, followed, None),
+            Some(shards) => shards.follow(&archive, followed),
+        })?;
         if following.is_over()? {
             return Err(Error::NotInArchive {
                 path: archive,
@@ -142,16 +147,27 @@ impl Follower {
     /// has been written as a store; [`Error::AlreadyOpen`]; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
     /// and [`Store::open`].
     pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let directory =
-            std::path::absolute(&archive).map_err(|it| Error::io(archive.as_ref(), it))?;
+        Self::open_as(path.as_ref(), archive.as_ref(), false)
+    }
+
+    /// Opens the follower of a store with or without shards.
+    pub(super) fn open_as(path: &Path, archive: &Path, is_sharded: bool) -> Result<Self> {
+        let directory = std::path::absolute(archive).map_err(|it| Error::io(archive, it))?;
         let archive = Archive::open(&directory)?;
+        if archive.is_sharded() != is_sharded {
+            let what = if is_sharded {
+                "a `ShardedFollower` of a store without shards; use `Follower`"
+            } else {
+                "a `Follower` of a sharded store; use `ShardedFollower`"
+            };
+            return Err(Error::NotOffered { what });
+        }
         let exists = fs::symlink_metadata(path.join(FILE)).is_ok();
         let found = lmdb::is_of_follower(path, &archive)?;
         match found {
             None if exists => return Err(exists_already(path, "it is not a follower")),
             None => copy(path, &directory, &archive)?,
-            Some((is_same, _)) => match lmdb::is_clean(path)? {
+            Some((is_same, _)) => match is_clean(path)? {
                 None => {
                     let reason = "in this or another process; drop that follower first".to_owned();
                     return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
@@ -163,17 +179,17 @@ impl Follower {
                 }
             },
         }
-        let options = Options { follower: true, ..Store::options() };
-        let store = options.create(false).durability(Durability::None).open(path)?;
-        let engine = store.inner.engine.on_disk()?;
-        let commit = engine.last_commit();
-        // The copy was closed after this commit.
-        let closed = lmdb::is_of_follower(path, &archive)?.map(|(_, commit)| commit);
-        if closed != Some(commit) {
+        let store = open_store(path, is_sharded)?;
+        let commits = commits(&store)?;
+        // The copy was closed after these commits.
+        let closed = lmdb::is_of_follower(path, &archive)?.map(|(_, position)| position);
+        if closed != Some(position(&commits)) {
             return Err(exists_already(path, "it has been written as a store"));
         }
-        let following = Following::begin(&archive, commit)?;
-        engine.begin_to_follow()?;
+        let following = Following::begin(&archive, &commits)?;
+        for (_, engine) in engines(&store)? {
+            engine.begin_to_follow()?;
+        }
         let shared = Arc::new(Shared {
             following: Mutex::new(following),
             error: Mutex::default(),
@@ -210,12 +226,16 @@ impl Follower {
     /// [`Error::DamagedArchive`] and [`Error::Io`] if the archive can't be read.
     pub fn lag(&self) -> Result<FollowerLag> {
         let mut following = lock(&self.shared.following).clone();
-        let applied = self.store.inner.engine.on_disk()?.last_commit();
+        let archive = following.directory().to_owned();
         let error = lock(&self.shared.error).clone();
         let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error };
         let mut first = None;
         following.advance(&mut |followed| {
-            if followed.commit() > applied {
+            let is_applied = match self.store.inner.engine.sharded() {
+                None => followed.commit() <= self.store.inner.engine.on_disk()?.last_commit(),
+                Some(shards) => shards.has_record(&followed.parts(&archive)?),
+            };
+            if !is_applied {
                 lag.commits += 1;
                 lag.bytes += followed.bytes;
                 first = first.or(Some(followed.time()));
@@ -245,13 +265,17 @@ impl Follower {
     /// error, the follower can be opened again.
     pub fn promote(mut self) -> Result<Store> {
         self.stop();
-        let engine = self.store.inner.engine.on_disk()?;
         // First, so that the original archives nothing after the last commit that is applied here.
         lock(&self.shared.following).promote()?;
         self.shared.advance(&self.store)?;
-        engine.end_to_follow()?;
-        Following::forget(engine.directory())?;
-        engine.become_writable()?;
+        for (_, engine) in engines(&self.store)? {
+            engine.end_to_follow()?;
+        }
+        Following::forget(&self.store.inner.engine.directory())?;
+        match self.store.inner.engine.sharded() {
+            None => self.store.inner.engine.on_disk()?.become_writable()?,
+            Some(shards) => shards.become_writable()?,
+        }
         Ok(self.store.clone())
     }
 
@@ -265,12 +289,20 @@ impl Follower {
 
     /// Makes the copy complete, so that it can be opened again.
     fn close(&self) -> Result<()> {
-        let engine = self.store.inner.engine.on_disk()?;
+        let engine = &self.store.inner.engine;
         if !engine.is_read_only() {
             return Ok(());
         }
-        lock(&self.shared.following).record(engine.directory(), engine.last_commit())?;
-        engine.end_to_follow()
+        let following = lock(&self.shared.following);
+        let commits = commits(&self.store)?;
+        // With a new shard, the archive is copied again.
+        let has_all = engine.sharded().is_none_or(|shards| !shards.lacks_shard());
+        let commits = if has_all { commits } else { BTreeMap::new() };
+        following.record(&engine.directory(), &commits)?;
+        for (_, engine) in engines(&self.store)? {
+            engine.end_to_follow()?;
+        }
+        Ok(())
     }
 }
 
@@ -293,10 +325,55 @@ impl fmt::Debug for Follower {
     }
 }
 
+/// Opens the copy. Only the records of the archive change it.
+fn open_store(path: &Path, is_sharded: bool) -> Result<Store> {
+    let options = Options { follower: true, ..Store::options() }.create(false);
+    if !is_sharded {
+        return options.durability(Durability::None).open(path);
+    }
+    let store = ShardedStore::options().options(options).open(path)?;
+    if let Some((shard, reason)) = store.unavailable_shards().into_iter().next()
+        && !Store::clone(&store).inner.engine.sharded().is_some_and(|it| it.lacks_shard())
+    {
+        return Err(Error::ShardUnavailable { shard: shard.name().to_owned(), reason });
+    }
+    Ok(Store::clone(&store))
+}
+
+/// Returns the data files of a follower, with the numbers of their shards.
+fn engines(store: &Store) -> Result<Vec<(u32, &lmdb::Engine)>> {
+    let engine = &store.inner.engine;
+    match engine.sharded() {
+        None => Ok(vec![(0, engine.on_disk()?)]),
+        Some(shards) => Ok(shards.followers().collect()),
+    }
+}
+
+/// Returns the number of the last commit in each data file of a follower.
+fn commits(store: &Store) -> Result<BTreeMap<u32, u64>> {
+    let engines = engines(store)?.into_iter();
+    Ok(engines.map(|(shard, engine)| (shard, engine.last_commit())).collect())
+}
+
+/// Returns whether all data files of a follower are complete; `None` if a process has them open.
+fn is_clean(path: &Path) -> Result<Option<bool>> {
+    let Some(mut is_clean) = lmdb::is_clean(path)? else { return Ok(None) };
+    let io = |source| Error::io(path, source);
+    for entry in fs::read_dir(path).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let is_shard = entry.file_name().to_string_lossy().starts_with("shard.");
+        if is_shard && entry.path().join(FILE).exists() {
+            let Some(shard) = lmdb::is_clean(&entry.path())? else { return Ok(None) };
+            is_clean &= shard;
+        }
+    }
+    Ok(Some(is_clean))
+}
+
 /// Creates the copy.
 fn copy(path: &Path, directory: &Path, archive: &Archive) -> Result<()> {
-    let restored = Store::restore_archive(directory).run_with(path, &mut |partial, last| {
-        Following::begin(archive, last)?.record(partial, last)
+    let restored = Store::restore_archive(directory).run_with(path, &mut |partial, commits| {
+        Following::begin(archive, commits)?.record(partial, commits)
     });
     restored.map(drop)
 }

@@ -24,7 +24,7 @@ pub(crate) use inner::{Declared, Inner, Renewed, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use outcome::TransactionResult;
 pub use readers::Readers;
-pub use sharded::{ShardId, ShardedOptions, ShardedStore};
+pub use sharded::{ShardId, ShardedFollower, ShardedOptions, ShardedStore};
 pub(crate) use sharded::{
     engine_of, open_added, open_attached, open_restored, parts_of, shard_id, store_of, table_of,
 };

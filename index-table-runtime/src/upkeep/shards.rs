@@ -352,6 +352,9 @@ impl ShardedStore {
             let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
             open_restored(&records, number, record, &manager, &moves)?
         };
+        if let Some(manager) = shards.manager() {
+            manager.add_restored(number);
+        }
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
         // The tables are added before the shard, so that a transaction with the shard also has its tables.
         for table in &in_use {

@@ -16,13 +16,17 @@ use super::{
         marker::{self, Journalled, Marker},
         presence::Presence,
         replay::{self, Drops, Failure},
+        shared::start::SharedJournal,
         start,
     },
     names::FILE,
 };
 use crate::{
-    engine::Retry,
-    model::error::{Error, Result},
+    engine::{Options, Retry},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
 };
 
 /// Returns whether the data file of a follower is complete; `None` if a process has it open.
@@ -52,8 +56,13 @@ impl Engine {
         marker::put(&data, marker).and_then(|()| data.sync_data()).map_err(io)
     }
 
-    /// Applies a record of the archive. A record that LMDB has is skipped.
-    pub(crate) fn follow(&self, archive: &Path, followed: &Followed<'_>) -> Result<()> {
+    /// Applies a record of the archive, or the part of one shard with its number. A record that LMDB has is skipped.
+    pub(crate) fn follow(
+        &self,
+        archive: &Path,
+        followed: &Followed<'_>,
+        part: Option<(ShardNumber, u64)>,
+    ) -> Result<()> {
         self.refuse_forked()?;
         let Followed { file, head, record, .. } = followed;
         loop {
@@ -62,13 +71,17 @@ impl Engine {
                 let _turn = self.lock_writing();
                 let (number, _pass) =
                     self.begin(Kind::Writer, |env| Ok(env.info().last_txn_id as u64))?;
-                if record.commit <= number {
+                let commit = part.map_or(record.commit, |(_, number)| number);
+                if commit <= number {
                     return Ok(());
                 }
+                let is_own = |shard| part.is_none_or(|(own, _)| own == shard);
                 let each: replay::Each<'_> = &|apply| {
                     for offset in &record.frames {
                         let place = Place { sequence: head.segment, offset: *offset };
-                        sections(*file, head, *offset, &mut |section| apply(section, place))?;
+                        sections(*file, head, *offset, &mut |section| {
+                            if is_own(section.shard) { apply(section, place) } else { Ok(()) }
+                        })?;
                     }
                     Ok(())
                 };
@@ -98,6 +111,25 @@ impl Engine {
         let changed = unsafe { self.env.set_flags(EnvFlags::NO_SYNC, FlagSetMode::Disable) };
         changed.map_err(|error| self.error(error))?;
         self.read_only.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl SharedJournal {
+    /// Starts the journal of all shards of a follower, which the process then writes.
+    pub(crate) fn begin_for_follower(
+        directory: &Path,
+        manager: [u8; 16],
+        shards: &[(ShardNumber, &Engine)],
+    ) -> Result<()> {
+        let journal = Self::open(directory, manager)?;
+        for (_, engine) in shards {
+            engine.is_joining.store(true, Ordering::Release);
+        }
+        journal.begin_with(shards.iter().copied(), &[], &Options::default(), &[])?;
+        for (_, engine) in shards {
+            engine.read_only.store(false, Ordering::Release);
+        }
         Ok(())
     }
 }

@@ -142,6 +142,11 @@ impl ManagerArchive {
     pub(crate) fn set(&self, records: &[(Vec<u8>, Vec<u8>)]) {
         self.0.set_manager(manager_changes(records));
     }
+
+    /// Records that a shard was restored while the store is open.
+    pub(crate) fn add_restored(&self, shard: ShardNumber) {
+        self.0.add_restored(shard);
+    }
 }
 
 /// Returns the records of a shard map manager as changes.
@@ -262,6 +267,7 @@ pub(super) const fn readers(options: &Options) -> u32 {
         Durability::Journal if !options.read_only => {
             options.max_readers.saturating_add(if options.has_archive() { 3 } else { 2 })
         }
+        _ if options.follower => options.max_readers.saturating_add(2),
         _ => options.max_readers,
     }
 }

@@ -57,10 +57,10 @@ pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
 pub(crate) use follow::is_clean;
 pub(crate) use journal::archive::{
-    follow::{Following, is_of_follower},
+    follow::{Followed, Following, is_of_follower, position},
     format::MANIFEST_FILE,
     restore::{Archive, Until},
-    restore_shards::UntilShards,
+    restore_shards::{Parts, UntilShards},
 };
 pub(crate) use journal::shared::start::SharedJournal;
 pub(crate) use journalled::{ManagerArchive, Marked, marked};

@@ -31,7 +31,7 @@ impl Engine {
             let present = self.shards.iter().filter(|shard| !shard.is_gone());
             let even = ShardMap::hashed(present.map(|shard| &**shard.name()));
             let map = even.declare(|name| self.number(name)).map_err(Error::internal)?;
-            if let Some(manager) = self.manager.as_ref().filter(|_| !self.read_only) {
+            if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
                 manager.write_map(&name, &map)?;
                 self.record_ranges(&name, &map)?;
             }

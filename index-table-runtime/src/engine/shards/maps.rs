@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-use super::{Changed, MoveId, Moving, Tables};
+use super::{Changed, MoveId, MoveRecord, Moving, Tables};
 use crate::model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber};
 
 /// All shard maps at one moment.
@@ -98,6 +98,30 @@ impl Maps {
         for Changed { map, boundaries, .. } in changed {
             if let Some(map) = next.by_name.get_mut(map) {
                 map.boundaries = Arc::new(boundaries.clone());
+            }
+        }
+        next
+    }
+
+    /// Returns the next generation, with these boundaries, moves and shards.
+    pub(super) fn replaced(
+        &self,
+        changed: Vec<(String, Boundaries)>,
+        moves: Vec<MoveRecord>,
+        shards: Arc<[ShardNumber]>,
+    ) -> Self {
+        let mut next = Self { shards, moves: Vec::new(), ..self.clone() };
+        next.generation += 1;
+        for (name, boundaries) in changed {
+            if let Some(map) = next.by_name.get_mut(&name) {
+                map.boundaries = Arc::new(boundaries);
+            }
+        }
+        for record in moves {
+            let own = self.moves.iter().find(|own| own.record == record);
+            if next.moves.iter().all(|other| other.record.id != record.id) {
+                let moving = own.cloned().unwrap_or_else(|| Arc::new(Moving::new(record)));
+                next.moves.push(moving);
             }
         }
         next

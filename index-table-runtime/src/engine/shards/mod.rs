@@ -19,6 +19,7 @@
 
 mod commit;
 mod count;
+mod follow;
 mod global;
 mod grow;
 mod instant;
@@ -194,7 +195,10 @@ pub(crate) struct Engine {
     directory: Option<PathBuf>,
     /// The shard map manager; `None` for a store in memory.
     manager: Option<Manager>,
-    read_only: bool,
+    /// A promotion makes a follower writable.
+    read_only: AtomicBool,
+    /// The original of a follower has a shard that is not here.
+    lacks_shard: AtomicBool,
     /// The number of shards over which tables without a shard map are distributed by a hash of their shard keys.
     any_map: usize,
     /// Locked shared by each commit of one shard, and exclusively to make these commits wait.
@@ -232,7 +236,8 @@ impl Engine {
             tables,
             directory,
             manager,
-            read_only,
+            read_only: AtomicBool::new(read_only),
+            lacks_shard: AtomicBool::new(false),
             any_map,
             gate,
             visibility,
@@ -308,7 +313,7 @@ impl Engine {
     /// Stores the record of a new table.
     pub(crate) fn keep(&self, table: &str, record: TableRecord) -> Result<()> {
         let mut known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(manager) = self.manager.as_ref().filter(|_| !self.read_only) {
+        if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
             manager.write_table(table, &record)?;
         }
         known.insert(table.to_owned(), record);
@@ -319,6 +324,12 @@ impl Engine {
     pub(crate) fn location_of(&self, table: &str) -> Option<TableRecord> {
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(table).cloned()
+    }
+
+    /// Sets the locations of tables that the original of a follower has opened.
+    pub(super) fn follow_tables(&self, records: &ManagerRecords) {
+        let mut known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone_from(&records.tables);
     }
 
     /// Returns the current shard maps.
@@ -541,12 +552,12 @@ impl Engine {
         self.manager.as_ref().map_or(Ok(()), |manager| manager.engine().refuse_forked())
     }
 
-    pub(crate) const fn is_read_only(&self) -> bool {
-        self.read_only
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Acquire)
     }
 
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
-        if self.read_only {
+        if self.is_read_only() {
             return Err(Error::ReadOnly { path: self.directory(), source: None });
         }
         Ok(())

@@ -217,7 +217,7 @@ impl<'s> Txn<'s> {
     /// unless the store is read-only, because a store that this process writes has no other writer.
     pub(crate) fn found(&self) -> Stamp {
         match &self.state {
-            State::Read(snapshots, _) if self.engine.read_only => {
+            State::Read(snapshots, _) if self.engine.is_read_only() => {
                 sum(snapshots.iter().filter_map(|snapshot| Some(snapshot.txn.as_ref()?.found())))
             }
             _ => Stamp::default(),

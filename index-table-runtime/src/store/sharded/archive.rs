@@ -15,7 +15,7 @@ use crate::{
         shards::{Manager, ManagerRecords, ShardState},
     },
     model::error::{Error, Result},
-    store::{RestoreArchive, Store},
+    store::{RestoreArchive, Store, archive::Complete},
 };
 
 impl ShardedStore {
@@ -35,6 +35,7 @@ pub(in crate::store) fn restore_shards(
     until: &UntilShards,
     path: &Path,
     report: &mut dyn FnMut(u64, u64),
+    complete: Complete<'_>,
 ) -> Result<CommitNumber> {
     let io = |source| Error::io(path, source);
     let bases = archive.shard_bases(until, &needed)?;
@@ -59,6 +60,7 @@ pub(in crate::store) fn restore_shards(
     let records = ManagerRecords::decode(&restored.manager)?;
     let mut records = records.ok_or_else(|| lacks("it has no shard map manager".to_owned()))?;
     remove_unused(&mut records, &restored.numbers);
+    let mut numbers = BTreeMap::new();
     let mut stamps = vec![Stamp::default(); records.shards.len()];
     for number in needed(&restored.manager)? {
         if !restored.numbers.contains_key(&number) {
@@ -73,6 +75,7 @@ pub(in crate::store) fn restore_shards(
         };
         record.place = place_of(base.shard());
         let number = restored.numbers.get(&base.shard()).copied().unwrap_or_default();
+        numbers.insert(base.shard(), number);
         if let Some(stamp) = stamps.get_mut(base.shard() as usize) {
             *stamp = Stamp::new(number);
         }
@@ -88,6 +91,7 @@ pub(in crate::store) fn restore_shards(
     let file = fs::File::options().write(true).open(partial.0.join(FILE)).map_err(io)?;
     Modes::of_archive(archive.directory()).apply(&file, &partial.0).map_err(io)?;
     file.sync_all().map_err(io)?;
+    complete(&partial.0, &numbers)?;
     partial.finish(path).map_err(io)?;
     Ok(CommitNumber::of_shards(stamps))
 }

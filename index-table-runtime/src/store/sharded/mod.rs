@@ -2,6 +2,7 @@
 
 mod archive;
 mod copy;
+mod follower;
 mod open;
 mod options;
 mod rebuild;
@@ -10,6 +11,7 @@ use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
 pub(super) use archive::restore_shards;
 pub(super) use copy::copy_shards;
+pub use follower::ShardedFollower;
 pub(crate) use open::{open_added, open_attached, open_restored};
 pub use options::ShardedOptions;
 

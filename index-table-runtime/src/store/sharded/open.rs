@@ -141,8 +141,13 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         Ok((shards, records, found)) => {
             let ManagerRecords { maps, places, tables, .. } = records;
             let directory = Some(path.to_owned());
-            let engine = Engine::new(shards, maps, places, directory, Some(manager), read_only);
+            let is_follower = options.options.follower;
+            let is_read_only = read_only || is_follower;
+            let engine = Engine::new(shards, maps, places, directory, Some(manager), is_read_only);
             let engine = engine.with_tables(tables).with_moves(found.moves);
+            if is_follower {
+                engine.follow_own_records()?;
+            }
             if read_only { engine.with_seen(found.seen) } else { Ok(engine) }
         }
         Err(error) => {
@@ -164,7 +169,8 @@ fn open_shards(
 ) -> Result<(Vec<Shard>, ManagerRecords, Found)> {
     let read_only = options.options.read_only;
     let mut found = Found::default();
-    let journal = (!read_only).then(|| SharedJournal::open(path, records.own.id)).transpose()?;
+    let is_writer = !read_only && !options.options.follower;
+    let journal = is_writer.then(|| SharedJournal::open(path, records.own.id)).transpose()?;
     let (mut shards, mut changed) = (Vec::new(), Vec::new());
     for (number, record) in (0..).zip(records.shards.clone()) {
         let name: Arc<str> = Arc::from(record.name.as_str());
@@ -192,6 +198,11 @@ fn open_shards(
             // A foreign shard is a mistake of the caller. A new shard has no rows yet, so its error is returned, too.
             Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
                 return Err(error);
+            }
+            // It was about to be added to the original of a follower.
+            Err(error) if options.options.follower && record.state == ShardState::New => {
+                shards.push(Shard::unavailable(name, error.to_string()));
+                found.seen.push(None);
             }
             Err(error) if record.state != ShardState::Open => return Err(error),
             Err(error) if options.relocated.iter().any(|(name, _)| *name == record.name) => {
@@ -399,9 +410,15 @@ fn open_shard(
     manager: &Path,
     journal: Option<&SharedJournal>,
 ) -> Result<(Arc<Inner>, Option<Identity>, Option<Seen>)> {
-    let read_only = options.options.read_only;
+    let is_follower = options.options.follower;
+    let read_only = options.options.read_only || is_follower;
     let own = durable(options_of(&record.options));
-    let own = Options { create: record.state == ShardState::New && !read_only, read_only, ..own };
+    let own = if is_follower {
+        Options { follower: true, ..own.durability(Durability::None) }
+    } else {
+        Options { read_only, ..own }
+    };
+    let own = Options { create: record.state == ShardState::New && !read_only, ..own };
     own.check().map_err(|source| Error::Io { path: manager.to_owned(), source })?;
     let place = place_of(manager, &record.place);
     let inner = match journal {
@@ -459,7 +476,7 @@ fn open_shard(
         }
     }
     let is_other = identity.contradicts(&expected);
-    if read_only && is_other {
+    if read_only && is_other && !is_follower {
         let reason = "another process is moving rows between the shards";
         return Err(Error::ReopenNeeded { path: manager.to_owned(), reason });
     }

@@ -1,16 +1,18 @@
 //! The records of an archive that a follower has not applied.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
 };
 
 use super::{
-    format::{self, FOLLOWER, Head, Manifest, START},
+    format::{self, Base, FOLLOWER, Head, Manifest, START},
     outbox::put,
     records::{Archived, Records},
-    restore::{Archive, damaged},
+    restore::{Archive, damaged, failed},
+    restore_shards::Parts,
     target,
 };
 use crate::{
@@ -35,6 +37,12 @@ impl Followed<'_> {
     pub(crate) const fn time(&self) -> u64 {
         self.record.time
     }
+
+    /// Returns the shards of the record, in the archive of a sharded store.
+    pub(crate) fn parts(&self, archive: &Path) -> Result<Parts> {
+        let parts = Parts::read(self.file, &self.head, &self.record);
+        parts.map_err(|failure| failed(archive, failure, archive))
+    }
 }
 
 /// The position of a follower in its archive.
@@ -48,7 +56,12 @@ pub(crate) struct Following {
     link: Option<u64>,
 }
 
-/// Returns whether a follower's directory belongs to an archive, and the number of the commit at which the follower was
+/// Returns the number that the file of a follower has: the sum of the numbers of its shards.
+pub(crate) fn position(commits: &BTreeMap<u32, u64>) -> u64 {
+    commits.values().fold(0, |sum, number| sum.wrapping_add(*number))
+}
+
+/// Returns whether a follower's directory belongs to an archive, and the [`position`] at which the follower was
 /// closed; `None` if it is not the directory of a follower.
 pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Option<(bool, u64)>> {
     let path = directory.join(FOLLOWER);
@@ -64,21 +77,29 @@ pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Opti
 }
 
 impl Following {
-    /// Begins after the last base at or before a commit, in the last generation.
-    pub(crate) fn begin(archive: &Archive, commit: u64) -> Result<Self> {
+    /// Begins after the last bases at or before the commits with these numbers, in the last generation. A store without
+    /// shards has the number 0.
+    pub(crate) fn begin(archive: &Archive, commits: &BTreeMap<u32, u64>) -> Result<Self> {
         let generation = archive.bases.iter().map(|base| base.generation).max();
-        let mut bases = archive.bases.iter().rev();
-        let base = bases.find(|it| Some(it.generation) == generation && it.commit <= commit);
-        let Some(base) = base else {
-            return Err(Error::NotInArchive {
-                path: archive.directory.clone(),
-                reason: format!("it has no base at or before commit {commit}"),
+        let mut first: Option<Base> = None;
+        for (shard, commit) in commits {
+            let mut bases = archive.bases.iter().rev();
+            let base = bases.find(|it| {
+                Some(it.generation) == generation && it.shard() == *shard && it.commit <= *commit
             });
-        };
+            let Some(base) = base else {
+                return Err(Error::NotInArchive {
+                    path: archive.directory.clone(),
+                    reason: format!("it has no base at or before commit {commit}"),
+                });
+            };
+            first = first.filter(|first| first.segment <= base.segment).or(Some(*base));
+        }
+        let base = first.ok_or_else(|| Error::internal("a follower without shards"))?;
         let begun = Manifest {
             identity: base.identity,
             generation: base.generation,
-            commit,
+            commit: position(commits),
             segment: base.segment,
             ..archive.manifest
         };
@@ -91,9 +112,11 @@ impl Following {
         &self.directory
     }
 
-    /// Writes the file that marks a follower's directory.
-    pub(crate) fn record(&self, directory: &Path, commit: u64) -> Result<()> {
-        let bytes = Manifest { commit, ..self.begun }.bytes();
+    /// Writes the file that marks a follower's directory. Without numbers, the next opening copies the archive again.
+    pub(crate) fn record(&self, directory: &Path, commits: &BTreeMap<u32, u64>) -> Result<()> {
+        let generation = if commits.is_empty() { 0 } else { self.begun.generation };
+        let commit = position(commits);
+        let bytes = Manifest { commit, generation, ..self.begun }.bytes();
         let put = put(directory, FOLLOWER, &bytes, &directory.join(FILE));
         put.map_err(|source| Error::io(directory, source))
     }

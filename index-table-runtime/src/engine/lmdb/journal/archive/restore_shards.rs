@@ -35,6 +35,9 @@ pub(crate) type ManagerEntries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Returns the numbers of the shards in the records of a shard map manager that need a base.
 pub(crate) type NeedsBase<'n> = &'n dyn Fn(&[(Vec<u8>, Vec<u8>)]) -> Result<Vec<u32>>;
 
+/// The database with the own records of a shard.
+const OWN_RECORDS: &str = ".shard";
+
 /// The last commit of a restored store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UntilShards {
@@ -87,10 +90,11 @@ impl Archive {
                     found.insert(base.shard(), *base);
                 }
             }
-            let Some(newest) = newest(found.values()) else { continue };
-            let needed = needs_base(&self.manager_of(newest)?)?;
-            match needed.iter().find(|shard| !found.contains_key(shard)) {
-                None => return Ok(found.into_values().collect()),
+            let found: Vec<_> = found.into_values().collect();
+            let Some(first) = first(&found) else { continue };
+            let needed = needs_base(&self.manager_of(first)?)?;
+            match needed.iter().find(|shard| found.iter().all(|base| base.shard() != **shard)) {
+                None => return Ok(found),
                 Some(shard) => missing = missing.or(Some(*shard)),
             }
         }
@@ -129,9 +133,7 @@ impl Archive {
         directories: &[PathBuf],
         applied: &mut dyn FnMut(u64),
     ) -> Result<RestoredShards> {
-        let (Some(first), Some(newest)) = (first(bases), newest(bases.iter())) else {
-            return Ok(RestoredShards::default());
-        };
+        let Some(first) = first(bases) else { return Ok(RestoredShards::default()) };
         let mut envs = BTreeMap::new();
         for (base, directory) in bases.iter().zip(directories) {
             let env = open(directory, base);
@@ -142,11 +144,13 @@ impl Archive {
             archive: self,
             until,
             envs: &envs,
-            manager: self.manager_of(newest)?,
+            manager: self.manager_of(first)?,
+            later: None,
             is_past: false,
         };
         let outcome = self.walk(first, &mut |walked| restoring.step(walked), applied);
-        let manager = restoring.manager;
+        let Restoring { manager, later, .. } = restoring;
+        let manager = later.filter(|_| *until == UntilShards::End).unwrap_or(manager);
         let mut numbers = BTreeMap::new();
         let mut outcome = outcome;
         for (shard, (env, directory)) in envs {
@@ -173,11 +177,6 @@ fn first(bases: &[Base]) -> Option<&Base> {
     bases.iter().min_by_key(|base| base.segment)
 }
 
-/// Returns the base with the newest records of the shard map manager.
-fn newest<'b>(bases: impl Iterator<Item = &'b Base>) -> Option<&'b Base> {
-    bases.max_by_key(|base| (base.segment, base.time))
-}
-
 /// Reads the records of a shard map manager.
 pub(crate) fn entries(changes: &[u8]) -> Option<ManagerEntries> {
     let mut entries = Vec::new();
@@ -195,21 +194,28 @@ pub(crate) struct Parts {
     pub(crate) shards: Vec<(u32, u64)>,
     /// The records of the shard map manager.
     pub(crate) manager: Option<ManagerEntries>,
+    /// Whether the own records of a shard change.
+    pub(crate) has_own_records: bool,
 }
 
 impl Parts {
-    pub(crate) fn read(
+    pub(in crate::engine::lmdb) fn read(
         file: &fs::File,
         head: &Head,
         record: &Archived,
     ) -> std::result::Result<Self, Failure> {
-        let mut parts = Self { shards: Vec::new(), manager: None };
+        let mut parts = Self { shards: Vec::new(), manager: None, has_own_records: false };
         for offset in &record.frames {
             sections(file, head, *offset, &mut |section| {
                 if section.shard == MANAGER {
                     let malformed = || replay::malformed(place(head, *offset));
                     parts.manager = Some(entries(section.changes).ok_or_else(malformed)?);
-                } else if parts.shards.iter().all(|(shard, _)| *shard != section.shard) {
+                    return Ok::<_, Failure>(());
+                }
+                let mut operations = Operations::of(section.changes);
+                parts.has_own_records |= operations
+                    .any(|operation| operation.is_ok_and(|(name, _)| name == OWN_RECORDS));
+                if parts.shards.iter().all(|(shard, _)| *shard != section.shard) {
                     parts.shards.push((section.shard, section.number));
                 }
                 Ok::<_, Failure>(())
@@ -248,6 +254,8 @@ struct Restoring<'r> {
     until: &'r UntilShards,
     envs: &'r BTreeMap<u32, (Env, &'r Path)>,
     manager: ManagerEntries,
+    /// Records of the shard map manager before the next record. They may belong to a commit that is left out.
+    later: Option<ManagerEntries>,
     /// Whether a record was left out.
     is_past: bool,
 }
@@ -265,9 +273,9 @@ impl Restoring<'_> {
             let is_over = matches!(self.until, UntilShards::Time(_));
             return Ok(if is_over { Step::End } else { Step::Next });
         }
-        if let Some(manager) = parts.manager
-            && !self.is_past
-        {
+        if parts.manager.is_some() {
+            self.later = parts.manager.filter(|_| !self.is_past);
+        } else if let Some(manager) = self.later.take() {
             self.manager = manager;
         }
         for (shard, number) in parts.shards {

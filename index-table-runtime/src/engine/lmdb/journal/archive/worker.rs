@@ -409,7 +409,7 @@ impl Rounds {
         } else if self.has_base {
             status.base_error = None;
         }
-        match present.replaced.first() {
+        match present.restored.first() {
             None => Ok(()),
             Some(shard) => Err(format!(
                 "shard number {shard} was restored; its commits are archived when the store has been opened again"

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, atomic::Ordering::SeqCst},
+    sync::{Arc, PoisonError, atomic::Ordering::SeqCst},
 };
 
 use super::{
@@ -31,6 +31,11 @@ impl SharedArchive {
         if let Some(archive) = common.archive.get() {
             archive.set_manager(changes, &common.group.bound(Place::default()));
         }
+    }
+
+    /// Records that a shard was restored, which does not have this journal until the store is opened again.
+    pub(in crate::engine::lmdb) fn add_restored(&self, shard: u32) {
+        self.0.restored.lock().unwrap_or_else(PoisonError::into_inner).push(shard);
     }
 }
 
@@ -91,14 +96,11 @@ impl Shards for Common {
         let mut present = Present { missing: self.missing.clone(), ..Present::default() };
         for shard in self.shards.iter() {
             present.missing.retain(|missing| *missing != shard.number);
-            if shard.has_left.load(SeqCst) {
-                continue;
+            if !shard.has_left.load(SeqCst) && shard.lock().is_some() {
+                present.open.push(shard.number);
             }
-            let is_open = shard.lock().is_some();
-            let shards = if is_open { &mut present.open } else { &mut present.replaced };
-            shards.push(shard.number);
         }
-        present.replaced.retain(|shard| !present.open.contains(shard));
+        present.restored.clone_from(&self.restored.lock().unwrap_or_else(PoisonError::into_inner));
         present
     }
 

@@ -49,9 +49,9 @@ struct Commits {
 }
 
 impl Group {
-    pub(super) fn new(log: Log, is_archived: bool) -> Self {
-        let last = log.next().saturating_sub(1);
-        let archived = is_archived.then(|| Commits { last, ..Commits::default() });
+    /// For an archive, `last` is the number of its last record.
+    pub(super) fn new(log: Log, last: Option<u64>) -> Self {
+        let archived = last.map(|last| Commits { last, ..Commits::default() });
         let state = Mutex::new(State { log, is_syncing: false, archived });
         Self { state, synced: Condvar::new(), failed: AtomicBool::new(false) }
     }

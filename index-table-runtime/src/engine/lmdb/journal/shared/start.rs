@@ -244,7 +244,8 @@ impl SharedJournal {
             let commit = outbox.manifest().commit;
             outbox.begin(&log, &journalled, commit).map_err(|error| own(error.into()))?;
         }
-        let group = Arc::new(Group::new(log, archive.is_some()));
+        let last = archive.as_ref().map(|(outbox, _)| outbox.manifest().commit);
+        let group = Arc::new(Group::new(log, last));
         let missing = missing.to_vec();
         let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
         begun.start().map_err(|error| own(error.into()))
@@ -280,6 +281,9 @@ impl SharedJournal {
         found: Option<&Found>,
     ) -> Result<bool, NotStarted> {
         let shard = joined.shard;
+        if joined.epoch == 0 {
+            return Ok(false);
+        }
         let last = |found: &Found| -> Result<Option<u64>, NotStarted> {
             let Some(saved) = found.checkpoint.saved(shard) else { return Ok(None) };
             let mut records = found.tail.records.iter().rev();

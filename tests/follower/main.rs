@@ -1,5 +1,7 @@
 //! Followers of an archive.
 
+mod shards;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,7 +12,7 @@ use std::{
 use index_table::{Durability, Error, Follower, IndexTable, Options, Result, Store};
 use serde::{Deserialize, Serialize};
 
-type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "notes")]
@@ -32,14 +34,14 @@ struct Later {
 
 type Rows = BTreeMap<u32, Note>;
 
-struct Dirs {
+pub(crate) struct Dirs {
     _dir: tempfile::TempDir,
-    store: PathBuf,
-    archive: PathBuf,
-    standby: PathBuf,
+    pub(crate) store: PathBuf,
+    pub(crate) archive: PathBuf,
+    pub(crate) standby: PathBuf,
 }
 
-fn dirs() -> std::io::Result<Dirs> {
+pub(crate) fn dirs() -> std::io::Result<Dirs> {
     let dir = tempfile::tempdir()?;
     let path = |name: &str| dir.path().join(name);
     let (store, archive, standby) = (path("store"), path("archive"), path("standby"));
@@ -89,7 +91,7 @@ fn rows_of(store: &Store, notes: &NoteRepository) -> std::result::Result<Rows, E
     notes.all(&txn).rows().map(|row| row.map(|row| (row.id, row))).collect()
 }
 
-fn wait(mut is_done: impl FnMut() -> bool) {
+pub(crate) fn wait(mut is_done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_done() {
         assert!(begun.elapsed() < Duration::from_mins(1), "it takes too long");

@@ -1,0 +1,192 @@
+//! The shards of a follower. Only the records of an archive change them.
+
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Release},
+    },
+};
+
+use super::{Engine, ManagerRecords, Maps, OwnRanges, Seen, ShardState};
+use crate::{
+    engine::lmdb::{Followed, Parts},
+    model::{
+        error::{Error, Result},
+        shard::{Boundaries, ShardNumber},
+    },
+};
+
+impl Engine {
+    /// Returns whether the shards have a record of the archive.
+    pub(crate) fn has_record(&self, parts: &Parts) -> bool {
+        for (shard, number) in &parts.shards {
+            match self.follower(*shard) {
+                Ok(None) => {}
+                Ok(Some(engine)) if engine.last_commit() >= *number => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Returns the data files of a follower, with the numbers of their shards. Some may have been removed from the original.
+    pub(crate) fn followers(
+        &self,
+    ) -> impl Iterator<Item = (ShardNumber, &crate::engine::lmdb::Engine)> {
+        self.shards()
+            .filter_map(|(number, shard)| Some((number, shard.open.get()?.engine().lmdb()?)))
+    }
+
+    /// Whether a shard was added to the original that is not here.
+    pub(crate) fn lacks_shard(&self) -> bool {
+        self.lacks_shard.load(Acquire)
+    }
+
+    /// Returns the engine of a shard of a follower; `None` if the shard was removed before the copy.
+    fn follower(&self, shard: ShardNumber) -> Result<Option<&crate::engine::lmdb::Engine>> {
+        match self.shards.get(shard as usize) {
+            Some(own) if own.was_opened() => Ok(own.open.get().and_then(|it| it.engine().lmdb())),
+            Some(own) if own.is_gone() => Ok(None),
+            _ => Err(self.reopened(shard)),
+        }
+    }
+
+    fn reopened(&self, shard: ShardNumber) -> Error {
+        self.lacks_shard.store(true, Release);
+        Error::NotInArchive {
+            path: self.directory(),
+            reason: format!(
+                "shard number {shard} was added to the original; drop the follower and open it again, which copies the shard"
+            ),
+        }
+    }
+
+    /// Applies a record of the archive in the shards that lack it. Snapshots have it in all of its shards or in none.
+    pub(crate) fn follow(&self, archive: &Path, followed: &Followed<'_>) -> Result<()> {
+        self.refuse_forked()?;
+        let parts = followed.parts(archive)?;
+        if let Some(manager) = &parts.manager {
+            self.follow_manager(manager)?;
+        }
+        let mut lacking = Vec::new();
+        for (shard, number) in &parts.shards {
+            if let Some(engine) = self.follower(*shard)?
+                && engine.last_commit() < *number
+            {
+                lacking.push((*shard, *number, engine));
+            }
+        }
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        // Shard maps change together with the records of the shards.
+        let changing = parts.has_own_records.then(|| self.maps.begin_change());
+        let becomes_visible = self.visibility.begin();
+        for (shard, number, engine) in &lacking {
+            engine.follow(archive, followed, Some((*shard, *number)))?;
+            self.count(*shard);
+        }
+        if parts.has_own_records {
+            self.follow_own_records()?;
+        }
+        drop((becomes_visible, changing));
+        Ok(())
+    }
+
+    /// Makes the shard maps, the moves and the list of shards current that the shards have in their own records.
+    pub(crate) fn follow_own_records(&self) -> Result<()> {
+        let (mut identities, mut moves) = (Vec::new(), Vec::new());
+        for (_, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
+            let Some(open) = shard.open.get() else { continue };
+            let Some(seen) = Seen::read(open.engine())? else { continue };
+            moves.extend(seen.moves()?);
+            identities.push(seen.identity().clone());
+        }
+        let removed: BTreeSet<_> = identities.iter().flat_map(|own| own.removed.clone()).collect();
+        let now = self.maps.now();
+        let mut changed = Vec::new();
+        for name in now.by_name.keys() {
+            let mut boundaries = Boundaries::all_in(None);
+            for identity in identities.iter().filter(|own| !removed.contains(&own.number)) {
+                for OwnRanges { ranges, .. } in identity.maps.iter().filter(|own| own.map == *name)
+                {
+                    for (start, end) in ranges {
+                        boundaries.assign(start, end.as_deref(), Some(identity.number));
+                    }
+                }
+            }
+            changed.push((name.clone(), boundaries));
+        }
+        let present = now.shards().iter().filter(|shard| !removed.contains(shard));
+        let present: Arc<[_]> = present.copied().collect();
+        if let Some(next) = now.followed(changed, moves, present) {
+            self.maps.install(Arc::new(next));
+        }
+        for shard in removed {
+            self.shard(shard)?.set_gone(true);
+        }
+        Ok(())
+    }
+
+    /// Stores the records of the original's shard map manager.
+    fn follow_manager(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let Some(mut records) = ManagerRecords::decode(entries)? else { return Ok(()) };
+        for (number, record) in (0_usize..).zip(&mut records.shards) {
+            record.place = format!("shard.{number}");
+            let is_here = self.shards.get(number).is_some_and(super::Shard::was_opened);
+            if !is_here && record.state == ShardState::Open {
+                // Its rows follow.
+                record.state = ShardState::New;
+            }
+        }
+        for (name, map) in &records.maps {
+            if self.maps.now().get(name).is_none() {
+                self.maps.add(name.clone(), map.clone().into());
+            }
+        }
+        self.follow_tables(&records);
+        let manager = self.manager().ok_or_else(Error::no_file)?;
+        manager.write(&records)
+    }
+
+    /// Lets the process write the store, with a journal of all shards.
+    pub(crate) fn become_writable(&self) -> Result<()> {
+        let manager = self.manager().ok_or_else(Error::no_file)?;
+        let records = manager.read()?.ok_or_else(|| Error::internal("no shard map manager"))?;
+        let shards = self.shards().filter_map(|(number, shard)| {
+            let open = shard.current()?;
+            Some((number, open.engine().lmdb()?))
+        });
+        let shards: Vec<_> = shards.collect();
+        crate::engine::lmdb::SharedJournal::begin_for_follower(
+            &self.directory(),
+            records.own.id,
+            &shards,
+        )?;
+        self.read_only.store(false, Release);
+        Ok(())
+    }
+}
+
+impl Maps {
+    /// Returns the next generation with these boundaries, moves and shards; `None` if they are the same.
+    fn followed(
+        &self,
+        changed: Vec<(String, Boundaries)>,
+        moves: Vec<super::MoveRecord>,
+        shards: Arc<[ShardNumber]>,
+    ) -> Option<Self> {
+        let is_same = |(name, boundaries): &(String, Boundaries)| {
+            self.get(name).is_some_and(|map| *map.boundaries == *boundaries)
+        };
+        let own: Vec<_> = self.moves().iter().map(|moving| &moving.record).collect();
+        let has_moves = own.iter().all(|own| moves.contains(own))
+            && moves.iter().all(|record| own.contains(&record));
+        if changed.iter().all(is_same) && has_moves && *shards == *self.shards() {
+            return None;
+        }
+        Some(self.replaced(changed, moves, shards))
+    }
+}
