@@ -14,6 +14,7 @@ use crate::{
     engine::{
         Durability, Options,
         lmdb::{self, Archive, FILE, Following, position},
+        shards,
     },
     model::error::{Error, Result},
 };
@@ -333,7 +334,7 @@ fn open_store(path: &Path, is_sharded: bool) -> Result<Store> {
     }
     let store = ShardedStore::options().options(options).open(path)?;
     if let Some((shard, reason)) = store.unavailable_shards().into_iter().next()
-        && !Store::clone(&store).inner.engine.sharded().is_some_and(|it| it.lacks_shard())
+        && !store.inner.engine.sharded().is_some_and(shards::Engine::lacks_shard)
     {
         return Err(Error::ShardUnavailable { shard: shard.name().to_owned(), reason });
     }

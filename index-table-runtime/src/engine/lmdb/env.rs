@@ -95,7 +95,7 @@ impl Engine {
     /// Whether a thread of this process waits for its turn to write, or would soon have to wait for a checkpoint.
     pub(crate) fn is_contended(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
-            || self.journal.get().is_some_and(|journal| journal.is_behind())
+            || self.journal.get().is_some_and(Active::is_behind)
     }
 
     /// Returns the size of the map in bytes.

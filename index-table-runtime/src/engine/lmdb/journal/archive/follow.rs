@@ -116,7 +116,7 @@ impl Following {
     pub(crate) fn record(&self, directory: &Path, commits: &BTreeMap<u32, u64>) -> Result<()> {
         let generation = if commits.is_empty() { 0 } else { self.begun.generation };
         let commit = position(commits);
-        let bytes = Manifest { commit, generation, ..self.begun }.bytes();
+        let bytes = Manifest { generation, commit, ..self.begun }.bytes();
         let put = put(directory, FOLLOWER, &bytes, &directory.join(FILE));
         put.map_err(|source| Error::io(directory, source))
     }
