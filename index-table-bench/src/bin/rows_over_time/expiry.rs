@@ -44,8 +44,9 @@ fn session(id: u64) -> Session {
 struct Waits(Vec<f64>);
 
 impl Waits {
-    fn at(&self, share: f64) -> f64 {
-        let at = (self.0.len() as f64 * share) as usize;
+    /// Returns the time that so many of 1,000 transactions did not exceed.
+    fn at(&self, thousandths: usize) -> f64 {
+        let at = self.0.len() * thousandths / 1_000;
         self.0.get(at).or(self.0.last()).copied().unwrap_or_default()
     }
 }
@@ -92,8 +93,8 @@ pub(crate) fn expiry(dir: &Path, _: u32) -> Outcome<()> {
             Store::options().map_size(8 << 30).durability(durability).open(dir.join(name))?;
         let sessions = SessionRepository::open(&store)?;
         let show = |name: &str, rate: &str, waits: &Waits| {
-            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|share| waits.at(share));
-            let longest = waits.at(1.0);
+            let [p50, p99, p999] = [500, 990, 999].map(|thousandths| waits.at(thousandths));
+            let longest = waits.at(1_000);
             println!(
                 "| {name} | {rate} | {p50:.2} ms | {p99:.2} ms | {p999:.2} ms | {longest:.1} ms |"
             );

@@ -72,7 +72,7 @@ impl Row {
             number,
             revision: 0,
             customer: scattered % CUSTOMERS,
-            amount: (scattered % 9_973) as i64,
+            amount: (scattered % 9_973).cast_signed(),
             expires_at: 1_700_000_000 + scattered % 31_536_000,
             text: "x".repeat(80),
         }
@@ -114,6 +114,9 @@ fn thread_time() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// Measures one section in a directory, in so many rounds.
+type Measure = fn(&Path, u32) -> Outcome<()>;
+
 const ENGINES: [&str; 3] = ["index-table", "heed", "SQLite"];
 
 fn main() -> Outcome<()> {
@@ -122,7 +125,7 @@ fn main() -> Outcome<()> {
     let only = arguments.next();
     let dir = arguments.next().map_or_else(env::temp_dir, Into::into);
     let dir = dir.join(format!("index-table-rows-over-time-{}", process::id()));
-    let sections: [(&str, fn(&Path, u32) -> Outcome<()>); 5] = [
+    let sections: [(&str, Measure); 5] = [
         ("writes", writes::measure),
         ("reads", reads::measure),
         ("parts", parts::measure),

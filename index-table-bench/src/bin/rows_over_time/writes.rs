@@ -14,6 +14,9 @@ const BATCH: u64 = 1_000;
 /// The times of a contender: of inserts, edits and deletes.
 type Times = [Vec<f64>; 3];
 
+/// One kind of write, of a range of rows.
+type Write = fn(&mut dyn Contender, std::ops::Range<u64>) -> Outcome<()>;
+
 pub(crate) fn measure(dir: &Path, rounds: u32) -> Outcome<()> {
     let mut contenders = Vec::new();
     for engine in ENGINES {
@@ -28,7 +31,6 @@ pub(crate) fn measure(dir: &Path, rounds: u32) -> Outcome<()> {
     for round in 0..=u64::from(rounds) {
         for (.., contender, times) in &mut contenders {
             let next = ROWS + round * BATCH;
-            type Write = fn(&mut dyn Contender, std::ops::Range<u64>) -> Outcome<()>;
             let writes: [(Write, u64); 3] = [
                 (|contender, rows| contender.insert(rows), next),
                 (|contender, rows| contender.edit(rows), next - ROWS / 2),
