@@ -39,19 +39,17 @@ pub use index_table_derive::IndexKey;
 pub use index_table_derive::IndexTable;
 /// Declares the struct of an older version of a table, so that its rows can be read.
 pub use index_table_derive::RowVersion;
-pub use index_table_runtime::{Advice, AdviceKind, Analysis};
 
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    ArchiveFile, ArchiveLag, Available, Backup, Build, BulkLoad, Change, ChangeBatch, ChangeKind,
-    ChangeWorker, ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc,
-    DetachedQuery, Distinct, Drained, Durability, Entries, Error, Event, EventualScan,
-    ExpiryWorker, Finding, FindingKind, Follower, FollowerLag, FoundRows, GroupWriter, IndexEntry,
-    IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN,
-    MissingShard, Move, OnDuplicate, Options, Page, Parts, Progress, QueueFull, RangeMap, ReadTxn,
-    Readers, Rebalance, RebalancePlan, Repair, RestoreArchive, Result, Rows, Scan, Scrub, ShardId,
-    ShardKeyValue, ShardMap, ShardedFollower, ShardedOptions, ShardedStore, Stats, Store,
+    ArchiveFile, Available, Backup, Build, BulkLoad, Change, ChangeBatch, ChangeKind, ChangeWorker,
+    ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct,
+    Durability, Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower,
+    FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag,
+    Lagged, ListMap, MAX_KEY_LEN, Move, OnDuplicate, Options, Page, Parts, Progress, QueueFull,
+    RangeMap, ReadTxn, Readers, Rebalance, Repair, RestoreArchive, Result, Rows, Scan, Scrub,
+    ShardId, ShardKeyValue, ShardMap, ShardedFollower, ShardedOptions, ShardedStore, Stats, Store,
     StoreError, StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport,
     Views, Watch, Watcher, WhenFull, WriteTxn,
 };
@@ -67,13 +65,15 @@ pub mod iter {
 /// The results of work on whole tables and stores. Programs seldom name these types.
 pub mod report {
     pub use index_table_runtime::{
-        CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution, Quantiles,
+        Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution,
+        Quantiles,
     };
 
     pub use index_table_runtime::{
-        AggregateSize, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable,
-        ChangeConsumer, ChangeLag, Duplicate, HotKey, IndexSize, LoadReport, LoadedShard, MoveInfo,
-        MoveState, Moved, PlannedMove, PlannedShard, RangeInfo, ShardAdvice, ShardInfo,
-        ShardStatus, StoreReport, TableSize, TransactionResult, Upgraded,
+        AggregateSize, ArchiveLag, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey,
+        CatalogTable, ChangeConsumer, ChangeLag, Drained, Duplicate, FollowerLag, HotKey,
+        IndexSize, LoadReport, LoadedShard, MissingShard, MoveInfo, MoveState, Moved, PlannedMove,
+        PlannedShard, RangeInfo, RebalancePlan, ShardAdvice, ShardInfo, ShardStatus, StoreReport,
+        TableSize, TransactionResult, Upgraded,
     };
 }

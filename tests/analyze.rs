@@ -1,6 +1,9 @@
 //! The analysis of tables: distributions of keys in stores of each kind, and advice.
 
-use index_table::{AdviceKind, Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{
+    Error, IndexTable, Result, ShardMap, ShardedStore, Store,
+    report::{Advice, AdviceKind},
+};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -176,7 +179,7 @@ fn an_analysis_of_shards_is_that_of_one_store() -> TestResult {
     assert_eq!(in_shards.shard_key, in_one.shard_key);
     assert_eq!(in_shards.indexes, in_one.indexes);
 
-    let hot = |it: &&index_table::Advice| it.kind == AdviceKind::HotShardKey;
+    let hot = |it: &&Advice| it.kind == AdviceKind::HotShardKey;
     let advice = in_shards.advice.iter().find(hot).ok_or("no advice")?;
     assert_eq!(advice.index, None);
     assert!(

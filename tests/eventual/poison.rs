@@ -173,7 +173,7 @@ fn without_failures_there_are_no_dead_letters() -> TestResult {
     on_each(|store| {
         let items = ItemRepository::open(store)?;
         assert!(items.dead_letters(&store.read()?)?.is_empty());
-        assert_eq!(items.retry_dead_letters(store)?, index_table::Drained::default());
+        assert_eq!(items.retry_dead_letters(store)?, index_table::report::Drained::default());
         Ok(())
     })
 }

@@ -1,6 +1,6 @@
 //! The distribution of the keys, and advice.
 
-use index_table::{__private::admin::UntypedTable, Analysis};
+use index_table::{__private::admin::UntypedTable, report::Analysis};
 use serde_json::json;
 
 use crate::{

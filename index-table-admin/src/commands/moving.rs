@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use clap::{Args, ValueEnum};
 use index_table::{
     __private::admin::{KeyBuf, MapKeys},
-    Progress, RebalancePlan, ShardedStore,
-    report::{MoveInfo, MoveState, Moved},
+    Progress, ShardedStore,
+    report::{MoveInfo, MoveState, Moved, RebalancePlan},
 };
 use serde_json::{Value, json};
 
