@@ -225,7 +225,12 @@ impl Shop {
 
     /// Returns the number of completed steps.
     pub(crate) fn steps(&self) -> Result<u64> {
-        Ok(self.progress.get(&self.store.read()?, 0)?.map_or(0, |progress| progress.steps))
+        self.steps_in(&self.store.read()?)
+    }
+
+    /// Returns the number of completed steps in a snapshot.
+    pub(crate) fn steps_in(&self, txn: &index_table::ReadTxn<'_>) -> Result<u64> {
+        Ok(self.progress.get(txn, 0)?.map_or(0, |progress| progress.steps))
     }
 
     /// Runs the next step of the model, first in the store, and then in the model.

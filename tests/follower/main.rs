@@ -1,5 +1,6 @@
 //! Followers of an archive.
 
+mod processes;
 mod shards;
 
 use std::{
@@ -49,7 +50,7 @@ pub(crate) fn dirs() -> std::io::Result<Dirs> {
 }
 
 /// Returns options with an archive, and a journal that makes a checkpoint every few commits.
-fn options(archive: &Path) -> Options {
+pub(crate) fn options(archive: &Path) -> Options {
     let options = Store::options().durability(Durability::Journal).archive(archive);
     options.checkpoint(1 << 16, 1 << 14, Duration::from_hours(1))
 }

@@ -4,6 +4,7 @@
 //! be present. The next transaction must be present completely or not at all. The tables and the file must be
 //! intact. The next child continues with the same files.
 
+mod archive;
 mod evolution;
 mod groups;
 mod over_time;

@@ -11,7 +11,7 @@ use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, types::Bytes};
 use index_table::Result;
 
 use super::{
-    Beside, Failure, Known, Scenario, advance,
+    Beside, Failure, Known, Scenario, advance, archive,
     evolution::{
         build, build_online, fill_older, forget_indexes, load, prove_built, prove_built_online,
         prove_loaded, prove_upgraded, upgrade,
@@ -29,7 +29,7 @@ use crate::{
 /// The scenario of transactions of several shards.
 pub(crate) const TOGETHER: &str = "shards together";
 
-pub(crate) const SCENARIOS: [Scenario; 17] = [
+pub(crate) const SCENARIOS: [Scenario; 18] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -233,6 +233,18 @@ pub(crate) const SCENARIOS: [Scenario; 17] = [
         child: over_time::write,
         before: nothing,
         after: over_time::prove,
+    },
+    Scenario {
+        name: "an archive",
+        rounds: 10,
+        awaited: 6,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: false,
+        is_sharded: false,
+        child: archive::write,
+        before: nothing,
+        after: archive::prove,
     },
 ];
 
