@@ -161,7 +161,7 @@ impl Command {
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
             Self::Recover(Dir { dir }) => copies::recover(out, &dir),
             Self::DropRetired(Dir { dir }) => copies::drop_retired(out, &dir),
-            Self::Serve(serve) => serve.run(out),
+            Self::Serve(serve) => serve.run(out, &[]),
             Self::Usage(usage) => usage.run(out),
             Self::Consumers(Dir { dir }) => streams::consumers(out, &dir),
             Self::Lag(Dir { dir }) => streams::lag(out, &dir),
@@ -225,6 +225,7 @@ enum TypedCommand {
 impl TypedCommand {
     fn run(self, out: &Output, tables: &[Declared]) -> Result<(), Failure> {
         match self {
+            Self::Any(Command::Serve(serve)) => serve.run(out, tables),
             Self::Any(command) => command.run(out),
             Self::Get(key) => key.get(out, tables),
             Self::Find(find) => find.run(out, tables),

@@ -11,7 +11,7 @@
 //! index-table --json sizes data/shop
 //! ```
 //!
-//! A service mounts the page of its own store, with [`router`]. A program with its own types uses [`main`].
+//! A service mounts the page of its own store, with [`router`] or [`router_with_rows`]. A program with its own types uses [`main`].
 //!
 //! # Exit codes
 //!
@@ -50,7 +50,7 @@ mod value;
 
 use std::process::ExitCode;
 
-pub use page::router;
+pub use page::{router, router_with_rows};
 pub use typed::{Row, Tables};
 
 /// Runs the command `index-table` with the arguments of the process, and returns its exit code.

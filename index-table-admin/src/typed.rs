@@ -68,6 +68,7 @@ pub struct Declared {
     pub(crate) name: &'static str,
     open: fn(&Store) -> index_table::Result<Box<dyn Typed>>,
     open_online: fn(&Store) -> index_table::Result<Box<dyn Typed>>,
+    show: fn(&UntypedTable, &UntypedEntry<'_>) -> Result<Option<String>, Failure>,
 }
 
 impl fmt::Debug for Declared {
@@ -89,12 +90,22 @@ impl Declared {
                     row: PhantomData,
                 }))
             },
+            show: |table, row| table.decoded::<R>(row)?.map(|row| show(&row)).transpose(),
         }
     }
 
     /// Opens the table with all indexes built; in a read-only store, compares it with its declaration.
     pub(crate) fn open(&self, store: &Store) -> Result<Box<dyn Typed>, Failure> {
         (self.open)(store).map_err(|error| self.explained(store, error))
+    }
+
+    /// Returns a row of an open table as JSON; `None` if it is open with another type.
+    pub(crate) fn show(
+        &self,
+        table: &UntypedTable,
+        row: &UntypedEntry<'_>,
+    ) -> Result<Option<String>, Failure> {
+        (self.show)(table, row)
     }
 
     /// Opens the table; its indexes may not be readable.
@@ -145,7 +156,7 @@ pub(crate) struct UpgradedTable {
 }
 
 /// An open table.
-pub(crate) trait Typed {
+pub(crate) trait Typed: Send + Sync {
     fn untyped(&self) -> UntypedTable;
 
     /// Returns a row as JSON in one line.
@@ -189,7 +200,13 @@ pub(crate) trait Typed {
 
 struct Opened<R> {
     table: KeyedTable<R>,
-    row: PhantomData<R>,
+    row: PhantomData<fn() -> R>,
+}
+
+fn show<R: Row>(row: &R) -> Result<String, Failure> {
+    exact::to_json(row).map_err(|error| {
+        Failure::other(format!("a row of `{}` can't be written as JSON: {error}", R::TABLE.name))
+    })
 }
 
 impl<R: Row> Typed for Opened<R> {
@@ -198,13 +215,7 @@ impl<R: Row> Typed for Opened<R> {
     }
 
     fn show(&self, row: &UntypedEntry<'_>) -> Result<String, Failure> {
-        let row = self.table.decoded(row)?;
-        exact::to_json(&row).map_err(|error| {
-            Failure::other(format!(
-                "a row of `{}` can't be written as JSON: {error}",
-                R::TABLE.name
-            ))
-        })
+        show(&self.table.decoded(row)?)
     }
 
     fn load(

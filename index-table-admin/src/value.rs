@@ -170,7 +170,7 @@ pub(crate) fn encode(
 
 fn named(name: &str, value: &PlainKey) -> Option<String> {
     match (name, value) {
-        ("date", PlainKey::Signed(days)) => Some(calendar::show_date(i64::try_from(*days).ok()?)),
+        ("date", PlainKey::Signed(days)) => calendar::show_date(i64::try_from(*days).ok()?),
         ("datetime", PlainKey::Tuple(parts)) => match parts.as_slice() {
             [PlainKey::Signed(days), PlainKey::Unsigned(seconds), PlainKey::Unsigned(nanos)] => {
                 calendar::show_date_time(*days, *seconds, *nanos)

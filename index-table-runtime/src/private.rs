@@ -61,6 +61,7 @@ pub mod admin {
         engine::lmdb::{ReaderSlot, ReaderSlots, reader_slots},
         model::key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
         table::{MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
+        usage::Latency,
     };
 }
 

@@ -12,6 +12,7 @@ use crate::{
     open::Opened,
     output::Output,
     page::{self, Token},
+    typed::Declared,
 };
 
 #[derive(Debug, Args)]
@@ -28,7 +29,8 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
+    /// Serves the page. The rows of the declared tables are shown.
+    pub(crate) fn run(self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let token = self.token.or_else(|| std::env::var("INDEX_TABLE_TOKEN").ok());
         let token = token.filter(|token| !token.is_empty());
         let wrong = |reason: String| {
@@ -46,8 +48,7 @@ impl Serve {
             )));
         }
         let opened = Opened::to_read(&self.dir.dir)?;
-        let tables = opened.store.open_recorded()?;
-        let router = page::serving(opened.store.clone(), tables, token.map(Token::new));
+        let router = page::serving(opened.store.clone(), declared, token.map(Token::new))?;
         let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.map_err(|error| Failure::other(error.to_string()))?.block_on(async {
             let failed = |error: std::io::Error| {

@@ -1,8 +1,15 @@
 //! The metrics of a store in the text format of Prometheus.
 
-use std::fmt::{Display, Write as _};
+use std::{
+    fmt::{Display, Write as _},
+    time::SystemTime,
+};
 
-use index_table::{Error, IndexState, report::ShardStatus};
+use index_table::{
+    __private::admin::Latency,
+    Error, IndexState,
+    report::{ChangeConsumer, MoveInfo, ShardStatus},
+};
 
 use super::Page;
 use crate::failure::Failure;
@@ -27,13 +34,40 @@ impl Text {
         let _ =
             write!(self.0, "# HELP index_table_{name} {help}\n# TYPE index_table_{name} {kind}\n");
         for (labels, value) in samples {
-            let labels: Vec<_> = labels
+            self.line(name, &labels, &value);
+        }
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: &str) {
+        let labels: Vec<_> =
+            labels.iter().map(|(label, text)| format!("{label}=\"{}\"", escape(text))).collect();
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        // Writing to a `String` can't fail.
+        let _ = writeln!(self.0, "index_table_{name}{labels} {value}");
+    }
+
+    /// Adds a histogram of durations with its samples.
+    fn histogram<'s>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (Vec<(&'s str, &'s str)>, Latency)>,
+    ) {
+        self.metric(name, "histogram", help, []);
+        for (labels, Latency { count, sum, buckets }) in samples {
+            let all = count.to_string();
+            let bounds = buckets
                 .iter()
-                .map(|(label, text)| format!("{label}=\"{}\"", escape(text)))
-                .collect();
-            let labels =
-                if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            let _ = writeln!(self.0, "index_table_{name}{labels} {value}");
+                .map(|(bound, count)| (bound.as_secs_f64().to_string(), count.to_string()))
+                .chain([("+Inf".to_owned(), all.clone())]);
+            for (bound, count) in bounds {
+                let labels: Vec<_> =
+                    labels.iter().copied().chain([("le", bound.as_str())]).collect();
+                self.line(&format!("{name}_bucket"), &labels, &count);
+            }
+            self.line(&format!("{name}_sum"), &labels, &sum.as_secs_f64().to_string());
+            self.line(&format!("{name}_count"), &labels, &all);
         }
     }
 }
@@ -50,7 +84,10 @@ pub(super) fn text(page: &Page) -> Result<String, Failure> {
     let mut text = Text::default();
     sizes(&mut text, page)?;
     usage(&mut text, page);
+    latencies(&mut text, page);
     lag(&mut text, page)?;
+    consumers(&mut text, page)?;
+    copies(&mut text, page)?;
     let readers = page.store.readers();
     text.metric(
         "readers",
@@ -137,10 +174,89 @@ fn usage(text: &mut Text, page: &Page) {
     text.metric("index_entries_written_total", "counter", "Entries written.", written);
 }
 
+fn latencies(text: &mut Text, page: &Page) {
+    let commits = page.store.commit_latency();
+    let help = "Durations of commits; each 16th is timed.";
+    text.histogram("commit_duration_seconds", help, [(Vec::new(), commits)]);
+    let tables = page.store.untyped_tables();
+    let queries = tables.iter().flat_map(|table| {
+        let indexes = table.index_names().map(move |index| {
+            let latency = table.latency(Some(index)).filter(|latency| latency.count > 0)?;
+            Some((vec![("table", table.name()), ("index", index)], latency))
+        });
+        indexes.flatten()
+    });
+    let help =
+        "Durations of queries of an index until their iterators are dropped; each 256th is timed.";
+    text.histogram("query_duration_seconds", help, queries);
+}
+
+fn consumers(text: &mut Text, page: &Page) -> Result<(), Failure> {
+    let txn = page.store.read()?;
+    let mut found = Vec::new();
+    for table in page.store.untyped_tables() {
+        match table.change_consumers(&txn) {
+            Ok(all) => found.extend(all.into_iter().map(|own| (table.name(), own))),
+            Err(Error::ShardUnavailable { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    drop(txn);
+    let each = |value: fn(&ChangeConsumer) -> f64| {
+        found.iter().map(move |(table, own)| {
+            sample([("table", *table), ("consumer", own.name.as_str())], value(own))
+        })
+    };
+    #[expect(clippy::cast_precision_loss, reason = "Prometheus has floats")]
+    let whole: [fn(&ChangeConsumer) -> f64; 3] =
+        [|own| own.lag.changes as f64, |own| own.lag.bytes as f64, |own| own.missed as f64];
+    let [changes, bytes, missed] = whole;
+    text.metric(
+        "consumer_lag_changes",
+        "gauge",
+        "Changes that a consumer has not committed.",
+        each(changes),
+    );
+    text.metric("consumer_lag_bytes", "gauge", "Bytes of these changes.", each(bytes));
+    let oldest = each(|own| {
+        let age = own.lag.since.and_then(|since| SystemTime::now().duration_since(since).ok());
+        age.unwrap_or_default().as_secs_f64()
+    });
+    text.metric("consumer_lag_seconds", "gauge", "Age of the oldest of these changes.", oldest);
+    text.metric(
+        "consumer_missed_changes",
+        "gauge",
+        "Changes that were removed before a consumer committed them.",
+        each(missed),
+    );
+    Ok(())
+}
+
+/// The archive, and the follower.
+fn copies(text: &mut Text, page: &Page) -> Result<(), Failure> {
+    let archive = page.store.archive_lag();
+    let archive = archive.map(|lag| (lag.commits, lag.bytes, lag.time, lag.error.is_some()));
+    let follower = page.store.follower_lag()?;
+    let follower = follower.map(|lag| (lag.commits, lag.bytes, lag.time, lag.error.is_some()));
+    for (name, what, lag) in
+        [("archive", "the archive", archive), ("follower", "the follower", follower)]
+    {
+        let Some((commits, bytes, time, is_stopped)) = lag else { continue };
+        let mut one = |part: &str, help: &str, value: String| {
+            text.metric(&format!("{name}_{part}"), "gauge", help, [sample([], value)]);
+        };
+        one("lag_commits", &format!("Commits that {what} lacks."), commits.to_string());
+        one("lag_bytes", "Bytes of these commits.", bytes.to_string());
+        one("lag_seconds", "Time since it had all commits.", time.as_secs_f64().to_string());
+        one("stopped", "Whether an error has stopped it.", u8::from(is_stopped).to_string());
+    }
+    Ok(())
+}
+
 fn lag(text: &mut Text, page: &Page) -> Result<(), Failure> {
     let txn = page.store.read()?;
     let mut lags = Vec::new();
-    for table in page.tables() {
+    for table in page.store.untyped_tables() {
         match table.lag(&txn) {
             Ok(Some(lag)) => lags.push((table.name(), lag)),
             Ok(None) | Err(Error::ShardUnavailable { .. }) => {}
@@ -169,5 +285,23 @@ fn shards(text: &mut Text, page: &Page) -> Result<(), Failure> {
     text.metric("shard_bytes", "gauge", "Bytes of a shard's pages.", each(|shard| shard.bytes));
     text.metric("shard_reads_total", "counter", "Reads of a shard.", each(|shard| shard.reads));
     text.metric("shard_writes_total", "counter", "Writes of a shard.", each(|shard| shard.writes));
+    let moves = sharded.moves()?;
+    let ids: Vec<_> = moves.iter().map(|own| own.id.to_string()).collect();
+    let of_moves = |value: fn(&MoveInfo) -> u64| {
+        let all = moves.iter().zip(&ids);
+        all.map(move |(own, id)| {
+            let labels =
+                [("move", id.as_str()), ("map", &own.map), ("from", &own.from), ("to", &own.to)];
+            sample(labels, value(own))
+        })
+    };
+    text.metric("move_rows", "gauge", "Rows that a move has copied.", of_moves(|own| own.rows));
+    let total = of_moves(|own| own.total.unwrap_or(0));
+    text.metric(
+        "move_rows_to_copy",
+        "gauge",
+        "Rows that a move copies; 0 if no copy runs in this process.",
+        total,
+    );
     Ok(())
 }

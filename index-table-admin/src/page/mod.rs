@@ -1,41 +1,47 @@
 //! The page and the metrics of a store, for a browser and for Prometheus.
 //!
-//! Every path accepts only `GET` requests, and only reads. The work is bounded: a page has at most [`PAGE`] keys, and
-//! at most [`AT_ONCE`] requests read the store at a time. Each request has a read transaction of its own, which ends
-//! before the response is sent. Sizes are counted at most once in [`FRESH`].
+//! Every path accepts only `GET` requests, and only reads. The work is bounded: a page has at most [`rows::PAGE`] keys,
+//! shortened, and at most [`AT_ONCE`] requests read the store at a time. Each request has a read transaction of its own,
+//! which ends before the response is sent. Sizes are counted at most once in [`FRESH`], and the keys of an index are
+//! measured at most until a deadline.
 
+mod cached;
+mod distribution;
+mod frame;
 mod guard;
-mod html;
+mod index;
 mod metrics;
-mod views;
+mod overview;
+mod picture;
+mod rows;
+mod shards;
+mod streams;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::{Path, Query, State},
+    extract::{Path, Query, Request, State},
     http::{HeaderValue, StatusCode, header},
     middleware,
     response::{IntoResponse, Response},
     routing::get,
 };
 use index_table::{
-    __private::admin::{RecordedTables, UntypedTable},
+    __private::admin::{RecordedTables, UntypedEntry, UntypedTable},
     Error, Store,
-    report::TableSize,
+    report::{Catalog, RangeInfo, TableSize},
 };
+use maud::Markup;
 use tokio::sync::Semaphore;
 
-use crate::failure::{Code, Failure};
+use self::{cached::Cached, distribution::KeysOfIndex};
+use crate::{
+    failure::{Code, Failure},
+    typed::{self, Declared, Tables, Typed},
+};
 
 pub(crate) use guard::Token;
-
-/// The maximum number of keys in a page.
-const PAGE: u64 = 50;
 
 /// The maximum number of requests that read the store at a time.
 const AT_ONCE: usize = 4;
@@ -50,13 +56,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// | path | contents |
 /// |---|---|
-/// | `/` | tables, indexes, states, bytes as bars, readers, shards with their load |
-/// | `/table/{table}` | the primary keys of the rows, in pages; `?prefix=` finds the keys that begin with a text |
-/// | `/table/{table}/{index}` | the queries and the costs of an index, advice, and its keys |
-/// | `/metrics` | usage, sizes, readers, lag and shards as Prometheus text |
+/// | `/` | tables, indexes, states, bytes as bars, readers, latencies, and what needs attention |
+/// | `/table/{table}` | the primary keys of the rows, in pages |
+/// | `/table/{table}/{index}` | the queries and the costs of an index, the distribution of its keys, advice, and its keys |
+/// | `/shards` | the ranges of the shard maps, the load of the shards, and moves with their progress |
+/// | `/streams` | the lag of consumers of change streams, eventual indexes, the archive and followers |
+/// | `/metrics` | usage, latencies, sizes, readers, lag and shards as Prometheus text |
 ///
-/// It shows the tables with a repository in use. The router only reads. It has no authentication, so put it behind the
-/// authentication of the service. Requests that a browser sends for another site are refused.
+/// It shows the tables with a repository in use, with the keys of their rows; [`router_with_rows`] shows the rows too. The
+/// router only reads. It has no authentication, so put it behind the authentication of the service. Requests that a
+/// browser sends for another site are refused.
 ///
 /// Mount the router at a path with a trailing slash, such as `/admin/`, because its links are relative.
 ///
@@ -74,23 +83,77 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # }
 /// ```
 pub fn router(store: &Store) -> Router {
-    build(Page::new(store.clone(), None, None))
+    build(Page::new(store.clone(), &[]))
 }
 
-/// Returns the page of the command `serve`.
-pub(crate) fn serving(store: Store, tables: RecordedTables, token: Option<Token>) -> Router {
-    build(Page::new(store, Some(tables), token))
+/// Returns the same page as [`router`], with the rows of these types as JSON. A row has a view of its own,
+/// `/row/{table}?key=…`.
+///
+/// # Examples
+///
+/// ```
+/// use axum::Router;
+/// use index_table::{IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// struct Note {
+///     #[primary_key]
+///     id: u32,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = Store::open(dir.path())?;
+/// let notes = NoteRepository::open(&store)?;
+/// let page = index_table_admin::router_with_rows::<(Note,)>(&store);
+/// let service: Router = Router::new().nest_service("/admin/", page);
+/// # Ok(())
+/// # }
+/// ```
+pub fn router_with_rows<T: Tables>(store: &Store) -> Router {
+    build(Page::new(store.clone(), &typed::declared::<T>()))
+}
+
+/// Returns the page of the command `serve`, which opens the tables of the store.
+pub(crate) fn serving(
+    store: Store,
+    declared: &[Declared],
+    token: Option<Token>,
+) -> Result<Router, Failure> {
+    let mut page = Page::new(store, declared);
+    for own in declared {
+        match own.open_online(&page.store) {
+            Ok(table) => page.kept.push(table),
+            Err(Failure { message, .. }) => page.notes.push(message),
+        }
+    }
+    let recorded = page.store.open_recorded()?;
+    let is_open = |name: &str| page.kept.iter().any(|table| table.untyped().name() == name);
+    let skipped = recorded.skipped.iter().filter(|(name, _)| !is_open(name));
+    let skipped = skipped.map(|(name, reason)| format!("table `{name}` can't be opened: {reason}"));
+    page.notes.extend(skipped.collect::<Vec<_>>());
+    page.recorded = Some(recorded);
+    page.token = token;
+    Ok(build(page))
 }
 
 fn build(page: Page) -> Router {
     let page = Arc::new(page);
     Router::new()
         .route("/", get(overview))
+        .route("/shards", get(shards))
+        .route("/streams", get(streams))
         .route("/metrics", get(metrics))
-        .route("/style.css", get(style))
-        .route("/table/{table}", get(keys))
-        .route("/table/{table}/{index}", get(index_keys))
-        .fallback(async || refusal(StatusCode::NOT_FOUND, "there is no such page"))
+        .route("/style.css", get(async || asset("text/css", include_str!("style.css"))))
+        .route("/live.js", get(async || asset("text/javascript", include_str!("live.js"))))
+        .route("/icon.svg", get(async || asset("image/svg+xml", include_str!("icon.svg"))))
+        .route("/table/{table}", get(table))
+        .route("/table/{table}/{index}", get(index))
+        .route("/row/{table}", get(row))
+        .fallback(async |request: Request| {
+            refusal(StatusCode::NOT_FOUND, "there is no such page", &up(request.uri().path()))
+        })
         .layer(middleware::from_fn_with_state(Arc::clone(&page), guard::check))
         .with_state(page)
 }
@@ -98,60 +161,107 @@ fn build(page: Page) -> Router {
 /// The state of the router.
 struct Page {
     store: Store,
-    /// The tables of a store that no program has declared here.
+    /// The tables of a store that no program has declared here, and those that the tool has declared. They are kept open.
     recorded: Option<RecordedTables>,
+    kept: Vec<Box<dyn Typed>>,
+    /// The types of the rows that are shown.
+    types: Vec<Declared>,
+    /// The tables that can't be shown, with the reasons.
+    notes: Vec<String>,
     token: Option<Token>,
-    turns: Semaphore,
-    sizes: Mutex<Option<(Instant, Arc<Vec<TableSize>>)>>,
+    turns: Arc<Semaphore>,
+    sizes: Cached<Vec<TableSize>>,
+    ranges: Cached<(Vec<(RangeInfo, bool)>, bool)>,
+    keys: Cached<Option<KeysOfIndex>>,
 }
 
 impl Page {
-    fn new(store: Store, recorded: Option<RecordedTables>, token: Option<Token>) -> Self {
-        let (turns, sizes) = (Semaphore::new(AT_ONCE), Mutex::default());
-        Self { store, recorded, token, turns, sizes }
-    }
-
-    fn tables(&self) -> Vec<UntypedTable> {
-        match &self.recorded {
-            Some(recorded) => recorded.tables.clone(),
-            None => self.store.untyped_tables(),
+    fn new(store: Store, types: &[Declared]) -> Self {
+        Self {
+            store,
+            recorded: None,
+            kept: Vec::new(),
+            types: types.to_vec(),
+            notes: Vec::new(),
+            token: None,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            sizes: Cached::default(),
+            ranges: Cached::default(),
+            keys: Cached::default(),
         }
     }
 
+    /// Returns the name of the store's directory.
+    fn name(&self) -> String {
+        let directory = self.store.directory();
+        let name = directory.as_deref().and_then(std::path::Path::file_name);
+        name.map_or_else(|| "store".to_owned(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// Returns the views in the navigation, with their paths.
+    fn views(&self) -> Vec<(&'static str, &'static str)> {
+        let mut views = vec![("Overview", "./")];
+        if self.store.as_sharded().is_some() {
+            views.push(("Shards", "shards"));
+        }
+        views.extend([("Lag", "streams"), ("Metrics", "metrics")]);
+        views
+    }
+
+    /// Returns the table with this name, and the catalog.
     fn table(&self, name: &str) -> Result<UntypedTable, Failure> {
-        let found = self.tables().into_iter().find(|table| table.name() == name);
+        let found = self.store.untyped_tables().into_iter().find(|table| table.name() == name);
         found.ok_or_else(|| Failure::not_found(format!("there is no table `{name}`")))
+    }
+
+    fn catalog(&self) -> Result<Catalog, Failure> {
+        Ok(self.store.catalog()?)
     }
 
     /// Returns the sizes of all tables, counted a short time ago; none of them if a shard is missing.
     fn sizes(&self) -> Result<Arc<Vec<TableSize>>, Failure> {
-        // Requests that arrive during the count wait for its result.
-        let mut counted = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*counted {
-            Some((at, sizes)) if at.elapsed() < FRESH => Ok(Arc::clone(sizes)),
-            _ => {
-                let sizes = match self.store.sizes() {
-                    Err(Error::ShardUnavailable { .. }) => Vec::new(),
-                    sizes => sizes?,
-                };
-                let sizes = Arc::new(sizes);
-                *counted = Some((Instant::now(), Arc::clone(&sizes)));
-                Ok(sizes)
+        self.sizes.get("", FRESH, || match self.store.sizes() {
+            Err(Error::ShardUnavailable { .. }) => Ok(Vec::new()),
+            sizes => Ok(sizes?),
+        })
+    }
+
+    /// Returns a row as JSON; `None` if the program doesn't have its type.
+    fn shown(
+        &self,
+        table: &UntypedTable,
+        row: &UntypedEntry<'_>,
+    ) -> Result<Option<String>, Failure> {
+        let types = self.types.iter().filter(|own| own.name == table.name());
+        for own in types {
+            if let Some(row) = own.show(table, row)? {
+                return Ok(Some(row));
             }
         }
+        Ok(None)
     }
 }
 
-/// Runs a view on the blocking pool.
+/// Returns the relative path from a path to the overview.
+fn up(path: &str) -> String {
+    "../".repeat(path.matches('/').count().saturating_sub(1))
+}
+
+/// Runs a view on the blocking pool. A view that takes too long keeps its turn until it ends.
 async fn read(
     page: Arc<Page>,
     content_type: &'static str,
+    up: &'static str,
     view: impl FnOnce(&Page) -> Result<String, Failure> + Send + 'static,
 ) -> Response {
     let reading = async {
-        let _turn = page.turns.acquire().await;
+        let turn = Arc::clone(&page.turns).acquire_owned().await;
         let page = Arc::clone(&page);
-        tokio::task::spawn_blocking(move || view(&page)).await
+        let run = move || {
+            let _turn = turn;
+            view(&page)
+        };
+        tokio::task::spawn_blocking(run).await
     };
     match tokio::time::timeout(PATIENCE, reading).await {
         Ok(Ok(Ok(body))) => {
@@ -164,46 +274,74 @@ async fn read(
                 Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
                 Code::Damage | Code::Other => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            refusal(status, &failure.message)
+            refusal(status, &failure.message, up)
         }
-        Ok(Err(_)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the view has failed"),
+        Ok(Err(_)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, "the view has failed", up),
         Err(_) => {
-            refusal(StatusCode::SERVICE_UNAVAILABLE, "the store is too busy; try again later")
+            refusal(StatusCode::SERVICE_UNAVAILABLE, "the store is too busy; try again later", up)
         }
     }
 }
 
+/// Runs a view that is HTML.
+async fn show(
+    page: Arc<Page>,
+    up: &'static str,
+    view: impl FnOnce(&Page) -> Result<Markup, Failure> + Send + 'static,
+) -> Response {
+    read(page, HTML, up, move |page| Ok(view(page)?.into_string())).await
+}
+
 const HTML: &str = "text/html; charset=utf-8";
 
-fn refusal(status: StatusCode, message: &str) -> Response {
-    let body = html::page("Error", "", &format!("<p class=error>{}</p>", html::escape(message)));
+fn refusal(status: StatusCode, message: &str, up: &str) -> Response {
+    let body = frame::error(message, up).into_string();
     (status, [(header::CONTENT_TYPE, HeaderValue::from_static(HTML))], body).into_response()
 }
 
+fn asset(content_type: &'static str, body: &'static str) -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
+}
+
 async fn overview(State(page): State<Arc<Page>>) -> Response {
-    read(page, HTML, views::overview).await
+    show(page, "", overview::view).await
+}
+
+async fn shards(State(page): State<Arc<Page>>) -> Response {
+    show(page, "", shards::view).await
+}
+
+async fn streams(State(page): State<Arc<Page>>) -> Response {
+    show(page, "", streams::view).await
 }
 
 async fn metrics(State(page): State<Arc<Page>>) -> Response {
-    read(page, "text/plain; version=0.0.4; charset=utf-8", metrics::text).await
+    read(page, "text/plain; version=0.0.4; charset=utf-8", "", metrics::text).await
 }
 
-async fn style() -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("text/css"))], html::STYLE).into_response()
-}
+/// The parameters of a view.
+type Parameters = Query<HashMap<String, String>>;
 
-async fn keys(
+async fn table(
     State(page): State<Arc<Page>>,
     Path(table): Path<String>,
-    Query(query): Query<HashMap<String, String>>,
+    Query(query): Parameters,
 ) -> Response {
-    read(page, HTML, move |page| views::keys(page, &table, None, &query)).await
+    show(page, "../", move |page| index::table(page, &table, &query)).await
 }
 
-async fn index_keys(
+async fn index(
     State(page): State<Arc<Page>>,
     Path((table, index)): Path<(String, String)>,
-    Query(query): Query<HashMap<String, String>>,
+    Query(query): Parameters,
 ) -> Response {
-    read(page, HTML, move |page| views::keys(page, &table, Some(&index), &query)).await
+    show(page, "../../", move |page| index::index(page, &table, &index, &query)).await
+}
+
+async fn row(
+    State(page): State<Arc<Page>>,
+    Path(table): Path<String>,
+    Query(query): Parameters,
+) -> Response {
+    show(page, "../", move |page| rows::row(page, &table, &query)).await
 }

@@ -50,6 +50,18 @@ mod later {
     }
 }
 
+/// Another type with the same table.
+pub(crate) mod other {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "customers")]
+    pub(crate) struct Customer {
+        #[primary_key]
+        pub(crate) id: u64,
+    }
+}
+
 mod online {
     use super::{Deserialize, IndexTable, Kind, Serialize};
 
@@ -95,6 +107,22 @@ pub(crate) struct Session {
     #[primary_key]
     id: u64,
     until: SystemTime,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "events", changes)]
+#[index(kind)]
+#[index(text, consistency = "eventual")]
+pub(crate) struct Event {
+    #[primary_key]
+    pub(crate) id: u64,
+    pub(crate) kind: u8,
+    pub(crate) text: String,
+    pub(crate) body: String,
+}
+
+pub(crate) fn event(id: u64) -> Event {
+    Event { id, kind: (id % 2) as u8, text: id.to_string(), body: String::new() }
 }
 
 /// Creates a store with sessions that have expired, and others that have not.

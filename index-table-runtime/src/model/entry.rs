@@ -46,6 +46,7 @@ pub(crate) struct Position {
 
 impl Position {
     /// Whether both keys are valid for entries of `source`.
+    #[inline]
     pub(crate) fn is_in(&self, schema: &TableSchema, source: Source) -> bool {
         let key_len = match schema.index(source) {
             Some(index) => index.key_len(&self.key),

@@ -126,14 +126,22 @@ pub(crate) fn hash_of(parts: &[&[u8]]) -> u64 {
     parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| add(hash, part))
 }
 
-/// Adds the length of a part and the part to an FNV-1a hash.
+/// Adds the length of a part, in eight bytes, and the part to an FNV-1a hash.
 fn add(hash: u64, part: &[u8]) -> u64 {
-    let len = (part.len() as u64).to_be_bytes();
-    part.iter().copied().fold(len.into_iter().fold(hash, fnv), fnv)
+    let [high @ .., low] = (part.len() as u64).to_be_bytes();
+    // A byte that is 0 only multiplies, so the bytes of a short length are one multiplication.
+    let hash = match high {
+        [0, 0, 0, 0, 0, 0, 0] => hash.wrapping_mul(const { PRIME.wrapping_pow(7) }),
+        _ => high.into_iter().fold(hash, fnv),
+    };
+    part.iter().copied().fold(fnv(hash, low), fnv)
 }
 
-fn fnv(hash: u64, byte: u8) -> u64 {
-    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+/// The prime of FNV-1a.
+const PRIME: u64 = 0x0100_0000_01b3;
+
+const fn fnv(hash: u64, byte: u8) -> u64 {
+    (hash ^ byte as u64).wrapping_mul(PRIME)
 }
 
 impl fmt::Display for Cursor {
@@ -190,5 +198,20 @@ impl TryFrom<String> for Cursor {
 
     fn try_from(text: String) -> Result<Self> {
         text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_fnv_1a_of_each_length_and_part() {
+        for part in [Vec::new(), vec![0, 7], vec![1; 255], vec![2; 256], vec![3; 70_000]] {
+            let len = (part.len() as u64).to_be_bytes();
+            let bytes = len.iter().chain(&part).copied();
+            let expected = bytes.fold(5, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
+            assert_eq!(add(5, &part), expected, "{} bytes", part.len());
+        }
     }
 }

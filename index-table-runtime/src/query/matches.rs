@@ -184,7 +184,7 @@ pub(crate) fn row_by<'txn>(
     key: &[u8],
 ) -> Result<Option<&'txn [u8]>> {
     let Source::Index(index) = source else { return reader.fact(key) };
-    let mut meter = ledger.meter(source, None);
+    let mut meter = ledger.point(source);
     meter.seek();
     let row = match Form::of(schema, source) {
         Form::Fact | Form::FullEntry => {

@@ -91,7 +91,8 @@ pub struct FollowerLag {
     pub error: Option<String>,
 }
 
-struct Shared {
+/// The state that the thread shares.
+pub(super) struct Shared {
     following: Mutex<Following>,
     error: Mutex<Option<String>>,
     is_closing: Mutex<bool>,
@@ -119,6 +120,31 @@ impl Shared {
             });
         }
         Ok(())
+    }
+
+    fn lag(&self, store: &Store) -> Result<FollowerLag> {
+        let mut following = lock(&self.following).clone();
+        let archive = following.directory().to_owned();
+        let error = lock(&self.error).clone();
+        let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error };
+        let mut first = None;
+        following.advance(&mut |followed| {
+            let is_applied = match store.inner.engine.sharded() {
+                None => followed.commit() <= store.inner.engine.on_disk()?.last_commit(),
+                Some(shards) => shards.has_record(&followed.parts(&archive)?),
+            };
+            if !is_applied {
+                lag.commits += 1;
+                lag.bytes += followed.bytes;
+                first = first.or(Some(followed.time()));
+            }
+            Ok(())
+        })?;
+        if let Some(first) = first {
+            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+            lag.time = now.saturating_sub(Duration::from_millis(first));
+        }
+        Ok(lag)
     }
 
     fn run(&self, store: &Store) {
@@ -197,6 +223,7 @@ impl Follower {
             is_closing: Mutex::default(),
             closing: Condvar::new(),
         });
+        *lock(&store.inner.follower) = Arc::downgrade(&shared);
         let mut follower = Self { store, shared, thread: None };
         match follower.shared.advance(&follower.store) {
             // The archive has no base after the gap yet.
@@ -226,28 +253,7 @@ impl Follower {
     ///
     /// [`Error::DamagedArchive`] and [`Error::Io`] if the archive can't be read.
     pub fn lag(&self) -> Result<FollowerLag> {
-        let mut following = lock(&self.shared.following).clone();
-        let archive = following.directory().to_owned();
-        let error = lock(&self.shared.error).clone();
-        let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error };
-        let mut first = None;
-        following.advance(&mut |followed| {
-            let is_applied = match self.store.inner.engine.sharded() {
-                None => followed.commit() <= self.store.inner.engine.on_disk()?.last_commit(),
-                Some(shards) => shards.has_record(&followed.parts(&archive)?),
-            };
-            if !is_applied {
-                lag.commits += 1;
-                lag.bytes += followed.bytes;
-                first = first.or(Some(followed.time()));
-            }
-            Ok(())
-        })?;
-        if let Some(first) = first {
-            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-            lag.time = now.saturating_sub(Duration::from_millis(first));
-        }
-        Ok(lag)
+        self.shared.lag(&self.store)
     }
 
     /// Applies all commits of the archive, and makes the copy a writable store. Repositories of the follower stay valid.
@@ -304,6 +310,19 @@ impl Follower {
             engine.end_to_follow()?;
         }
         Ok(())
+    }
+}
+
+impl Store {
+    /// Returns the lag of the follower whose store this is; `None` for any other store.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Follower::lag`].
+    #[doc(hidden)]
+    pub fn follower_lag(&self) -> Result<Option<FollowerLag>> {
+        let shared = lock(&self.inner.follower).upgrade();
+        shared.map(|shared| shared.lag(self)).transpose()
     }
 }
 

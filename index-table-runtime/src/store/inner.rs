@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    follower,
     open_table::{OpenTable, Readable, Renewals},
     rerun,
 };
@@ -22,7 +23,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    usage::TableCounters,
+    usage::{Durations, TableCounters},
     write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
 
@@ -48,6 +49,10 @@ pub(crate) struct Inner {
     opening: Mutex<()>,
     /// The number of tables that have been opened, and of indexes that have become readable since.
     opened: Arc<AtomicU64>,
+    /// The durations of some commits.
+    pub(crate) commits: Durations,
+    /// The follower that applies commits to the store.
+    pub(super) follower: Mutex<Weak<follower::Shared>>,
 }
 
 /// The value of [`Inner::opened`] for write transactions. Opening a table takes a write transaction, so a
@@ -100,7 +105,8 @@ impl Inner {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (opened, signals) = (Arc::default(), Arc::default());
-        Self { engine, id, writer, signals, limit, tables, opening, opened }
+        let (commits, follower) = (Durations::default(), Mutex::default());
+        Self { engine, id, writer, signals, limit, tables, opening, opened, commits, follower }
     }
 
     /// Opens a table, or returns the open table while a repository of it is in use. While it is in use, a

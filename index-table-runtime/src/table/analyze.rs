@@ -14,10 +14,13 @@ use crate::{
     },
     store::{OpenTable, ReadTxn, Store, WriteTxn},
     usage::{
-        Analysis, IndexAnalysis, KeptAnalysis, KeyDistribution, Measure, Progress,
+        Advice, Analysis, IndexAnalysis, KeptAnalysis, KeyDistribution, Measure, Progress,
         ProgressReporter, Usage, kept,
     },
 };
+
+/// The number of entries that are read between two calls of a function that can end an analysis.
+const BETWEEN: u64 = 1024;
 
 impl<R: Entity> Table<R> {
     /// Measures the distribution of the keys in each index, and returns it with advice from these distributions and from the
@@ -108,6 +111,32 @@ impl UntypedTable {
     ) -> Result<Analysis> {
         self.open_table().analyze(txn, progress)
     }
+
+    /// Measures the distribution of the keys of one index, and returns it with the advice about this index. `None`: the
+    /// table has no such index, the index is not readable, or `is_over` has returned true; it is called after some entries.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the repository's `analyze`.
+    pub fn analyze_index(
+        &self,
+        txn: &ReadTxn<'_>,
+        index: &str,
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(IndexAnalysis, Vec<Advice>)>> {
+        let own = self.open_table();
+        let Some(position) = self.index_names().position(|name| name == index) else {
+            return Ok(None);
+        };
+        let mut analysis = own.analyze_only(txn, Some(position), None, is_over)?;
+        let found = analysis.indexes.iter().position(|it| it.name == index);
+        let Some(found) = found.map(|at| analysis.indexes.swap_remove(at)) else {
+            return Ok(None);
+        };
+        let mut advice = analysis.advice;
+        advice.retain(|it| it.index == Some(found.name));
+        Ok((!found.keys.is_empty()).then_some((found, advice)))
+    }
 }
 
 impl OpenTable {
@@ -115,6 +144,17 @@ impl OpenTable {
         self: &Arc<Self>,
         txn: &ReadTxn<'_>,
         progress: Option<Box<dyn FnMut(Progress) + '_>>,
+    ) -> Result<Analysis> {
+        self.analyze_only(txn, None, progress, &mut || false)
+    }
+
+    /// Measures the keys of all indexes and the shard key, or of one index alone.
+    fn analyze_only(
+        self: &Arc<Self>,
+        txn: &ReadTxn<'_>,
+        only: Option<usize>,
+        progress: Option<Box<dyn FnMut(Progress) + '_>>,
+        is_over: &mut dyn FnMut() -> bool,
     ) -> Result<Analysis> {
         let schema = self.schema;
         let sizes = Store::sizes_of(slice::from_ref(self), txn)?;
@@ -127,9 +167,11 @@ impl OpenTable {
         let steps = &mut ProgressReporter::new(progress, "entries", Some(total));
         let unreadable = txn.unreadable(self)?;
         let (shard_key, global) = match self.rows.distribution {
+            Distribution::ByKey(key) if only.is_some() => (None, key.global),
             Distribution::ByKey(key) => {
                 let fields = schema.primary_key.get(..key.fields).unwrap_or_default();
-                let (_, keys) = self.measure(txn, Source::Facts, Measure::whole(fields), steps)?;
+                let measure = Measure::whole(fields);
+                let (_, keys) = self.measure(txn, Source::Facts, measure, steps, is_over)?;
                 (keys.into_iter().next(), key.global)
             }
             Distribution::Whole | Distribution::Reference => (None, [].as_slice()),
@@ -138,9 +180,10 @@ impl OpenTable {
         let indexes = indexes.map(|(position, (size, declared))| {
             let IndexSize { name, entries, bytes } = size;
             let readable = !unreadable.incomplete.contains(&position);
-            let (entries, keys) = if readable {
+            let is_measured = readable && only.is_none_or(|only| only == position);
+            let (entries, keys) = if is_measured {
                 let measure = Measure::each_prefix(declared.key);
-                self.measure(txn, Source::Index(position), measure, steps)?
+                self.measure(txn, Source::Index(position), measure, steps, is_over)?
             } else {
                 (entries, Vec::new())
             };
@@ -151,18 +194,24 @@ impl OpenTable {
         Ok(analysis.advised(schema, &Usage::of(&self.shared.usage), global))
     }
 
-    /// Measures the keys of an index, or the primary keys of the rows.
+    /// Measures the keys of an index, or the primary keys of the rows. Returns no distributions if `is_over` returns true.
     fn measure(
         &self,
         txn: &ReadTxn<'_>,
         source: Source,
         mut measure: Measure,
         steps: &mut ProgressReporter<'_>,
+        is_over: &mut dyn FnMut() -> bool,
     ) -> Result<(u64, Vec<KeyDistribution>)> {
         let (reader, _) = txn.reader_to_scan(self, source)?;
         let mut cursor = reader.cursor(Query::new(source, KeyRange::ALL))?;
+        let mut read = 0_u64;
         while cursor.advance()? {
             steps.add(1);
+            read += 1;
+            if read.is_multiple_of(BETWEEN) && is_over() {
+                return Ok((read, Vec::new()));
+            }
             let entry = cursor.entry();
             let key = match source {
                 Source::Facts => entry.primary_key,

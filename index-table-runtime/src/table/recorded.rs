@@ -1,11 +1,12 @@
 //! Tables without the type of their rows, for tools: their keys as plain values.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{fmt, io, path::PathBuf, sync::Arc, time::SystemTime};
 
 use super::Table;
 use crate::{
     engine::{
         Cursor as _, Query, Read as _,
+        lmdb::{ReaderSlots, slots_of_open},
         shards::{Engine, ShardRecord, place_of},
     },
     model::{
@@ -15,6 +16,7 @@ use crate::{
         error::{Error, Result},
         key::KeyShape,
         row,
+        row_vtable::RowVtable,
         schema::{KeyField, KeyForm, Source, TableSchema},
         shard::{Distribution, Span},
     },
@@ -27,7 +29,7 @@ use crate::{
         recorded,
         verify::{Repair, Verify, VerifyReport},
     },
-    usage::Progress,
+    usage::{Latency, Progress},
     write::{
         Scratch,
         queue::{self, Lag},
@@ -114,12 +116,44 @@ impl Store {
         self.inner.engine.is_read_only()
     }
 
+    /// Returns the directory of the store; `None` if it has no files.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn directory(&self) -> Option<PathBuf> {
+        let engine = &self.inner.engine;
+        let has_files = engine.lmdb().is_some() || engine.each_lmdb().next().is_some();
+        has_files.then(|| engine.directory())
+    }
+
     /// Returns this store as a sharded store; `None`: it has no shards.
     #[doc(hidden)]
     #[must_use]
     pub fn as_sharded(&self) -> Option<ShardedStore> {
         engine_of(self).ok()?;
         Some(ShardedStore::of(self.clone()))
+    }
+
+    /// Returns the reader slots of all processes, of the store or of each available shard by its name; none for a store
+    /// without a lock file.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn reader_slots(&self) -> Vec<(Option<String>, io::Result<ReaderSlots>)> {
+        let slots =
+            |engine: &crate::engine::Engine| Some(slots_of_open(engine.lmdb()?.directory()));
+        if let Ok(engine) = engine_of(self) {
+            let shards = engine.shards().filter_map(|(_, shard)| {
+                Some((Some(shard.name().to_string()), slots(shard.opened().ok()?.engine())?))
+            });
+            return shards.collect();
+        }
+        slots(&self.inner.engine).map(|slots| (None, slots)).into_iter().collect()
+    }
+
+    /// Returns the durations of some of the commits of this process.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn commit_latency(&self) -> Latency {
+        self.inner.commits.report()
     }
 
     /// Returns the tables that this process has in use, by name.
@@ -265,6 +299,26 @@ impl UntypedTable {
     /// Returns the names of the indexes, in the order of their declaration.
     pub fn index_names(&self) -> impl Iterator<Item = &'static str> {
         self.schema().indexes.iter().map(|index| index.name)
+    }
+
+    /// Returns the durations of some of the queries of an index; `None` is the fact table.
+    #[must_use]
+    pub fn latency(&self, index: Option<&str>) -> Option<Latency> {
+        let source = self.source(index).ok()?;
+        Some(self.open.shared.usage.of(source).durations().report())
+    }
+
+    /// Returns the row of an entry of the fact table; `None` if the rows of the table have another type.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`]
+    pub fn decoded<R: Entity>(&self, entry: &UntypedEntry<'_>) -> Result<Option<R>> {
+        if !self.open.rows.is_same_type(&RowVtable::of::<R>()) {
+            return Ok(None);
+        }
+        let row = row::decode(entry.data);
+        row.map(Some).map_err(|error| self.open.corrupt(Source::Facts, entry.primary_key, error))
     }
 
     /// Returns the fields of the primary key.

@@ -225,6 +225,22 @@ impl ShardedStore {
     /// # }
     /// ```
     pub fn ranges(&self, map: &str) -> Result<Vec<RangeInfo>> {
+        let (ranges, _) = self.ranges_until(map, &mut || false)?;
+        Ok(ranges.into_iter().map(|(range, _)| range).collect())
+    }
+
+    /// Returns the ranges of a shard map, each with whether a part of it is being moved, and whether all rows were counted:
+    /// counting ends when `is_over` returns true. It is called after some rows.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`ranges`](ShardedStore::ranges).
+    #[doc(hidden)]
+    pub fn ranges_until(
+        &self,
+        map: &str,
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> Result<(Vec<(RangeInfo, bool)>, bool)> {
         let engine = engine_of(self)?;
         let refused = |reason: &str| Error::ShardRefused {
             what: format!("shard map `{map}`"),
@@ -252,16 +268,29 @@ impl ShardedStore {
                 ranges.push(None);
                 continue;
             };
+            let moves = engine.moves();
+            let is_moving = moves.iter().map(|moving| &moving.record).any(|record| {
+                let is_before = end.is_some_and(|end| end <= record.start.as_slice());
+                let is_after = record.end.as_deref().is_some_and(|end| end <= start);
+                record.map == map && record.owner() == shard && !is_before && !is_after
+            });
             let start = if start.is_empty() { None } else { shown(start) };
             let end = end.and_then(shown);
             let shard = engine.shard(shard)?.name().to_string();
-            ranges.push(Some(RangeInfo { start, end, shard, ..RangeInfo::default() }));
+            let range = RangeInfo { start, end, shard, ..RangeInfo::default() };
+            ranges.push(Some((range, is_moving)));
         }
         let txn = self.read()?;
-        for (table, routing, source) in &own {
+        let (mut read, mut is_cut) = (0_u64, false);
+        'tables: for (table, routing, source) in &own {
             let all = Query::new(*source, KeyRange::ALL);
             let mut rows = txn.reader_of(table, *source)?.cursor(all)?;
             while rows.advance()? {
+                read += 1;
+                if read.is_multiple_of(BETWEEN) && is_over() {
+                    is_cut = true;
+                    break 'tables;
+                }
                 let entry = rows.entry();
                 let segment = match source {
                     Source::Facts => routing.segment_of(entry.primary_key),
@@ -269,7 +298,8 @@ impl ShardedStore {
                         routing.global(*index).and_then(|global| global.segment_of(entry.key))
                     }
                 };
-                if let Some(Some(range)) = segment.and_then(|segment| ranges.get_mut(segment)) {
+                if let Some(Some((range, _))) = segment.and_then(|segment| ranges.get_mut(segment))
+                {
                     let bytes = entry.key.len() + entry.primary_key.len() + entry.data.len();
                     range.rows += 1;
                     range.bytes += bytes as u64;
@@ -278,23 +308,26 @@ impl ShardedStore {
         }
         for KeyRequests { key, reads, writes, .. } in engine.load_of(map).keys() {
             let segment = boundaries.segment_of(&routing.map_key_of(&key));
-            if let Some(Some(range)) = segment.and_then(|segment| ranges.get_mut(segment)) {
+            if let Some(Some((range, _))) = segment.and_then(|segment| ranges.get_mut(segment)) {
                 range.reads += reads;
                 range.writes += writes;
             }
         }
-        let mut ranges: Vec<RangeInfo> = ranges.into_iter().flatten().collect();
-        let [rows, bytes] = totals(&ranges, |range| [range.rows, range.bytes]);
-        let [reads, writes] = totals(&ranges, |range| [range.reads, range.writes]);
-        for range in &mut ranges {
+        let mut ranges: Vec<(RangeInfo, bool)> = ranges.into_iter().flatten().collect();
+        let [rows, bytes] = totals(&ranges, |(range, _)| [range.rows, range.bytes]);
+        let [reads, writes] = totals(&ranges, |(range, _)| [range.reads, range.writes]);
+        for (range, _) in &mut ranges {
             range.read_share = share(range.reads, reads);
             range.write_share = share(range.writes, writes);
             range.row_share = share(range.rows, rows);
             range.byte_share = share(range.bytes, bytes);
         }
-        Ok(ranges)
+        Ok((ranges, !is_cut))
     }
 }
+
+/// The number of rows between two calls of a function that can end a count.
+const BETWEEN: u64 = 1024;
 
 /// Adds up two figures of all items.
 fn totals<T>(items: &[T], figures: impl Fn(&T) -> [u64; 2]) -> [u64; 2] {

@@ -8,7 +8,7 @@ use crate::{
         maintain::{Change, Sink},
         schema::{Source, TableSchema},
     },
-    usage::Stats,
+    usage::{Stats, latency},
 };
 
 /// The usage of a table and its indexes since the table was opened.
@@ -66,13 +66,15 @@ pub(crate) struct ReadCounters {
     queries: AtomicU64,
     entries: AtomicU64,
     facts: AtomicU64,
+    /// Of some of the queries.
+    durations: latency::Durations,
 }
 
 impl ReadCounters {
     /// Adds queries and their cost.
     #[inline]
     pub(crate) fn add(&self, queries: u64, stats: Stats) {
-        let Self { queries: all_queries, entries, facts } = self;
+        let Self { queries: all_queries, entries, facts, durations: _ } = self;
         for (counter, count) in
             [(all_queries, queries), (entries, stats.entries), (facts, stats.facts)]
         {
@@ -80,6 +82,16 @@ impl ReadCounters {
                 counter.fetch_add(count, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Returns the current time, if the next query is timed; otherwise 0.
+    #[inline]
+    pub(crate) fn begin_query(&self) -> u64 {
+        latency::begin_query(load(&self.queries))
+    }
+
+    pub(crate) const fn durations(&self) -> &latency::Durations {
+        &self.durations
     }
 
     /// Returns the numbers of queries, entries and facts.

@@ -3,6 +3,7 @@
 mod advice;
 mod analyze;
 mod counters;
+mod latency;
 mod progress;
 mod session;
 mod show;
@@ -17,6 +18,8 @@ pub use analyze::{
 };
 pub(crate) use analyze::{Measure, kept};
 pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
+pub use latency::Latency;
+pub(crate) use latency::{Durations, begin_commit};
 pub use progress::Progress;
 pub(crate) use progress::ProgressReporter;
 pub(crate) use session::Session;

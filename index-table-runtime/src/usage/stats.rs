@@ -74,13 +74,21 @@ impl<'txn> Ledger<'txn> {
     }
 
     /// Returns a meter for a query of this index or of the fact table.
+    #[inline]
     pub(crate) fn meter(self, source: Source, limit: Option<u64>) -> Meter<'txn> {
-        Meter::new(self, source, limit, Trace::scan(self.usage, source))
+        let begun = self.usage.of(source).begin_query();
+        Meter::new(self, source, limit, Trace::scan(self.usage, source), begun)
+    }
+
+    /// Returns a meter for one look-up in a unique index, which is never timed.
+    #[inline]
+    pub(crate) fn point(self, source: Source) -> Meter<'txn> {
+        Meter::new(self, source, None, Trace::scan(self.usage, source), 0)
     }
 
     /// Returns a meter for facts that are looked up one by one.
     pub(crate) fn look_ups(self, trace: Trace) -> Meter<'txn> {
-        Meter::new(self, Source::Facts, None, trace)
+        Meter::new(self, Source::Facts, None, trace, 0)
     }
 
     /// Records a count of entries, without decoding.
@@ -122,11 +130,19 @@ pub(crate) struct Meter<'txn> {
     skipped: u64,
     shards: ShardSet,
     trace: Trace,
+    /// The start of a query that is timed; 0 for other queries.
+    begun: u64,
 }
 
 impl<'txn> Meter<'txn> {
     #[inline]
-    fn new(ledger: Ledger<'txn>, source: Source, limit: Option<u64>, trace: Trace) -> Self {
+    fn new(
+        ledger: Ledger<'txn>,
+        source: Source,
+        limit: Option<u64>,
+        trace: Trace,
+        begun: u64,
+    ) -> Self {
         let (session, counters) = (ledger.session, ledger.usage.of(source));
         let limit = limit.unwrap_or(u64::MAX);
         Self {
@@ -140,6 +156,7 @@ impl<'txn> Meter<'txn> {
             skipped: 0,
             shards: ShardSet::None,
             trace,
+            begun,
         }
     }
 
@@ -259,6 +276,9 @@ impl Drop for Meter<'_> {
         }
         self.session.total.add(stats);
         self.counters.add(u64::from(stats.seeks > 0), stats);
+        if self.begun != 0 {
+            self.counters.durations().end(self.begun);
+        }
         self.trace.record(stats);
     }
 }

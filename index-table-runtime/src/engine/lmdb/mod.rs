@@ -67,6 +67,7 @@ pub(crate) use journalled::{ManagerArchive, Marked, marked};
 pub(crate) use layout::layout;
 pub(crate) use names::{FILE, LOCK_FILE};
 pub(crate) use read::{Entries, LentEntries, Reader};
+pub(crate) use slots::slots_of_open;
 pub use slots::{ReaderSlot, ReaderSlots, reader_slots};
 pub(crate) use tables::Tables;
 pub(crate) use together::Prepared;

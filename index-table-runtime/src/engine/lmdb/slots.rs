@@ -1,6 +1,13 @@
-//! The reader slots of all processes, read from a lock file that this process does not have open.
+//! The reader slots of all processes, read from the lock file.
 
-use std::{fs::File, io, io::Read as _, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    io::{Read as _, Seek as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
 
 use super::{
     lock::{SLOT, header},
@@ -43,16 +50,54 @@ pub fn reader_slots(directory: &Path) -> io::Result<ReaderSlots> {
     if heed::env_closing_event(&directory).is_some() {
         return Err(io::ErrorKind::ResourceBusy.into());
     }
+    match File::open(directory.join(LOCK_FILE)) {
+        Ok(file) => read(&file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(slots(&[], 0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The lock files of stores that this process has had open. They are never closed, because closing one of them would
+/// release the locks of its store. There is one for each directory.
+static KEPT: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
+
+/// Returns the reader slots of the store in a directory. This process must have it open.
+pub(crate) fn slots_of_open(directory: &Path) -> io::Result<ReaderSlots> {
+    let path = directory.join(LOCK_FILE);
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = kept.get(directory)
+        && is_at(file, &path)?
+    {
+        return read(file);
+    }
+    let file = File::open(path)?;
+    let slots = read(&file);
+    // A file that was replaced by another stays open too.
+    std::mem::forget(kept.insert(directory.to_owned(), file));
+    slots
+}
+
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let (own, other) = (file.metadata()?, path.metadata()?);
+    Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
+}
+
+fn read(mut file: &File) -> io::Result<ReaderSlots> {
     let Ok(start @ 1..) = usize::try_from(header()) else {
         return Err(io::ErrorKind::Unsupported.into());
     };
     let mut bytes = Vec::new();
     let longest = header() + SLOT * u64::from(MOST);
-    match File::open(directory.join(LOCK_FILE)) {
-        Ok(file) => file.take(longest).read_to_end(&mut bytes)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-        Err(error) => return Err(error),
-    };
+    file.rewind()?;
+    file.take(longest).read_to_end(&mut bytes)?;
     Ok(slots(&bytes, start))
 }
 

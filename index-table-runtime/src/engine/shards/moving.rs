@@ -94,18 +94,22 @@ pub(crate) struct Moving {
     pub(crate) rows: Arc<AtomicU64>,
     /// The bytes of these rows.
     pub(crate) bytes: Arc<AtomicU64>,
+    /// The number of rows to copy; 0 if this process copies no rows.
+    pub(crate) total: Arc<AtomicU64>,
 }
 
 impl Moving {
     pub(crate) fn new(record: MoveRecord) -> Self {
-        Self { record, tracker: Arc::default(), rows: Arc::default(), bytes: Arc::default() }
+        let (tracker, rows) = (Arc::default(), Arc::default());
+        Self { record, tracker, rows, bytes: Arc::default(), total: Arc::default() }
     }
 
     /// Returns the same move after the switch.
     pub(crate) fn switched(&self) -> Self {
         let record = MoveRecord { is_switched: true, ..self.record.clone() };
         let (tracker, rows) = (Arc::clone(&self.tracker), Arc::clone(&self.rows));
-        Self { record, tracker, rows, bytes: Arc::clone(&self.bytes) }
+        let (bytes, total) = (Arc::clone(&self.bytes), Arc::clone(&self.total));
+        Self { record, tracker, rows, bytes, total }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     },
     model::error::{Error, Result},
     store::{Inner, OpenTable, Store, WriterGuard},
-    usage::{TableCounters, Tally, trace::span},
+    usage::{TableCounters, Tally, begin_commit, trace::span},
     write::{
         Scratch, Written,
         maintenance::MaintenancePlan,
@@ -350,6 +350,7 @@ impl<'s> WriteTxn<'s> {
         drop(guard);
         let (stamp, mut wakers) = (read.engine.final_stamp(), Vec::new());
         let number = read.engine.final_number();
+        let begun = begin_commit(stamp.number());
         // The events are delivered while no other thread can commit, so that they are in the order of the commits.
         read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {
@@ -358,6 +359,9 @@ impl<'s> WriteTxn<'s> {
         })?;
         if written.iter().any(Written::has_left) {
             store.signals.notify();
+        }
+        if begun != 0 && written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
+            store.commits.end(begun);
         }
         for Written { tally, shared, .. } in &written {
             shared.usage.add(tally);

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::ControlFlow,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -187,6 +187,7 @@ impl Mover<'_> {
         (self.moved.rows, self.moved.bytes) = (0, 0);
         let (engine, tables) = (self.engine, self.tables);
         let MoveRecord { from, to, .. } = *self.record();
+        self.moving.total.store(self.count_rows()?, Ordering::Relaxed);
         for (at, table) in tables.iter().enumerate() {
             if let Some(moved) = MovedIndex::of(self.record(), table)? {
                 self.copy_entries(&moved)?;

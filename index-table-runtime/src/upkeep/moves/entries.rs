@@ -153,7 +153,8 @@ impl Mover<'_> {
         let super::Moved { rows, bytes, .. } = self.moved;
         self.moving.rows.store(rows, Relaxed);
         self.moving.bytes.store(bytes, Relaxed);
-        (self.progress)(Progress::new(unit, rows, None, self.started).with_bytes(bytes));
+        let total = Some(self.moving.total.load(Relaxed)).filter(|total| *total > 0);
+        (self.progress)(Progress::new(unit, rows, total, self.started).with_bytes(bytes));
     }
 
     /// Compares the copies of entries with the entries, except for entries that have changed since.

@@ -41,6 +41,9 @@ pub struct MoveInfo {
     pub rows: u64,
     /// The bytes of these rows with their primary keys, or of these entries.
     pub bytes: u64,
+    /// The number of rows to copy, counted before the copy; estimated in a hash map. `None` if this process copies no rows, and
+    /// for a global index.
+    pub total: Option<u64>,
     /// When the move began.
     pub begun: SystemTime,
 }
@@ -96,6 +99,7 @@ pub(super) fn of(store: &ShardedStore) -> Result<Vec<MoveInfo>> {
             offline: record.is_offline,
             rows: moving.rows.load(Relaxed),
             bytes: moving.bytes.load(Relaxed),
+            total: Some(moving.total.load(Relaxed)).filter(|total| *total > 0),
             begun: SystemTime::UNIX_EPOCH + Duration::from_secs(record.begun),
         });
     }

@@ -8,6 +8,7 @@
 //! | [`rows`] | a copied row with its entries |
 //! | [`entries`] | the entries of a global index |
 //! | [`changed`] | rows, numbers and entries that change during the copy |
+//! | [`total`] | the number of rows, for the progress |
 
 mod changed;
 mod clean;
@@ -15,6 +16,7 @@ mod copy;
 mod entries;
 mod info;
 mod rows;
+mod total;
 
 use std::{
     fmt,
