@@ -25,7 +25,6 @@ pub use recorded::{
     MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable,
 };
 pub use scrub::Scrub;
-pub(crate) use shards::share;
 pub use shards::{RangeInfo, ShardInfo, ShardStatus};
 
 use crate::{

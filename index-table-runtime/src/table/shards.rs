@@ -13,6 +13,7 @@ use crate::{
         shard::KeyRequests,
     },
     store::{ShardId, ShardedStore, engine_of},
+    usage::share,
 };
 
 /// A shard of a store, with its contents and its load. From [`ShardedStore::shards`].
@@ -332,11 +333,6 @@ const BETWEEN: u64 = 1024;
 /// Adds up two figures of all items.
 fn totals<T>(items: &[T], figures: impl Fn(&T) -> [u64; 2]) -> [u64; 2] {
     items.iter().map(figures).fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
-pub(crate) fn share(part: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
 impl fmt::Display for ShardStatus {

@@ -14,7 +14,7 @@ use crate::{
         shard::KeyRequests,
     },
     store::{ShardedStore, engine_of},
-    table::share,
+    usage::share,
 };
 
 /// The least number of rows or requests for which there is advice.

@@ -136,6 +136,6 @@ impl Prefix {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
-fn share(part: u64, of: u64) -> f64 {
+pub(crate) fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }

@@ -9,7 +9,7 @@ mod show;
 mod tests;
 
 pub use kept::KeptAnalysis;
-pub(crate) use measure::Measure;
+pub(crate) use measure::{Measure, share};
 
 use serde::Serialize;
 
