@@ -13,7 +13,7 @@ use super::memory;
 use super::postgres;
 use super::{
     Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, NotVisible,
-    Options, Query, Read, Records, Retry, SmallRecords, Space, Stamp, Write,
+    Options, Query, Read, Records, Retry, SmallRecords, Space, Stamp, WithRow, Write,
     forward::{forward, of_each_engine, on_engine, unlikely},
     lmdb, read,
     shards::{self, CurrentRouting},
@@ -758,7 +758,7 @@ impl<'t> Read<'t> for Reader<'t> {
             self,
             index: usize,
             key: &[u8],
-        ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>>;
+        ) -> Result<Option<WithRow<'t>>>;
         fn count(self, query: &Query) -> Result<Count>;
         fn stored(self, source: Source) -> Result<Option<u64>>;
         fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>>;

@@ -12,6 +12,9 @@ use crate::model::{
 /// One result of a scan or cursor: an entry, or an error.
 pub(crate) type EntryResult<'t> = Result<RawEntry<'t>, Boxed>;
 
+/// An entry, and its row if the engine has joined it.
+pub(crate) type WithRow<'t> = (RawEntry<'t>, Option<&'t [u8]>);
+
 /// Keys of small records, with the records.
 pub(crate) type SmallRecords<'t> = Vec<(&'t [u8], &'t [u8])>;
 
@@ -62,11 +65,7 @@ pub(crate) trait Read<'t>: Copy {
 
     /// Returns the entry of [`unique`](Read::unique). An engine that can join returns its row as well, as in
     /// [the laws](super#borrowing-and-rows).
-    fn unique_row(
-        self,
-        index: usize,
-        key: &[u8],
-    ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>> {
+    fn unique_row(self, index: usize, key: &[u8]) -> Result<Option<WithRow<'t>>> {
         Ok(self.unique(index, key)?.map(|entry| (entry, None)))
     }
 

@@ -85,7 +85,7 @@ impl Connection {
     ) -> Result<Self, Unprepared> {
         let mut connection = Self::raw(client);
         let settings = dialect.settings();
-        let set = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
+        let assignments = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
         let shown = settings.iter().map(|(name, _)| format!("current_setting('{name}')"));
         let shown = shown.collect::<Vec<_>>().join(" || ' ' || ");
         let started = if dialect.has_outcomes() {
@@ -95,7 +95,7 @@ impl Connection {
         };
         let sql = format!(
             "{}SELECT {shown} || ' ' || {started} || ' ' || pg_backend_pid()::text",
-            set.collect::<String>()
+            assignments.collect::<Vec<_>>().concat()
         );
         let sent = connection.send_simple(&sql);
         let mut preparing: Vec<_> =
@@ -120,7 +120,7 @@ impl Connection {
                 connection.statements().insert(sql.clone(), statement);
             }
         }
-        connection.started = found.next().unwrap_or_default().to_owned();
+        found.next().unwrap_or_default().clone_into(&mut connection.started);
         connection.backend = found.next().and_then(|it| it.parse().ok()).unwrap_or_default();
         Ok(connection)
     }

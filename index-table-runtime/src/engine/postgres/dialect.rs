@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::names::{Form, Relation};
+use super::names::{Form, Relation, hex};
 
 /// A server with the PostgreSQL protocol, for [`Options::dialect`](crate::Options::dialect).
 ///
@@ -150,7 +150,6 @@ impl Dialect {
         let order = if self == Self::YugabyteDb { " ASC" } else { "" };
         let key = keys.iter().map(|key| format!("{key}{order}")).collect::<Vec<_>>().join(", ");
         let missing = if self == Self::PostgreSql { "" } else { "IF NOT EXISTS " };
-        let hex = |key: &[u8]| key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let points = splits.iter().map(|key| match keys.len() {
             1 => format!("('\\x{}')", hex(key)),
             _ => format!("('\\x{}', '')", hex(key)),

@@ -23,6 +23,16 @@ pub(super) const CHANGES_KEY: &str = "\\x006368616e676573";
 /// The number of the format.
 pub(super) const FORMAT: &[u8] = b"1";
 
+/// Returns bytes in hexadecimal form.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut hex = String::new();
+    for byte in bytes {
+        // Writing to a string can't fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
 /// Returns a name that is not longer than PostgreSQL's limit. A longer name is cut, and ends with a hash of the whole
 /// name.
 fn short(name: &str) -> String {
@@ -30,11 +40,7 @@ fn short(name: &str) -> String {
         return name.to_owned();
     }
     let hash = blake3::hash(name.as_bytes());
-    let mut hex = String::new();
-    for byte in hash.as_bytes().iter().take(8) {
-        // Writing to a string can't fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
+    let hex = hex(hash.as_bytes().get(..8).unwrap_or_default());
     let mut end = MAX_NAME - 1 - hex.len();
     while !name.is_char_boundary(end) {
         end -= 1;

@@ -10,6 +10,7 @@ use super::{
     batch::{Batch, Kind},
     connection::Connection,
     error,
+    names::hex,
     pool::{Leased, Pool},
     session::{Broken, Item, Last, Session, lock},
 };
@@ -40,7 +41,7 @@ impl Token {
         let random = |number: u64| RandomState::new().hash_one(number).to_be_bytes();
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(random(1).into_iter().chain(random(2))).for_each(|(to, it)| *to = it);
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(&bytes);
         let table = session.catalog.commits.sql.clone();
         Some(Self { bytes, literal: format!("'\\x{hex}'"), table })
     }

@@ -14,7 +14,7 @@ use super::{
     txn::Txn,
 };
 use crate::{
-    engine::{Count, Cursor, EntryResult, LongLived, Query, Read, SmallRecords, Space},
+    engine::{Count, Cursor, EntryResult, LongLived, Query, Read, SmallRecords, Space, WithRow},
     model::{
         entry::RawEntry,
         error::{Boxed, Error, Result},
@@ -166,11 +166,7 @@ impl<'t> Read<'t> for Reader<'t> {
         rows.first().map(|row| entry(row, relation.form)).transpose()
     }
 
-    fn unique_row(
-        self,
-        index: usize,
-        key: &[u8],
-    ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>> {
+    fn unique_row(self, index: usize, key: &[u8]) -> Result<Option<WithRow<'t>>> {
         let relation = self.relation(Source::Index(index))?;
         let rows = self.txn.lent(&select::unique_row(relation, &self.tables.facts), &[&key])?;
         let Some(row) = rows.first() else { return Ok(None) };

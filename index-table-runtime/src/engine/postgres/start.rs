@@ -39,8 +39,8 @@ impl Start {
             return;
         };
         state.has_begun = true;
-        let begun: Outcome<_> = connection.simple(&format!("{begin}; SELECT 1"));
-        state.failure = begun.err();
+        let outcome: Outcome<_> = connection.simple(&format!("{begin}; SELECT 1"));
+        state.failure = outcome.err();
     }
 
     /// Ends the use of the connection.

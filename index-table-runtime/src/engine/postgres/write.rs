@@ -103,13 +103,13 @@ impl Writer<'_> {
     fn copy(
         &self,
         relation: &Relation,
-        first: Batch,
+        first: &Batch,
         entries: &mut dyn Ascending,
         rest: &mut Batch,
     ) -> Result<u64> {
         let (mut copied, mut count, mut failure) = (Copied::new(relation.form), 0, None);
         let mut last = first.last_key_value().map(|(place, _)| place.clone());
-        for ((key, _), (primary_key, data)) in &first {
+        for ((key, _), (primary_key, data)) in first {
             copied.push(key, primary_key, data);
         }
         let mut is_complete = false;
@@ -189,7 +189,7 @@ impl Write for Writer<'_> {
                 bytes = 0;
                 // Only many entries are worth the question whether the table is empty.
                 if std::mem::take(&mut can_copy) && self.is_empty(&relation)? {
-                    count += self.copy(&relation, full, entries, &mut batch)?;
+                    count += self.copy(&relation, &full, entries, &mut batch)?;
                 } else {
                     self.put_all(source, full)?;
                 }

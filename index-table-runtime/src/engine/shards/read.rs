@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Entries, Filter, HasTables, LentEntries, Tables, txn::Reads};
 use crate::{
-    engine::{self, Query, Read, Space},
+    engine::{self, Query, Read, Space, WithRow},
     model::{
         KeyRange,
         entry::RawEntry,
@@ -361,11 +361,7 @@ impl<'t> Reader<'t> {
         reader.entry(index, key, primary_key)
     }
 
-    pub(crate) fn unique_row(
-        self,
-        index: usize,
-        key: &[u8],
-    ) -> Result<Option<(RawEntry<'t>, Option<&'t [u8]>)>> {
+    pub(crate) fn unique_row(self, index: usize, key: &[u8]) -> Result<Option<WithRow<'t>>> {
         Ok(self.unique(index, key)?.map(|entry| (entry, None)))
     }
 
