@@ -13,9 +13,7 @@ use serde::{Deserialize, Serialize};
 /// A film, by its title and year. For data with several films of this key, see `load --on-duplicate`.
 #[derive(Serialize, Deserialize, IndexTable)]
 #[table(name = "films")]
-#[index(each(cast), year)]
-#[index(each(genres))]
-#[index(year)]
+#[indexes((each(cast), year), (each(genres)), (year))]
 struct Film {
     #[primary_key]
     title: String,

@@ -20,6 +20,7 @@ use crate::{
 /// postgresql://app@127.0.0.1/app?schema=shop, whose password can be in the variable PGPASSWORD. Commands open it read-only unless their description says
 /// that they write, and work while a service uses the store.
 #[derive(Debug, Parser)]
+#[expect(clippy::doc_markdown, reason = "the help shows it as it is")]
 #[command(name = "index-table", version, after_help = EXIT_CODES)]
 struct Cli {
     #[command(flatten)]
@@ -178,6 +179,7 @@ impl Command {
 /// postgresql://app@127.0.0.1/app?schema=shop, whose password can be in the variable PGPASSWORD. Commands open it read-only unless their description says
 /// that they write, and work while a service uses the store.
 #[derive(Debug, Parser)]
+#[expect(clippy::doc_markdown, reason = "the help shows it as it is")]
 #[command(version, after_help = EXIT_CODES)]
 struct TypedCli {
     #[command(flatten)]

@@ -93,7 +93,7 @@ fn changes(one: &str, other: &str) -> usize {
     // The last two rows of the table of distances between the beginnings of both.
     let mut above: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=other.len()).collect();
-    let mut last = None;
+    let mut previous = None;
     for (at, character) in one.to_lowercase().chars().enumerate() {
         let mut next = vec![at + 1];
         for (column, own) in other.iter().enumerate() {
@@ -102,13 +102,13 @@ fn changes(one: &str, other: &str) -> usize {
             let replaced = before(&row, column) + usize::from(*own != character);
             let least = replaced.min(before(&row, column + 1) + 1).min(before(&next, column) + 1);
             let is_swapped = column > 0
-                && last == Some(*own)
+                && previous == Some(*own)
                 && other.get(column - 1) == Some(&character)
                 && !above.is_empty();
             next.push(if is_swapped { least.min(before(&above, column - 1) + 1) } else { least });
         }
         above = std::mem::replace(&mut row, next);
-        last = Some(character);
+        previous = Some(character);
     }
     row.last().copied().unwrap_or_default()
 }

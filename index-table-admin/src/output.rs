@@ -32,12 +32,15 @@ impl Color {
 
 /// The destination of a command's results.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "the settings are independent")]
 pub(crate) struct Output {
     pub(crate) json: bool,
     color: bool,
     error_color: bool,
     /// The columns of the terminal; `None` if the output is no terminal.
     width: Option<usize>,
+    /// Whether a bar is shown beside lines of the output: the error stream is a terminal, and the output is not.
+    pub(crate) progress_beside: bool,
 }
 
 impl Output {
@@ -48,12 +51,8 @@ impl Output {
         let width = if is_terminal { set.or_else(size) } else { set };
         let (color, error_color) =
             (color.is_on(is_terminal), color.is_on(io::stderr().is_terminal()));
-        Self { json, color, error_color, width }
-    }
-
-    /// Whether a bar is shown beside lines of the output: the error stream is a terminal, and the output is not.
-    pub(crate) fn shows_progress_beside(&self) -> bool {
-        io::stderr().is_terminal() && !io::stdout().is_terminal()
+        let progress_beside = io::stderr().is_terminal() && !is_terminal;
+        Self { json, color, error_color, width, progress_beside }
     }
 
     /// Writes a value as JSON, or else what `text` writes.

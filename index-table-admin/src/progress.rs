@@ -16,7 +16,7 @@ impl Bar {
 
     /// Creates a bar that is hidden if the output is a terminal too, where it would be between the lines of the output.
     pub(crate) fn beside_output(out: &Output) -> Self {
-        if out.shows_progress_beside() { Self::new() } else { Self(ProgressBar::hidden()) }
+        if out.progress_beside { Self::new() } else { Self(ProgressBar::hidden()) }
     }
 
     pub(crate) fn show(&self, at: Progress) {

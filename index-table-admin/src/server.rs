@@ -24,7 +24,7 @@ impl Server {
         let is_url = |scheme: &&str| {
             url.get(..scheme.len()).is_some_and(|own| own.eq_ignore_ascii_case(scheme))
         };
-        if !["postgresql://", "postgres://"].iter().any(|scheme| is_url(scheme)) {
+        if !["postgresql://", "postgres://"].iter().any(is_url) {
             return Ok(None);
         }
         let (base, options) = url.split_once('?').unwrap_or((url, ""));

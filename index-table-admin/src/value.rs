@@ -262,7 +262,7 @@ pub(crate) fn parts(text: &str) -> Result<Vec<String>, String> {
             '"' if is_quoted => is_quoted = false,
             // Within other text, it is a character like any other.
             '"' if part.trim().is_empty() || part.ends_with(['(', ' ']) && depth > 0 => {
-                is_quoted = true
+                is_quoted = true;
             }
             '(' if !is_quoted => depth += 1,
             ')' if !is_quoted => depth = depth.checked_sub(1).ok_or_else(wrong)?,

@@ -30,6 +30,7 @@ fn shown(dir: &Path, command: &[&str], rest: &[&str], output: &Output) -> String
     shown.replace(canonical.to_str().expect("text"), "STORE").replace(dir, "STORE") + "\n"
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the calls are shorter")]
 fn snapshot(name: &str, shown: String) {
     let mut settings = insta::Settings::clone_current();
     settings.set_omit_expression(true);

@@ -191,7 +191,7 @@ impl Dump {
         let txn = opened.store.read()?;
         let mut lines = BufWriter::new(io::stdout().lock());
         let untyped = table.untyped();
-        let total = if out.shows_progress_beside() {
+        let total = if out.progress_beside {
             Some(untyped.count(&txn, &UntypedRange::default())?)
         } else {
             None

@@ -232,7 +232,8 @@ impl Pool {
     }
 
     fn connect(&self) -> Result<Client> {
-        let (config, handle, tls) = (self.config.clone(), self.io.handle.clone(), self.tls.clone());
+        let (config, handle, tls) =
+            (self.config.clone(), self.io.handle.clone(), Clone::clone(&self.tls));
         let connecting = self.io.handle.spawn(async move {
             let (client, connection) = config.connect(tls).await?;
             handle.spawn(connection);
