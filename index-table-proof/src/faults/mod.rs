@@ -4,7 +4,7 @@
 //! model. It runs once to count its calls. Then it runs once for each call, which fails: before it has an effect, after
 //! half of its effect, after all of it, or together with all later calls. Each time, there must be an error, and later
 //! reads must return the last commit. This process, in which no call fails, must find the files intact. [`shards`] does
-//! the same with a sharded store.
+//! the same with a sharded store, and with moves of its keys.
 
 mod shards;
 
@@ -56,6 +56,7 @@ enum Kind {
     Plain,
     Journal,
     Shards,
+    Moves,
 }
 
 impl Kind {
@@ -64,6 +65,7 @@ impl Kind {
             Self::Plain => "plain",
             Self::Journal => "journal",
             Self::Shards => "shards",
+            Self::Moves => "moves",
         }
     }
 
@@ -81,7 +83,7 @@ impl Kind {
                 "rename",
                 "sync_file_range",
             ],
-            Self::Shards => &["open", "pwrite", "fdatasync", "mmap", "mkdir"],
+            Self::Shards | Self::Moves => &["open", "pwrite", "fdatasync", "mmap", "mkdir"],
         }
     }
 }
@@ -93,7 +95,13 @@ pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
     let shim = crate::compile(dir.path(), "faults", include_str!("../../shim/faults.c"))?;
     let setup = |kind, reserve| Setup { shim: &shim, dir: dir.path(), reserve, kind };
     // A failure to reserve space is not an error, so with a reserve a fault may have no effect.
-    let all = [(Kind::Plain, 0), (Kind::Plain, 1 << 20), (Kind::Journal, 0), (Kind::Shards, 0)];
+    let all = [
+        (Kind::Plain, 0),
+        (Kind::Plain, 1 << 20),
+        (Kind::Journal, 0),
+        (Kind::Shards, 0),
+        (Kind::Moves, 0),
+    ];
     let chosen = all.into_iter().filter(|(kind, _)| only.is_empty() || kind.name() == only);
     let outcomes = chosen.map(|(kind, reserve)| fail_all(&setup(kind, reserve), every));
     match outcomes.collect::<Result<Vec<_>, _>>()?.len() {
@@ -235,7 +243,7 @@ fn judge(
     if without_fault && said.contains("error: ") {
         return Err(format!("an error without a fault: {said}"));
     }
-    if setup.kind == Kind::Shards {
+    if matches!(setup.kind, Kind::Shards | Kind::Moves) {
         return shards::judge(&said, files).map(|()| said);
     }
     let steps = said.lines().rev().find_map(|line| line.strip_prefix("done ")?.parse().ok());
@@ -279,6 +287,9 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
     let path = PathBuf::from(path);
     if kind == Kind::Shards.name() {
         return shards::child(&path);
+    }
+    if kind == Kind::Moves.name() {
+        return shards::child_with_moves(&path);
     }
     let journal = kind == Kind::Journal.name();
     let reserve = reserve.parse().map_err(|_| "no number".to_owned())?;
