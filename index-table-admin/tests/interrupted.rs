@@ -111,7 +111,7 @@ fn an_interrupted_copy_leaves_no_files() {
             match code {
                 // The copy had ended before the signal.
                 Some(0) => {
-                    assert_eq!(json_of(&["tables"], &copy, &[])["tables"][0]["rows"], 100_000)
+                    assert_eq!(json_of(&["tables"], &copy, &[])["tables"][0]["rows"], 100_000);
                 }
                 Some(130) if copy.exists() => {}
                 Some(130) => {
@@ -212,8 +212,8 @@ fn an_interrupted_move_is_continued_by_the_same_command() {
     let count =
         || typed_json(&["find"], dir.path(), &["orders", "total", "--count"])["count"].clone();
     assert_eq!(count(), ROWS + 6);
-    let moved = typed_json(&["move"], dir.path(), &rest);
-    assert!(moved["rows"].as_u64().is_some_and(|rows| rows <= u64::from(ROWS)), "{moved}");
+    let report = typed_json(&["move"], dir.path(), &rest);
+    assert!(report["rows"].as_u64().is_some_and(|rows| rows <= u64::from(ROWS)), "{report}");
     assert_eq!((moves(), count()), (0, (ROWS + 6).into()));
     let ranges = json_of(&["ranges"], dir.path(), &["orders"]);
     assert_eq!(ranges["ranges"][1]["shard"], "south", "{ranges}");
