@@ -237,6 +237,7 @@ pub mod references {}
 pub mod group_commit {}
 
 /// [one journal for all shards]: sharding#durability
+/// [sharded store]: sharding#an-archive-of-all-shards
 /// [group commit]: group_commit
 ///
 /// What a crash of the machine may lose, and the journal: durable commits with one sync.
@@ -288,6 +289,8 @@ pub mod many_machines {}
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}
 
+/// [PostgreSQL]: many_machines
+/// [archive]: durability#archives
 /// [shards]: sharding
 /// [many rows at once]: bulk_loading
 /// [when something is wrong]: damage
