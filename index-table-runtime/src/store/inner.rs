@@ -349,3 +349,49 @@ impl Drop for WriterGuard<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering::SeqCst},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::LONGEST_PAUSE;
+    use crate::Store;
+
+    /// Waits until the store has the given contention.
+    fn wait_until(store: &Store, is_contended: bool) {
+        let began = Instant::now();
+        while store.inner.engine.is_contended() != is_contended {
+            assert!(began.elapsed() < Duration::from_secs(30), "not contended: {is_contended}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn long_work_pauses_until_a_waiting_thread_has_had_its_turn() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = Store::open(directory.path()).expect("a store");
+        assert!(!store.inner.engine.is_contended());
+        let had_its_turn = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let txn = store.write().expect("a transaction");
+            scope.spawn(|| {
+                let txn = store.write().expect("a transaction");
+                had_its_turn.store(true, SeqCst);
+                drop(txn);
+            });
+            wait_until(&store, true);
+            assert!(!had_its_turn.load(SeqCst));
+            // The pause is limited, even if the other thread can't get its turn.
+            let began = Instant::now();
+            store.inner.let_others_write();
+            assert!(began.elapsed() >= LONGEST_PAUSE && !had_its_turn.load(SeqCst));
+            drop(txn);
+            wait_until(&store, false);
+        });
+        assert!(had_its_turn.load(SeqCst));
+    }
+}
