@@ -3,11 +3,15 @@
 
 mod changes;
 mod clients;
+mod cuts;
 #[cfg(feature = "postgres-tls")]
 mod encrypted;
 mod eventual;
 #[path = "../support/postgres.rs"]
 mod postgres;
+#[path = "../support/serial.rs"]
+mod serial;
+mod serial_clients;
 mod trips;
 
 use std::time::Duration;

@@ -37,6 +37,11 @@ impl Schema {
         })
     }
 
+    /// Returns the URL of the server.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
