@@ -131,9 +131,9 @@ impl Tasks for BTreeMap<u32, Task> {
     }
 }
 
-/// Runs the closure with this seed. `new` is a key that no other closure uses.
-fn closure(tasks: &mut impl Tasks, seed: u64, new: u32) -> Result<Seen> {
-    let (mut random, mut seen) = (Random(seed), Seen::default());
+/// Runs the closure with this number, which determines its steps. `new` is a key that no other closure uses.
+fn closure(tasks: &mut impl Tasks, number: u64, new: u32) -> Result<Seen> {
+    let (mut random, mut seen) = (Random(number), Seen::default());
     let kind = random.below(8);
     let id = random.below(ROWS.into()) as u32;
     let write = |seen: &mut Seen, tasks: &mut dyn FnMut(Task) -> Result<()>, row: Task| {
