@@ -54,7 +54,7 @@ impl From<Error> for Failure {
             Error::DamagedFile { .. } | Error::DamagedArchive { .. } | Error::Corrupt { .. } => {
                 Code::Damage
             }
-            Error::StoreNotFound { .. } | Error::NotInArchive { .. } => Code::NotFound,
+            Error::StoreNotFound { .. } => Code::NotFound,
             Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NotFound,
             Error::AlreadyOpen { .. }
             | Error::WriterElsewhere { .. }

@@ -128,13 +128,21 @@ pub(crate) fn hash_of(parts: &[&[u8]]) -> u64 {
 
 /// Adds the length of a part, in eight bytes, and the part to an FNV-1a hash.
 fn add(hash: u64, part: &[u8]) -> u64 {
-    let [high @ .., low] = (part.len() as u64).to_be_bytes();
-    // A byte that is 0 only multiplies, so the bytes of a short length are one multiplication.
-    let hash = match high {
-        [0, 0, 0, 0, 0, 0, 0] => hash.wrapping_mul(const { PRIME.wrapping_pow(7) }),
-        _ => high.into_iter().fold(hash, fnv),
+    let len = part.len() as u64;
+    // A byte that is 0 only multiplies, so the first seven bytes of a short length are one multiplication.
+    let hash = if len <= u64::from(u8::MAX) {
+        hash.wrapping_mul(const { PRIME.wrapping_pow(7) })
+    } else {
+        add_high(hash, len)
     };
-    part.iter().copied().fold(fnv(hash, low), fnv)
+    part.iter().copied().fold(fnv(hash, len as u8), fnv)
+}
+
+/// Adds the first seven bytes of a length.
+#[cold]
+fn add_high(hash: u64, len: u64) -> u64 {
+    let [high @ .., _] = len.to_be_bytes();
+    high.into_iter().fold(hash, fnv)
 }
 
 /// The prime of FNV-1a.

@@ -184,8 +184,12 @@ impl<'txn> ScanRequest<'txn> {
     ) -> Result<[Option<Cursor>; 2]> {
         let query_hash = self.query_hash();
         let is_backward = self.before.is_some();
-        let [after, before] =
-            if is_backward { self.turn_back(Some(query_hash)) } else { [self.after.clone(), None] };
+        let [after, before] = if is_backward {
+            self.turn_back(Some(query_hash))
+        } else {
+            self.resolve(Some(query_hash));
+            [self.after.take(), None]
+        };
         let mut rows = self.cursor(Some(query_hash));
         for _ in 0..size {
             if !rows.read_row(push)? {
@@ -223,7 +227,8 @@ impl<'txn> ScanRequest<'txn> {
             };
             return page_back(self.scan(None), size, cursors, |scan| next(scan, &mut last), more);
         }
-        let previous = self.after.clone();
+        self.resolve(Some(query_hash));
+        let previous = self.after.take();
         let mut scan = self.scan(Some(query_hash));
         let mut items = Vec::with_capacity(size.min(RESERVED));
         while items.len() < size {

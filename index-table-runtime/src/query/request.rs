@@ -209,7 +209,7 @@ impl<'txn> ScanRequest<'txn> {
     }
 
     /// Sets the position of the query to the cursor.
-    fn resolve(&mut self, query_hash: Option<u64>) {
+    pub(super) fn resolve(&mut self, query_hash: Option<u64>) {
         if self.before.is_some() {
             return self.stop_at_gap(query_hash);
         }
