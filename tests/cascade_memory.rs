@@ -64,7 +64,7 @@ struct Scan {
     pdf: Vec<u8>,
 }
 
-/// Returns the peak of the memory allocated by a cascade to this number of orders with their scans.
+/// Returns the peak of the memory that a cascade allocates when it deletes this number of orders with their scans.
 fn peak(rows: u64) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(directory.path())?;

@@ -1,5 +1,6 @@
-//! A server that is killed and started again, while clients write. Needs `scripts/postgres`, which has the program for it
-//! in `INDEX_TABLE_POSTGRES_RESTART`. Without it, the test prints that it is not run.
+//! A server that is killed and started again, while clients write. Needs `scripts/postgres`, which sets
+//! `INDEX_TABLE_POSTGRES_RESTART` to the program that kills and starts the server. Without this variable, the test only
+//! prints that it is not run.
 
 #[path = "support/postgres.rs"]
 mod postgres;
@@ -39,7 +40,7 @@ fn committed_transactions_survive_a_server_that_is_killed() -> Result<(), Box<dy
                 kills.fetch_add(1, Ordering::Relaxed);
             }
         });
-        // Some transactions after the last kill.
+        // Some transactions must follow the last kill.
         let last = AtomicU64::new(0);
         let goes_on = |_, outcomes: &serial::Outcomes| {
             if kills.load(Ordering::Relaxed) < KILLS {

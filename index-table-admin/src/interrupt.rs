@@ -6,13 +6,13 @@ use tokio::{runtime, signal};
 
 use crate::output::Output;
 
-/// The exit code of an interrupted command, as shells have it.
+/// The exit code of an interrupted command, by the convention of shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// From now on, Ctrl-C runs `clean`, writes `message` as an error, and ends the process.
 ///
-/// Without this, Ctrl-C ends the process as well. No state depends on it: a store recovers from the end of a process at
-/// any moment.
+/// Without this function, Ctrl-C ends the process as well. No state depends on `clean`: a store recovers from the end
+/// of a process at any moment.
 pub(crate) fn on_ctrl_c(
     out: &Output,
     message: &'static str,
@@ -40,7 +40,7 @@ pub(crate) fn on_ctrl_c(
         }
     };
     if thread::Builder::new().name("ctrl-c".to_owned()).spawn(watch).is_ok() {
-        // Ends with an error when the handler is installed.
+        // Returns an error when the handler is installed.
         let _ = wait.recv();
     }
 }

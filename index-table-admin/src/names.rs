@@ -27,7 +27,7 @@ pub(crate) fn unknown<'n>(what: &str, name: &str, names: impl Iterator<Item = &'
     Failure::not_found(format!("there is no {what} `{name}`; {known}"))
 }
 
-/// Returns the error for a directory without a store, with stores nearby.
+/// Returns the error for a directory without a store. The error names stores nearby.
 pub(crate) fn no_store(path: &Path) -> Failure {
     let shown = path.display();
     if let Err(error) = fs::metadata(path.join(DATA))
@@ -80,7 +80,7 @@ fn stores_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the name with the fewest changed characters, if they are few.
+/// Returns the name with the fewest changed characters; `None` if too many characters differ.
 fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let most = name.chars().count().div_ceil(3).min(3);
     let near = names.map(|other| (changes(name, other), other));
@@ -90,7 +90,7 @@ fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n s
 /// Returns the number of characters to insert, remove, replace or swap.
 fn changes(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.to_lowercase().chars().collect();
-    // The last two rows of the table of distances between the beginnings of both.
+    // The last two rows of the table of distances between the prefixes of both texts.
     let mut above: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     let mut previous = None;

@@ -18,7 +18,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Reads a place that is a URL `postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA`. Returns `None` for a directory.
+    /// Reads a place with a URL `postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA`. Returns `None` for a directory.
     pub(crate) fn of(place: &Path) -> Result<Option<Self>, Failure> {
         let Some(url) = place.to_str() else { return Ok(None) };
         let is_url = |scheme: &&str| {
@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// Replaces `%` and two hex digits by their byte.
+/// Replaces `%` and two hex digits with their byte.
 fn decoded(text: &str) -> Result<String, Failure> {
     let wrong = || Failure::arguments(format!("the schema `{text}` in the URL is not text"));
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
@@ -84,7 +84,7 @@ fn decoded(text: &str) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| wrong())
 }
 
-/// Replaces all bytes but letters and digits by `%` and two hex digits.
+/// Replaces all bytes except letters and digits with `%` and two hex digits.
 fn encoded(text: &str) -> String {
     let byte = |byte: u8| match byte {
         byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),

@@ -66,7 +66,7 @@ fn without_archive() -> ShardedOptions {
         .map("orders", map)
 }
 
-/// Commits some changes in one or several shards, at least a put, and makes the same changes in the model.
+/// Commits some changes in one or several shards, at least one put, and makes the same changes in the model.
 pub(crate) fn change(
     store: &ShardedStore,
     orders: &OrderRepository,
@@ -170,7 +170,7 @@ fn threads_write_all_shards_while_the_archive_grows() -> TestResult {
         let mut then = Vec::new();
         for step in 0..150 {
             store.transaction(|txn| {
-                // One tenant of its own in each shard; every third transaction writes all shards.
+                // A thread has a tenant of its own in each shard. Every third transaction writes all shards.
                 let shards = if step % 3 == 0 { 0..3 } else { thread % 3..thread % 3 + 1 };
                 for shard in shards {
                     orders.put(txn, &order(shard * 10 + thread, 1, step))?;
@@ -192,7 +192,7 @@ fn threads_write_all_shards_while_the_archive_grows() -> TestResult {
     let to = fresh(dir.path(), "restored");
     ShardedStore::restore_archive(&archive).run(&to)?;
     assert!(rows_of(&to)? == rows);
-    // A snapshot after a commit of a thread has this commit, and whole transactions of the others.
+    // A restore to a commit of a thread has this commit, and only whole transactions of the other threads.
     let mut random = Random(32);
     for _ in 0..12 {
         let thread = random.below(4);
@@ -254,7 +254,7 @@ fn moved_rows_and_added_and_removed_shards_are_archived() -> TestResult {
     write(&mut rows, 3)?;
     wait_for_archive(&store);
     drop((store, orders, towns));
-    // Opened again, with a commit.
+    // The store is opened again, for one more commit.
     let store = ShardedStore::options().archive(&archive).open(&path)?;
     let orders = OrderRepository::open(&store)?;
     let towns = TownRepository::open(&store)?;

@@ -1,4 +1,4 @@
-//! What daily work needs: changes that can fail, old rows, deletion by query, savepoints, `IN` lists and pages.
+//! The features of daily work: changes that can fail, old rows, deletion by query, savepoints, `IN` lists and pages.
 
 use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};

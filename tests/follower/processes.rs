@@ -15,7 +15,7 @@ use crate::{TestResult, dirs, options, wait};
 
 const CHILD: &str = "INDEX_TABLE_FOLLOWER_CHILD";
 
-/// The rows have the numbers from 0.
+/// A row with its number. The numbers are consecutive from 0.
 #[derive(Serialize, Deserialize, IndexTable)]
 #[table(name = "counted")]
 struct Counted {
@@ -41,7 +41,7 @@ fn child() -> TestResult {
     Ok(())
 }
 
-/// Returns the number of rows, which are the first ones.
+/// Returns the number of rows, and checks that their numbers are consecutive from 0.
 fn count(store: &Store) -> Result<u64, Box<dyn std::error::Error>> {
     let rows = CountedRepository::open(store)?;
     let txn = store.read()?;
@@ -72,7 +72,7 @@ fn kill_and_promote(dir: &Path, millis: u64) -> TestResult {
     drop(store);
     let to = dir.join("restored");
     Store::restore_archive(&archive).run(&to)?;
-    // The promoted store has all that was archived.
+    // The promoted store has all archived commits.
     assert_eq!(promoted, count(&Store::open(&to)?)?);
     // One commit may be archived and not acknowledged.
     assert!(promoted <= acknowledged + 1, "{promoted} of {acknowledged}");

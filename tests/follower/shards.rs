@@ -50,7 +50,7 @@ fn options(archive: &Path) -> ShardedOptions {
         .map("orders", map)
 }
 
-/// Writes rows with this step in all shards, each step in one transaction, and deletes a row.
+/// For each step, writes rows in all shards and deletes a row, in one transaction.
 fn write(
     store: &Store,
     orders: &OrderRepository,
@@ -130,7 +130,7 @@ fn a_follower_has_each_commit_of_all_shards() -> TestResult {
         wait_for(&follower, &store)?;
         assert!(rows_of(follower.store(), &copies)? == rows);
     }
-    // A table that the original creates.
+    // The original creates a table after the follower was opened.
     let towns = TownRepository::open(&store)?;
     store.transaction(|txn| towns.put(txn, &Town { name: "Redmond".to_owned(), step: 1 }))?;
     wait_for(&follower, &store)?;
@@ -199,7 +199,7 @@ fn a_promoted_follower_has_a_journal_and_the_original_is_refused() -> TestResult
     assert!(matches!(outcome, Err(Error::ReopenNeeded { .. })), "{outcome:?}");
     drop((first, orders));
 
-    // The files that a crash leaves: the journal has the last commits.
+    // These are the files after a crash: only the journal has the last commits.
     let crashed = dirs.standby.with_file_name("crashed");
     copy(&dirs.standby, &crashed)?;
     let store = ShardedStore::open(&crashed)?;

@@ -41,7 +41,7 @@ fn seen(batch: &ChangeBatch<Parcel>) -> Vec<Seen> {
     batch.iter().map(|change| (change.kind, change.key, change.row.weight)).collect()
 }
 
-/// Waits for a batch of so many changes. Transactions of other tests delay changes.
+/// Waits for a batch of `len` changes. Transactions of other tests delay changes.
 fn batch<R: Entity>(changes: &mut Changes<R>, len: usize) -> Result<ChangeBatch<R>> {
     loop {
         let batch = changes.next_batch(len)?;
@@ -52,7 +52,7 @@ fn batch<R: Entity>(changes: &mut Changes<R>, len: usize) -> Result<ChangeBatch<
     }
 }
 
-/// Reads and commits so many changes, and checks that there are no others.
+/// Reads and commits `len` changes, and checks that there are no others.
 fn drain(changes: &mut Changes<Parcel>, store: &Store, len: usize) -> Result<Vec<Seen>> {
     let mut all = Vec::new();
     while all.len() < len {
@@ -113,7 +113,7 @@ fn a_consumer_receives_the_changes_of_all_clients_once_and_in_order() -> TestRes
     assert_eq!(drain(&mut of_other.changes(&other, "mailer")?, &other, 5)?, all[4..]);
     assert_eq!(changes.lag()?.changes, 0);
     assert_eq!(parcels.last_change(&store.read()?)?, 9);
-    // A later consumer begins at the oldest change kept.
+    // A later consumer begins at the oldest kept change.
     assert_eq!(drain(&mut parcels.changes(&store, "second")?, &store, 9)?, all);
     let consumers = parcels.change_consumers(&store.read()?)?;
     let lags = consumers.iter().map(|it| (&*it.name, it.lag.changes)).collect::<Vec<_>>();

@@ -36,7 +36,7 @@ fn writers_of_messages_do_not_conflict() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let stores = [schema.open()?, schema.open()?];
     let articles = [ArticleRepository::open(&stores[0])?, ArticleRepository::open(&stores[1])?];
-    // The row of the other transaction is far away, so that only the messages could conflict.
+    // The keys of the two rows are far apart, so that only the messages could conflict.
     for round in 0..4 {
         let mut txns = [stores[0].write()?, stores[1].write()?];
         for (of, (txn, articles)) in txns.iter_mut().zip(&articles).enumerate() {
@@ -93,7 +93,7 @@ fn nested_transactions_do_not_replace_messages() -> TestResult {
     articles.insert(&mut txn, &article(4, 1))?;
     txn.commit()?;
     assert_eq!(messages(&store, &schema)?, 3);
-    // The token is about the first two messages.
+    // The token covers the first two messages.
     articles.drain(&store, 1)?;
     assert!(!articles.wait_for(&store, &token, Duration::ZERO)?);
     articles.drain(&store, 1)?;
@@ -107,7 +107,7 @@ fn nested_transactions_do_not_replace_messages() -> TestResult {
 #[test]
 fn a_full_queue_is_noticed() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
-    // With one connection, the writer counts in its transaction.
+    // With one connection, the writer counts the messages in its transaction.
     for connections in [1, 4] {
         let options = schema.options().connections(connections);
         let store = schema.open_with(&options.index_queue(5, WhenFull::ApplyInLine))?;
@@ -118,7 +118,7 @@ fn a_full_queue_is_noticed() -> TestResult {
         store.transaction(|txn| (0..20).try_for_each(|id| articles.delete(txn, id).map(drop)))?;
         articles.drain(&store, u64::MAX)?;
         assert!(articles.verify(&store.read()?).run()?.is_clean());
-        // The length is a second old at most.
+        // The counted length is at most a second old, so a new count follows.
         thread::sleep(Duration::from_millis(1_100));
     }
     Ok(())

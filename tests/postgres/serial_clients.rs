@@ -40,7 +40,7 @@ fn connections_that_are_cut_leave_whole_transactions() -> TestResult {
     let stores = (0..4)
         .map(|_| schema.options().connect(proxy.url()))
         .collect::<index_table::Result<Vec<_>>>()?;
-    // The tables are open by the first round.
+    // The cuts begin in the first round, when the tables are open.
     let goes_on = |round, outcomes: &super::serial::Outcomes| {
         proxy.cut(true);
         round < 20 || outcomes.failed.load(Ordering::Relaxed) < 20
@@ -48,7 +48,7 @@ fn connections_that_are_cut_leave_whole_transactions() -> TestResult {
     let outcomes = run(&stores, 8, goes_on, &direct)?;
     proxy.cut(false);
     assert!(proxy.cuts() >= 20 && outcomes.committed.load(Ordering::Relaxed) > 0, "{outcomes:?}");
-    // The server runs all the time, so it can tell the outcome of each commit.
+    // The server is never restarted, so the outcome of each commit can be determined.
     assert_eq!(outcomes.unknown.load(Ordering::Relaxed), 0, "{outcomes:?}");
     Ok(())
 }

@@ -39,7 +39,7 @@ fn order(tenant: u32, number: u64) -> Order {
     Order { tenant, number, total: number % 10, code: number }
 }
 
-/// Creates a store in which each tenant has as many orders as `orders` says.
+/// Creates a store in which each tenant has the number of orders that `orders` returns.
 fn filled(orders: impl Fn(u32) -> u64) -> Result<(ShardedStore, OrderRepository)> {
     let store = options().in_memory()?;
     let repository = OrderRepository::open(&store)?;
@@ -75,7 +75,7 @@ fn ranges_have_their_share_of_the_requests() -> Result<()> {
     assert!(shown.contains("reads") && shown.contains("writes"), "{shown}");
     let json = serde_json::to_value((&ranges, store.shards()?)).expect("JSON");
     assert!(json[0][0]["read_share"].is_number() && json[1][0]["row_share"].is_number(), "{json}");
-    // Planning and listing are no requests.
+    // Planning and listing don't count as requests.
     assert_eq!(store.ranges("orders")?, ranges);
     assert!(store.ranges("orders.code")?.iter().all(|range| range.reads == 0 && range.rows > 0));
     Ok(())
@@ -120,7 +120,7 @@ fn a_shard_with_more_than_its_share_is_named_with_the_reason() -> Result<()> {
     let units: Vec<_> = store.shard_advice("orders")?.iter().map(|it| it.unit).collect();
     assert!(!units.contains(&"rows"), "{units:?}");
 
-    // One key alone is the reason.
+    // A single key is the reason.
     store.transaction(|txn| (100..3000).try_for_each(|it| orders.insert(txn, &order(7, it))))?;
     for _ in 0..6000 {
         orders.get(&store.read()?, 7, 1)?;

@@ -135,7 +135,7 @@ fn entries_move_beside_readers_and_writers() -> Result<()> {
         });
         outcome?;
         assert!(written.into_inner() > 0 && read.into_inner() > 0);
-        // A snapshot from before all moves.
+        // This snapshot is older than all moves.
         assert_eq!(users.by_email(&before).count()?, ALL);
         assert_eq!(users.get_by_email(&before, 3)?, Some(user(0, 3)));
         drop(before);
@@ -228,7 +228,7 @@ fn entries_that_move_offline_are_read_only() -> Result<()> {
                 assert!(error.to_string().contains("(3, 1)"), "{error}");
                 assert!(users.insert(txn, &user(3, 1000)).is_err());
                 assert_eq!(users.get(txn, 3, 1)?, Some(user(3, 1)), "nothing is half changed");
-                // Other entries of the row can change, and other rows.
+                // Other entries of the row, and other rows, can change.
                 users.update(txn, 3, 1, |row| row.email = 9_000_000)?;
                 users.update(txn, 3, 2, |row| row.town = "t3".to_owned())?;
                 users.update(txn, 3, 1, |row| row.email = 3001)?;

@@ -1,10 +1,9 @@
 //! Random closures of many clients, and their check: there is a serial order in which a model has the same results.
 //!
 //! Each closure reads rows by key and by a range of an index, and writes rows that depend on the result. It records the
-//! version of each row that it has read or written. From these records follow the constraints of the order, including
-//! the rows that a range did not have yet. If the constraints have a cycle, the transactions were not serializable, for
-//! example because of a lost update or of write skew. Otherwise, a model runs the closures in this order, and has to read
-//! and write the same.
+//! version of each row that it has read or written. These versions constrain the order, and so do rows that a range did
+//! not have yet. If the constraints have a cycle, the transactions were not serializable, for example because of a lost
+//! update or of write skew. Otherwise, a model runs the closures in this order, and has to read and write the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +14,7 @@ use std::{
 use index_table::{Error, IndexTable, Result, Store, WriteTxn};
 use serde::{Deserialize, Serialize};
 
-/// A row of the workload. Both the version and the stage never decrease.
+/// A row of the workload. The version and the stage never decrease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "tasks")]
 #[index(stage, include = [version])]
@@ -30,7 +29,7 @@ pub(crate) struct Task {
     slot: u64,
 }
 
-/// A row for each committed transaction, to find out which ones were committed.
+/// A row for each committed transaction, to determine which transactions were committed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "receipts")]
 pub(crate) struct Receipt {
@@ -192,7 +191,7 @@ pub(crate) struct Outcomes {
     pub(crate) unknown: AtomicU64,
 }
 
-/// What a client knows about one of its transactions.
+/// A transaction of a client, with the outcome that the client received.
 struct Attempt {
     receipt: u64,
     /// `None`: unknown.
@@ -211,8 +210,8 @@ pub(crate) fn prepare(store: &Store) -> Result<()> {
 ///
 /// # Panics
 ///
-/// If there is no serial order, if an acknowledged transaction is missing, if a failed one is there, or if an index is
-/// wrong.
+/// If there is no serial order, if an acknowledged transaction is missing, if a failed transaction is present, or if an
+/// index is wrong.
 pub(crate) fn run(
     stores: &[Store],
     threads: u32,
@@ -283,7 +282,7 @@ pub(crate) fn run(
     Ok(outcomes)
 }
 
-/// Returns an order of the transactions in which each has read the latest versions.
+/// Returns an order in which each transaction has read the latest versions.
 fn serial_order(history: &[Committed]) -> Vec<usize> {
     // For each row, its versions with their stages and writers.
     let mut versions: BTreeMap<u32, BTreeMap<u32, (u32, Option<usize>)>> =
@@ -319,7 +318,7 @@ fn serial_order(history: &[Committed]) -> Vec<usize> {
                 if rows.iter().any(|(found, _)| found == id) {
                     continue;
                 }
-                // The transaction comes before the one that has moved the row into the range.
+                // This transaction comes before the transaction that moved the row into the range.
                 if let Some((_, (_, writer))) = of_row.iter().find(|(_, (stage, _))| stage >= start)
                 {
                     assert!(writer.is_some(), "row {id} is missing in a range");
@@ -375,7 +374,7 @@ mod tests {
                 Seen { ranges: vec![(start, rows)], written: vec![written], ..Seen::default() };
             Committed { seed: 0, new: 0, seen }
         };
-        // Each inserts a row into the range of the other.
+        // Each transaction inserts a row into the range of the other.
         serial_order(&[ranged(4, (1_000, 1, 9)), ranged(5, (1_001, 1, 9))]);
     }
 }

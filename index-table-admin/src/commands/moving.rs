@@ -27,7 +27,7 @@ const CONTINUES: &str = "no row is lost, and the same command continues the move
 /// A shard map with all tables of the program open, so that their rows can move.
 struct Open {
     opened: Opened,
-    /// The tables are in use as long as this lives.
+    /// The tables are in use until this value is dropped.
     _tables: Vec<Box<dyn Typed>>,
 }
 

@@ -18,7 +18,7 @@ use crate::{
 /// The time limit for connecting, and for each read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The maximum length of an answer.
+/// The maximum length of a response.
 const LONGEST: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
@@ -198,7 +198,7 @@ fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    // With this version of HTTP, the answer ends with the connection.
+    // With this version of HTTP, the response ends with the connection.
     let request = format!("GET /{path}{slash}metrics HTTP/1.0\r\nHost: {host}\r\n{token}\r\n");
     stream.write_all(request.as_bytes()).map_err(failed)?;
     let mut answer = String::new();

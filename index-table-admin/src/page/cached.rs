@@ -8,7 +8,7 @@ use std::{
 
 use crate::failure::Failure;
 
-/// A result is kept for at least this multiple of the time that it took.
+/// A result is kept for at least this multiple of the time of its measurement.
 const TIMES: u32 = 20;
 
 pub(super) struct Cached<T>(Mutex<BTreeMap<String, Kept<T>>>);
@@ -37,7 +37,7 @@ impl<T> Cached<T> {
         Self::of(&mut kept, key, fresh, measure).map(|(value, _)| value)
     }
 
-    /// Returns the kept result with its age, or measures it; `None` if another request measures at this moment.
+    /// Returns the kept result with its age, or measures it; `None` while another request is measuring a result.
     pub(super) fn try_get(
         &self,
         key: &str,

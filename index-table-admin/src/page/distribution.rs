@@ -17,10 +17,10 @@ const COLUMNS: usize = 48;
 /// With at most this number of values, each value has a column.
 const VALUES: u64 = 24;
 
-/// The number of common values.
+/// The maximum number of common values.
 const COMMON: usize = 10;
 
-/// The number of entries between two looks at the clock.
+/// The number of entries between two reads of the clock.
 const BETWEEN: u64 = 1024;
 
 /// The maximum number of characters of a label.
@@ -37,7 +37,7 @@ pub(super) struct KeysOfIndex {
     pub(super) common: Vec<(String, u64)>,
 }
 
-/// Reads all keys of an index; `None` if that takes until the deadline, or if the index is not readable.
+/// Reads all keys of an index; `None` if the deadline passes, or if the index is not readable.
 pub(super) fn measure(
     table: &UntypedTable,
     txn: &ReadTxn<'_>,
@@ -85,9 +85,9 @@ enum Form {
     Values,
     /// An equal part of the numbers from `low` up to `high`.
     Numbers { low: f64, high: f64, columns: usize },
-    /// The texts that begin with the same characters: so many.
+    /// The texts with the same prefix of this number of characters.
     Starts(usize),
-    /// An equal part of the encoded keys, which differ from this byte on.
+    /// An equal part of the encoded keys, which differ from the byte `at` on.
     Bytes { at: usize, low: u64, high: u64 },
 }
 
@@ -121,7 +121,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// Chooses the form by the first and the last key; `None` without keys, and for hashes.
+    /// Chooses the form by the first and the last key; `None` without keys, or if the keys are hashes.
     fn of(
         table: &UntypedTable,
         txn: &ReadTxn<'_>,

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::Page;
 use crate::output::bytes;
 
-/// Where a view is.
+/// The place of a view among the views of the page.
 pub(super) struct View<'v> {
     pub(super) title: &'v str,
     /// The relative path of the overview, such as `../`.
@@ -86,7 +86,7 @@ pub(super) fn error(message: &str, up: &str) -> Markup {
 pub(super) enum Column<'c> {
     Text(&'c str),
     Number(&'c str),
-    /// Keys and rows, in a font of equal widths.
+    /// Keys and rows, in a monospaced font.
     Code(&'c str),
     /// Text that a narrow screen omits.
     Wide(&'c str),
@@ -152,7 +152,7 @@ pub(super) fn badge(text: &str, is_good: bool) -> Markup {
     html! { span.badge.bad[!is_good] { (text) } }
 }
 
-/// Text of the service in a font of equal widths.
+/// Text of the service in a monospaced font.
 pub(super) fn code(text: &str) -> Markup {
     html! { code { (text) } }
 }

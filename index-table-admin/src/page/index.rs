@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{failure::Failure, output::bytes, value};
 
-/// The keys of an index with at most this number of entries are measured for each view.
+/// If an index has at most this number of entries, its keys are measured for each view.
 const FEW: u64 = 2_000_000;
 
 /// The limits for measuring keys, and the time for which the result is shown.
@@ -163,7 +163,7 @@ fn declared(
     })
 }
 
-/// Shows the queries of an index and their costs, since the service has opened the table.
+/// Shows the queries of an index and their costs, since the service opened the table.
 fn used(page: &Page, table: &UntypedTable, index: &str) -> Markup {
     let usage = usage(page, table);
     let own = usage.as_ref().and_then(|usage| usage.indexes.iter().find(|own| own.name == index));

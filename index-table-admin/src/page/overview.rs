@@ -1,4 +1,4 @@
-//! The overview: what needs attention, figures, tables with their indexes, and readers.
+//! The overview: problems, figures, tables with their indexes, and readers.
 
 use std::collections::BTreeMap;
 
@@ -188,7 +188,7 @@ fn readers(page: &Page) -> Markup {
     }
 }
 
-/// What an operator should look at first.
+/// Returns the problems that need the operator's attention.
 fn problems(page: &Page, tables: &[CatalogTable]) -> Result<Vec<Markup>, Failure> {
     let mut problems: Vec<_> = page.notes.iter().map(|note| frame::text(note)).collect();
     for own in tables {

@@ -117,7 +117,7 @@ pub(super) fn histogram(steps: &[Step], label: &str) -> Markup {
 pub(super) struct Segment {
     /// The name inside of the segment.
     pub(super) name: String,
-    /// The description that a pointer shows.
+    /// The description that is shown at the pointer.
     pub(super) title: String,
     /// Its part of the width, in any unit.
     pub(super) weight: u64,
@@ -217,7 +217,7 @@ mod tests {
         assert!(histogram(&[], "nothing").into_string().contains("nothing"));
     }
 
-    /// The guide has the pictures of this page. With the variable `UPDATE_PICTURES`, they are written.
+    /// The guide has the pictures of this page. With the variable `UPDATE_PICTURES`, this test writes them.
     #[test]
     fn the_guide_has_the_pictures_of_the_page() {
         let towns = [

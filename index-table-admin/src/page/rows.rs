@@ -28,7 +28,7 @@ const ROW: usize = 400;
 const SHORT: usize = 1 << 16;
 const WHOLE: usize = 1 << 22;
 
-/// The time after which a page ends with the rows that were read.
+/// The time limit for reading a page. The page then ends with the last row that was read.
 const TIME: Duration = Duration::from_secs(5);
 
 /// The keys of a table or of an index that a view lists.
@@ -83,12 +83,12 @@ impl<'l> List<'l> {
         })
     }
 
-    /// Whether the view has a part of the keys.
+    /// Whether the view lists only a part of the keys.
     pub(super) fn is_part(&self) -> bool {
         !self.values.is_empty() || self.after.is_some()
     }
 
-    /// Returns the range: the values but the last one are equal; the last one is equal, or of text the start.
+    /// Returns the range of the keys with these values. If the last value is text, it is a prefix.
     fn range(&self) -> Result<UntypedRange, Failure> {
         let mut start = KeyBuf::new();
         if let Some((last, values)) = self.values.split_last() {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{failure::Failure, output::bytes};
 
-/// The maximum number of ranges of a map that are listed.
+/// The maximum number of listed ranges of a map.
 const RANGES: usize = 200;
 
 /// The maximum time for counting the rows of a map.

@@ -1,4 +1,4 @@
-//! How long commits and queries take: counters that are always enabled, and their report.
+//! The durations of commits and queries: counters that are always enabled, and their report.
 
 use std::{
     sync::{
@@ -11,10 +11,10 @@ use std::{
 /// The number of buckets. The last bucket with an upper bound ends at eight seconds.
 const BUCKETS: usize = 25;
 
-/// Of so many queries of an index, one is timed. The clock takes as long as a short query.
+/// One of this number of queries of an index is timed, because reading the clock takes as long as a short query.
 const QUERIES: u64 = 256;
 
-/// Of so many commits, one is timed.
+/// One of this number of commits is timed.
 const COMMITS: u64 = 16;
 
 /// Durations in buckets: up to 1 µs, up to 2 µs, up to 4 µs, and so on; the last bucket has all longer durations.
@@ -25,7 +25,7 @@ pub(crate) struct Durations {
 }
 
 impl Durations {
-    /// Adds the time since the start.
+    /// Adds the time since `begun`.
     #[cold]
     pub(crate) fn end(&self, begun: u64) {
         self.add(Duration::from_nanos(now().saturating_sub(begun)));
@@ -33,7 +33,7 @@ impl Durations {
 
     fn add(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        // The number of doublings of a microsecond up to the duration.
+        // The bucket is the number of doublings of a microsecond until it is at least the duration.
         let micros = nanos.div_ceil(1000).max(1);
         let bucket = (u64::BITS - (micros - 1).leading_zeros()) as usize;
         if let Some(count) = self.buckets.get(bucket.min(BUCKETS - 1)) {
@@ -55,40 +55,40 @@ impl Durations {
     }
 }
 
-/// Returns the current time, if the query after this number of queries is timed; otherwise 0.
+/// Returns the current time if the query after this number of queries is timed; otherwise 0.
 #[inline]
 pub(crate) fn begin_query(queries: u64) -> u64 {
     if queries.is_multiple_of(QUERIES) { now() } else { 0 }
 }
 
-/// Returns the current time, if the commit with this number is timed; otherwise 0.
+/// Returns the current time if the commit with this number is timed; otherwise 0.
 #[inline]
 pub(crate) fn begin_commit(number: u64) -> u64 {
     if number.is_multiple_of(COMMITS) { now() } else { 0 }
 }
 
-/// Returns the nanoseconds since the first call, and never 0.
+/// Returns the nanoseconds since the first call, but never 0.
 #[cold]
 fn now() -> u64 {
     static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
     u64::try_from(FIRST.elapsed().as_nanos()).unwrap_or(u64::MAX) | 1
 }
 
-/// The durations of the commits of a store, or of the queries of an index. Each 256th query and each
-/// 16th commit is timed.
+/// The durations of the commits of a store, or of the queries of an index. Every 256th query and every 16th commit is
+/// timed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Latency {
     /// The number of timed commits or queries.
     pub count: u64,
     /// The sum of their durations.
     pub sum: Duration,
-    /// Upper bounds, each with the number of durations up to it. Longer durations are in `count` alone.
+    /// Upper bounds, each with the number of durations up to it. Longer durations are only in `count`.
     pub buckets: Vec<(Duration, u64)>,
 }
 
 impl Latency {
-    /// Returns the upper bound of the bucket with this part of all durations, from 0 to 100 percent. `None`: nothing was
-    /// timed, or the duration is longer than all bounds.
+    /// Returns the upper bound of the bucket with this percentile, from 0 to 100. `None` if nothing was timed, or if
+    /// the duration is longer than all bounds.
     #[must_use]
     pub fn percentile(&self, percent: u64) -> Option<Duration> {
         let rank = (u128::from(self.count) * u128::from(percent)).div_ceil(100).max(1);

@@ -1,7 +1,8 @@
 //! Changes that are sent together, as one statement.
 //!
-//! PostgreSQL runs the parts of a statement with the same snapshot and in no particular order, so each row occurs in a
-//! batch once. The changes of a batch with new rows depend on these: if a new key is taken, nothing after it is written.
+//! PostgreSQL runs the parts of a statement with the same snapshot and in no particular order, so a batch changes a row
+//! at most once. If a batch has new rows, its later changes depend on these rows: if the key of a new row is taken, no
+//! later change is applied.
 
 use std::{collections::HashSet, fmt::Write as _};
 
@@ -12,7 +13,7 @@ use super::{
     names::{Form, Relation},
 };
 
-/// The maximum number of rows of a batch, and about the number of bytes.
+/// The maximum number of rows of a batch, and its approximate maximum number of bytes.
 const MOST: (usize, usize) = (512, 1 << 20);
 
 /// A kind of change.
@@ -31,10 +32,10 @@ pub(super) enum Kind {
 pub(super) enum Mode {
     /// In a transaction whose begin has been confirmed.
     Confirmed,
-    /// After a `BEGIN` that has not been confirmed: the statement changes nothing outside of the transaction.
+    /// After an unconfirmed `BEGIN`. If the transaction has not begun, the statement changes nothing.
     Begun,
-    /// As a transaction of its own, which changes nothing unless the counter of the catalog, if it is given, is the
-    /// current one.
+    /// As a transaction of its own. With `changes`, it changes nothing unless the counter of the catalog has this
+    /// value.
     Alone { changes: Option<u64> },
 }
 
@@ -64,10 +65,10 @@ pub(super) struct Batch {
 pub(super) struct Statement {
     pub(super) sql: String,
     pub(super) parameters: Vec<Parameter>,
-    /// The number of new rows. If it is not 0, the first column of the result has the number that were written.
+    /// The number of new rows. If it is not 0, the first column of the result is the number of written new rows.
     pub(super) new: i64,
-    /// Whether the last columns of the result state whether the statement had the right transaction, and the counter of
-    /// the catalog.
+    /// Whether the second column of the result states that the statement ran in the right transaction and, if required,
+    /// with the right counter of the catalog.
     pub(super) is_guarded: bool,
 }
 
@@ -96,8 +97,9 @@ impl Statement {
 }
 
 impl Batch {
-    /// Adds a change, unless the batch is full or already changes the row. Returns whether it was added. The columns are
-    /// the key and the value; for an index, the key, the primary key and the data; for a deletion, all but the last.
+    /// Adds a change, unless the batch is full or already changes the row. Returns whether the change was added. The
+    /// columns are the key and the value; for an index, the key, the primary key and the data; for a deletion, all but
+    /// the last.
     pub(super) fn push(&mut self, relation: &Relation, kind: Kind, columns: &[&[u8]]) -> bool {
         if !self.groups.is_empty() && (self.rows.len() >= MOST.0 || self.bytes >= MOST.1) {
             return false;
@@ -143,7 +145,7 @@ impl Batch {
 
     /// Returns a batch that removes the first `written` new rows of this one.
     pub(super) fn undo(&self, written: usize) -> Self {
-        // It takes no other changes.
+        // With this size, the batch is full, so no other changes are added.
         let mut undo = Self { bytes: MOST.1, ..Self::default() };
         for group in self.groups.iter().filter(|group| group.kind == Kind::New).take(written) {
             let keys = if group.form == Form::Pairs { 1 } else { 2 };
@@ -157,7 +159,7 @@ impl Batch {
         undo
     }
 
-    /// Returns the statements of the batch. `is_strict`: a new row whose key is taken is an error, which ends the
+    /// Returns the statements of the batch. With `is_strict`, a new row with a taken key is an error, which ends the
     /// transaction.
     pub(super) fn statements(
         &self,
@@ -213,13 +215,14 @@ impl<'a> Builder<'a> {
         format!("${}", self.parameters.len())
     }
 
-    /// Returns a condition for the parts that depend on an earlier part, after `word`.
+    /// Returns `word` and the condition for a part that depends on an earlier part; an empty text if it depends on
+    /// none.
     fn gated(&self, word: &str) -> String {
         let gate = self.gate.as_ref();
         gate.map(|gate| format!(" {word} EXISTS (SELECT 1 FROM {gate})")).unwrap_or_default()
     }
 
-    /// Returns the condition that keeps a statement from running in another transaction.
+    /// Returns the condition that prevents changes outside of the right transaction.
     fn guard(&mut self) -> Option<String> {
         match self.mode {
             Mode::Confirmed => None,

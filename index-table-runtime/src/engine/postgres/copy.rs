@@ -8,7 +8,7 @@ const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// The number of columns that stands for the end.
 const END: [u8; 2] = (-1_i16).to_be_bytes();
 
-/// The size of a piece after which it is sent.
+/// A piece is sent when it has this size.
 const PIECE: usize = 1 << 16;
 
 /// Rows in the binary format, in pieces.

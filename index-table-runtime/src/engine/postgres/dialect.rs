@@ -1,7 +1,7 @@
 //! The statements that differ between servers with the PostgreSQL protocol.
 //!
 //! [`PostgreSql`](Dialect::PostgreSql) is tested on a server. The statements of the other dialects follow the
-//! documentation of the servers, are tested as text, and were not run here.
+//! documentation of the servers. These statements are tested as text only.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use super::names::{Form, Relation, hex};
 
 /// A server with the PostgreSQL protocol, for [`Options::dialect`](crate::Options::dialect).
 ///
-/// The statements for YugabyteDB and CockroachDB follow the documentation of these servers. They are tested as text, but
-/// the tests of this library have not run on such servers.
+/// The statements for YugabyteDB and CockroachDB follow the documentation of these servers. They are tested as text,
+/// but the tests of this library have not run on such servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -35,8 +35,8 @@ impl Dialect {
     }
 
     /// Whether one statement can change several tables. CockroachDB refuses most statements with several changes of one
-    /// table, and its plans for common table expressions with changes are limited. It gets one statement for each table,
-    /// all in one round trip.
+    /// table, and its plans for common table expressions with changes are limited. It gets one statement for each
+    /// table, all in one round trip.
     pub(super) const fn has_writing_ctes(self) -> bool {
         !matches!(self, Self::CockroachDb)
     }
@@ -59,8 +59,8 @@ impl Dialect {
 
     /// Returns the settings of each session, with their values. They are checked after they are set.
     ///
-    /// On PostgreSQL, the plans use the primary keys. Without the first setting, the server plans many statements again.
-    /// Without the next four, a join of many rows reads the whole fact table.
+    /// On PostgreSQL, the plans use the primary keys. Without the first setting, the server plans many statements
+    /// again. Without the next four, a join of many rows reads the whole fact table.
     pub(super) const fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::PostgreSql => &[
@@ -122,8 +122,8 @@ impl Dialect {
         }
     }
 
-    /// Returns an expression for the number of a write transaction, or for the number before which all transactions have
-    /// ended in the snapshot of a read transaction.
+    /// Returns an expression for the number of a write transaction. For a read transaction, all transactions with
+    /// smaller numbers have ended in its snapshot.
     pub(super) const fn number(self, writes: bool) -> &'static str {
         match (self, writes) {
             (Self::PostgreSql, true) => "pg_current_xact_id()::text",
@@ -136,7 +136,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the statement that creates a table. `splits`: the keys at which the table is split into tablets or ranges.
+    /// Returns the statement that creates a table. `splits` are the keys at which the table is split into tablets or
+    /// ranges.
     pub(super) fn create(self, relation: &Relation, splits: &[Vec<u8>]) -> String {
         let Relation { sql: table, form, .. } = relation;
         let (columns, keys): (&str, &[&str]) = match form {
@@ -168,7 +169,7 @@ impl Dialect {
     }
 
     /// Returns the query that locks the schema until the session unlocks it. Without such a lock, concurrent changes of
-    /// the tables are conflicts, and run again.
+    /// the tables conflict and run again.
     pub(super) const fn lock(self) -> Option<&'static str> {
         match self {
             Self::PostgreSql => {

@@ -139,7 +139,7 @@ fn a_batch_changes_a_row_once() {
     assert!(batch.push(&town, Kind::Put, &[b"a", b"bc", b""]));
     assert!(batch.push(&town, Kind::Put, &[b"ab", b"c", b""]));
     assert!(!batch.push(&town, Kind::Delete, &[b"a", b"bc"]));
-    // The only entry of a unique key has one place, whatever its primary key.
+    // A unique key has one entry, so both changes concern the same entry, despite their different primary keys.
     assert!(batch.push(&email, Kind::Delete, &[b"mail", b"id"]));
     assert!(!batch.push(&email, Kind::Put, &[b"mail", b"other", b""]));
 }

@@ -24,7 +24,8 @@ use crate::{
 /// The time limit for determining whether a commit was applied, after its connection was lost.
 const RESOLUTION: Duration = Duration::from_secs(5);
 
-/// A row that a transaction writes and that is removed after the commit, on a server without the outcomes of transactions.
+/// A row that proves a commit, for servers without the outcomes of transactions. The transaction writes the row, and it
+/// is removed after the commit.
 struct Token {
     bytes: [u8; 16],
     /// The bytes in SQL.
@@ -37,7 +38,7 @@ impl Token {
         if session.pool.has_outcomes() {
             return None;
         }
-        // Each `RandomState` has other keys.
+        // Each `RandomState` has different keys.
         let random = |number: u64| RandomState::new().hash_one(number).to_be_bytes();
         let mut bytes = [0; 16];
         bytes.iter_mut().zip(random(1).into_iter().chain(random(2))).for_each(|(to, it)| *to = it);
@@ -58,8 +59,8 @@ impl Token {
         }
     }
 
-    /// Returns whether the transaction with the token was committed. If the token can be written, it was not, and can't be
-    /// any more.
+    /// Returns whether the transaction with the token was committed. If this function can write the token, the
+    /// transaction was not committed, and can no longer be committed.
     fn resolve(&self, pool: &Pool) -> Option<bool> {
         until_known(pool, None, |connection| match connection.simple(&self.insert()) {
             Ok(_) => Some(Some(false)),
@@ -121,8 +122,8 @@ pub(super) fn commit_alone(session: &Session<'_>, batch: &mut Batch) -> Result<(
     })
 }
 
-/// Returns the outcome of a commit after an error. `lost` determines whether a commit was applied whose connection is
-/// lost.
+/// Returns the outcome of a commit after an error. If the connection is lost, `lost` determines whether the commit was
+/// applied.
 fn judge(
     pool: &Pool,
     leased: Option<Leased>,
@@ -152,8 +153,9 @@ fn judge(
     }
 }
 
-/// Calls `outcome` on new connections until it returns a result, up to a time limit. With `started`, only the same run of
-/// the server is used: a later run may use a number for another transaction, for example after a failover to a copy.
+/// Calls `outcome` on new connections until it returns a result, up to a time limit. With `started`, returns `None` if
+/// the server was restarted: a later run may have given the same number to another transaction, for example after a
+/// failover to a copy.
 fn until_known(
     pool: &Pool,
     started: Option<&str>,
@@ -177,8 +179,8 @@ fn until_known(
     }
 }
 
-/// Returns whether the commit of a transaction was applied; `None` if this can't be determined. The same run of the
-/// server has the outcomes of its last transactions.
+/// Returns whether the commit of a transaction was applied; `None` if this can't be determined. The server is queried
+/// only if it was not restarted; it has the outcomes of its last transactions.
 fn resolve(pool: &Pool, started: &str, stamp: Stamp) -> Option<bool> {
     until_known(pool, Some(started), |connection| {
         let status = connection.simple(&format!("SELECT pg_xact_status('{}')", stamp.number()));
@@ -190,8 +192,9 @@ fn resolve(pool: &Pool, started: &str, stamp: Stamp) -> Option<bool> {
     })
 }
 
-/// Returns whether a batch with a new row was applied, after the session has ended; `None` if this can't be determined. A
-/// row that is not there was not written. The same row may be that of another client.
+/// Returns whether a batch with a new row was applied, after the session has ended; `None` if this can't be determined.
+/// If the row is missing or different, the batch was not applied. If the row is equal, this can't be determined,
+/// because another client may have written it.
 fn resolve_alone(pool: &Pool, lost: &Connection, batch: &Batch) -> Option<bool> {
     let (table, key, row) = batch.new_fact()?;
     until_known(pool, Some(lost.started()), |connection| {

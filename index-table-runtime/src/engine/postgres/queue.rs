@@ -1,8 +1,8 @@
 //! The length of a queue.
 //!
-//! A writer compares the length of the queue with its limit. If it counted the messages in its transaction, the server
-//! would record that it has read all of them, and concurrent writers would conflict. So the messages are counted outside
-//! of transactions, at most once in a second.
+//! A writer compares the length of the queue with its limit. A count in the writer's transaction would read all
+//! messages, so concurrent writers would conflict. Therefore, the messages are counted outside of transactions, at most
+//! once a second.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -20,7 +20,7 @@ use crate::model::error::Result;
 /// The maximum age of a length.
 const AGE: Duration = Duration::from_secs(1);
 
-/// The maximum age of a length that is the limit. Writers may wait for room.
+/// The maximum age of a length that has reached the limit. It is short, because writers may be waiting for room.
 const AGE_IF_FULL: Duration = Duration::from_millis(20);
 
 /// The queue of a table.

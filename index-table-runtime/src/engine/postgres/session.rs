@@ -31,7 +31,7 @@ pub(super) struct Session<'s> {
     pub(super) writes: bool,
     /// Whether the catalog exists.
     has_catalog: bool,
-    /// For a read transaction.
+    /// Counts a read transaction until it ends.
     counted: Mutex<Option<Counted>>,
     pub(super) start: Arc<Start>,
     pub(super) leased: Mutex<Option<Leased>>,
@@ -44,7 +44,7 @@ pub(super) struct Session<'s> {
     /// The number of calls of [`Txn::numbered`](super::Txn::numbered), in all nested transactions.
     pub(super) numbered: AtomicU64,
     numbers: OnceLock<Numbers>,
-    /// The cached records that were used before the numbers were known.
+    /// The cached records that this transaction used before the numbers were known.
     assumed: Mutex<Option<Assumed>>,
     /// The keys of the records that were used since the last statement.
     used: Mutex<Vec<Vec<u8>>>,
@@ -61,7 +61,7 @@ pub(super) struct Numbers {
     pub(super) changes: Option<u64>,
 }
 
-/// The cached records of a counter of the catalog.
+/// The used cached records, and the counter of the catalog for which they are valid.
 struct Assumed {
     changes: u64,
     records: Vec<(&'static TableSchema, Vec<u8>, Arc<Record>)>,
@@ -77,11 +77,12 @@ pub(super) struct Failure {
 #[derive(Default)]
 pub(super) struct Pending {
     pub(super) items: VecDeque<Item>,
-    /// Whether the writer assumes that new keys are free, until it asks for the result.
+    /// Whether new keys are assumed to be free until the result is read.
     pub(super) is_deferring: bool,
     /// Whether a new key was taken.
     pub(super) is_taken: bool,
-    /// The number of items before those of the operation with new rows, unless its rows were sent.
+    /// The number of items before the operation with new rows; `None` without such an operation, or after its rows were
+    /// sent.
     pub(super) operation: Option<usize>,
     /// Whether the transaction is one operation, which runs again if a new key is taken.
     pub(super) is_single: bool,
@@ -112,7 +113,7 @@ pub(super) enum Last<'p> {
     Query(&'p str, Parameters<'p>),
     Execute(&'p str, Parameters<'p>),
     Simple(&'p str),
-    /// Only what is pending, and the numbers.
+    /// No statement: only the pending items and the query for the numbers are sent.
     Numbers,
 }
 
@@ -193,13 +194,13 @@ impl<'s> Session<'s> {
         self.numbers.get().copied()
     }
 
-    /// Lets the next round trip read the numbers.
+    /// Makes the next round trip read the numbers.
     pub(super) fn need_numbers(&self) {
         let changes = self.catalog.changes_known();
         lock(&self.assumed).get_or_insert(Assumed { changes, records: Vec::new() });
     }
 
-    /// Notes a record of the catalog that the transaction uses. If a statement follows, the record was accepted.
+    /// Adds the key of a catalog record that the transaction uses. With the next statement, the record becomes trusted.
     pub(super) fn lend(&self, key: &[u8]) {
         lock(&self.used).push(key.to_vec());
     }
@@ -220,7 +221,7 @@ impl<'s> Session<'s> {
             None => self.catalog.changes_known(),
         };
         let record = self.catalog.trusted(changes, key)?;
-        // A reader refuses an index that is under construction, and should see its end.
+        // A cached state may be older than the completion of an index, so a reader reads the current state.
         let is_state = key.last() != Some(&0);
         if !self.writes && is_state && record.is_some() {
             return None;
@@ -239,7 +240,7 @@ impl<'s> Session<'s> {
         format!("SELECT {number}")
     }
 
-    /// Sends what is pending and the last statement, all in one round trip, and waits for all results.
+    /// Sends the pending items and the last statement in one round trip, and waits for all results.
     pub(super) fn round_trip(&self, last: Last<'_>) -> Result<Response, Broken> {
         let pending: Vec<Item> = {
             let mut pending = lock(&self.pending);
@@ -263,7 +264,7 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Prepares a statement, which new connections will prepare when they are opened.
+    /// Prepares a statement. From now on, new connections prepare it when they are opened.
     fn prepared(&self, connection: &Connection, sql: &str) -> Outcome<tokio_postgres::Statement> {
         if !connection.has(sql) {
             self.pool.know(sql);
@@ -271,7 +272,7 @@ impl<'s> Session<'s> {
         connection.prepared(sql)
     }
 
-    /// Prepares what is pending.
+    /// Prepares the pending items.
     fn steps<'p>(
         &self,
         connection: &Connection,
@@ -320,7 +321,8 @@ impl<'s> Session<'s> {
             && (self.writes && begins
                 || matches!(last, Last::Numbers)
                 || lock(&self.assumed).is_some());
-        // Everything is prepared before anything is sent: a statement that is not prepared would be overtaken.
+        // All statements are prepared before the first is sent. Otherwise, a statement could overtake another that is
+        // still being prepared.
         let numbers_statement = needs_numbers
             .then(|| self.prepared(connection, &self.numbers_sql()))
             .transpose()
@@ -358,7 +360,7 @@ impl<'s> Session<'s> {
         };
 
         if let Some(begin) = begin {
-            // Until here, nothing of this transaction was received.
+            // Before this response, nothing of this transaction was received.
             if let Err(error) = begin.wait() {
                 start.has_begun = false;
                 return Err(before(error));
@@ -390,7 +392,7 @@ impl<'s> Session<'s> {
         let row = rows.first().ok_or_else(missing)?;
         let number = column::<&str>(row, 0)?.parse().ok().ok_or_else(missing)?;
         let changes = if self.has_catalog { column::<&str>(row, 1)?.parse().ok() } else { None };
-        // They are received once.
+        // The numbers are received once.
         let _ = self.numbers.set(Numbers { number, changes });
         Ok(())
     }
@@ -418,7 +420,7 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Compares the cached records that were used with those of the snapshot.
+    /// Compares the used cached records with the records of the snapshot.
     fn check_assumed(&self, connection: &Connection) -> Result<(), Broken> {
         let Some(assumed) = lock(&self.assumed).take() else { return Ok(()) };
         let changes = self.known_numbers().and_then(|numbers| numbers.changes);
@@ -453,8 +455,8 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Sends a single batch as a transaction of its own. Returns whether it was applied; if not, nothing has changed, and
-    /// the transaction may run again.
+    /// Sends a single batch as a transaction of its own. Returns whether the batch was applied. If not, nothing has
+    /// changed, and the transaction may run again.
     pub(super) fn send_alone(&self, batch: &Batch) -> Outcome<Result<bool>> {
         let connection = match self.connection() {
             Ok(connection) => connection,
@@ -481,7 +483,8 @@ impl<'s> Session<'s> {
     /// Ends the use of the connection, and returns it.
     pub(super) fn release(&self) -> Option<Leased> {
         let assumed = lock(&self.assumed).take();
-        // A record that was changed, or that no statement followed, may have been refused because it is obsolete.
+        // Cached records may be obsolete if the transaction has changed the catalog, or if no statement has checked
+        // them.
         if !self.has_no_own_changes() || assumed.is_some_and(|it| !it.records.is_empty()) {
             self.catalog.forget();
         }
@@ -489,7 +492,7 @@ impl<'s> Session<'s> {
         lock(&self.leased).take()
     }
 
-    /// Whether no catalog was changed in this transaction.
+    /// Whether this transaction has not changed the catalog.
     pub(super) fn has_no_own_changes(&self) -> bool {
         self.own_changes.load(Ordering::Relaxed) == 0
     }
@@ -529,8 +532,8 @@ impl From<Broken> for Attempt {
     }
 }
 
-/// Whether a reader that has used the record `before` may use it in a snapshot with the record `now`: it is the record of
-/// the table, and all indexes are declared as before.
+/// Whether a reader may have used the record `before` in a snapshot with the record `now`. Both must be records of the
+/// table, with the same declarations of all indexes.
 fn still_fits(
     schema: &'static TableSchema,
     key: &[u8],

@@ -1,7 +1,8 @@
 //! The start of a transaction on its connection.
 //!
-//! `BEGIN` is sent together with the first statement, which takes the snapshot. A snapshot is older than the commits of
-//! this store that follow it: before a commit, each read transaction of this store that has no snapshot yet takes it.
+//! `BEGIN` is sent together with the first statement, which takes the snapshot. A snapshot must not contain commits of
+//! this store after the start of the transaction. So before each commit, all read transactions of this store without a
+//! snapshot take one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -27,8 +28,9 @@ impl Start {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the transaction and takes its snapshot, unless that has happened. If another thread is starting it, this
-    /// doesn't wait: the first query may be waiting for the transaction that is about to commit.
+    /// Begins the transaction and takes its snapshot, unless that has happened. If another thread is starting the
+    /// transaction, this function doesn't wait: the first query of that thread may be waiting for the transaction that
+    /// is about to commit.
     pub(super) fn take_snapshot(&self, begin: &str) {
         let mut state = match self.0.try_lock() {
             Ok(state) => state,

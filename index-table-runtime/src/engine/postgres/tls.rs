@@ -48,12 +48,12 @@ mod rustls {
                     return Err(failed(source));
                 }
             }
-            // Without certificates, encrypted connections fail, and the error says so.
+            // Without certificates, encrypted connections fail with an error about the missing certificates.
             None => drop(
                 store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
             ),
         }
-        // The provider is named, because a program may have linked several.
+        // The provider is named, because a program may have linked several providers.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let config = config.with_safe_default_protocol_versions();
         let config = config.map_err(|error| invalid(&error))?;

@@ -1,4 +1,4 @@
-//! What could lose atomicity, or serve a wrong plan, without an error; on a server.
+//! Tests on a server for cases that could break atomicity, or use a wrong plan, without an error.
 
 use super::{
     batch::{Batch, Kind, Mode},
@@ -39,7 +39,7 @@ fn entries(engine: &Engine, tables: &Tables) -> Result<Vec<u64>> {
 fn a_statement_that_fails_beside_a_commit_undoes_all_on_a_new_connection() {
     on_a_server(|engine| {
         let tables = open(engine);
-        // No statement is prepared on its connections.
+        // The connections of `other` have no prepared statements.
         let other = connected(&engine.schema).expect("a server");
         let tables_of_other = Tables::new(&other.schema, tables.schema, Parts::default());
         let mut txn = other.write()?;
@@ -118,7 +118,7 @@ fn an_insertion_with_a_taken_key_changes_nothing_and_steals_no_entry() {
         assert_eq!(ids(engine, &tables)?, [1, 2]);
         assert_eq!(entries(engine, &tables)?, [2, 2]);
 
-        // As a transaction of its own.
+        // Here, each insertion is sent as a transaction of its own.
         for (id, key) in [(3, 7), (1, 9)] {
             let mut txn = engine.write()?;
             txn.assume_new();
@@ -151,7 +151,7 @@ fn an_operation_that_is_abandoned_changes_nothing() {
         txn.commit(|| ())?;
         assert_eq!(ids(engine, &tables)?, [1, 3]);
 
-        // After a part was sent, the transaction has failed.
+        // If a part of the operation was sent, abandoning it fails the transaction.
         let mut txn = engine.write()?;
         let mut writer = txn.writer(&tables).expect("a write transaction");
         assert!(writer.defer_new());
@@ -183,7 +183,7 @@ fn a_change_of_the_catalog_refuses_a_change_that_relies_on_the_catalog_before() 
         let mut txn = other.write()?;
         txn.writer(&of_other).expect("a writer").put(Space::Catalog, b"part", b"1")?;
         txn.commit(|| ())?;
-        // Once in a statement alone, and once with a begin.
+        // Without a read, the change is sent as a transaction of its own. With a read, it follows a `BEGIN`.
         for reads in [false, true] {
             let mut txn = engine.write()?;
             let found = record(&txn)?;
@@ -231,7 +231,7 @@ fn a_commit_with_a_token_on_a_lost_connection_is_known_to_have_failed() {
             writer.change(Change::DeleteEntry { index: 0, key: &[2], primary_key: &[2] })?;
             txn.commit(|| ())?;
         }
-        // The outcome of each commit is known, so no token is left but those of the lost commits.
+        // The outcome of each commit is known, so only the tokens of the lost commits remain.
         let left = engine.run(&format!("SELECT count(*)::text FROM {}", commits.sql))?;
         assert!(left.is_some_and(|left| left.parse::<u64>().is_ok_and(|left| left <= 3)));
         Ok(())
@@ -291,7 +291,8 @@ fn many_entries_are_loaded_in_any_order() {
 
     on_a_server(|engine| {
         let tables = open(engine);
-        // Sorted; then, an entry is out of order after the first thousands; then, the table has rows.
+        // First, the entries are sorted. Then, an entry after the first thousands is out of order. Finally, the table
+        // already has rows.
         for mut ids in
             [(0..5_000).collect::<Vec<u16>>(), (0..5_000).collect(), (2_000..7_000).collect()]
         {

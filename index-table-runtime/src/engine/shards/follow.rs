@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Returns whether the shards have a record of the archive.
+    /// Returns whether the shards have already applied a record of the archive.
     pub(crate) fn has_record(&self, parts: &Parts) -> bool {
         for (shard, number) in &parts.shards {
             match self.follower(*shard) {
@@ -31,7 +31,8 @@ impl Engine {
         true
     }
 
-    /// Returns the data files of a follower, with the numbers of their shards. Some may have been removed from the original.
+    /// Returns the data files of a follower, with the numbers of their shards. Some of these shards may have been
+    /// removed from the original.
     pub(crate) fn followers(
         &self,
     ) -> impl Iterator<Item = (ShardNumber, &crate::engine::lmdb::Engine)> {
@@ -39,7 +40,7 @@ impl Engine {
             .filter_map(|(number, shard)| Some((number, shard.open.get()?.engine().lmdb()?)))
     }
 
-    /// Whether a shard was added to the original that is not here.
+    /// Whether the original has an added shard that the follower lacks.
     pub(crate) fn lacks_shard(&self) -> bool {
         self.lacks_shard.load(Acquire)
     }
@@ -63,7 +64,8 @@ impl Engine {
         }
     }
 
-    /// Applies a record of the archive in the shards that lack it. Snapshots have it in all of its shards or in none.
+    /// Applies a record of the archive in the shards that lack it. A snapshot has the record in all of its shards or in
+    /// none.
     pub(crate) fn follow(&self, archive: &Path, followed: &Followed<'_>) -> Result<()> {
         self.refuse_forked()?;
         let parts = followed.parts(archive)?;
@@ -95,7 +97,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the shard maps, the moves and the list of shards current that the shards have in their own records.
+    /// Updates the shard maps, the moves and the list of shards from the own records of the shards.
     pub(crate) fn follow_own_records(&self) -> Result<()> {
         let (mut identities, mut moves) = (Vec::new(), Vec::new());
         for (_, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
@@ -137,7 +139,7 @@ impl Engine {
             record.place = format!("shard.{number}");
             let is_here = self.shards.get(number).is_some_and(super::Shard::was_opened);
             if !is_here && record.state == ShardState::Open {
-                // Its rows follow.
+                // The rows of this shard follow in later records.
                 record.state = ShardState::New;
             }
         }
@@ -151,7 +153,7 @@ impl Engine {
         manager.write(&records)
     }
 
-    /// Lets the process write the store, with a journal of all shards.
+    /// Makes the store writable for this process, with a journal of all shards.
     pub(crate) fn become_writable(&self) -> Result<()> {
         let manager = self.manager().ok_or_else(Error::no_file)?;
         let records = manager.read()?.ok_or_else(|| Error::internal("no shard map manager"))?;
@@ -171,7 +173,7 @@ impl Engine {
 }
 
 impl Maps {
-    /// Returns the next generation with these boundaries, moves and shards; `None` if they are the same.
+    /// Returns the next generation with these boundaries, moves and shards; `None` if nothing has changed.
     fn followed(
         &self,
         changed: Vec<(String, Boundaries)>,

@@ -8,7 +8,7 @@ use std::{
 
 use crate::model::shard::{KeyRequests, Sketch};
 
-/// The maximum distance between two sampled requests of a thread. On average, it is half as long.
+/// The maximum distance between two sampled requests of a thread. The average distance is half as long.
 const DISTANCE: u32 = 31;
 
 /// The next sample of a thread.
@@ -27,7 +27,7 @@ thread_local! {
     static NEXT: Cell<Next> = const { Cell::new(Next { left: 1, weight: 1, random: 0 }) };
 }
 
-/// Counts a request of this thread. Returns the number of requests for which it stands, if it is a sample.
+/// Counts a request of this thread. If the request is a sample, returns the number of requests for which it stands.
 #[inline]
 fn sample() -> Option<u64> {
     let next = NEXT.get();
@@ -54,7 +54,7 @@ fn next_sample(Next { weight, random, .. }: Next) -> u64 {
 pub(crate) struct Load(Mutex<Sketch>);
 
 impl Load {
-    /// Counts a request. If it is a sample, calls `key` for its shard key.
+    /// Counts a request. If the request is a sample, calls `key` for its shard key.
     #[inline]
     pub(super) fn count<'k>(&self, is_write: bool, key: impl FnOnce() -> Option<&'k [u8]>) {
         if let Some(requests) = sample() {
@@ -70,7 +70,7 @@ impl Load {
         }
     }
 
-    /// Returns the counted keys, those with the most requests first.
+    /// Returns the counted keys in descending order of requests.
     pub(crate) fn keys(&self) -> Vec<KeyRequests> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).keys()
     }

@@ -1,7 +1,7 @@
 //! The types of summed fields, and their sums.
 //!
-//! A sum of integers is one integer. A sum of decimals is two, so that it is exact: the sum of the parts before the
-//! decimal point, and the sum of the parts after it, in units of 10⁻²⁸.
+//! A sum of integers is one integer. A sum of decimals is two integers, so that it is exact: the sum of the parts
+//! before the decimal point, and the sum of the parts after it, in units of 10⁻²⁸.
 
 /// The number of decimal places of a sum of decimals.
 const PLACES: u32 = 28;
@@ -12,11 +12,12 @@ const ONE: i128 = 10_i128.pow(PLACES);
 /// The exclusive upper bound of the digits of a decimal, as an integer.
 const BOUND: u128 = 1 << 96;
 
-/// The name of the second part of a sum of decimals follows the name of the field. No field has such a name.
+/// The name of the second part of a sum of decimals is the name of the field with this suffix. No field has such a
+/// name.
 const FRACTION: &str = ".fraction";
 
-/// A type whose values can be summed: an integer of up to 64 bits, `i128` or a decimal number, or an `Option` of one,
-/// whose `None` counts as 0.
+/// A type whose values can be summed: an integer of up to 64 bits, `i128` or a decimal number, or an `Option` of such a
+/// type. `None` counts as 0.
 #[diagnostic::on_unimplemented(
     message = "values of type `{Self}` can't be summed",
     label = "not a number with exact sums",
@@ -33,7 +34,7 @@ pub trait Summand {
     /// Calls `add` with each integer that is added to the sum.
     fn each_part(&self, add: impl FnMut(i128));
 
-    /// Makes a sum of its integers, which `next` returns.
+    /// Makes a sum from its integers, which `next` returns in their order.
     fn sum(next: impl FnMut() -> i128) -> Self::Sum;
 }
 
@@ -125,7 +126,7 @@ impl SumSchema {
         [self.name.to_owned()].into_iter().chain(fraction)
     }
 
-    /// Returns the sums with these names in the catalog. `kept` keeps a name.
+    /// Returns the sums with these names in the catalog. `kept` makes a name `'static`.
     pub(crate) fn named(names: &[String], kept: impl Fn(&str) -> &'static str) -> Vec<Self> {
         let fields = names.iter().filter(|name| field_of(name) == name.as_str());
         let sums = fields.map(|name| {
@@ -164,8 +165,8 @@ pub(crate) fn field_of(name: &str) -> &str {
     name.strip_suffix(FRACTION).unwrap_or(name)
 }
 
-/// Returns `whole` + `fraction` · 10⁻²⁸ as an integer of up to 96 bits and a scale, without trailing zeros. A number with
-/// more digits is rounded, half to even. `None` if it is out of range.
+/// Returns `whole` + `fraction` · 10⁻²⁸ as an integer of up to 96 bits and a scale, without trailing zeros. A number
+/// with more digits is rounded, half to even. Returns `None` if the number is out of range.
 fn rounded(whole: i128, fraction: i128) -> Option<(i128, u32)> {
     let (mut whole, mut fraction) = (whole.checked_add(fraction / ONE)?, fraction % ONE);
     // Both get the same sign.

@@ -1,9 +1,10 @@
 //! The requests of the shard keys of a map, in bounded memory.
 //!
-//! Some requests are sampled, and each sample stands for all requests since the previous one. A sketch ("space-saving") counts
-//! them by their shard keys with at most [`COUNTERS`] counters. A key without a counter takes the least counter with its count,
-//! which then is the greatest possible error of the key. So the sum of all counters is the number of requests, and every
-//! key with more than one request in `COUNTERS` has a counter.
+//! Some requests are sampled, and each sample stands for all requests since the previous sample. A sketch
+//! ("space-saving") counts the requests by shard key, with at most [`COUNTERS`] counters. If all counters are in use, a
+//! new key replaces the key of the least counter and keeps its count. This count is the greatest possible error of the
+//! new key. So the sum of all counters is the number of requests, and every key with more than one request in
+//! `COUNTERS` has a counter.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ pub(crate) struct KeyRequests {
     pub(crate) key: Vec<u8>,
     pub(crate) reads: u64,
     pub(crate) writes: u64,
-    /// The requests that may be those of other keys.
+    /// The requests that may belong to other keys.
     pub(crate) error: u64,
 }
 
@@ -94,7 +95,7 @@ impl Sketch {
         }
     }
 
-    /// Returns all counters, those with the most certain requests first.
+    /// Returns all counters in descending order of their certain requests.
     pub(crate) fn keys(&self) -> Vec<KeyRequests> {
         let mut keys = self.counters.clone();
         keys.sort_by(|a, b| (b.certain(), &a.key).cmp(&(a.certain(), &b.key)));

@@ -19,10 +19,11 @@ use crate::{
 };
 
 impl ShardedStore {
-    /// Returns a restore of all shards and of the shard map manager from an archive: to its last commit, or to an earlier
-    /// commit or time. It is the same as [`Store::restore_archive`], which restores whatever the archive has.
+    /// Returns a restore of all shards and of the shard map manager from an archive: to its last commit, or to an
+    /// earlier commit or time. This is the same function as [`Store::restore_archive`], which restores stores with and
+    /// without shards.
     ///
-    /// The number of a commit has a number for each shard, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number).
+    /// A commit number has a number for each shard, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number).
     /// All shards of the restored store are in subdirectories `shard.{number}`.
     pub fn restore_archive<'a>(archive: impl AsRef<Path>) -> RestoreArchive<'a> {
         Store::restore_archive(archive)
@@ -96,7 +97,8 @@ pub(in crate::store) fn restore_shards(
     Ok(CommitNumber::of_shards(stamps))
 }
 
-/// Removes the last shards if they were about to be added: nothing refers to them, and they have no data files.
+/// Removes the last shards if they were only about to be added. Nothing refers to these shards, and they have no data
+/// files.
 fn remove_unused(records: &mut ManagerRecords, restored: &BTreeMap<u32, u64>) {
     while let Some(last) = records.shards.last()
         && last.state == ShardState::New

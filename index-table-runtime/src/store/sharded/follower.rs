@@ -8,13 +8,13 @@ use crate::{
     store::{Follower, FollowerLag},
 };
 
-/// A read-only copy of a sharded store, which applies each commit in the [archive](crate::ShardedOptions::archive) of the
-/// store. It follows all shards, and works as a [`Follower`], except for the following.
+/// A read-only copy of a sharded store, which applies each commit in the [archive](crate::ShardedOptions::archive) of
+/// the store. It works as a [`Follower`], except for the following.
 ///
 /// All shards are in directories `shard.{number}` of the copy. A snapshot of the follower has each commit in all of its
-/// shards or in none. Moves, and shards that are removed, take effect in the follower too. If a shard is added to the
-/// original, the follower stops, with an error in its [`lag`](ShardedFollower::lag). When it is opened again, it copies the
-/// archive.
+/// shards or in none. Moves and removals of shards take effect in the follower too. If a shard is added to the
+/// original, the follower stops, with an error in its [`lag`](ShardedFollower::lag). When the follower is opened again,
+/// it copies the archive.
 ///
 /// # Examples
 ///
@@ -64,15 +64,15 @@ impl ShardedFollower {
     ///
     /// # Errors
     ///
-    /// The errors of [`Follower::open`]. [`Error::NotOffered`](crate::Error::NotOffered) if the archive is of a store without
-    /// shards.
+    /// The errors of [`Follower::open`]. [`Error::NotOffered`](crate::Error::NotOffered) if the archive belongs to a
+    /// store without shards.
     pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
         let follower = Follower::open_as(path.as_ref(), archive.as_ref(), true)?;
         let store = ShardedStore::of(follower.store().clone());
         Ok(Self { follower, store })
     }
 
-    /// Returns the read-only store. It remains readable after the follower is dropped, but then no longer changes.
+    /// Returns the read-only store. After the follower is dropped, the store remains readable, but no longer changes.
     #[must_use]
     pub const fn store(&self) -> &ShardedStore {
         &self.store
@@ -87,8 +87,8 @@ impl ShardedFollower {
         self.follower.lag()
     }
 
-    /// Applies all commits of the archive, and makes the copy a writable store, as [`Follower::promote`] does. The store has
-    /// a journal of all shards, and no archive.
+    /// Applies all commits of the archive, and makes the copy a writable store, as [`Follower::promote`] does. The
+    /// store has a journal of all shards, and no archive.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A row, a number or an entry as it is now.
+/// The current state of a row, a number or an entry.
 pub(super) struct Now {
     /// The primary key of an entry.
     primary_key: Vec<u8>,
@@ -20,13 +20,13 @@ pub(super) struct Now {
 }
 
 impl MovedIndex<'_> {
-    /// Returns the note of a change of an entry. If a key has at most one entry, the key identifies it.
+    /// Returns the identity of a changed entry. If a key has at most one entry, the key identifies the entry.
     pub(super) fn tracked(&self, key: &[u8], primary_key: &[u8]) -> Tracked {
         Tracked::entry(self.table.schema, self.index, key, primary_key)
     }
 }
 
-/// Reads something that has changed; `None` if it was removed.
+/// Reads a changed row, number or entry; `None` if it was removed.
 pub(super) fn read(source: engine::Reader<'_>, changed: &Tracked) -> Result<Option<Now>> {
     let of_row = |bytes: &[u8]| Now { primary_key: Vec::new(), bytes: bytes.to_vec() };
     Ok(match changed {
@@ -43,7 +43,7 @@ pub(super) fn read(source: engine::Reader<'_>, changed: &Tracked) -> Result<Opti
     })
 }
 
-/// Makes the copy of something that has changed equal to it.
+/// Makes the copy of a changed row, number or entry equal to `now`.
 pub(super) fn put(
     copies: &mut Copies<'_>,
     writer: &mut engine::Writer<'_, '_>,
@@ -72,7 +72,7 @@ pub(super) fn put(
     }
 }
 
-/// Makes the copy of something that has changed equal to its current state in the source.
+/// Makes the copy of a changed row, number or entry equal to its current state in the source.
 pub(super) fn set(
     source: engine::Reader<'_>,
     copies: &mut Copies<'_>,

@@ -17,8 +17,8 @@ use crate::{
     usage::Progress,
 };
 
-/// The entries of a shard by their identity: the index key, and the primary key unless a key has at most one entry. Each
-/// has its primary key and its data.
+/// The entries of a shard by their identity: the index key, and the primary key unless a key has at most one entry. The
+/// values are the primary key and the data of each entry.
 type Entries = BTreeMap<(Vec<u8>, Vec<u8>), (Vec<u8>, Vec<u8>)>;
 
 /// Some entries of a shard.
@@ -37,7 +37,7 @@ pub(super) struct MovedIndex<'t> {
 }
 
 impl<'t> MovedIndex<'t> {
-    /// Returns the global index of a move; `None` if the move is one of rows.
+    /// Returns the global index of a move; `None` for a move of rows.
     pub(super) fn of(record: &MoveRecord, table: &'t OpenTable) -> Result<Option<Self>> {
         let index = tables_of(table)?.routing().global_with(&record.map).map(GlobalIndex::index);
         Ok(index.and_then(|index| {
@@ -50,7 +50,7 @@ impl<'t> MovedIndex<'t> {
         Source::Index(self.index)
     }
 
-    /// Returns what identifies an entry, next to its index key.
+    /// Returns the second part of the identity of an entry, after its index key.
     fn identity(&self, primary_key: &[u8]) -> Vec<u8> {
         if self.declared.has_one_entry_per_key() { Vec::new() } else { primary_key.to_vec() }
     }
@@ -157,7 +157,8 @@ impl Mover<'_> {
         (self.progress)(Progress::new(unit, rows, total, self.started).with_bytes(bytes));
     }
 
-    /// Compares the copies of entries with the entries, except for entries that have changed since.
+    /// Compares the copies of entries with the entries in the source, except for entries that have changed since the
+    /// copy.
     pub(super) fn verify_entries(&self, own: &MovedIndex<'_>) -> Result<()> {
         let MoveRecord { from, to, .. } = *self.record();
         let of_shards = tables_of(own.table)?;

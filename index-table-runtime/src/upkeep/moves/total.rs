@@ -15,10 +15,10 @@ use crate::{
 };
 
 impl Mover<'_> {
-    /// Returns the number of rows in the range; 0 for the entries of a global index. In a hash map, it is estimated from the
-    /// number of slots.
+    /// Returns the number of rows in the range; 0 for the entries of a global index. In a hash map, the number is
+    /// estimated from the number of slots.
     ///
-    /// Cost: the keys of the range are counted. In a hash map, the total size is read.
+    /// Cost: the keys of the range are counted. In a hash map, the total number of rows is read.
     pub(super) fn count_rows(&self) -> Result<u64> {
         let MoveRecord { from, start, end, .. } = self.record();
         let txn = self.engine.read_on(*from)?;

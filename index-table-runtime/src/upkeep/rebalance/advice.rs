@@ -1,4 +1,4 @@
-//! The shard keys with the most requests, and the shards with more than their share.
+//! The shard keys with the most requests, and the shards with more than their share of the load.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ use crate::{
     usage::share,
 };
 
-/// The least number of rows or requests for which there is advice.
+/// The minimum number of rows or requests for which there is advice.
 const LEAST: u64 = 100;
 
 /// The percentage by which the load of a shard may exceed the average.
@@ -37,9 +37,9 @@ pub struct HotKey {
     pub reads: u64,
     /// The number of writes of rows.
     pub writes: u64,
-    /// The number of these requests that may be those of other keys.
+    /// The number of these requests that may belong to other keys.
     pub error: u64,
-    /// Its share of the requests of all keys of the map, without this error, from 0 to 1.
+    /// Its share of the requests of all keys of the map, without `error`, from 0 to 1.
     pub share: f64,
 }
 
@@ -57,24 +57,24 @@ pub struct ShardAdvice {
     pub unit: &'static str,
     /// Its share of the load of all shards, from 0 to 1.
     pub share: f64,
-    /// The share of each shard if all shards have the same load.
+    /// The share of each shard if all shards had the same load.
     pub even_share: f64,
-    /// If a single shard key has more than the share of a shard: this key as text, and its share. No split helps. To
-    /// divide its rows, the table needs a longer shard key.
+    /// The shard key as text, and its share, if this key alone has more than the share of a shard. Then no split helps:
+    /// the table needs a longer shard key to divide the rows of this key.
     pub key: Option<(String, f64)>,
 }
 
 impl ShardedStore {
-    /// Returns the shard keys of a map with the most requests in this process, at most `most` of them, the most requested
-    /// one first. The keys of a hash map are shard keys, too, and not slots.
+    /// Returns the shard keys of a map with the most requests in this process, at most `most` of them, in descending
+    /// order of requests. The keys of a hash map are shard keys too, not slots.
     ///
-    /// About one in 16 requests is sampled, and 512 keys are counted. So the figures are estimates, and each key has the
-    /// greatest possible [error](HotKey::error). After 16 million requests, all counts are halved.
+    /// About one in 16 requests is sampled, and 512 keys are counted. So the figures are estimates, and each key has
+    /// the greatest possible [error](HotKey::error). After 16 million requests, all counts are halved.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: the store has no such map, no table with the map is in use, or the map belongs to a global
-    /// index.
+    /// [`Error::ShardRefused`] if the store has no such map, no table with the map is in use, or the map belongs to a
+    /// global index.
     ///
     /// # Examples
     ///
@@ -141,8 +141,8 @@ impl ShardedStore {
     }
 
     /// Returns the shards that have more than their share of a map's rows, bytes or requests: over 10 % more than the
-    /// average. The advice states whether [`rebalance`](ShardedStore::rebalance) can divide the load, or whether a single
-    /// shard key is the reason. There is no advice for less than 100 rows or requests.
+    /// average. The advice states whether [`rebalance`](ShardedStore::rebalance) can divide the load, or whether a
+    /// single shard key is the reason. There is no advice for fewer than 100 rows or requests.
     ///
     /// Cost: all rows of the tables with this map are read, as by [`plan`](Rebalance::plan).
     ///
@@ -193,7 +193,7 @@ impl ShardedStore {
         let targets = self.rebalance(map).targets(engine, &refused)?;
         let measured = measure::cells(self, engine, map, Unit::Rows, &refused)?;
         let count = targets.iter().filter(|target| target.is_target).count() as u64;
-        // A slot has several keys, but their requests are counted for each key.
+        // A slot has several keys, but requests are counted for each key.
         let is_hashed = measured.key_type == crate::model::shard::HASHED;
         let hottest =
             if is_hashed { self.hot_keys(map, 1).unwrap_or_default() } else { Vec::new() };

@@ -14,7 +14,7 @@ use crate::model::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KeptAnalysis {
-    /// The time at which it was kept, in milliseconds.
+    /// The time at which the analysis was kept, with a precision of milliseconds.
     pub time: SystemTime,
     /// The analysis, without indexes that are no longer declared.
     pub analysis: Analysis,
@@ -94,7 +94,7 @@ pub(crate) fn encode(
         .map_err(|error| Error::Codec { table: schema.name, reason: error.to_string() })
 }
 
-/// Decodes a record, without what is no longer declared.
+/// Decodes a record, without its parts for keys and indexes that are no longer declared.
 pub(crate) fn decode(schema: &TableSchema, record: &[u8]) -> Result<KeptAnalysis> {
     let record: Record = postcard::from_bytes(record).map_err(|error| Error::Corrupt {
         table: schema.name,

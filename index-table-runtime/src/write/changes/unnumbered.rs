@@ -1,16 +1,17 @@
 //! Changes of concurrent transactions, which get their numbers later.
 //!
-//! On a server, transactions of several clients write at the same time, and become visible in another order than that of
-//! their writes. If each change had the next number, all writers would wait for each other. If it had the number of a
-//! sequence, a change with a smaller number could become visible after a consumer has read past it.
+//! On a server, transactions of several clients write at the same time, and become visible in an order that differs
+//! from the order of their writes. If each change had the next number, all writers would wait for each other. If each
+//! change had a number from a sequence, a change with a smaller number could become visible after a consumer has read
+//! past it.
 //!
-//! So a writer adds a change under its [`Place`]: the number of its transaction, and the number of earlier changes of the
-//! same transaction. Before a consumer reads, changes of transactions below the oldest running transaction get the
+//! So a writer adds a change under its [`Place`]: the number of its transaction, and the number of earlier changes of
+//! the same transaction. Before a consumer reads, changes of transactions below the oldest running transaction get the
 //! following numbers, in the order of their places. No earlier change can follow: the transactions with smaller numbers
-//! have ended. Numbering is a write transaction. If two clients number the same changes, one of them fails because of
-//! a conflict, and runs again.
+//! have ended. Numbering is a write transaction. If two clients number the same changes, one of them fails because of a
+//! conflict, and runs again.
 //!
-//! The order of places is the order of the changes of each row. Of two transactions that write the same row, the
+//! For each row, the order of places is the order of its changes. Of two transactions that write the same row, the
 //! transaction with the greater number sees the commit of the other, or one of them fails: a transaction takes its
 //! snapshot before it gets its number, reads the row before it writes it, and is serializable.
 
@@ -26,8 +27,8 @@ use crate::{
 /// The number of changes that are numbered at once.
 pub(crate) const AT_ONCE: usize = 256;
 
-/// Adds numbers to the first changes of transactions up to this number. Returns the number of these changes, which is
-/// less than [`AT_ONCE`] after the last of them.
+/// Adds numbers to the first changes of transactions up to this number. Returns the number of these changes. If it is
+/// less than [`AT_ONCE`], no changes are left.
 pub(crate) fn number(
     stream: &ChangeStream,
     writer: &mut Writer<'_, '_>,
@@ -49,7 +50,7 @@ pub(crate) fn number(
         return Ok(0);
     }
     writer.exchange(Space::Changes, &removed, &written)?;
-    // The changes are as many as in `EVERY` steps of a writer that removes old changes.
+    // As a writer does, this removes up to `STEP` old changes for each `EVERY` changes that were numbered.
     let steps = (removed.len() as u64).div_ceil(EVERY);
     remove_old(stream, writer, steps * super::STEP)?;
     Ok(removed.len())

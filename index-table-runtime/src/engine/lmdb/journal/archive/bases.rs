@@ -19,10 +19,11 @@ use crate::engine::lmdb::journal::snapshot::Snapshot;
 
 const NAME: &str = "index-table-base";
 
-/// The time after which bases that could not be written are tried again.
+/// The time between a failed attempt to write bases and the next attempt.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// New bases are written after as many bytes of segments as the last ones have, but not before this number.
+/// New bases are written when the segments since the last bases are longer than these bases and than this number of
+/// bytes.
 const LEAST: u64 = 64 << 20;
 
 /// The shards of a journal.
@@ -31,7 +32,7 @@ pub(in crate::engine::lmdb::journal) trait Shards:
 {
     fn present(&self) -> Present;
 
-    /// Pins the state of a shard. Returns `None` without a free reader slot, and if the shard is closed.
+    /// Pins the state of a shard. Returns `None` if no reader slot is free, or if the shard is closed.
     fn pin(&self, shard: u32) -> Option<Pinned>;
 }
 
@@ -58,15 +59,15 @@ pub(in crate::engine::lmdb::journal) struct Pinned {
     pub(in crate::engine::lmdb::journal) directory: PathBuf,
 }
 
-/// The state of a shard that was added while the store was open, before its first commit.
+/// The state of a shard before its first commit, if the shard was added while the store was open.
 struct Added {
     shard: u32,
     pinned: Pinned,
-    /// The end of the archive then.
+    /// The end of the archive when the shard was added.
     manifest: Manifest,
 }
 
-/// The shards whose bases are written. Such a shard must not be closed.
+/// The shards whose bases are being written. These shards must not be closed.
 #[derive(Default)]
 pub(super) struct InProgress {
     shards: Mutex<BTreeSet<u32>>,
@@ -99,7 +100,7 @@ impl InProgress {
         self.changed.notify_all();
     }
 
-    /// Waits until no base of the shard is written.
+    /// Waits until no base of the shard is being written.
     pub(super) fn wait(&self, shard: u32) {
         drop(self.take_added(shard, 0));
         let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,12 +119,12 @@ pub(super) struct ShardBases {
     /// The shards that have a base.
     pub(super) based: BTreeSet<u32>,
     writing: Option<JoinHandle<Outcomes>>,
-    /// The generation of the bases that are written.
+    /// The generation of the bases that are being written.
     generation: u64,
-    /// The length of the last bases, and the bytes of all segments then.
+    /// The length of the last bases, and the length of all segments when these bases were pinned.
     length: u64,
     since: u64,
-    /// When the last attempt failed.
+    /// The time at which the last attempt failed.
     failed: Option<Instant>,
 }
 
@@ -157,7 +158,7 @@ impl ShardBases {
         if wanted.is_empty() {
             return;
         }
-        // Later records are in the segment after the last complete one, or in later segments.
+        // Records after the pinned states are in the segment after the last complete segment, or in later segments.
         let outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
         let (manifest, manager) = (*outbox.manifest(), outbox.manager().unwrap_or_default());
         let mut requests: Vec<(u32, Writing)> = Vec::new();
@@ -207,7 +208,8 @@ impl ShardBases {
         }
     }
 
-    /// Records the outcome of bases, and returns the first error. If the bases aren't complete, waits for them or returns.
+    /// Records the outcome of bases, and returns the first error. Incomplete bases are awaited if `is_closing`;
+    /// otherwise, this returns `None`.
     pub(super) fn finish(&mut self, is_closing: bool, manifest: &Manifest) -> Option<io::Error> {
         let is_finished = |it: &mut JoinHandle<_>| is_closing || it.is_finished();
         let thread = self.writing.take_if(is_finished)?;

@@ -32,7 +32,7 @@ use crate::{
 /// The records of a shard map manager.
 pub(crate) type ManagerEntries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Returns the numbers of the shards in the records of a shard map manager that need a base.
+/// Returns the numbers of the shards that need a base, from the records of a shard map manager.
 pub(crate) type NeedsBase<'n> = &'n dyn Fn(&[(Vec<u8>, Vec<u8>)]) -> Result<Vec<u32>>;
 
 /// The database with the own records of a shard.
@@ -43,7 +43,8 @@ const OWN_RECORDS: &str = ".shard";
 pub(crate) enum UntilShards {
     /// The last commit of the archive.
     End,
-    /// The commit with this number in each shard. A shard that was not available has 0. Later shards are missing.
+    /// The commit with this number in each shard. A shard that was not available has 0. Shards that were added later
+    /// are missing.
     Commit(Vec<u64>),
     /// The last commit at or before this time, in milliseconds since 1970.
     Time(u64),
@@ -70,12 +71,12 @@ pub(crate) struct RestoredShards {
 }
 
 impl Archive {
-    /// Returns whether the last base is of a sharded store.
+    /// Returns whether the last base belongs to a sharded store.
     pub(crate) fn is_sharded(&self) -> bool {
         self.bases.last().is_some_and(|base| base.shard.is_some())
     }
 
-    /// Returns the last base of each shard that does not follow the last commit of the restored store.
+    /// For each shard, returns the last base that is not later than the last commit of the restored store.
     pub(crate) fn shard_bases(
         &self,
         until: &UntilShards,
@@ -117,15 +118,15 @@ impl Archive {
             .ok_or_else(|| damaged(&self.directory, format!("the base {} is damaged", base.name())))
     }
 
-    /// Returns the number of bytes that a restore of all shards reads at most.
+    /// Returns the maximum number of bytes that a restore of all shards reads.
     pub(crate) fn bytes_of_shards(&self, bases: &[Base]) -> Result<u64> {
         let Some(first) = first(bases) else { return Ok(0) };
         let copied: u64 = bases.iter().map(|base| base.length).sum();
         Ok(copied + self.bytes(first)?.saturating_sub(first.length))
     }
 
-    /// Applies the records after the bases to their copies, which no process has open. `directories` has the copies in the
-    /// order of `bases`.
+    /// Applies the records after the bases to copies of the bases. No process has the copies open. `directories` has
+    /// the copies in the order of `bases`.
     pub(crate) fn apply_to_shards(
         &self,
         bases: &[Base],
@@ -172,7 +173,7 @@ impl Archive {
     }
 }
 
-/// Returns the base with the first records that are needed.
+/// Returns the base after which the first needed record follows.
 fn first(bases: &[Base]) -> Option<&Base> {
     bases.iter().min_by_key(|base| base.segment)
 }

@@ -33,13 +33,13 @@ impl SharedArchive {
         }
     }
 
-    /// Records that a shard was restored, which does not have this journal until the store is opened again.
+    /// Records that a shard was restored. The shard does not have this journal until the store is opened again.
     pub(in crate::engine::lmdb) fn add_restored(&self, shard: u32) {
         self.0.restored.lock().unwrap_or_else(PoisonError::into_inner).push(shard);
     }
 }
 
-/// Starts to archive, before the first commit.
+/// Starts the archive, before the first commit.
 pub(super) fn start(
     common: &Arc<Common>,
     outbox: Outbox,
@@ -58,8 +58,8 @@ pub(super) fn start(
 }
 
 impl Common {
-    /// Copies all records before a checkpoint to the outbox, because the files of the journal are reused after it. They
-    /// are committed, because all shards were locked since.
+    /// Copies all records before a checkpoint to the outbox, because the files of the journal are reused after the
+    /// checkpoint. These records are committed, because all shards have been locked since they were written.
     pub(super) fn save_archive(&self, block: &Block) {
         if let Some(archive) = self.archive.get() {
             let at = Place { sequence: block.salt.sequence, offset: block.head() };
@@ -76,8 +76,8 @@ impl Common {
         }
     }
 
-    /// Pins the state of a shard that joins, for its first base. If the store has had the shard before, the archive may have
-    /// a base of it, but not the changes since it was removed, so a generation starts.
+    /// Pins the state of a shard that joins the journal, for its first base. If the store had the shard before, the
+    /// archive may have an old base of the shard, but lacks the changes since its removal. So a new generation starts.
     pub(super) fn archive_joining(&self, shard: u32, open: &Open, is_known: bool) {
         let Some(archive) = self.archive.get() else { return };
         if is_known {
@@ -125,7 +125,7 @@ impl Member {
         Some(archive.distance(self.common.group.last_commit()))
     }
 
-    /// Waits until no base of the shard is written. The shard no longer is among the open shards.
+    /// Waits until no base of the shard is being written. The shard is no longer among the open shards.
     pub(super) fn wait_for_base(&self) {
         if let (Some(archive), Some(shard)) = (self.common.archive.get(), self.shard()) {
             archive.wait_for_base(shard.number);

@@ -8,8 +8,8 @@ use super::{
 };
 
 impl Member {
-    /// Ends the journal of this shard. Without an error, and if the environment still has its map, the
-    /// data file is then complete without the journal. Otherwise the next opening applies the journal.
+    /// Ends the journal of this shard. If the environment still has its map, and no error occurs, the data file is
+    /// complete without the journal afterwards. Otherwise, the next opening applies the journal.
     pub(in crate::engine::lmdb) fn close(self, is_mapped: bool) {
         let common = &*self.common;
         let mut state = common.lock();
@@ -18,7 +18,8 @@ impl Member {
         }
         let open = self.shard().and_then(|shard| shard.lock().take());
         if let Some(open) = &open {
-            // Otherwise the next checkpoint would lack the state that this shard needs.
+            // If the data file is incomplete, the journal is closed: the next checkpoint would lack the state of this
+            // shard.
             state.is_closed |= !self.complete(open, is_mapped);
             state.open = state.open.saturating_sub(1);
         }
@@ -37,8 +38,8 @@ impl Member {
         drop(open);
     }
 
-    /// Removes the shard from the journal, which the others still use. The data file is complete afterwards, and this process
-    /// no longer writes it.
+    /// Removes the shard from the journal, which the other shards still use. The data file is complete afterwards, and
+    /// this process no longer writes it.
     pub(in crate::engine::lmdb) fn leave(&self) {
         let Some(shard) = self.shard() else { return };
         shard.has_left.store(true, SeqCst);
@@ -56,18 +57,17 @@ impl Member {
         drop(open);
     }
 
-    /// Makes the data file of a shard complete without the journal. Returns false if that has failed.
+    /// Makes the data file of a shard complete without the journal. Returns whether the data file is complete.
     fn complete(&self, open: &Open, is_mapped: bool) -> bool {
         let is_sound = is_mapped && self.common.refused().is_none();
         let is_whole = is_sound && open.env.write_txn().is_ok() && open.env.force_sync().is_ok();
         if is_whole {
             let shard = self.shard().map(|shard| shard.number);
             let clean = Marker::Clean(Journalled { shard, ..self.common.journalled });
-            // If it is not written, the journal is applied when the store is opened, which changes
-            // nothing.
+            // Without the marker, the next opening applies the journal, which changes nothing.
             let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
         }
-        // A forked child has the same lock.
+        // The lock is released here, because a forked child shares it.
         let _ = open.writer.unlock();
         is_whole
     }
