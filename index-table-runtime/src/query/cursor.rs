@@ -130,10 +130,9 @@ pub(crate) fn hash_of(parts: &[&[u8]]) -> u64 {
 fn add(hash: u64, part: &[u8]) -> u64 {
     let len = part.len() as u64;
     // A byte that is 0 only multiplies, so the first seven bytes of a short length are one multiplication.
-    let hash = if len <= u64::from(u8::MAX) {
-        hash.wrapping_mul(const { PRIME.wrapping_pow(7) })
-    } else {
-        add_high(hash, len)
+    let hash = match u8::try_from(len) {
+        Ok(_) => hash.wrapping_mul(const { PRIME.wrapping_pow(7) }),
+        Err(_) => add_high(hash, len),
     };
     part.iter().copied().fold(fnv(hash, len as u8), fnv)
 }

@@ -61,8 +61,9 @@ fn statements() -> String {
             let _ = writeln!(all, "\n-- {what}\n{sql}");
         };
         let settings = dialect.settings().iter();
-        let settings: String =
+        let settings: Vec<_> =
             settings.map(|(name, value)| format!("SET {name} = '{value}'; ")).collect();
+        let settings = settings.concat();
         add("settings", settings.trim_end());
         for (kind, writes) in [("read", false), ("write", true)] {
             add(&format!("begin to {kind}"), dialect.begin(writes));

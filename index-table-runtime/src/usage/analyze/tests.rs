@@ -103,7 +103,7 @@ fn a_kept_analysis_has_the_documented_bytes() {
         indexes: vec![index],
         advice: vec![advice],
     };
-    let time = UNIX_EPOCH + Duration::from_millis(1_700_000_000_000);
+    let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let record = kept::encode(&TABLE, &analysis, time).expect("a record");
     assert_eq!(documented("### Analyses"), [format!("| `2` | `{}` |", hex(&record))]);
     let read = kept::decode(&TABLE, &record).expect("an analysis");
