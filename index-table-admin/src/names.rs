@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_count_each_change() {
+    fn each_changed_character_adds_one_to_the_distance() {
         assert_eq!(changes("kitten", "sitting"), 3);
         assert_eq!((changes("", "abc"), changes("abc", ""), changes("ab", "ba")), (3, 3, 1));
     }

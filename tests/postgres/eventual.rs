@@ -105,7 +105,7 @@ fn nested_transactions_do_not_replace_messages() -> TestResult {
 }
 
 #[test]
-fn a_full_queue_is_noticed() -> TestResult {
+fn a_writer_detects_a_full_queue() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     // With one connection, the writer counts the messages in its transaction.
     for connections in [1, 4] {

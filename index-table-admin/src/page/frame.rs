@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_short() {
+    fn numbers_ages_and_shares_take_few_characters() {
         let numbers = [0, 999, 1000, 1_234_567].map(grouped);
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
         let ages = [500, 1_500, 2_500_000, 3_200_000_000, 200_000_000_000];

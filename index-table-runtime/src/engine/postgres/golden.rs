@@ -99,7 +99,7 @@ fn statements() -> String {
 }
 
 #[test]
-fn the_statements_of_all_dialects_are_these() {
+fn the_statements_of_all_dialects_stay_as_recorded() {
     let (found, path) = (statements(), Path::new(env!("CARGO_MANIFEST_DIR")));
     let path = path.join("src/engine/postgres/statements.sql");
     if env::var("INDEX_TABLE_GOLDEN").is_ok_and(|it| it == "write") {
@@ -110,7 +110,7 @@ fn the_statements_of_all_dialects_are_these() {
 }
 
 #[test]
-fn the_dialect_is_that_of_the_version() {
+fn the_version_determines_the_dialect() {
     let versions = [
         "PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on x86_64-pc-linux-gnu",
         "PostgreSQL 11.2-YB-2.19.3.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
@@ -146,7 +146,7 @@ fn a_batch_changes_a_row_once() {
 }
 
 #[test]
-fn parts_are_even() {
+fn a_table_is_split_into_even_parts() {
     let firsts = |parts| Dialect::splits(parts).into_iter().flatten().collect::<Vec<u8>>();
     assert_eq!(firsts(1), []);
     assert_eq!(firsts(4), [64, 128, 192]);
