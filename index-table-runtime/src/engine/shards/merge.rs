@@ -12,7 +12,7 @@ use crate::{
         entry::RawEntry,
         error::{Boxed, Result},
         schema::Source,
-        shard::ShardNumber,
+        shard::{ShardNumber, first_bytes},
     },
 };
 
@@ -108,12 +108,7 @@ impl Head {
             let number = number.checked_shl(8 * (16 - length) as u32).unwrap_or_default();
             (number | length as u128, State::Short)
         };
-        let primary_key = if let Some(first) = entry.primary_key.first_chunk() {
-            u64::from_be_bytes(*first)
-        } else {
-            let missing = 8 * (8 - entry.primary_key.len()) as u32;
-            (number(entry.primary_key) as u64).checked_shl(missing).unwrap_or_default()
-        };
+        let primary_key = first_bytes(entry.primary_key);
         if reverse {
             Self { key: !key, primary_key: !primary_key, state }
         } else {

@@ -29,13 +29,16 @@ impl From<Boundaries> for Vec<Boundary> {
 
 /// Returns the first eight bytes as a number. Missing bytes are zeros.
 #[inline]
-fn first_bytes(bytes: &[u8]) -> u64 {
+pub(crate) fn first_bytes(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk() {
         return u64::from_be_bytes(*first);
     }
-    let mut first = [0; 8];
-    first.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-    u64::from_be_bytes(first)
+    // Two overlapping loads are faster than a loop.
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let [first, last] = [first, last].map(|four| u64::from(u32::from_be_bytes(*four)));
+        return first << 32 | last << (8 * (8 - bytes.len()));
+    }
+    bytes.iter().rev().fold(0, |number, byte| number >> 8 | u64::from(*byte) << 56)
 }
 
 /// The start of a segment.
@@ -80,14 +83,21 @@ impl Boundaries {
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8]) -> Option<usize> {
         let first = first_bytes(key);
-        let mut next = self.firsts.partition_point(|start| *start < first);
+        let next = self.firsts.partition_point(|start| *start < first);
         if self.firsts.get(next) == Some(&first) {
-            // If the first bytes are equal, the whole keys are compared.
-            let same = self.firsts.get(next..)?.partition_point(|start| *start == first);
-            let same = self.list.get(next..next + same)?;
-            next += same.partition_point(|boundary| boundary.start.as_slice() <= key);
+            return self.segment_among(next, first, key);
         }
         next.checked_sub(1)
+    }
+
+    /// Returns the position of the segment that has this key, if the start at `next` has the same first bytes, so that
+    /// whole keys are compared.
+    #[inline(never)]
+    fn segment_among(&self, next: usize, first: u64, key: &[u8]) -> Option<usize> {
+        let same = self.firsts.get(next..)?.partition_point(|start| *start == first);
+        let same = self.list.get(next..next + same)?;
+        let starts = same.partition_point(|boundary| boundary.start.as_slice() <= key);
+        (next + starts).checked_sub(1)
     }
 
     /// Returns all segments, in the order of their keys.

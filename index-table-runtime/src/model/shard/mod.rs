@@ -27,7 +27,7 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use boundaries::Boundaries;
+pub(crate) use boundaries::{Boundaries, first_bytes};
 pub(crate) use global::{GlobalIndex, can_distribute, map_of};
 pub(crate) use key::slot;
 pub use key::{Distribution, ShardKey};

@@ -56,6 +56,17 @@ fn the_segment_of_a_key_is_the_last_one_that_does_not_start_after_it() {
 }
 
 #[test]
+fn the_first_bytes_of_a_key_are_padded_with_zeros() {
+    let key: Vec<u8> = (1..=12).collect();
+    for len in 0..=key.len() {
+        let mut padded = key[..len].to_vec();
+        padded.resize(8, 0);
+        let expected = u64::from_be_bytes(padded[..8].try_into().expect("eight bytes"));
+        assert_eq!(first_bytes(&key[..len]), expected, "{len} bytes");
+    }
+}
+
+#[test]
 fn keys_between_ranges_have_no_shard() {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 20u32..=29).to("a", 40u32..);
     let Declared { boundaries, key_type, .. } = declared(map);
