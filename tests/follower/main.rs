@@ -79,7 +79,16 @@ fn write(
 
 /// Writes a store with an archive.
 fn original(dirs: &Dirs, rows: &mut Rows, steps: std::ops::Range<u32>) -> Result<()> {
-    let store = options(&dirs.archive).open(&dirs.store)?;
+    original_in(&dirs.store, &dirs.archive, rows, steps)
+}
+
+fn original_in(
+    path: &Path,
+    archive: &Path,
+    rows: &mut Rows,
+    steps: std::ops::Range<u32>,
+) -> Result<()> {
+    let store = options(archive).open(path)?;
     let notes = NoteRepository::open(&store)?;
     wait(|| store.archive_lag().is_some_and(|lag| lag.has_base));
     write(&store, &notes, rows, steps)
@@ -95,7 +104,7 @@ fn rows_of(store: &Store, notes: &NoteRepository) -> std::result::Result<Rows, E
 pub(crate) fn wait(mut is_done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_done() {
-        assert!(begun.elapsed() < Duration::from_mins(1), "it takes too long");
+        assert!(begun.elapsed() < Duration::from_secs(40), "it takes too long");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -241,12 +250,43 @@ fn a_follower_notices_a_gap_and_is_copied_again() -> TestResult {
         let store = Store::open(&dirs.store)?;
         write(&store, &NoteRepository::open(&store)?, &mut rows, 20..30)?;
     }
-    original(&dirs, &mut rows, 30..40)?;
+    // The follower notices it before the first segment after the gap is complete.
+    let store = options(&dirs.archive).open(&dirs.store)?;
+    let notes = NoteRepository::open(&store)?;
+    write(&store, &notes, &mut rows, 30..40)?;
     wait(|| follower.lag().is_ok_and(|lag| lag.error.is_some_and(|error| error.contains("gap"))));
-    drop(follower);
+    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base));
+    drop((follower, store, notes));
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let notes = NoteRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &notes)? == rows);
+    Ok(())
+}
+
+#[test]
+fn a_promoted_follower_does_not_continue_an_interrupted_generation_of_the_original() -> TestResult {
+    let (dirs, mut rows) = (dirs()?, Rows::new());
+    original(&dirs, &mut rows, 0..20)?;
+    {
+        let store = Store::open(&dirs.store)?;
+        write(&store, &NoteRepository::open(&store)?, &mut rows, 20..30)?;
+    }
+    // The archive has a new base after the gap, but no segment that follows the base.
+    let first = options(&dirs.archive).open(&dirs.store)?;
+    wait(|| first.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
+    let copies = NoteRepository::open(follower.store())?;
+    let second = follower.promote()?;
+    write(&second, &copies, &mut rows, 30..40)?;
+    assert!(rows_of(&second, &copies)? == rows);
+    wait(|| first.archive_lag().is_some_and(|lag| lag.error.is_some()));
+    drop((second, copies, first));
+    // The promoted store needs a base of its own: the original's base lacks the last rows.
+    original_in(&dirs.standby, &dirs.archive, &mut rows, 40..50)?;
+    let to = dirs.store.with_file_name("restored");
+    Store::restore_archive(&dirs.archive).run(&to)?;
+    let store = Store::open(&to)?;
+    assert!(rows_of(&store, &NoteRepository::open(&store)?)? == rows);
     Ok(())
 }
 

@@ -78,16 +78,17 @@ pub(crate) fn root_sum(page: Option<&[u8]>) -> [u8; 16] {
 }
 
 impl Saved {
-    /// Returns the placeholder of a shard whose state is no longer in the journal.
-    pub(crate) const fn gone(shard: u32) -> Self {
+    /// Returns the placeholder of a shard whose state is no longer in the journal. `number` is the number of its last
+    /// commit if its data file was closed as complete; otherwise 0.
+    pub(crate) const fn gone(shard: u32, number: u64) -> Self {
         let (metas, roots) = ([[0; META]; 2], [[0; 16]; 2]);
-        Self { shard, page_size: 0, number: 0, map_size: 0, metas, roots }
+        Self { shard, page_size: 0, number, map_size: 0, metas, roots }
     }
 
     /// Adds placeholders for shards that may be added to the journal, up to this number of states.
     pub(crate) fn pad(states: &mut Vec<Self>, room: usize) {
         let room = room.max(states.len());
-        states.resize(room, Self::gone(SPARE_NUMBER));
+        states.resize(room, Self::gone(SPARE_NUMBER, 0));
     }
 
     const fn is_gone(&self) -> bool {
@@ -155,6 +156,12 @@ impl Block {
         self.shards.iter().find(|saved| saved.shard == shard && !saved.is_gone())
     }
 
+    /// Returns the number of the last commit of a shard whose data file was closed as complete before the checkpoint.
+    pub(crate) fn closed(&self, shard: u32) -> Option<u64> {
+        let found = self.shards.iter().find(|saved| saved.shard == shard && saved.is_gone())?;
+        (found.number > 0).then_some(found.number)
+    }
+
     /// Returns the shards whose states are in the journal.
     pub(crate) fn present(&self) -> impl Iterator<Item = u32> {
         self.shards.iter().filter(|saved| !saved.is_gone()).map(|saved| saved.shard)
@@ -210,17 +217,18 @@ mod tests {
 
     #[test]
     fn a_shard_that_is_gone_has_no_state() {
-        let block = Block { shards: vec![Saved::gone(0), Saved::gone(1)], ..block() };
+        let block = Block { shards: vec![Saved::gone(0, 0), Saved::gone(1, 7)], ..block() };
         let read = block.bytes().and_then(|bytes| Block::read(&bytes)).expect("few shards");
         assert_eq!(read, block);
         assert_eq!((read.saved(0), read.saved(1), read.present().count()), (None, None, 0));
+        assert_eq!((read.closed(0), read.closed(1), read.closed(2)), (None, Some(7), None));
     }
 
     #[test]
     fn bytes_of_the_format() {
         let mut shared = block();
         shared.shards.push(Saved { shard: 2, ..shared.shards[0].clone() });
-        shared.shards.push(Saved::gone(5));
+        shared.shards.push(Saved::gone(5, 0));
         for block in [block(), shared] {
             let bytes = block.bytes().expect("few shards");
             let used = &bytes[..=bytes.iter().rposition(|byte| *byte != 0).expect("some")];

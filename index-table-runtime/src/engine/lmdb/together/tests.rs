@@ -15,7 +15,7 @@ use std::{
 use crate::{
     engine::{
         self, Durability, Options, Query, Retry,
-        lmdb::{Archive, SharedJournal, UntilShards},
+        lmdb::{Archive, SharedJournal, UntilShards, journal::archive::format::Manifest},
         shards::{self, HasEngine, HasTables, Shard},
     },
     model::{
@@ -74,6 +74,7 @@ impl HasTables for Alone<engine::Tables> {
 struct Opened {
     tables: Vec<shards::Tables>,
     engine: shards::Engine,
+    engines: Vec<Arc<Alone<engine::Engine>>>,
 }
 
 fn open(directory: &Path) -> Result<Opened> {
@@ -97,7 +98,8 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
         engine.open_table(schema, Parts::default(), &mut |_| Ok(())).map_err(|(error, _)| error)
     });
     let opened = opened.collect::<Result<Vec<_>>>()?;
-    let shards = engines.into_iter().map(|engine| Shard::open("s".into(), Arc::new(Alone(engine))));
+    let engines: Vec<_> = engines.into_iter().map(|engine| Arc::new(Alone(engine))).collect();
+    let shards = engines.iter().map(|engine| Shard::open("s".into(), Arc::clone(engine) as _));
     let engine = shards::Engine::new(shards.collect(), [], places.collect(), None, None, false);
     let mut tables = Vec::new();
     for (at, opened) in opened.into_iter().enumerate() {
@@ -107,7 +109,7 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
         of_shards[at] = Some(own);
         tables.push(shards::Tables::new(routing, &engine, of_shards));
     }
-    Ok(Opened { tables, engine })
+    Ok(Opened { tables, engine, engines })
 }
 
 impl Opened {
@@ -280,6 +282,28 @@ fn an_archive_has_no_record_that_was_taken_back() {
     assert!(outcome.is_ok(), "{:?}", outcome.err());
     let opened = open(restored.path()).expect("a store");
     assert_eq!(opened.rows().expect("rows"), rows);
+}
+
+#[test]
+fn an_archive_has_no_gap_if_a_checkpoint_is_made_while_shards_are_closed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let archive = directory.path().join("archive");
+    std::fs::write(directory.path().join("data.mdb"), "").expect("written");
+    let options = Options::default().map_size(1 << 24).archive(&archive);
+    let options = options.checkpoint(u64::MAX, u64::MAX, Duration::from_millis(1));
+    for id in 1..3 {
+        let opened = open_with(directory.path(), &options).expect("a store");
+        opened.write(&[0, 1, 2], id).expect("a commit");
+        let last = opened.engines[1..].to_vec();
+        drop(opened);
+        // The thread of the journal looks for changes once a second.
+        thread::sleep(Duration::from_millis(1500));
+        drop(last);
+    }
+    let opened = open_with(directory.path(), &options).expect("a store");
+    assert_eq!(opened.rows().expect("rows"), [[1, 2], [1, 2], [1, 2]]);
+    let manifest = std::fs::read(archive.join("manifest")).expect("a manifest");
+    assert_eq!(Manifest::read(&manifest).map(|found| found.generation), Some(1));
 }
 
 /// Copies the files except LMDB's lock files: the files that remain if the process is killed now.

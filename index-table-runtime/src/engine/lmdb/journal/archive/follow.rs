@@ -1,7 +1,7 @@
 //! The records of an archive that a follower has not applied.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -77,25 +77,17 @@ pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Opti
 }
 
 impl Following {
-    /// Begins after the last bases at or before the commits with these numbers, in the last generation. A store without
-    /// shards has the number 0.
+    /// Begins after the last bases at or before the commits with these numbers, in the last generation that has a base of
+    /// each shard. A store without shards has the number 0.
     pub(crate) fn begin(archive: &Archive, commits: &BTreeMap<u32, u64>) -> Result<Self> {
-        let generation = archive.bases.iter().map(|base| base.generation).max();
-        let mut first: Option<Base> = None;
-        for (shard, commit) in commits {
-            let mut bases = archive.bases.iter().rev();
-            let base = bases.find(|it| {
-                Some(it.generation) == generation && it.shard() == *shard && it.commit <= *commit
+        let generations: BTreeSet<_> = archive.bases.iter().map(|base| base.generation).collect();
+        let begin = |generation| Self::first_base(archive, commits, generation);
+        let Some(base) = generations.into_iter().rev().find_map(begin) else {
+            return Err(Error::NotInArchive {
+                path: archive.directory.clone(),
+                reason: format!("it has no base at or before the commits {commits:?}"),
             });
-            let Some(base) = base else {
-                return Err(Error::NotInArchive {
-                    path: archive.directory.clone(),
-                    reason: format!("it has no base at or before commit {commit}"),
-                });
-            };
-            first = first.filter(|first| first.segment <= base.segment).or(Some(*base));
-        }
-        let base = first.ok_or_else(|| Error::internal("a follower without shards"))?;
+        };
         let begun = Manifest {
             identity: base.identity,
             generation: base.generation,
@@ -105,6 +97,22 @@ impl Following {
         };
         let (directory, segment) = (archive.directory.clone(), base.segment);
         Ok(Self { directory, begun, segment, offset: START, link: None })
+    }
+
+    /// Returns the first of the last bases of a generation at or before these commits.
+    fn first_base(
+        archive: &Archive,
+        commits: &BTreeMap<u32, u64>,
+        generation: u64,
+    ) -> Option<Base> {
+        let last = |(shard, commit): (&u32, &u64)| {
+            let is_last = |it: &&Base| {
+                it.generation == generation && it.shard() == *shard && it.commit <= *commit
+            };
+            archive.bases.iter().rev().find(is_last).copied()
+        };
+        let bases = commits.iter().map(last).collect::<Option<Vec<_>>>()?;
+        bases.into_iter().min_by_key(|base| base.segment)
     }
 
     /// Returns the directory of the archive.
@@ -133,11 +141,19 @@ impl Following {
         promoted.map_err(|source| Error::io(&self.directory, source))
     }
 
-    /// Returns whether the archive continues in another generation.
+    /// Returns whether the archive continues in another generation: with its manifest, a base, or the next segment.
     pub(crate) fn is_over(&self) -> Result<bool> {
         let archive = Archive::open(&self.directory)?;
-        let Manifest { identity, generation, .. } = archive.manifest;
-        Ok(identity != self.begun.identity || generation != self.begun.generation)
+        let Manifest { identity, generation, .. } = self.begun;
+        let is_other = |of: &[u8; 16], number| *of != identity || number > generation;
+        if is_other(&archive.manifest.identity, archive.manifest.generation)
+            || archive.bases.iter().any(|base| is_other(&base.identity, base.generation))
+        {
+            return Ok(true);
+        }
+        let Some((path, file, _)) = self.open()? else { return Ok(false) };
+        let records = Records::open(&file).map_err(|source| Error::io(&path, source))?;
+        Ok(records.is_some_and(|it| is_other(&it.head.identity, it.head.generation)))
     }
 
     /// Calls `each` with each record that follows. If it fails, the next call continues with the same record. A record

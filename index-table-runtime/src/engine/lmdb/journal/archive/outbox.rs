@@ -521,7 +521,7 @@ impl Outbox {
         &mut self,
         archive: Option<&Manifest>,
         epoch: u64,
-        last: u64,
+        (generation, last): (u64, u64),
     ) -> io::Result<()> {
         let commit = self.manifest.commit;
         self.growing = None;
@@ -530,9 +530,9 @@ impl Outbox {
         let own = &mut self.manifest;
         if let Some(archive) = archive {
             (own.identity, own.epoch) = (archive.identity, archive.epoch.max(epoch));
-            own.generation = own.generation.max(archive.generation);
             own.time = own.time.max(archive.time);
         }
+        own.generation = own.generation.max(generation);
         own.segment = last;
         self.new_generation(commit);
         self.persist()

@@ -10,6 +10,7 @@ use std::{
 use super::{
     format::{self, Base, LOCK, MANIFEST_FILE, Manifest, PROMOTED},
     outbox::{Outbox, Work, put},
+    records::Records,
 };
 use crate::engine::{
     DIRECTORY_MODE, files as modes,
@@ -101,14 +102,15 @@ impl Target {
         });
         let is_new = found.is_none() && last == 0 && own.segment == 0 && own.generation == 1;
         if !is_same && !is_new {
-            outbox.move_to(found.as_ref(), promoted.map_or(0, |it| it.epoch), last)?;
+            let generation = last_generation(&self.directory, found.as_ref())?;
+            let epoch = promoted.map_or(0, |it| it.epoch);
+            outbox.move_to(found.as_ref(), epoch, (generation, last))?;
         }
-        let end = if is_same { found } else { None };
-        let end = end.unwrap_or_else(|| {
-            let own = outbox.manifest();
-            let commit = found.map_or(own.commit, |found| found.commit);
-            Manifest { commit, ..*own }
-        });
+        let own = outbox.manifest();
+        let end = match found.filter(|_| is_same) {
+            Some(found) => Manifest { generation: own.generation, ..found },
+            None => Manifest { commit: found.map_or(own.commit, |found| found.commit), ..*own },
+        };
         self.put(&end)?;
         self.end = Some(end);
         self.based(outbox.manifest())
@@ -141,6 +143,16 @@ impl Target {
         }
     }
 
+    /// Records the generation of the next segment, before the archive has a base of the generation.
+    pub(super) fn begin_generation(&mut self, generation: u64) -> io::Result<()> {
+        self.refuse_other_store()?;
+        if let Some(end) = self.end.map(|end| Manifest { generation, ..end }) {
+            self.put(&end)?;
+            self.end = Some(end);
+        }
+        Ok(())
+    }
+
     fn put(&self, manifest: &Manifest) -> io::Result<()> {
         put(&self.directory, MANIFEST_FILE, &manifest.bytes(), &self.data)
     }
@@ -160,7 +172,9 @@ impl Target {
         complete: &mut dyn FnMut(u64),
     ) -> io::Result<()> {
         self.refuse_other_store()?;
+        let generation = self.end.map_or(0, |end| end.generation);
         for end in &work.complete {
+            let end = &Manifest { generation: end.generation.max(generation), ..*end };
             let segment = end.segment;
             if self.end.is_none_or(|own| own.segment < segment) {
                 self.copy(&pending.join(format::segment_name(segment)), segment, None)?;
@@ -279,6 +293,23 @@ fn last_segment(directory: &Path) -> io::Result<u64> {
         let name = name.to_string_lossy();
         let name = name.strip_suffix(".part").unwrap_or(&name);
         last = last.max(format::number_of(name, "segment").unwrap_or(0));
+    }
+    Ok(last)
+}
+
+/// Returns the last generation of which an archive has a base or a segment. A store that was interrupted may have written
+/// it without the manifest.
+fn last_generation(directory: &Path, manifest: Option<&Manifest>) -> io::Result<u64> {
+    let mut last = manifest.map_or(0, |manifest| manifest.generation);
+    for base in bases(directory)? {
+        last = last.max(base.generation);
+    }
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("segment.") {
+            let head = Records::open(&File::open(entry.path())?)?.map(|records| records.head);
+            last = last.max(head.map_or(0, |head| head.generation));
+        }
     }
     Ok(last)
 }

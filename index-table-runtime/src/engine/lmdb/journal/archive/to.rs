@@ -73,6 +73,15 @@ impl To {
         based.unwrap_or_default()
     }
 
+    /// Records the generation of the next segment.
+    pub(super) fn begin_generation(&mut self, generation: u64) -> io::Result<()> {
+        match self {
+            Self::Directory(target) => target.begin_generation(generation),
+            // The bases that were passed to the function show the generation.
+            Self::Function(_) => Ok(()),
+        }
+    }
+
     /// Moves everything that the archive lacks. Returns the number of its last commit.
     pub(super) fn deliver(
         &mut self,

@@ -368,7 +368,10 @@ impl Rounds {
             self.set_based(attached.map_err(|error| self.target.reason(&error))?);
         }
         if self.generation != outbox.manifest().generation {
-            self.generation = outbox.manifest().generation;
+            let generation = outbox.manifest().generation;
+            let begun = self.target.begin_generation(generation);
+            begun.map_err(|error| self.target.reason(&error))?;
+            self.generation = generation;
             self.set_based(self.target.based(outbox.manifest()));
         }
         let (work, pending) = (outbox.work(), outbox.directory().to_owned());

@@ -104,6 +104,8 @@ pub(super) struct Shard {
     /// The open shard, or `None` if it is closed. Locked for each commit, from the append to the end of
     /// LMDB's commit.
     open: Mutex<Option<Open>>,
+    /// The number of the last commit, after the data file was closed as complete.
+    pub(super) closed: OnceLock<u64>,
     /// Whether the shard was removed from the store while it was open.
     pub(super) has_left: AtomicBool,
 }
@@ -196,7 +198,12 @@ impl Begun {
 
 impl Shard {
     const fn new(number: u32, open: Open) -> Self {
-        Self { number, open: Mutex::new(Some(open)), has_left: AtomicBool::new(false) }
+        Self {
+            number,
+            open: Mutex::new(Some(open)),
+            closed: OnceLock::new(),
+            has_left: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<Open>> {
@@ -364,7 +371,7 @@ impl Common {
             let made = all_made.iter().find(|made| made.shard.number == shard.number);
             let open = shard.lock();
             let Some(open) = &*open else {
-                shards.push(Saved::gone(shard.number));
+                shards.push(Saved::gone(shard.number, shard.closed.get().copied().unwrap_or(0)));
                 continue;
             };
             let saved = made.map_or(&open.saved, |made| &made.saved);

@@ -16,11 +16,16 @@ impl Member {
         while state.is_working {
             state = common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let open = self.shard().and_then(|shard| shard.lock().take());
-        if let Some(open) = &open {
+        let shard = self.shard();
+        let open = shard.and_then(|shard| shard.lock().take());
+        if let (Some(open), Some(shard)) = (&open, shard) {
             // If the data file is incomplete, the journal is closed: the next checkpoint would lack the state of this
             // shard.
-            state.is_closed |= !self.complete(open, is_mapped);
+            if self.complete(open, is_mapped) {
+                let _ = shard.closed.set(open.number);
+            } else {
+                state.is_closed = true;
+            }
             state.open = state.open.saturating_sub(1);
         }
         state.is_closed |= state.open == 0;

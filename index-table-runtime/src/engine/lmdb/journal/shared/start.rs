@@ -285,7 +285,9 @@ impl SharedJournal {
             return Ok(false);
         }
         let last = |found: &Found| -> Result<Option<u64>, NotStarted> {
-            let Some(saved) = found.checkpoint.saved(shard) else { return Ok(None) };
+            let Some(saved) = found.checkpoint.saved(shard) else {
+                return Ok(found.checkpoint.closed(shard));
+            };
             let mut records = found.tail.records.iter().rev();
             let last = records.find(|record| record.changes(shard));
             let last = last.map(|record| found.source().number(record, shard)).transpose()?;
