@@ -306,7 +306,7 @@ fn hex(text: &str) -> String {
 }
 
 #[test]
-fn lists_are_combined() -> Result<()> {
+fn combined_lists_return_the_rows_of_a_filter() -> Result<()> {
     on_all_stores(|store, trips| {
         let txn = store.read()?;
         let towns = || trips.find_by_town_in(&txn, ["Rome", "Oslo"]);

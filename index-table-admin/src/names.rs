@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_name_is_near_and_another_name_is_not() {
+    fn only_similar_names_are_suggested() {
         let names = ["customers", "orders", "town", "last_name"];
         let near = |name| nearest(name, names.into_iter());
         assert_eq!(near("custmers"), Some("customers"));

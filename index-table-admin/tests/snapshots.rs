@@ -115,7 +115,7 @@ fn commands_for_a_sharded_store() {
 }
 
 #[test]
-fn commands_with_types() {
+fn commands_with_types_print_the_snapshots() {
     let dir = plain(3);
     snapshot(
         "types",

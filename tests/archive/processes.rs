@@ -18,7 +18,7 @@ const CHILD: &str = "INDEX_TABLE_ARCHIVE_CHILD";
 
 /// Writes in the child process until it is killed, and prints the number of each commit.
 #[test]
-fn child() -> TestResult {
+fn a_child_process_commits_until_it_is_killed() -> TestResult {
     let Ok(dir) = std::env::var(CHILD) else { return Ok(()) };
     let store = options(&Path::new(&dir).join("archive")).open(Path::new(&dir).join("store"))?;
     let notes = NoteRepository::open(&store)?;
@@ -38,7 +38,7 @@ fn child() -> TestResult {
 fn run(dir: &Path, seed: u64, commits: usize) -> Result<(u64, u64), Box<dyn std::error::Error>> {
     fs::write(dir.join("seed"), seed.to_string())?;
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "processes::child", "--nocapture"])
+        .args(["--exact", "processes::a_child_process_commits_until_it_is_killed", "--nocapture"])
         .env(CHILD, dir)
         .stdout(Stdio::piped())
         .spawn()?;

@@ -160,7 +160,7 @@ fn a_restore_to_any_commit_has_the_rows_of_all_shards() -> TestResult {
 }
 
 #[test]
-fn threads_write_all_shards_while_the_archive_grows() -> TestResult {
+fn an_archive_has_every_commit_of_threads_that_write_all_shards() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
     let store = options(&archive).open(&path)?;

@@ -49,7 +49,7 @@ fn people() -> [Customer; 4] {
 }
 
 #[test]
-fn the_examples_of_changes_work() -> TestResult {
+fn documented_changes_return_the_documented_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let (tickets, customers) = (TicketRepository::open(&store)?, CustomerRepository::open(&store)?);
@@ -101,7 +101,7 @@ fn the_examples_of_changes_work() -> TestResult {
 }
 
 #[test]
-fn the_examples_of_lists_and_pages_work() -> TestResult {
+fn documented_lists_and_pages_return_the_documented_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let (customers, notes) = (CustomerRepository::open(&store)?, NoteRepository::open(&store)?);
@@ -134,7 +134,7 @@ fn the_examples_of_lists_and_pages_work() -> TestResult {
 }
 
 #[test]
-fn the_examples_of_opening_and_sizes_work() -> TestResult {
+fn documented_calls_open_verify_and_measure_a_store() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("shop");
     let created = Store::options().create(false).open(&path);

@@ -5,7 +5,7 @@ use index_table::{Durability, Error, Follower, Store};
 use super::{CustomerRepository, TestResult, customer};
 
 #[test]
-fn the_examples_of_archives_and_followers_work() -> TestResult {
+fn documented_calls_restore_an_archive_and_promote_a_follower() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = |name: &str| dir.path().join(name);
     let alice = customer(7, "Alice", "Smith", "Redmond");

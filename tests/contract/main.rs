@@ -52,7 +52,7 @@ struct Film {
 }
 
 #[test]
-fn the_examples_of_writing_work() -> TestResult {
+fn documented_writes_are_visible_to_reads() -> TestResult {
     let dir = tempfile::tempdir()?;
     let alice = customer(7, "Alice", "Smith", "Chicago");
     let bob = customer(8, "Bob", "Jones", "Redmond");
@@ -104,7 +104,7 @@ fn the_examples_of_writing_work() -> TestResult {
 }
 
 #[test]
-fn the_examples_of_queries_work() -> TestResult {
+fn documented_queries_return_the_documented_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let customers = CustomerRepository::open(&store)?;
@@ -179,7 +179,7 @@ fn the_examples_of_queries_work() -> TestResult {
 }
 
 #[test]
-fn the_examples_of_composite_primary_keys_work() -> TestResult {
+fn documented_composite_primary_keys_find_their_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let films = FilmRepository::open(&store)?;

@@ -38,7 +38,7 @@ fn invoice(number: u64, amount: i64) -> Invoice {
 }
 
 #[test]
-fn the_examples_of_rows_over_time_work() -> TestResult {
+fn documented_revisions_expiry_references_and_aggregates_hold() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let customers = CustomerRepository::open(&store)?;

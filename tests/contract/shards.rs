@@ -61,7 +61,7 @@ fn create(path: &std::path::Path) -> index_table::Result<ShardedStore> {
 }
 
 #[test]
-fn the_examples_of_shards_work() -> TestResult {
+fn documented_shards_return_the_rows_of_all_shards() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("data/shop");
     drop(create(&path)?);
@@ -99,7 +99,7 @@ fn the_examples_of_shards_work() -> TestResult {
 }
 
 #[test]
-fn the_examples_of_list_maps_places_and_adopted_stores_work() -> TestResult {
+fn documented_list_maps_places_and_adopted_stores_return_their_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     drop(Store::open(dir.path().join("old"))?);
     let store = ShardedStore::options()
@@ -123,7 +123,7 @@ fn the_examples_of_list_maps_places_and_adopted_stores_work() -> TestResult {
 }
 
 #[test]
-fn the_examples_of_moves_work() -> TestResult {
+fn documented_moves_keep_all_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = create(dir.path())?;
     let customers = CustomerRepository::open(&store)?;
@@ -166,7 +166,7 @@ struct Entry {
 }
 
 #[test]
-fn the_examples_of_detached_shards_work() -> TestResult {
+fn documented_detached_shards_are_plain_stores() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = ShardedStore::options()
         .shard("2019", "2019")

@@ -25,7 +25,7 @@ struct Counted {
 
 /// Commits one row after another in the child process, until it is killed.
 #[test]
-fn child() -> TestResult {
+fn a_child_process_commits_until_it_is_killed() -> TestResult {
     let Ok(dir) = std::env::var(CHILD) else { return Ok(()) };
     let dir = PathBuf::from(dir);
     let store = options(&dir.join("archive")).open(dir.join("store"))?;
@@ -53,7 +53,7 @@ fn count(store: &Store) -> Result<u64, Box<dyn std::error::Error>> {
 fn kill_and_promote(dir: &Path, millis: u64) -> TestResult {
     let (archive, standby) = (dir.join("archive"), dir.join("standby"));
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "processes::child", "--nocapture"])
+        .args(["--exact", "processes::a_child_process_commits_until_it_is_killed", "--nocapture"])
         .env(CHILD, dir)
         .stdout(Stdio::piped())
         .spawn()?;

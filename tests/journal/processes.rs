@@ -14,7 +14,7 @@ const CHILD: &str = "INDEX_TABLE_JOURNAL_CHILD";
 
 /// Writes some steps in the child process, and waits until it is killed.
 #[test]
-fn child() -> TestResult {
+fn a_child_process_writes_and_waits() -> TestResult {
     let Ok(path) = std::env::var(CHILD) else { return Ok(()) };
     let store = options().open(path)?;
     let notes = NoteRepository::open(&store)?;
@@ -29,7 +29,7 @@ fn child() -> TestResult {
 
 fn writer(path: &Path) -> Result<Child, Box<dyn std::error::Error>> {
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "processes::child", "--nocapture"])
+        .args(["--exact", "processes::a_child_process_writes_and_waits", "--nocapture"])
         .env(CHILD, path)
         .stdout(Stdio::piped())
         .spawn()?;
@@ -67,7 +67,7 @@ fn a_second_process_reads_and_does_not_write() -> TestResult {
 
 /// Reads the store in a child process until it is killed.
 #[test]
-fn reader() -> TestResult {
+fn a_child_process_reads_and_waits() -> TestResult {
     let Ok(path) = std::env::var(format!("{CHILD}_READER")) else { return Ok(()) };
     let store = Store::options().read_only(true).open(path)?;
     println!("\nreading");
@@ -82,7 +82,7 @@ fn a_writer_is_replaced_while_another_process_reads() -> TestResult {
     let dir = tempfile::tempdir()?;
     let mut first = writer(dir.path())?;
     let mut reader = Command::new(std::env::current_exe()?)
-        .args(["--exact", "processes::reader", "--nocapture"])
+        .args(["--exact", "processes::a_child_process_reads_and_waits", "--nocapture"])
         .env(format!("{CHILD}_READER"), dir.path())
         .stdout(Stdio::piped())
         .spawn()?;

@@ -129,7 +129,7 @@ fn each(test: impl Fn(&Tried) -> Result<()>) -> Result<()> {
 }
 
 #[test]
-fn loaded_rows_have_all_features() -> Result<()> {
+fn bulk_loaded_rows_keep_revisions_references_and_aggregates() -> Result<()> {
     each(|store| {
         load(store)?;
         let tenants = TenantRepository::open(store)?;
@@ -154,7 +154,7 @@ fn loaded_rows_have_all_features() -> Result<()> {
 }
 
 #[test]
-fn an_index_is_built_while_rows_change() -> Result<()> {
+fn an_online_build_has_the_rows_that_change_meanwhile() -> Result<()> {
     each(|store| {
         load(store)?;
         let tenants = TenantRepository::open(store)?;
@@ -195,7 +195,7 @@ fn an_index_is_built_while_rows_change() -> Result<()> {
 }
 
 #[test]
-fn rows_of_an_older_version_keep_all_features() -> Result<()> {
+fn rows_of_an_older_version_keep_revisions_references_and_aggregates() -> Result<()> {
     each(|store| {
         load(store)?;
         let tenants = TenantRepository::open(store)?;

@@ -25,7 +25,7 @@ fn say(word: &str) -> std::io::Result<()> {
 
 /// Writes some steps in the child process, and waits until it is killed.
 #[test]
-fn child() -> TestResult {
+fn a_child_process_writes_and_waits() -> TestResult {
     let Ok(path) = std::env::var(CHILD) else { return Ok(()) };
     let store = options().open(path)?;
     let notes = NoteRepository::open(&store)?;
@@ -41,7 +41,7 @@ fn child() -> TestResult {
 
 /// Reads the store in a child process until it is killed.
 #[test]
-fn reader() -> TestResult {
+fn a_child_process_reads_and_waits() -> TestResult {
     let Ok(path) = std::env::var(READER) else { return Ok(()) };
     let store = options().read_only(true).open(path)?;
     say("ready")?;
@@ -52,7 +52,7 @@ fn reader() -> TestResult {
 
 /// Writes to each shard from its own thread, and prints the number of each committed step.
 #[test]
-fn killed_writer() -> TestResult {
+fn a_child_process_writes_until_it_is_killed() -> TestResult {
     let Ok(path) = std::env::var(KILLED) else { return Ok(()) };
     let store = many_checkpoints().open(path)?;
     let notes = NoteRepository::open(&store)?;
@@ -105,7 +105,7 @@ fn end(mut child: Child) -> std::io::Result<()> {
 #[test]
 fn a_second_process_reads_and_does_not_write() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let (child, _out) = start("child", CHILD, dir.path())?;
+    let (child, _out) = start("a_child_process_writes_and_waits", CHILD, dir.path())?;
     let outcome = options().open(dir.path());
     assert!(matches!(outcome, Err(Error::AlreadyOpen { .. })), "{outcome:?}");
     {
@@ -137,8 +137,8 @@ fn a_second_process_reads_and_does_not_write() -> TestResult {
 fn a_writer_is_replaced_while_another_process_reads() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
-    let (first, _out) = start("child", CHILD, &path)?;
-    let (reader, _lines) = start("reader", READER, &path)?;
+    let (first, _out) = start("a_child_process_writes_and_waits", CHILD, &path)?;
+    let (reader, _lines) = start("a_child_process_reads_and_waits", READER, &path)?;
     end(first)?;
     // No segment is reused, since the reader has the shards open.
     let store = options().open(&path)?;
@@ -159,7 +159,8 @@ fn no_commit_is_lost_when_a_process_is_killed() -> TestResult {
     let dir = tempfile::tempdir()?;
     let mut done = [0_u32; SHARDS as usize];
     for round in 0..12_u64 {
-        let (child, mut lines) = start("killed_writer", KILLED, dir.path())?;
+        let (child, mut lines) =
+            start("a_child_process_writes_until_it_is_killed", KILLED, dir.path())?;
         let count = (round * 37 % 90 + 1) as usize;
         let mut note = |line: String| {
             let Some((tenant, step)) = line.split_once(' ') else { return };

@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a lost update")]
-    fn a_lost_update_is_found() {
+    fn the_serial_model_detects_a_lost_update() {
         serial_order(&[committed(&[(0, 0)], (0, 1, 0)), committed(&[(0, 0)], (0, 1, 0))]);
     }
 

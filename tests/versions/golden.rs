@@ -35,7 +35,7 @@ pub(crate) fn raw(
 /// Writes the file again, after a change of the format: `cargo test --test versions -- --ignored`.
 #[test]
 #[ignore = "writes the file that the other test reads"]
-fn write_the_file() -> TestResult {
+fn an_older_file_is_written_again() -> TestResult {
     let dir = tempfile::tempdir()?;
     let small = index_table::Store::open(dir.path().join("store"))?;
     fill_older(&small, ROWS)?;
