@@ -5,6 +5,9 @@ mod killed;
 mod killing;
 mod opening;
 mod otherwise;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod random;
 mod readable;
 #[path = "../support/threads.rs"]
@@ -109,6 +112,22 @@ fn fill(store: &Store, rows: impl IntoIterator<Item = after::Item> + Clone) -> R
 /// Runs a test on each kind of store, with these rows and no indexes.
 #[expect(clippy::needless_pass_by_value, reason = "ranges are handed over")]
 fn on_each(
+    rows: impl IntoIterator<Item = after::Item> + Clone,
+    check: impl Fn(&Store) -> TestResult,
+) -> TestResult {
+    on_each_local(rows.clone(), &check)?;
+    #[cfg(feature = "postgres")]
+    if let Some(schema) = postgres::Schema::new() {
+        let store = schema.open()?;
+        fill(&store, rows)?;
+        check(&store)?;
+    }
+    Ok(())
+}
+
+/// Runs a test on each kind of store except a server.
+#[expect(clippy::needless_pass_by_value, reason = "ranges are handed over")]
+fn on_each_local(
     rows: impl IntoIterator<Item = after::Item> + Clone,
     check: impl Fn(&Store) -> TestResult,
 ) -> TestResult {

@@ -186,6 +186,10 @@ proptest! {
             run(&|| killed.open(), &numbers, &operations, repair_at)
         })
         .map_err(fail)?;
+        #[cfg(feature = "postgres")]
+        if let Some(schema) = crate::postgres::Schema::new() {
+            run(&|| schema.open(), &numbers, &operations, repair_at).map_err(fail)?;
+        }
         let memory = Store::in_memory();
         run(&|| Ok(memory.clone()), &numbers, &operations, repair_at).map_err(fail)?;
     }

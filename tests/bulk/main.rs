@@ -1,6 +1,9 @@
 //! Bulk loads, compared with single inserts of the same rows.
 
 mod killed;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod random;
 mod rows;
 

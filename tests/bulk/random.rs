@@ -145,6 +145,14 @@ proptest! {
         check(&store.open(directory.path())?, &case)?;
     }
 
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn a_load_equals_single_inserts_on_a_server(case in case()) {
+        if let Some(schema) = crate::postgres::Schema::new() {
+            check(&schema.open()?, &case)?;
+        }
+    }
+
     #[test]
     fn a_load_with_composite_keys_equals_single_inserts(
         rows in prop::collection::vec(("[a-c]{0,3}", -3..3_i16, 0..400_u32), 0..200),

@@ -6,6 +6,9 @@ mod killed;
 mod killing;
 mod poison;
 mod policies;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod queries;
 mod random;
 mod redeclared;
@@ -82,6 +85,15 @@ fn item(id: u32, content: u32) -> Item {
 
 /// Runs `check` on a store of each kind.
 fn on_each(check: impl Fn(&Store) -> TestResult) -> TestResult {
+    #[cfg(feature = "postgres")]
+    if let Some(schema) = postgres::Schema::new() {
+        check(&schema.open()?)?;
+    }
+    on_each_local(check)
+}
+
+/// Runs `check` on a store of each kind except a server.
+fn on_each_local(check: impl Fn(&Store) -> TestResult) -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 26).durability(index_table::Durability::None);
     check(&options.open(dir.path())?)?;

@@ -193,6 +193,11 @@ proptest! {
             run(&|| killed.open(), &operations)
         })
         .map_err(fail)?;
+        #[cfg(feature = "postgres")]
+        if let Some(schema) = crate::postgres::Schema::new() {
+            let options = schema.options().index_queue(bound, WhenFull::ApplyInLine);
+            run(&|| schema.open_with(&options), &operations).map_err(fail)?;
+        }
         let memory = Store::in_memory();
         run(&|| Ok(memory.clone()), &operations).map_err(fail)?;
     }

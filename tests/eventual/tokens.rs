@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use index_table::{Error, IndexToken, OnDuplicate, Store, WhenFull};
 
-use crate::{Item, ItemRepository, TestResult, assert_drained, item, on_each};
+use crate::{Item, ItemRepository, TestResult, assert_drained, item, on_each, on_each_local};
 
 const LONG: Duration = Duration::from_mins(1);
 const SHORT: Duration = Duration::from_millis(30);
@@ -35,7 +35,8 @@ fn a_token_waits_for_its_writes() -> TestResult {
 
 #[test]
 fn a_closure_can_return_its_token() -> TestResult {
-    on_each(|store| {
+    // On a server, a token covers its own transaction only.
+    on_each_local(|store| {
         let items = ItemRepository::open(store)?;
         let token = store.transaction(|txn| {
             items.insert(txn, &item(1, 1))?;
@@ -98,7 +99,8 @@ fn a_token_covers_rows_that_are_partly_changed_in_line() -> TestResult {
 
 #[test]
 fn waiting_within_a_write_transaction_is_refused() -> TestResult {
-    on_each(|store| {
+    // On a server, the worker doesn't wait for this transaction.
+    on_each_local(|store| {
         let items = ItemRepository::open(store)?;
         let worker = store.start_index_worker()?;
         let mut txn = store.write()?;

@@ -7,11 +7,14 @@ mod cuts;
 #[cfg(feature = "postgres-tls")]
 mod encrypted;
 mod eventual;
+mod numbers;
+mod plans;
 #[path = "../support/postgres.rs"]
 mod postgres;
 #[path = "../support/serial.rs"]
 mod serial;
 mod serial_clients;
+mod stripes;
 mod trips;
 
 use std::time::Duration;

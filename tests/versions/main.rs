@@ -7,6 +7,9 @@ mod killed;
 #[path = "../support/killed.rs"]
 mod killing;
 mod opening;
+#[cfg(feature = "postgres")]
+#[path = "../support/postgres.rs"]
+mod postgres;
 mod processes;
 mod random;
 mod reading;
@@ -223,6 +226,10 @@ fn on_both_engines(check: impl Fn(&Store) -> TestResult) -> TestResult {
     let dir = tempfile::tempdir()?;
     check(&store(dir.path())?)?;
     check(&killing::journal(Store::options()).open(dir.path().join("journal"))?)?;
+    #[cfg(feature = "postgres")]
+    if let Some(schema) = postgres::Schema::new() {
+        check(&schema.open()?)?;
+    }
     check(&Store::in_memory())
 }
 

@@ -165,6 +165,10 @@ proptest! {
             try_all(&|| killed.open(), (&first, &second), &operations)
         })
         .map_err(fail)?;
+        #[cfg(feature = "postgres")]
+        if let Some(schema) = crate::postgres::Schema::new() {
+            try_all(&|| schema.open(), (&first, &second), &operations).map_err(fail)?;
+        }
         let memory = Store::in_memory();
         try_all(&|| Ok(memory.clone()), (&first, &second), &operations).map_err(fail)?;
     }

@@ -20,9 +20,11 @@ use super::{
     write,
 };
 use crate::model::{
+    aggregate::Totals,
     entry::RawEntry,
     error::{Boxed, Error, Result},
     maintain::{Change, Sink},
+    numbering::Numbering,
     reference::Referrer,
     schema::{IndexSchema, Parts, Source, TableSchema},
     shard::{Routing, ShardNumber, ShardSet},
@@ -873,6 +875,90 @@ impl<'t, 's> Writer<'t, 's> {
             return Some(writer.numbered());
         }
         None
+    }
+
+    /// Returns the next number of a block that the engine has taken; `None` if the record of the sequence is changed by the
+    /// transaction.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            unused_variables,
+            reason = "of one engine"
+        )
+    )]
+    pub(crate) fn next_number(&self, numbering: &Numbering<'_>) -> Result<Option<u128>> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            return writer.next_number(numbering);
+        }
+        Ok(None)
+    }
+
+    /// Ends the block of numbers after `error` of an insertion, if another row has the assigned number. With `reruns`, the
+    /// transaction runs again.
+    #[cold]
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_self, unused_variables, reason = "of one engine")
+    )]
+    pub(crate) fn after_number(&self, reruns: bool, error: Error) -> Error {
+        #[cfg(feature = "postgres")]
+        if let (Self::Postgres(writer), Error::DuplicateKey { .. }) = (self, &error) {
+            if reruns {
+                return writer.number_is_taken();
+            }
+            writer.end_numbers();
+            let reason = "another client has inserted a row with the assigned number, and the closure can be called once: \
+                          repeat the call";
+            return Error::TransactionFailed { reason: reason.to_owned() };
+        }
+        error
+    }
+
+    /// Whether changes of totals are added by [`add_totals`](Writer::add_totals), without reading the totals.
+    #[inline]
+    pub(crate) const fn adds_totals(&self) -> bool {
+        match self {
+            Self::Lmdb(_) | Self::Sharded(_) => false,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => true,
+        }
+    }
+
+    /// Adds a change of the totals of a group.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_self, unused_variables, reason = "of one engine")
+    )]
+    pub(crate) fn add_totals(
+        &mut self,
+        aggregate: usize,
+        group: &[u8],
+        change: &Totals,
+    ) -> Result<()> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            return writer.add_totals(aggregate, group, change);
+        }
+        Err(Error::internal("an engine without stripes"))
+    }
+
+    /// Notes that a row has a new primary key.
+    #[inline]
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_self, unused_variables, reason = "of one engine")
+    )]
+    pub(crate) fn note_key(&self, primary_key: &[u8]) {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(writer) = self {
+            writer.note_key(primary_key);
+        }
     }
 
     /// Returns the writer of a sharded store.

@@ -104,6 +104,8 @@ pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, 
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry};
 pub(crate) use query::{KeyList, Query};
+#[cfg(feature = "postgres")]
+pub(crate) use read::one_by_one;
 pub(crate) use read::{Count, EntryResult, Read, SmallRecords, WithRow};
 pub(crate) use records::{ReadRecords, Records, Space, WriteRecords};
 pub use stamp::CommitNumber;

@@ -225,6 +225,51 @@ impl Totals {
         Ok(Some(record))
     }
 
+    /// Whether nothing has changed.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn is_zero(&self) -> bool {
+        self.count == 0 && self.sums.iter().all(|sum| *sum == Sum::default())
+    }
+
+    /// Returns totals without a record, which don't agree with any rows.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn unreadable() -> Self {
+        Self { count: i128::from(i64::MIN), ..Self::default() }
+    }
+
+    /// Returns the record of a change of totals: the count, which can be negative, and the sums. The overflows of the sums
+    /// follow if there are any.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn stripe(&self, declared: &AggregateSchema) -> Vec<u8> {
+        let count = i64::try_from(self.count).unwrap_or(i64::MIN);
+        let mut stripe = count.to_be_bytes().to_vec();
+        let sums =
+            || (0..declared.parts()).map(|at| self.sums.get(at).copied().unwrap_or_default());
+        sums().for_each(|sum| stripe.extend_from_slice(&sum.low.to_be_bytes()));
+        if sums().any(|sum| sum.carry != 0) {
+            sums().for_each(|sum| stripe.extend_from_slice(&sum.carry.to_be_bytes()));
+        }
+        stripe
+    }
+
+    /// Decodes the record of a change of totals. The record of totals is also the record of a change from nothing.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of_stripe(
+        stripe: &[u8],
+        declared: &AggregateSchema,
+    ) -> Result<Self, DecodeError> {
+        let (count, rest) = stripe.split_first_chunk().ok_or(WRONG)?;
+        let (lows, carries) = rest.split_at_checked(declared.parts() * SUM_LEN).ok_or(WRONG)?;
+        if !carries.is_empty() && carries.len() != declared.parts() * size_of::<i64>() {
+            return Err(WRONG);
+        }
+        let (carries, _) = carries.as_chunks();
+        let mut carries = carries.iter().map(|carry| i64::from_be_bytes(*carry));
+        let sums = numbers(lows).map(|low| Sum { low, carry: carries.next().unwrap_or_default() });
+        let count = i64::from_be_bytes(*count).into();
+        Ok(Self { count, sums: sums.collect(), ..Self::default() })
+    }
+
     /// Whether each sum is in range.
     pub(crate) fn is_in_range(&self, declared: &AggregateSchema) -> bool {
         self.sums.iter().all(|sum| sum.carry == 0)

@@ -10,6 +10,7 @@ pub(crate) mod expiry;
 pub(crate) mod key;
 pub(crate) mod maintain;
 pub(crate) mod method;
+pub(crate) mod numbering;
 mod range;
 pub(crate) mod reference;
 pub(crate) mod revision;

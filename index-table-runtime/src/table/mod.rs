@@ -28,7 +28,7 @@ pub use scrub::Scrub;
 pub use shards::{RangeInfo, ShardInfo, ShardStatus};
 
 use crate::{
-    engine::Read as _,
+    engine::{Read as _, Writer},
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -49,9 +49,10 @@ use crate::{
     },
     usage::{Usage, trace::span},
     write::{
-        Scratch,
+        Scratch, Written,
         queue::{self, IndexToken, Lag},
-        rows, sequence,
+        rows,
+        sequence::{self, Next},
     },
 };
 
@@ -136,7 +137,12 @@ impl<R: Entity> Table<R> {
     /// number is 1. In a table whose primary key is the fields of `shard_by` and then one number, the repository has its
     /// own `insert_with`, which also takes these fields, and numbers the rows within them.
     ///
-    /// Cost: the same as [`insert`](Table::insert), and one seek to the last row, one look-up and one write.
+    /// On a server, each store takes blocks of numbers, so that clients don't wait for each other. The numbers of several
+    /// stores don't ascend together, and unused numbers of a block, of a transaction that was rolled back, and of an
+    /// operation that failed are gaps.
+    ///
+    /// Cost: the same as [`insert`](Table::insert), and one seek to the last row, one look-up and one write; on a server, the
+    /// same as `insert`, and two round trips for each block.
     ///
     /// # Errors
     ///
@@ -162,37 +168,64 @@ impl<R: Entity> Table<R> {
         row: impl FnOnce(N) -> R,
     ) -> Result<N> {
         if txn.is_each() {
-            let row: Box<dyn FnOnce(N) -> R + '_> = Box::new(row);
-            return txn.each_once(|txn| self.insert_after_in(txn, leading, row));
+            return self.insert_after_each(txn, leading, Box::new(row));
         }
-        self.insert_after_in(txn, leading, row)
+        let (mut writer, scratch, written) = txn.row_writer(&self.open)?;
+        let next = sequence::next::<N>(R::TABLE, &writer, leading)?;
+        let row = row(next.key()?);
+        let inserted = self.insert_numbered(&mut writer, scratch, written, leading, &next, &row);
+        inserted.map_err(|error| next.after(&writer, true, error))?;
+        next.key()
     }
 
-    fn insert_after_in<N: Sequence>(
+    /// [`insert_after`](Table::insert_after) as a transaction of its own. If it runs again, the row and its number stay.
+    #[cold]
+    fn insert_after_each<N: Sequence>(
         &self,
         txn: &mut WriteTxn<'_>,
         leading: &[u8],
-        row: impl FnOnce(N) -> R,
+        row: Box<dyn FnOnce(N) -> R + '_>,
     ) -> Result<N> {
-        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
-        let last = sequence::last::<N>(R::TABLE, &writer, leading)?;
-        let exhausted = || sequence::exhausted(R::TABLE.name, last);
-        let number = last.checked_add(1).ok_or_else(exhausted)?;
-        let key = || N::from_number(number).ok_or_else(exhausted);
-        self.open.load_new(&row(key()?), new, tried)?;
-        let key = key()?;
+        let (mut row, mut made) = (Some(row), None::<(Next<N>, R)>);
+        txn.each(|txn| {
+            let (mut writer, scratch, written) = txn.row_writer(&self.open)?;
+            let next = match &made {
+                Some((next, _)) if next.is_of_block => *next,
+                _ => sequence::next::<N>(R::TABLE, &writer, leading)?,
+            };
+            if let Some(row) = row.take() {
+                made = Some((next, row(next.key()?)));
+            }
+            let made = made.as_ref().filter(|(number, _)| *number == next);
+            let (_, row) = made.ok_or_else(sequence::changed)?;
+            let inserted = self.insert_numbered(&mut writer, scratch, written, leading, &next, row);
+            inserted.map_err(|error| next.after(&writer, false, error))?;
+            next.key()
+        })
+    }
+
+    /// Inserts a row with this number.
+    fn insert_numbered<N: Sequence>(
+        &self,
+        writer: &mut Writer<'_, '_>,
+        Scratch { new, tried, .. }: &mut Scratch,
+        written: &mut Written,
+        leading: &[u8],
+        next: &Next<N>,
+        row: &R,
+    ) -> Result<()> {
+        self.open.load_new(row, new, tried)?;
         let mut given = KeyBuf::new();
         given.extend(leading);
-        if given.push(&key).as_bytes() != new.primary_key() {
+        if given.push(&next.key()?).as_bytes() != new.primary_key() {
             return Err(Error::OtherKey {
                 table: R::TABLE.name,
                 given: R::TABLE.show_primary_key(given.as_bytes()),
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        rows::insert(Self::ROWS, &mut writer, new, written)?;
-        sequence::keep(&mut writer, leading, number)?;
-        Ok(key)
+        rows::insert(Self::ROWS, writer, new, written)?;
+        next.keep(writer, leading)
     }
 
     /// Adds a row, or replaces the row with the same primary key. If the table already has the row with the

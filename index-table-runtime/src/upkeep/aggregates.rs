@@ -101,10 +101,7 @@ pub(super) fn build(
             let (after_group, all) = (after.as_deref(), |_: &[u8]| true);
             let pass = Pass::of(rows, reader, aggregate, after_group, GROUPS, &all, unreadable)?;
             for (group, totals) in &pass.groups {
-                let record = totals.record(declared);
-                let record =
-                    record.map_err(|reason| declared.unrecordable(rows.schema, group, reason))?;
-                aggregates::set(writer, aggregate, group, record.as_deref())?;
+                aggregates::write_first(rows, writer, (aggregate, declared), group, totals)?;
             }
             if !pass.is_partial {
                 break;

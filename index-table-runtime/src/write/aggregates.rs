@@ -20,8 +20,15 @@ struct NewRecord {
     /// Whether the record is in the shard of the old row.
     is_of_old: bool,
     group: Vec<u8>,
-    /// The record; `None` if the group has no rows left.
-    record: Option<Vec<u8>>,
+    change: TotalsChange,
+}
+
+#[derive(Debug)]
+enum TotalsChange {
+    /// The new record; `None` if the group has no rows left.
+    Record(Option<Vec<u8>>),
+    /// The difference, for an engine that adds it without reading the record.
+    Added(Totals),
 }
 
 impl NewTotals {
@@ -68,10 +75,18 @@ impl NewTotals {
             let mut record =
                 |image: Option<&Image>, is_of_old, group: &[u8], [less, more]: [_; 2]| {
                     let Some(image) = image else { return Ok(()) };
+                    let mut push = |change| {
+                        let group = group.to_vec();
+                        records.push(NewRecord { aggregate, is_of_old, group, change });
+                    };
+                    if writer.adds_totals() {
+                        push(TotalsChange::Added(difference(less, more)));
+                        return Ok(());
+                    }
                     let reader = writer.reader().of_row(image.primary_key())?;
                     let stored = reader.get(Space::Aggregate(aggregate), group)?;
                     let record = changed(rows, declared, group, stored, less, more)?;
-                    records.push(NewRecord { aggregate, is_of_old, group: group.to_vec(), record });
+                    push(TotalsChange::Record(record));
                     Ok::<_, crate::Error>(())
                 };
             match (before, after) {
@@ -99,7 +114,14 @@ impl NewTotals {
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
-        for NewRecord { aggregate, is_of_old, group, record } in &self.0 {
+        for NewRecord { aggregate, is_of_old, group, change } in &self.0 {
+            let record = match change {
+                TotalsChange::Record(record) => record,
+                TotalsChange::Added(change) => {
+                    writer.add_totals(*aggregate, group, change)?;
+                    continue;
+                }
+            };
             let image = if *is_of_old { old } else { new };
             let Some(image) = image else { continue };
             let space = Space::Aggregate(*aggregate);
@@ -107,6 +129,18 @@ impl NewTotals {
         }
         Ok(())
     }
+}
+
+/// Returns the totals of an added row without those of a removed row.
+fn difference(less: Option<&[u8]>, more: Option<&[u8]>) -> Totals {
+    let mut totals = Totals::default();
+    if let Some(less) = less {
+        totals.remove(less);
+    }
+    if let Some(more) = more {
+        totals.add(more);
+    }
+    totals
 }
 
 /// Returns the record of a group after one row is removed and another is added.
@@ -188,6 +222,10 @@ impl Gathered {
     pub(crate) fn write(&mut self, rows: &RowVtable, writer: &mut Writer<'_, '_>) -> Result<()> {
         for ((aggregate, group), change) in std::mem::take(&mut self.groups) {
             let Some(declared) = rows.aggregates.get(aggregate) else { continue };
+            if writer.adds_totals() {
+                writer.add_totals(aggregate, &group, &change)?;
+                continue;
+            }
             let space = Space::Aggregate(aggregate);
             let totals = Totals::decode(writer.reader().get(space, &group)?, declared);
             let mut totals =
@@ -200,6 +238,22 @@ impl Gathered {
         }
         Ok(())
     }
+}
+
+/// Writes the totals of a group without a record.
+pub(crate) fn write_first(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    (aggregate, declared): (usize, &AggregateSchema),
+    group: &[u8],
+    totals: &Totals,
+) -> Result<()> {
+    let record = totals.record(declared);
+    let record = record.map_err(|reason| declared.unrecordable(rows.schema, group, reason))?;
+    if writer.adds_totals() {
+        return writer.add_totals(aggregate, group, totals);
+    }
+    set(writer, aggregate, group, record.as_deref())
 }
 
 /// Replaces or removes the record of a group.

@@ -331,6 +331,7 @@ fn replace(
     let totals = NewTotals::of(rows, writer, Some(old), Some(new))?;
     if old.primary_key() != new.primary_key() {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
+        writer.note_key(new.primary_key());
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
     totals.write(writer, Some(old), Some(new))?;

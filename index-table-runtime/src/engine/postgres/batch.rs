@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Put,
     /// Writes a row whose key must be free.
     New,
+    /// Writes a row with a random key. If the key is taken, the transaction runs again.
+    Add,
     /// Removes the row with these keys.
     Delete,
 }
@@ -348,7 +350,7 @@ impl<'a> Builder<'a> {
             "v = EXCLUDED.v"
         };
         match (group.kind, self.is_strict) {
-            (Kind::New, true) => {}
+            (Kind::New, true) | (Kind::Add, _) => {}
             (Kind::New, false) => {
                 let _ = write!(sql, " ON CONFLICT ({keys}) DO NOTHING");
             }

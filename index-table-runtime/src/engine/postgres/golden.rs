@@ -32,7 +32,7 @@ fn insertion() -> Batch {
     assert!(batch.push(&email, Kind::New, &[b"mail", b"id", b""]));
     assert!(batch.push(&facts, Kind::New, &[b"id", b"row"]));
     assert!(batch.push(&town, Kind::Put, &[b"Oslo", b"id", b""]));
-    assert!(batch.push(&total, Kind::Put, &[b"group", b"record"]));
+    assert!(batch.push(&total, Kind::Add, &[b"group and more", b"stripe"]));
     batch
 }
 
@@ -136,7 +136,7 @@ fn a_batch_changes_a_row_once() {
     let ([facts, town, email, total], mut batch) = (relations(), Batch::default());
     assert!(batch.push(&facts, Kind::Put, &[b"id", b"row"]));
     assert!(!batch.push(&facts, Kind::Delete, &[b"id"]));
-    assert!(batch.push(&total, Kind::Put, &[b"id", b"row"]));
+    assert!(batch.push(&total, Kind::Add, &[b"id", b"row"]));
     assert!(batch.push(&town, Kind::Put, &[b"a", b"bc", b""]));
     assert!(batch.push(&town, Kind::Put, &[b"ab", b"c", b""]));
     assert!(!batch.push(&town, Kind::Delete, &[b"a", b"bc"]));

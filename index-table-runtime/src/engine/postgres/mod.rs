@@ -6,6 +6,7 @@
 //! - [`session`], [`start`] and [`outcome`]: the round trips of a transaction. `BEGIN` and delayed changes are sent with
 //!   the next statement. A write transaction is SERIALIZABLE, and a read transaction is a snapshot, REPEATABLE READ. Each
 //!   has a connection until it ends.
+//! - [`numbers`]: the numbers of `insert_with`, taken in blocks. [`stripes`]: the totals of aggregates, in stripes.
 //! - [`txn`], [`read`] and [`write`]: the seam.
 //!
 //! After a failed statement, the server refuses all later statements of the transaction. So such a transaction fails,
@@ -22,6 +23,7 @@ mod error;
 #[cfg(test)]
 mod golden;
 mod names;
+mod numbers;
 mod options;
 mod outcome;
 mod pool;
@@ -30,6 +32,7 @@ mod read;
 mod select;
 mod session;
 mod start;
+mod stripes;
 mod tables;
 #[cfg(test)]
 pub(crate) mod tests;

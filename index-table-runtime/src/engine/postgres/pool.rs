@@ -21,6 +21,7 @@ use super::{
     connection::{Connection, Unprepared},
     dialect::Dialect,
     error,
+    numbers::Blocks,
     start::Start,
     tls::Tls,
     wait::wait,
@@ -44,6 +45,8 @@ pub(super) struct Pool {
     known: Mutex<BTreeSet<Box<str>>>,
     dialect: Dialect,
     has_outcomes: AtomicBool,
+    /// The numbers that `insert_with` assigns.
+    pub(super) numbers: Blocks,
     config: Config,
     tls: Tls,
     /// The server, without the password, for errors.
@@ -81,6 +84,7 @@ impl Pool {
             known: Mutex::default(),
             dialect: Dialect::PostgreSql,
             has_outcomes: AtomicBool::new(true),
+            numbers: Blocks::default(),
             config,
             tls,
             server,
@@ -109,6 +113,11 @@ impl Pool {
     #[cfg(test)]
     pub(super) fn use_tokens(&self) {
         self.has_outcomes.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns the maximum waiting time.
+    pub(super) const fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Adds a statement that new connections prepare.

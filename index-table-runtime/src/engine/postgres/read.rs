@@ -14,7 +14,10 @@ use super::{
     txn::Txn,
 };
 use crate::{
-    engine::{Count, Cursor, EntryResult, LongLived, Query, Read, SmallRecords, Space, WithRow},
+    engine::{
+        Count, Cursor, EntryResult, LongLived, Query, Read, SmallRecords, Space, WithRow,
+        one_by_one,
+    },
     model::{
         entry::RawEntry,
         error::{Boxed, Error, Result},
@@ -28,7 +31,7 @@ use crate::{
 const FACTS_AT_ONCE: usize = 256;
 
 /// The number of entries in the first part of a scan without a limit, and in the largest part.
-const PART: (i64, i64) = (64, 16_384);
+const PART: (i64, i64) = (256, 16_384);
 
 /// The approximate size of a part of a scan in bytes. If the entries are larger, the next part has fewer of them.
 const PART_BYTES: usize = 1 << 20;
@@ -196,6 +199,9 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        if let Some(striped) = self.striped(space) {
+            return self.totals(striped, key);
+        }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(None) };
         let sql = format!("SELECT v FROM {} WHERE k = $1", relation.sql);
         let key = [&prefix, key].concat();
@@ -207,6 +213,9 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        if let Some(striped) = self.striped(space) {
+            return self.group_at(striped, key);
+        }
         self.neighbour(space, key, false)
     }
 
@@ -215,6 +224,9 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn records(self, space: Space, from: &[u8], limit: usize) -> Result<SmallRecords<'t>> {
+        if self.striped(space).is_some() {
+            return one_by_one(self, space, from, limit);
+        }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(Vec::new()) };
         let sql = format!("SELECT k, v FROM {} WHERE k >= $1 ORDER BY k LIMIT $2", relation.sql);
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -229,6 +241,9 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn len(self, space: Space) -> Result<u64> {
+        if let Some(striped) = self.striped(space) {
+            return self.count_groups(striped);
+        }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(0) };
         let sql = format!("SELECT count(*) FROM {} WHERE k >= $1", relation.sql);
         let mut end = prefix.to_vec();

@@ -15,12 +15,16 @@ use super::{
     catalog::{Catalog, Record},
     connection::{Connection, Outcome, Parameters, Response, Sent},
     error::{self, Kind},
+    numbers::Explicit,
     pool::{Counted, Leased, Pool},
     read::column,
     start::Start,
+    stripes::{self, Group, Striped},
+    tables::Tables,
 };
 use crate::model::{
     error::{Error, Result},
+    numbering::Numbering,
     schema::{TableRecord, TableSchema},
 };
 
@@ -41,6 +45,10 @@ pub(super) struct Session<'s> {
     pub(super) own_changes: AtomicU64,
     /// The number of changes that this transaction has added to change streams.
     pub(super) streamed: AtomicU64,
+    /// The tables in which this transaction has inserted rows with keys that are not from a block of numbers.
+    pub(super) explicit: Mutex<Vec<&'static str>>,
+    /// The groups whose stripes are merged after the commit.
+    merged: Mutex<Vec<Group>>,
     /// The number of calls of [`Txn::numbered`](super::Txn::numbered), in all nested transactions.
     pub(super) numbered: AtomicU64,
     numbers: OnceLock<Numbers>,
@@ -156,6 +164,8 @@ impl<'s> Session<'s> {
             failure: Mutex::default(),
             own_changes: AtomicU64::new(0),
             streamed: AtomicU64::new(0),
+            explicit: Mutex::default(),
+            merged: Mutex::default(),
             numbered: AtomicU64::new(0),
             numbers: OnceLock::new(),
             assumed: Mutex::default(),
@@ -478,6 +488,52 @@ impl<'s> Session<'s> {
             *lock(&self.assumed) = None;
         }
         Ok(applied)
+    }
+
+    /// Notes a new row, or a row with a new key, or `None` for many rows.
+    pub(super) fn note_new(&self, tables: &Tables, primary_key: Option<&[u8]>) {
+        let numbers = &self.pool.numbers;
+        if primary_key.is_some_and(|key| numbers.note(tables, key) == Explicit::Settled) {
+            return;
+        }
+        let mut explicit = lock(&self.explicit);
+        if !explicit.contains(&tables.schema.name) {
+            explicit.push(tables.schema.name);
+        }
+    }
+
+    /// Returns the next number of `insert_with`; `None` if the transaction has rows that blocks of numbers don't cover.
+    pub(super) fn next_number(
+        &self,
+        tables: &Tables,
+        numbering: &Numbering<'_>,
+    ) -> Result<Option<u128>> {
+        if lock(&self.explicit).contains(&tables.schema.name) {
+            return Ok(None);
+        }
+        self.pool.numbers.next(self.pool, tables, numbering).map(Some)
+    }
+
+    /// Lets the stripes of a group be merged after the commit.
+    pub(super) fn merge_later(&self, striped: &Striped, group: &[u8]) {
+        let mut merged = lock(&self.merged);
+        let is_same = |(other, same): &Group| {
+            other.relation.name == striped.relation.name && same.as_slice() == group
+        };
+        if !merged.iter().any(is_same) {
+            merged.push((striped.clone(), group.to_vec()));
+        }
+    }
+
+    /// Ends the blocks of numbers that the committed rows of this transaction concern, and merges stripes.
+    pub(super) fn after_commit(&self) {
+        for table in lock(&self.explicit).drain(..) {
+            self.pool.numbers.end(table);
+        }
+        let merged = std::mem::take(&mut *lock(&self.merged));
+        if !merged.is_empty() {
+            stripes::merge(self.pool, &merged);
+        }
     }
 
     /// Ends the use of the connection, and returns it.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::{
     names::{CATALOG, Form, Relation, SEQUENCES},
     queue::Queue,
+    stripes::Striped,
 };
 use crate::{
     engine::{Links, Space},
@@ -21,7 +22,7 @@ pub(crate) struct Tables {
     pub(super) schema: &'static TableSchema,
     pub(super) facts: Relation,
     pub(super) indexes: Vec<Relation>,
-    aggregates: Vec<Relation>,
+    pub(super) aggregates: Vec<Striped>,
     changes: Option<Relation>,
     pub(super) queue: Option<Queue>,
     catalog: Relation,
@@ -43,8 +44,10 @@ impl Tables {
             let form = if is_unique { Form::Unique } else { Form::Entries };
             relation(&format!("{table}.{}", index.name), form)
         };
-        let aggregate =
-            |it: &AggregateSchema| relation(&format!("{table}.{}", it.name), Form::Pairs);
+        let aggregate = |declared: &'static AggregateSchema| {
+            let relation = relation(&format!("{table}.{}", declared.name), Form::Pairs);
+            Striped { relation, declared }
+        };
         Self {
             schema,
             facts: relation(table, Form::Pairs),
@@ -92,7 +95,8 @@ impl Tables {
 
     /// Returns the SQL tables that belong to this table alone.
     pub(super) fn own(&self) -> impl Iterator<Item = &Relation> {
-        let own = [&self.facts].into_iter().chain(&self.indexes).chain(&self.aggregates);
+        let aggregates = self.aggregates.iter().map(|aggregate| &aggregate.relation);
+        let own = [&self.facts].into_iter().chain(&self.indexes).chain(aggregates);
         own.chain(&self.changes).chain(self.queue.as_ref().map(|queue| &queue.relation))
     }
 
@@ -115,7 +119,7 @@ impl Tables {
             Space::CatalogOf(table) => return Some((&self.catalog, prefix_of(table).into())),
             Space::Sequence => return Some((&self.sequences, self.prefix.as_slice().into())),
             Space::Queue => self.queue.as_ref().map(|queue| &queue.relation),
-            Space::Aggregate(aggregate) => self.aggregates.get(aggregate),
+            Space::Aggregate(aggregate) => self.aggregates.get(aggregate).map(|it| &it.relation),
             Space::Referred(at) => self.referred.get(at),
             Space::Referring(at) => self.referrers.get(at).map(|link| &link.database),
             Space::Changes => self.changes.as_ref(),

@@ -163,6 +163,16 @@ impl<'s> Txn<'s> {
         (self.stamp().number(), self.session().numbered.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Ends the blocks of numbers of a table, because one of their numbers is taken. The transaction runs again.
+    #[cold]
+    pub(super) fn number_is_taken(&self, table: &'static str) -> Error {
+        self.pool().numbers.end(table);
+        let error = Error::RetriesExhausted { attempts: 1 };
+        let failure = Failure { is_conflict: true, error: error.again() };
+        lock(&self.session().failure).get_or_insert(failure);
+        error
+    }
+
     /// Returns the pool of the connections.
     pub(super) fn pool(&self) -> &Arc<Pool> {
         self.session().pool
@@ -317,6 +327,12 @@ impl<'s> Txn<'s> {
         Ok(self.arena.keep(rows).ok_or_else(too_many)?.1)
     }
 
+    /// Keeps bytes until the end of the transaction.
+    pub(super) fn lend(&self, bytes: Vec<u8>) -> Result<&[u8]> {
+        let (_, kept) = self.records.keep(Arc::new(Some(bytes.into()))).ok_or_else(too_many)?;
+        kept.as_deref().ok_or_else(too_many)
+    }
+
     /// Returns the record of the catalog with this key. It is read from the server if no transaction with the same
     /// catalog has read it, or if this transaction has changed the catalog.
     pub(super) fn record(&self, schema: &'static TableSchema, key: &[u8]) -> Result<Option<&[u8]>> {
@@ -429,6 +445,7 @@ impl<'s> Txn<'s> {
                 drop(pending);
                 self.has_ended = true;
                 outcome::commit_alone(session, &mut batch)?;
+                session.after_commit();
                 committed();
                 return Ok(());
             }
@@ -440,6 +457,7 @@ impl<'s> Txn<'s> {
         self.has_ended = true;
         let Held::Own(session) = &self.held else { return Ok(()) };
         outcome::commit(session, self.known_stamp())?;
+        session.after_commit();
         committed();
         Ok(())
     }

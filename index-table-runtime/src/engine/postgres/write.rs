@@ -17,6 +17,7 @@ use crate::{
         error::{Error, Result},
         key::MAX_KEY_LEN,
         maintain::{Change, Sink},
+        numbering::Numbering,
         schema::{IndexSchema, Source},
         stream::Place,
     },
@@ -47,6 +48,26 @@ impl Writer<'_> {
     /// Returns the number of the transaction, and the number of earlier calls.
     pub(crate) fn numbered(&self) -> (u64, u64) {
         self.txn.numbered()
+    }
+
+    /// Returns the next number of `insert_with`; `None` if the record of the sequence assigns it.
+    pub(crate) fn next_number(&self, numbering: &Numbering<'_>) -> Result<Option<u128>> {
+        self.txn.session().next_number(self.tables, numbering)
+    }
+
+    /// Ends the blocks of numbers, because another client has used one of them as an explicit key.
+    pub(crate) fn end_numbers(&self) {
+        self.txn.pool().numbers.end(self.tables.schema.name);
+    }
+
+    /// Ends the blocks of numbers, and returns the error after which the transaction runs again.
+    pub(crate) fn number_is_taken(&self) -> Error {
+        self.txn.number_is_taken(self.tables.schema.name)
+    }
+
+    /// Notes that a row has a new primary key.
+    pub(crate) fn note_key(&self, primary_key: &[u8]) {
+        self.txn.session().note_new(self.tables, Some(primary_key));
     }
 
     fn relation(&self, source: Source) -> Result<&Relation> {
@@ -174,6 +195,9 @@ impl Sink for Writer<'_> {
 impl Write for Writer<'_> {
     fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
         let relation = self.relation(source)?.clone();
+        if source == Source::Facts {
+            self.txn.session().note_new(self.tables, None);
+        }
         let (mut count, mut bytes, mut batch) = (0, 0, Batch::new());
         let mut can_copy = true;
         let mut next = entries.next()?;
@@ -217,6 +241,7 @@ impl Write for Writer<'_> {
 
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
         let facts = &self.tables.facts;
+        self.note_key(primary_key);
         if self.txn.is_deferring() {
             return self.txn.change(facts, Kind::New, &[primary_key, row]).map(|()| true);
         }
@@ -305,6 +330,9 @@ impl Write for Writer<'_> {
     }
 
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        if let Some(striped) = self.reader().striped(space) {
+            self.remove_totals(striped, key)?;
+        }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
         self.txn.change(relation, Kind::Put, &[&[&prefix, key].concat(), record])?;
         if space.is_catalog() {
@@ -314,6 +342,9 @@ impl Write for Writer<'_> {
     }
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
+        if let Some(striped) = self.reader().striped(space) {
+            return self.remove_totals(striped, key);
+        }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
         self.txn.change(relation, Kind::Delete, &[&[&prefix, key].concat()])?;
         if space.is_catalog() {

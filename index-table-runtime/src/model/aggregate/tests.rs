@@ -39,6 +39,39 @@ fn records_have_the_documented_bytes() {
     assert_eq!(documented("### Test vectors of totals"), [row(&two, 2), row(&one, 0)]);
 }
 
+/// The vector of `docs/FORMAT.md`.
+#[cfg(feature = "postgres")]
+#[test]
+fn stripes_have_the_documented_bytes_and_add_up() {
+    let declared = of_integers(2);
+    let mut deleted = Totals::default();
+    deleted.remove(&summands(&[5, -1]));
+    let stripe = deleted.stripe(&declared);
+    let sums = ["fffffffffffffffffffffffffffffffb", "00000000000000000000000000000001"];
+    let bytes: String = stripe.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(bytes, format!("ffffffffffffffff{}", sums.concat()));
+
+    let mut great = Totals::default();
+    great.add(&summands(&[i128::MAX, i128::MIN]));
+    great.add(&summands(&[i128::MAX, i128::MIN]));
+    let mut sum = Totals::default();
+    for part in [&great, &deleted, &great] {
+        let stripe = part.stripe(&declared);
+        assert_eq!(Totals::of_stripe(&stripe, &declared).as_ref(), Ok(part));
+        assert!(Totals::of_stripe(&stripe[1..], &declared).is_err());
+        sum.add_all(&Totals::of_stripe(&stripe, &declared).unwrap());
+    }
+    assert_eq!(sum.record(&declared), Err(Unrecordable::Overflow));
+    for _ in 0..3 {
+        sum.remove(&summands(&[i128::MAX, i128::MIN]));
+    }
+    assert_eq!(sum.sums().next::<i64>(), i128::MAX - 5);
+    // Records of totals are stripes.
+    let record = sum.record(&declared).unwrap().unwrap();
+    assert_eq!(Totals::of_stripe(&record, &declared), Ok(sum));
+    assert!(Totals::default().is_zero() && !deleted.is_zero());
+}
+
 #[test]
 fn a_group_without_rows_has_no_record() {
     let mut totals = Totals::decode(None, &of_integers(1)).unwrap();

@@ -229,7 +229,8 @@ pub enum Error {
         repository: &'static str,
     },
 
-    /// The sum of a group of an aggregate would be out of range.
+    /// The sum of a group of an aggregate would be out of range. On a server, reading the group returns this error, and not
+    /// the write.
     #[error(
         "a sum of the group {key} in aggregate `{aggregate}` of table `{table}` would have more than 128 bits; write a \
          smaller number, or delete rows of the group first"
