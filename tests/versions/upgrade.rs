@@ -9,11 +9,13 @@ use index_table::{Durability, Error, Store};
 
 use crate::{
     Customer, CustomerRepository, TestResult, customer, expected, fill, is_clean, on_both_engines,
+    on_local_engines,
 };
 
 #[test]
 fn all_rows_get_the_current_version() -> TestResult {
-    on_both_engines(|store| {
+    // A server offers no watcher.
+    on_local_engines(|store| {
         let customers = fill(store, 100)?;
         let reports = RefCell::new(Vec::new());
         let upgrade = customers.upgrade(store).batch_bytes(1000);
