@@ -5,8 +5,8 @@ use std::thread;
 use index_table::{Durability, Error, IndexState, Store};
 
 use crate::{
-    TestResult, after, assert_clean, before, fill, item, on_each, on_each_local, plain,
-    support::Threads, unreadable,
+    TestResult, after, assert_clean, before, fill, item, on_each, plain, support::Threads,
+    unreadable,
 };
 
 /// More rows than `open` builds in the transaction that declares an index.
@@ -90,8 +90,7 @@ impl after::ItemRepository {
 /// Writers maintain the entries of their own rows while another thread builds.
 #[test]
 fn writers_continue_during_a_build() -> TestResult {
-    // On a server, a batch that conflicts with a writer runs again, so a writer that never pauses can delay it.
-    on_each_local((0..MANY).map(|id| item(id, id)), |store| {
+    on_each((0..MANY).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let (report, written) = thread::scope(|scope| {
             let build = scope.spawn(|| items.build(store).batch_bytes(20_000).run());

@@ -162,6 +162,30 @@ fn results_pages_and_cursors_are_those_of_lmdb() -> TestResult {
 }
 
 #[test]
+fn a_store_on_disk_moves_to_a_server() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let (old, new) = (Store::open(dir.path())?, schema.open()?);
+    workload(&old)?;
+    let (from, to) = (CustomerRepository::open(&old)?, CustomerRepository::open(&new)?);
+    let txn = old.read()?;
+    new.transaction(|new_txn| {
+        let mut failure = None;
+        let rows = from.all(&txn).rows();
+        let rows = rows.map_while(|row| row.map_err(|it| failure = Some(it)).ok());
+        to.bulk_load_in(new_txn, rows).run()?;
+        failure.map_or(Ok(()), Err)
+    })?;
+    assert!(to.verify(&new.read()?).run()?.is_clean());
+    assert_eq!(results(&new.read()?, &to)?, results(&txn, &from)?);
+    drop(txn);
+    for (store, customers) in [(&old, &from), (&new, &to)] {
+        assert_eq!(store.transaction(|txn| customers.insert_with(txn, customer))?, 202);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_store_is_as_it_was_when_it_is_opened_again() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let before = workload(&schema.open()?)?;

@@ -408,6 +408,19 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Lets other writers of the table wait until the end of this transaction, if its engine lets several transactions write
+    /// at the same time, and the transaction has not begun on the server.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(clippy::unused_self, unused_variables, reason = "of one engine")
+    )]
+    pub(crate) fn exclude_writers(&self, tables: &Tables) {
+        #[cfg(feature = "postgres")]
+        if let (Self::Postgres(txn), Tables::Postgres(tables)) = (self, tables) {
+            txn.exclude_writers(tables);
+        }
+    }
+
     /// Returns the transactions of the shards of a sharded store.
     pub(crate) const fn sharded(&self) -> Option<&shards::Txn<'s>> {
         match self {

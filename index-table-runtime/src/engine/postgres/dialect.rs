@@ -34,6 +34,11 @@ impl Dialect {
         }
     }
 
+    /// Whether `LOCK TABLE` lets the writers of a table wait.
+    pub(super) const fn has_table_locks(self) -> bool {
+        matches!(self, Self::PostgreSql)
+    }
+
     /// Whether one statement can change several tables. CockroachDB refuses most statements with several changes of one
     /// table, and its plans for common table expressions with changes are limited. It gets one statement for each
     /// table, all in one round trip.

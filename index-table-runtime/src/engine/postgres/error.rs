@@ -27,6 +27,8 @@ pub(super) fn kind(error: &tokio_postgres::Error) -> Kind {
         SqlState::T_R_DEADLOCK_DETECTED,
         // No statement depends on this error, so only a concurrent insertion causes it.
         SqlState::UNIQUE_VIOLATION,
+        // Another transaction has held a lock for too long.
+        SqlState::LOCK_NOT_AVAILABLE,
     ];
     // The server ends the session: by an administrator, at a shutdown, after the crash of another session.
     let ends = [

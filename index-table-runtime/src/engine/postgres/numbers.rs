@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio_postgres::{error::SqlState, types::ToSql};
+use tokio_postgres::types::ToSql;
 
 use super::{
     connection::{Connection, Outcome, Response},
@@ -182,8 +182,7 @@ fn take(
             Ok(Taken::Changed) => connection.send("ROLLBACK"),
             Err(error) => {
                 connection.send("ROLLBACK");
-                let is_locked = error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
-                if !is_locked && error::kind(&error) != Kind::Conflict {
+                if error::kind(&error) != Kind::Conflict {
                     return Err(error::of(pool.server(), error));
                 }
             }

@@ -1,6 +1,7 @@
 //! The state of a server's transaction, and its round trips.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -28,6 +29,9 @@ use crate::model::{
     schema::{TableRecord, TableSchema},
 };
 
+/// The maximum waiting time for the writers of a table, in milliseconds.
+const LOCK_TIMEOUT: u32 = 5000;
+
 /// The state of a server's transaction, which nested transactions share.
 pub(super) struct Session<'s> {
     pub(super) pool: &'s Arc<Pool>,
@@ -47,6 +51,8 @@ pub(super) struct Session<'s> {
     pub(super) streamed: AtomicU64,
     /// The tables in which this transaction has inserted rows with keys that are not from a block of numbers.
     pub(super) explicit: Mutex<Vec<&'static str>>,
+    /// The table in SQL whose other writers wait until the end of this transaction.
+    pub(super) exclusive: Mutex<Option<String>>,
     /// The groups whose stripes are merged after the commit.
     merged: Mutex<Vec<Group>>,
     /// The number of calls of [`Txn::numbered`](super::Txn::numbered), in all nested transactions.
@@ -165,6 +171,7 @@ impl<'s> Session<'s> {
             own_changes: AtomicU64::new(0),
             streamed: AtomicU64::new(0),
             explicit: Mutex::default(),
+            exclusive: Mutex::default(),
             merged: Mutex::default(),
             numbered: AtomicU64::new(0),
             numbers: OnceLock::new(),
@@ -239,6 +246,20 @@ impl<'s> Session<'s> {
         let assumed = assumed.get_or_insert(Assumed { changes, records: Vec::new() });
         assumed.records.push((schema, key.to_vec(), Arc::clone(&record)));
         Some(record)
+    }
+
+    /// Returns the statements that begin the transaction. A lock precedes the snapshot, so that the snapshot has the commits of
+    /// the writers that had the lock before.
+    fn begin_sql(&self) -> Cow<'static, str> {
+        let begin = self.pool.dialect().begin(self.writes);
+        let exclusive = lock(&self.exclusive);
+        exclusive.as_ref().map_or(begin.into(), |table| {
+            format!(
+                "{begin}; SET LOCAL lock_timeout = {LOCK_TIMEOUT}; \
+                 LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE; SET LOCAL lock_timeout = 0"
+            )
+            .into()
+        })
     }
 
     /// Returns the statement for the numbers.
@@ -346,7 +367,8 @@ impl<'s> Session<'s> {
         };
         let parameters: Vec<_> = steps.iter().map(Step::parameters).collect();
 
-        let mut begin = begins.then(|| connection.send_simple(dialect.begin(self.writes)));
+        let begin_sql = self.begin_sql();
+        let mut begin = begins.then(|| connection.send_simple(&begin_sql));
         start.has_begun = true;
         if !dialect.has_guard()
             && !steps.is_empty()

@@ -104,6 +104,14 @@ impl<'s> Txn<'s> {
         lock(&self.session().pending).is_single = true;
     }
 
+    /// Lets other writers of the table wait until the end of this transaction, which has not begun, instead of conflicting
+    /// with it.
+    pub(crate) fn exclude_writers(&self, tables: &Tables) {
+        if self.pool().dialect().has_table_locks() {
+            *lock(&self.session().exclusive) = Some(tables.facts.sql.clone());
+        }
+    }
+
     /// Begins a nested transaction; `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         if !self.session().writes {

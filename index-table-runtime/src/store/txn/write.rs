@@ -439,6 +439,11 @@ impl<'s> WriteTxn<'s> {
         self.read.engine.directory()
     }
 
+    /// Lets other writers of a table wait until the end of this transaction; see [`Txn::exclude_writers`].
+    pub(crate) fn exclude_writers(&self, table: &OpenTable) {
+        self.read.engine.exclude_writers(&table.tables);
+    }
+
     /// [`writer`](WriteTxn::writer), for writing one row.
     #[inline]
     pub(crate) fn row_writer<'t>(

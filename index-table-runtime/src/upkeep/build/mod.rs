@@ -28,6 +28,9 @@ use crate::{
 /// long.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// The number of conflicts of a batch with other writers, after which they wait for the batch.
+const ATTEMPTS: u32 = 3;
+
 /// The memory for sorting entries, in bytes. Further entries are sorted in temporary files.
 pub(crate) const MEMORY: usize = 64 << 20;
 
@@ -237,9 +240,14 @@ impl<'t> Build<'t> {
                 store.inner.let_others_write();
             }
             let options = BuildOptions { retry: report.steps == 0, ..self.options };
+            let mut attempts = 0;
             let batch = store.run_transaction(
                 |_| begin(store),
                 |txn| {
+                    attempts += 1;
+                    if attempts > ATTEMPTS {
+                        txn.exclude_writers(self.table);
+                    }
                     let (mut writer, ..) = txn.writer(self.table)?;
                     build_batch(self.rows, self.table, &mut writer, options)
                 },
