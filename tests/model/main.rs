@@ -7,6 +7,8 @@
 
 mod cards;
 mod combinations;
+#[cfg(feature = "postgres")]
+mod contents;
 mod documents;
 mod forms;
 mod items;
@@ -63,20 +65,26 @@ fn on_both_engines(
         check(&|| killed.open().map_err(fail))
     })?;
     #[cfg(feature = "postgres")]
-    on_a_server(&check)?;
+    on_a_server(&check, dir.path())?;
     let memory = Store::in_memory();
     check(&|| Ok(memory.clone()))
 }
 
-/// Runs `check` on a server, in one of twelve cases.
+/// Runs `check` on a server, in one of twelve cases, and compares all databases with those of the same case on disk.
 #[cfg(feature = "postgres")]
-fn on_a_server(check: impl Fn(Open<'_>) -> Result<(), TestCaseError>) -> Result<(), TestCaseError> {
+fn on_a_server(
+    check: impl Fn(Open<'_>) -> Result<(), TestCaseError>,
+    on_disk: &std::path::Path,
+) -> Result<(), TestCaseError> {
     static CASES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let case = CASES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    match postgres::Schema::new().filter(|_| case.is_multiple_of(12)) {
-        Some(schema) => check(&|| schema.open().map_err(fail)),
-        None => Ok(()),
-    }
+    let Some(schema) = postgres::Schema::new().filter(|_| case.is_multiple_of(12)) else {
+        return Ok(());
+    };
+    check(&|| schema.open().map_err(fail))?;
+    let read_only = Store::options().read_only(true).open(on_disk).map_err(fail)?;
+    let options = schema.options().read_only(true);
+    contents::assert_equal(&read_only, &schema.open_with(&options).map_err(fail)?)
 }
 
 fn assert_clean(verify: Verify<'_>) -> Result<(), TestCaseError> {

@@ -111,17 +111,7 @@ impl Blocks {
             Some((size, elapsed)) if elapsed < QUICKLY => (size * 2).min(SIZE.1),
             _ => SIZE.0,
         };
-        let another = pool.take_another()?;
-        let (leased, opened) = match &another {
-            Some(leased) => (Some(leased.get()?), None),
-            None => (None, Some(pool.open()?)),
-        };
-        let connection = leased.as_deref().or(opened.as_ref());
-        let missing = || Error::internal("no connection for a sequence");
-        let (first, last) = take(connection.ok_or_else(missing)?, pool, tables, numbering, size)?;
-        if let Some(leased) = another {
-            leased.keep();
-        }
+        let (first, last) = take_elsewhere(pool, tables, numbering, size)?;
         let numbering = Numbering { leading: &[], ..*numbering };
         let block = Block { next: first + 1, last, size, taken: Instant::now(), numbering };
         let mut blocks = lock(&self.blocks);
@@ -161,6 +151,28 @@ impl Blocks {
             block.next = block.last.saturating_add(1);
         }
     }
+}
+
+/// Takes a block on an idle connection, or on a new one if all connections of the pool are in use.
+fn take_elsewhere(
+    pool: &Arc<Pool>,
+    tables: &Tables,
+    numbering: &Numbering<'_>,
+    size: u128,
+) -> Result<(u128, u128)> {
+    while let Some(leased) = pool.take_another()? {
+        let connection = leased.get()?;
+        match take(&connection, pool, tables, numbering, size) {
+            // The connection was lost while it was idle.
+            Err(Error::Unreachable { .. }) if !leased.is_new() => {}
+            Err(error) => return Err(error),
+            Ok(block) => {
+                leased.keep();
+                return Ok(block);
+            }
+        }
+    }
+    take(&pool.open()?, pool, tables, numbering, size)
 }
 
 /// Takes a block of about this size. Returns its first and its last number.
