@@ -5,8 +5,8 @@ mod support;
 
 use std::process::ExitCode;
 
-use support::{Customer, Order, PostalCode, Session, everything::Everything};
+use support::{Customer, Document, Order, PostalCode, Session, everything::Everything};
 
 fn main() -> ExitCode {
-    index_table_admin::main::<(Customer, Order, PostalCode, Session, Everything)>()
+    index_table_admin::main::<(Customer, Order, PostalCode, Session, Everything, Document)>()
 }

@@ -10,6 +10,7 @@ use crate::{
         usage,
     },
     failure::{Code, Failure},
+    interrupt::wait_if_interrupted,
     output::{Color, Output},
     typed::Declared,
 };
@@ -128,7 +129,8 @@ pub(crate) enum Command {
     Usage(usage::Usage),
     /// List the consumers of change streams with their positions and lags.
     Consumers(Dir),
-    /// Show the pending messages of eventual indexes, and the changes that consumers have not committed.
+    /// Show the pending messages of eventual indexes, the changes that consumers have not committed, and the commits of its
+    /// archive that a follower has not applied.
     Lag(Dir),
     /// List the unfinished moves between shards.
     Moves(Dir),
@@ -294,6 +296,7 @@ pub(crate) fn finish(out: &Output, outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, message }) => {
+            wait_if_interrupted();
             out.error(code as u8, &message);
             ExitCode::from(code as u8)
         }

@@ -1,20 +1,6 @@
-//! UUIDs, ULIDs and decimal numbers in their usual forms.
-
-use std::fmt::Write as _;
+//! Reads UUIDs, ULIDs and decimal numbers in their usual forms.
 
 use crate::value;
-
-pub(crate) fn show_uuid(bytes: &[u8]) -> String {
-    let mut shown = String::new();
-    for (at, byte) in bytes.iter().enumerate() {
-        if matches!(at, 4 | 6 | 8 | 10) {
-            shown.push('-');
-        }
-        // Writing to a `String` can't fail.
-        let _ = write!(shown, "{byte:02x}");
-    }
-    shown
-}
 
 pub(crate) fn uuid(text: &str) -> Option<Vec<u8>> {
     value::bytes(&text.replace('-', "")).filter(|bytes| bytes.len() == 16)
@@ -22,12 +8,6 @@ pub(crate) fn uuid(text: &str) -> Option<Vec<u8>> {
 
 /// Crockford's digits.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-
-pub(crate) fn show_ulid(bytes: [u8; 16]) -> String {
-    let number = u128::from_be_bytes(bytes);
-    let digits = (0..26).rev().map(|at| (number >> (at * 5) & 31) as usize);
-    digits.filter_map(|digit| DIGITS.get(digit)).map(|digit| char::from(*digit)).collect()
-}
 
 pub(crate) fn ulid(text: &str) -> Option<Vec<u8>> {
     if text.len() != 26 {
@@ -40,33 +20,8 @@ pub(crate) fn ulid(text: &str) -> Option<Vec<u8>> {
     Some(number?.to_be_bytes().to_vec())
 }
 
-/// The digits of a decimal number in a key.
+/// The digits of a decimal number in a key: 0.d₁…d₂₉ · 10ᵉ, as the format describes it.
 const LENGTH: u32 = 29;
-
-/// Returns the number of a key: 0.d₁…d₂₉ · 10ᵉ, as the format describes it.
-pub(crate) fn show_decimal(bytes: &[u8]) -> Option<String> {
-    let negative = *bytes.first()? < 0x80;
-    let upright: Vec<u8> = bytes.iter().map(|byte| if negative { !byte } else { *byte }).collect();
-    let (first, digits) = upright.split_first()?;
-    let number = digits.iter().fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
-    if number == 0 {
-        return Some("0".to_owned());
-    }
-    let digits = format!("{number:029}");
-    let point = i32::from(*first) - 0x80 - 28;
-    let (whole, decimals) = match usize::try_from(point) {
-        Ok(point) => {
-            let digits = format!("{digits:0<point$}");
-            let (whole, decimals) = digits.split_at_checked(point)?;
-            (whole.to_owned(), decimals.to_owned())
-        }
-        Err(_) => (String::new(), "0".repeat(point.unsigned_abs() as usize) + &digits),
-    };
-    let (sign, decimals) = (if negative { "-" } else { "" }, decimals.trim_end_matches('0'));
-    let whole = if whole.is_empty() { "0" } else { &whole };
-    let point = if decimals.is_empty() { "" } else { "." };
-    Some(format!("{sign}{whole}{point}{decimals}"))
-}
 
 pub(crate) fn decimal(text: &str) -> Option<Vec<u8>> {
     let (negative, digits) = match text.strip_prefix('-') {
@@ -103,7 +58,13 @@ pub(crate) fn decimal(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use index_table::__private::admin::PlainKey;
+
     use super::*;
+
+    fn shown(name: &str, bytes: &[u8]) -> String {
+        PlainKey::Bytes(bytes.to_vec()).show_as(name).expect("a value of the type")
+    }
 
     #[test]
     fn decimal_numbers_have_the_bytes_of_the_format() {
@@ -117,7 +78,7 @@ mod tests {
         ] {
             let bytes = decimal(text).expect("a number");
             assert_eq!(value::hex(&bytes), format!("0x{hex}"), "{text}");
-            assert_eq!(show_decimal(&bytes).as_deref(), Some(text));
+            assert_eq!(shown("decimal", &bytes), text);
         }
         for text in ["", "-", "1e5", "1.2.3", "792281625142643375935439503350.5"] {
             assert_eq!(decimal(text), None, "{text}");
@@ -127,9 +88,8 @@ mod tests {
     #[test]
     fn ulids_and_uuids_are_read_as_they_are_shown() {
         let bytes = [1, 0x93, 0x5f, 0x0a, 0x7c, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 1];
-        assert_eq!(show_uuid(&bytes), "01935f0a-7c00-7000-8000-000000000001");
-        assert_eq!(uuid(&show_uuid(&bytes)), Some(bytes.to_vec()));
-        assert_eq!(ulid(&show_ulid(bytes)), Some(bytes.to_vec()));
+        assert_eq!(uuid(&shown("uuid", &bytes)), Some(bytes.to_vec()));
+        assert_eq!(ulid(&shown("ulid", &bytes)), Some(bytes.to_vec()));
         assert_eq!(ulid("8ZZZZZZZZZZZZZZZZZZZZZZZZZ"), None, "more than 128 bits");
     }
 }

@@ -1,6 +1,19 @@
 //! Ctrl-C during long work.
 
-use std::{future::poll_fn, pin::pin, process, sync::mpsc, task::Poll, thread};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    process,
+    sync::{
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+        mpsc,
+    },
+    task::Poll,
+    thread,
+};
 
 use tokio::{runtime, signal};
 
@@ -8,6 +21,15 @@ use crate::output::Output;
 
 /// The exit code of an interrupted command, by the convention of shells.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Waits for the end of the process if it was interrupted: the error of its work is then a result of the interruption.
+pub(crate) fn wait_if_interrupted() {
+    while IS_INTERRUPTED.load(Acquire) {
+        thread::park();
+    }
+}
 
 /// From now on, Ctrl-C runs `clean`, writes `message` as an error, and ends the process.
 ///
@@ -34,6 +56,7 @@ pub(crate) fn on_ctrl_c(
             }
         });
         if outcome.is_ok() {
+            IS_INTERRUPTED.store(true, Release);
             clean();
             out.error(INTERRUPTED, &format!("interrupted; {message}"));
             process::exit(INTERRUPTED.into());

@@ -7,12 +7,33 @@ use serde_json::Value;
 
 use crate::{
     calendar,
-    id::{decimal, show_decimal, show_ulid, show_uuid, ulid, uuid},
+    id::{decimal, ulid, uuid},
 };
 
 /// Shows a value in one line, without control characters.
 pub(crate) fn show(shape: &KeyShape, value: &PlainKey) -> String {
     show_at(shape, value, Place::Alone)
+}
+
+/// Shows a value of leading fields in this form: `("Oslo", Some(7))`, as the library writes it, becomes `(Oslo, 7)`. A text
+/// that can't be read, such as a truncated one, is returned as it is.
+pub(crate) fn restated(fields: &[UntypedField], text: &str) -> String {
+    let shown = |field: &UntypedField, text: &str, place| {
+        if field.is_hash {
+            return Some(text.to_owned());
+        }
+        Some(show_at(&field.shape, &parse(&field.shape, text).ok()?, place))
+    };
+    let restated = match fields {
+        [] => None,
+        [field] => shown(field, text, Place::Alone),
+        _ => parts(text).ok().filter(|parts| parts.len() <= fields.len()).and_then(|parts| {
+            let shown =
+                fields.iter().zip(&parts).map(|(field, part)| shown(field, part, Place::InTuple));
+            Some(format!("({})", shown.collect::<Option<Vec<_>>>()?.join(", ")))
+        }),
+    };
+    restated.unwrap_or_else(|| text.to_owned())
 }
 
 /// The place of a value.
@@ -27,9 +48,12 @@ fn show_at(shape: &KeyShape, value: &PlainKey, place: Place) -> String {
     match (shape, value) {
         (KeyShape::Desc(inner), value) => show_at(inner, value, place),
         (KeyShape::Named(name, _), value) => {
-            named(name, value).unwrap_or_else(|| format!("{value:?}"))
+            value.show_as(name).unwrap_or_else(|| format!("{value:?}"))
         }
-        (KeyShape::Option(inner), PlainKey::Option(Some(value))) => show_at(inner, value, place),
+        (KeyShape::Option(inner), PlainKey::Option(Some(value))) => {
+            let shown = show_at(inner, value, place);
+            if matches!(**value, PlainKey::Option(_)) { format!("Some({shown})") } else { shown }
+        }
         (KeyShape::Tuple(shapes), PlainKey::Tuple(values)) => {
             let values = shapes.iter().zip(values);
             let values = values.map(|(shape, value)| show_at(shape, value, Place::InTuple));
@@ -93,7 +117,10 @@ pub(crate) fn parse(shape: &KeyShape, text: &str) -> Result<PlainKey, String> {
         KeyShape::Desc(inner) | KeyShape::Hash(inner) => parse(inner, text)?,
         KeyShape::Named(name, _) => parse_named(name, text)?,
         KeyShape::Option(_) if text == "None" => PlainKey::Option(None),
-        KeyShape::Option(inner) => PlainKey::Option(Some(Box::new(parse(inner, text)?))),
+        KeyShape::Option(inner) => {
+            let within = text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')'));
+            PlainKey::Option(Some(Box::new(parse(inner, within.unwrap_or(text))?)))
+        }
         KeyShape::Unsigned(bytes) => {
             let form = format!("an unsigned integer of {} bits", u32::from(*bytes) * 8);
             PlainKey::Unsigned(text.parse().map_err(|_| wrong(&form))?)
@@ -104,7 +131,12 @@ pub(crate) fn parse(shape: &KeyShape, text: &str) -> Result<PlainKey, String> {
         }
         KeyShape::Bool => PlainKey::Bool(text.parse().map_err(|_| wrong("`true` or `false`"))?),
         KeyShape::Char => {
-            PlainKey::Char(unquoted(text)?.parse().map_err(|_| wrong("one character"))?)
+            let within = text.strip_prefix('\'').and_then(|text| text.strip_suffix('\''));
+            let own = match within.filter(|within| !within.is_empty()) {
+                Some(within) => unescaped(within).ok_or_else(|| wrong("one character"))?,
+                None => unquoted(text)?,
+            };
+            PlainKey::Char(own.parse().map_err(|_| wrong("one character"))?)
         }
         KeyShape::F32 => PlainKey::F32(match text.strip_prefix("0x") {
             Some(bits) => f32::from_bits(
@@ -168,39 +200,6 @@ pub(crate) fn encode(
     Ok(())
 }
 
-fn named(name: &str, value: &PlainKey) -> Option<String> {
-    match (name, value) {
-        ("date", PlainKey::Signed(days)) => calendar::show_date(i64::try_from(*days).ok()?),
-        ("datetime", PlainKey::Tuple(parts)) => match parts.as_slice() {
-            [PlainKey::Signed(days), PlainKey::Unsigned(seconds), PlainKey::Unsigned(nanos)] => {
-                calendar::show_date_time(*days, *seconds, *nanos)
-            }
-            _ => None,
-        },
-        ("instant", PlainKey::Tuple(parts)) => match parts.as_slice() {
-            [PlainKey::Signed(seconds), PlainKey::Unsigned(nanos)] => {
-                calendar::show_instant(*seconds, *nanos)
-            }
-            _ => None,
-        },
-        ("duration", PlainKey::Tuple(parts)) => match parts.as_slice() {
-            [PlainKey::Unsigned(seconds), PlainKey::Unsigned(nanos)] => {
-                Some(format!("{seconds}{}s", calendar::fraction(*nanos)))
-            }
-            _ => None,
-        },
-        (_, PlainKey::Bytes(bytes)) => match name {
-            "ipv4" => <[u8; 4]>::try_from(&**bytes).ok().map(|it| IpAddr::from(it).to_string()),
-            "ipv6" => <[u8; 16]>::try_from(&**bytes).ok().map(|it| IpAddr::from(it).to_string()),
-            "uuid" => Some(show_uuid(bytes)),
-            "ulid" => <[u8; 16]>::try_from(&**bytes).ok().map(show_ulid),
-            "decimal" => show_decimal(bytes),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
 fn parse_named(name: &str, text: &str) -> Result<PlainKey, String> {
     let wrong = |form: &str| format!("`{text}` is not {form}");
     let pair = |(seconds, nanos): (PlainKey, u32)| {
@@ -260,6 +259,13 @@ pub(crate) fn parts(text: &str) -> Result<Vec<String>, String> {
                 continue;
             }
             '"' if is_quoted => is_quoted = false,
+            // `','`, as the library writes a character.
+            '\'' if !is_quoted && part.trim().is_empty() && is_character(characters.as_str()) => {
+                part.push(character);
+                part.extend(characters.next());
+                part.extend(characters.next());
+                continue;
+            }
             // Within other text, it is a character like any other.
             '"' if part.trim().is_empty() || part.ends_with(['(', ' ']) && depth > 0 => {
                 is_quoted = true;
@@ -281,6 +287,11 @@ pub(crate) fn parts(text: &str) -> Result<Vec<String>, String> {
     Ok(parts)
 }
 
+/// Whether the text begins with a character and `'`.
+fn is_character(text: &str) -> bool {
+    text.chars().nth(1) == Some('\'')
+}
+
 /// Returns the least bytes after all keys that begin with these; `None` if there are none.
 pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|byte| *byte < 0xff)?;
@@ -296,7 +307,8 @@ pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 fn show_text(text: &str, place: Place) -> String {
     let would_split = place == Place::InTuple
         && (text.contains([',', '(', ')', '"']) || text.trim().len() < text.len());
-    let is_other = text.is_empty() || text == "None" || text.starts_with('"') || would_split;
+    let is_option = text == "None" || text.starts_with("Some(");
+    let is_other = text.is_empty() || is_option || text.starts_with('"') || would_split;
     if !is_other && text.chars().all(is_visible) {
         return text.to_owned();
     }
@@ -322,12 +334,37 @@ fn is_visible(character: char) -> bool {
     !character.is_control() && !is_format
 }
 
-/// Reads text: as it is, or in quotation marks with JSON's escapes.
+/// Reads text: as it is, or in quotation marks with the escapes of JSON or of Rust.
 fn unquoted(text: &str) -> Result<String, String> {
-    if text.starts_with('"') {
-        return serde_json::from_str(text).map_err(|_| format!("`{text}` is not text in quotes"));
+    let Some(quoted) = text.strip_prefix('"') else { return Ok(text.to_owned()) };
+    let own = serde_json::from_str(text).ok();
+    own.or_else(|| unescaped(quoted.strip_suffix('"')?))
+        .ok_or_else(|| format!("`{text}` is not text in quotes"))
+}
+
+/// Reads the escapes of Rust, which the library's errors and reports have.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut own, mut characters) = (String::new(), text.chars());
+    while let Some(character) = characters.next() {
+        own.push(match character {
+            '"' => return None,
+            '\\' => match characters.next()? {
+                '0' => '\0',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                'u' => {
+                    let (code, rest) = characters.as_str().strip_prefix('{')?.split_once('}')?;
+                    characters = rest.chars();
+                    char::from_u32(u32::from_str_radix(code, 16).ok()?)?
+                }
+                other @ ('"' | '\'' | '\\') => other,
+                _ => return None,
+            },
+            other => other,
+        });
     }
-    Ok(text.to_owned())
+    Some(own)
 }
 
 /// Replaces control characters and line breaks by escapes, so that data can't control the terminal.
@@ -364,4 +401,64 @@ pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
     }
     let pairs = (0..digits.len()).step_by(2);
     pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(shape: KeyShape) -> UntypedField {
+        UntypedField { name: "it", shape, is_hash: false }
+    }
+
+    #[test]
+    fn values_of_reports_become_values_as_people_write_them() {
+        const DATE: KeyShape = KeyShape::Named("date", &KeyShape::Signed(4));
+        const TEXT: KeyShape = KeyShape::Text;
+        let text = [field(TEXT)];
+        for (shown, restated_as) in [
+            (r#""Oslo""#, "Oslo"),
+            (r#""a\0\u{200b}'\\""#, r#""a\u0000\u200b'\\""#),
+            (r#""None""#, r#""None""#),
+            (r#""cut off… (300 bytes)"#, r#""cut off… (300 bytes)"#),
+        ] {
+            assert_eq!(restated(&text, shown), restated_as);
+        }
+        let several = [
+            field(KeyShape::Option(&DATE)),
+            field(TEXT),
+            field(KeyShape::Char),
+            field(KeyShape::F64),
+        ];
+        assert_eq!(
+            restated(&several, r#"(Some(2024-02-29), "a, b", ',', -0.0)"#),
+            r#"(2024-02-29, "a, b", ",", -0.0)"#
+        );
+        assert_eq!(restated(&several, "(None)"), "(None)");
+        assert_eq!(restated(&several, "0x00"), "0x00");
+    }
+
+    #[test]
+    fn what_is_shown_is_read_as_the_same_value() {
+        const OPTION: KeyShape = KeyShape::Option(&KeyShape::Text);
+        let some = |value| PlainKey::Option(Some(Box::new(value)));
+        let text = |text: &str| PlainKey::Text(text.to_owned());
+        for (shape, value) in [
+            (OPTION, PlainKey::Option(None)),
+            (OPTION, some(text("None"))),
+            (OPTION, some(text("Some(x)"))),
+            (OPTION, some(text("\"\\\0\u{202e}"))),
+            (KeyShape::Option(&OPTION), some(PlainKey::Option(None))),
+            (KeyShape::Option(&OPTION), some(some(text("None")))),
+            (KeyShape::Char, PlainKey::Char('\'')),
+            (KeyShape::Char, PlainKey::Char('"')),
+            (
+                KeyShape::Tuple(&[OPTION, KeyShape::Char]),
+                PlainKey::Tuple(vec![some(text("'tis, (")), PlainKey::Char(',')]),
+            ),
+        ] {
+            let shown = show(&shape, &value);
+            assert_eq!(parse(&shape, &shown), Ok(value), "{shown}");
+        }
+    }
 }

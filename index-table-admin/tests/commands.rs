@@ -51,6 +51,12 @@ fn analyze_shows_the_distribution_of_each_key() {
     assert_eq!(key["most_common"][0]["share"], 0.5);
     let shown = text_of(&["analyze"], dir.path(), &[]);
     assert!(shown.starts_with("table `customers`: 30 rows"), "{shown}");
+    // The shown values are read by the other commands.
+    let day = &value["tables"][0]["indexes"][1]["keys"][0]["most_common"][0]["value"];
+    assert_eq!(day, "2024-02-02");
+    let rest = ["customers", "since_id", "--from", "2024-02-02", "--limit", "1"];
+    let keys = json_lines(&["keys"], dir.path(), &rest);
+    assert_eq!(keys[0]["key"]["since"], *day);
     assert!(fails(3, &["analyze"], dir.path(), &["orders"]).contains("there is `customers`"));
 }
 

@@ -15,9 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{ShardedStore, Store};
+use index_table::{Durability, ShardedStore, Store};
 use process::{example, json_of, typed_json, typed_text};
 use support::{Customer, Order, OrderRepository, customer, sharded};
+use tempfile::TempDir;
 
 /// Starts the tool with types.
 fn start(command: &str, dir: &Path, rest: &[&str]) -> Child {
@@ -182,21 +183,25 @@ fn an_interrupted_expiry_continues() {
     typed_text(&["verify"], dir.path(), &["sessions"]);
 }
 
+/// Creates a sharded store with further orders in `north`.
+fn sharded_orders(rows: u32) -> TempDir {
+    let dir = sharded();
+    let store = ShardedStore::open(dir.path()).expect("a store");
+    let orders = OrderRepository::open(&store).expect("a table");
+    let order = |number: u32| Order {
+        tenant: 50 + number % 40,
+        number: number.into(),
+        total: 1,
+        code: format!("many{number}"),
+    };
+    orders.bulk_load(&store, (0..rows).map(order)).run().expect("a load");
+    dir
+}
+
 #[test]
 fn an_interrupted_move_is_continued_by_the_same_command() {
     const ROWS: u32 = 20_000;
-    let dir = sharded();
-    {
-        let store = ShardedStore::open(dir.path()).expect("a store");
-        let orders = OrderRepository::open(&store).expect("a table");
-        let order = |number: u32| Order {
-            tenant: 50 + number % 40,
-            number: number.into(),
-            total: 1,
-            code: format!("many{number}"),
-        };
-        orders.bulk_load(&store, (0..ROWS).map(order)).run().expect("a load");
-    }
+    let dir = sharded_orders(ROWS);
     let rest = ["orders", "50..100", "south"];
     let mut child = start("move", dir.path(), &rest);
     let moves = || json_of(&["moves"], dir.path(), &[])["moves"].as_array().expect("a list").len();
@@ -218,6 +223,114 @@ fn an_interrupted_move_is_continued_by_the_same_command() {
     let ranges = json_of(&["ranges"], dir.path(), &["orders"]);
     assert_eq!(ranges["ranges"][1]["shard"], "south", "{ranges}");
     typed_text(&["verify"], dir.path(), &["orders"]);
+}
+
+/// Starts a command several times, and interrupts it after different times. Returns the number of interruptions.
+fn interrupt_often(message: &str, start: impl Fn() -> Child) -> u32 {
+    let mut interrupted = 0;
+    for delay in [50, 100, 150, 200, 400, 800] {
+        let child = start();
+        thread::sleep(Duration::from_millis(delay));
+        let (code, error) = interrupt(child);
+        match code {
+            Some(130) => assert!(error.contains(message), "{error}"),
+            // Before the process handles the signal, the signal ends it.
+            None => {}
+            other => assert_eq!(other, Some(0), "{error}"),
+        }
+        interrupted += u32::from(code == Some(130));
+    }
+    interrupted
+}
+
+#[test]
+fn an_interrupted_repair_has_changed_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    with_rows(dir.path(), 150_000);
+    let tables = || json_of(&["tables"], dir.path(), &[]);
+    let before = tables();
+    let repair = || start("repair", dir.path(), &["customers"]);
+    let interrupted = interrupt_often("the table is unchanged; run the command again", repair);
+    assert!(interrupted > 0, "the repair had ended before the signal");
+    assert_eq!(tables(), before);
+    let report = typed_json(&["repair"], dir.path(), &["customers"]);
+    assert_eq!(
+        (&report["tables"][0]["rows"], &report["tables"][0]["left"]),
+        (&150_000.into(), &0.into())
+    );
+}
+
+#[test]
+fn an_interrupted_upgrade_continues() {
+    const ROWS: u64 = 30_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    support::older_documents(dir.path(), ROWS);
+    let upgrade = || start("upgrade", dir.path(), &["documents"]);
+    let interrupted = interrupt_often("the same command continues", upgrade);
+    assert!(interrupted > 0, "the upgrade had ended before the signal");
+    let report = typed_json(&["upgrade"], dir.path(), &["documents"]);
+    let [rows, upgraded] =
+        ["rows", "upgraded"].map(|name| report["tables"][0][name].as_u64().expect("a number"));
+    assert!(rows == ROWS && upgraded < ROWS, "it began again: {report}");
+    let report = typed_json(&["upgrade"], dir.path(), &["documents"]);
+    assert_eq!(report["tables"][0]["upgraded"], 0);
+    assert_eq!(typed_json(&["get"], dir.path(), &["documents", "7"])["pages"], 1);
+}
+
+#[test]
+fn an_interrupted_rebalance_is_continued_by_the_same_command() {
+    const ROWS: u32 = 20_000;
+    let dir = sharded_orders(ROWS);
+    let rest = ["orders", "--onto", "south"];
+    let mut child = start("rebalance", dir.path(), &rest);
+    let moves = || json_of(&["moves"], dir.path(), &[])["moves"].as_array().expect("a list").len();
+    assert!(wait_for(&mut child, || moves() > 0), "it had ended before the signal");
+    let (code, error) = interrupt(child);
+    assert_eq!(code, Some(130), "{error}");
+    assert!(error.contains("the same command continues the move"), "{error}");
+    text(&["recover"], dir.path());
+    assert_eq!(moves(), 1);
+    typed_text(&["rebalance"], dir.path(), &rest);
+    assert_eq!(moves(), 0);
+    let shards = json_of(&["shards"], dir.path(), &[]);
+    // The reference table has a row in each shard.
+    assert_eq!(shards["shards"][0]["rows"], 1, "{shards}");
+    assert_eq!(shards["shards"][1]["rows"], ROWS + 7, "{shards}");
+    typed_text(&["verify"], dir.path(), &["orders"]);
+}
+
+#[test]
+fn an_interrupted_restore_of_an_archive_leaves_no_files() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let (archive, copies) = (path("archive"), path("copies"));
+    {
+        let options = Store::options().durability(Durability::Journal).archive(&archive);
+        let store = options.open(path("store")).expect("a store");
+        let table = support::CustomerRepository::open(&store).expect("a table");
+        table.bulk_load(&store, (1..=100_000).map(customer)).run().expect("a load");
+    }
+    fs::create_dir(&copies).expect("a directory");
+    let copy = copies.join("copy");
+    let to = copy.to_str().expect("text");
+    let files = || fs::read_dir(&copies).expect("a directory").count();
+    let mut interrupted = 0;
+    for _ in 0..20 {
+        let mut child = start("restore", &archive, &[to]);
+        let is_running = wait_for(&mut child, || files() > 0);
+        let (code, error) = interrupt(child);
+        if code == Some(130) && !copy.exists() {
+            interrupted += 1;
+            assert!(error.contains("interrupted; there is no copy"), "{error}");
+            assert_eq!(files(), 0, "{error}");
+            break;
+        }
+        assert!(!is_running || matches!(code, Some(0 | 130)), "{code:?} {error}");
+        fs::remove_dir_all(&copy).expect("removed");
+    }
+    assert!(interrupted > 0, "each restore had ended before the signal");
+    typed_text(&["restore"], &archive, &[to]);
+    assert_eq!(json_of(&["tables"], &copy, &[])["tables"][0]["rows"], 100_000);
 }
 
 fn text(command: &[&str], dir: &Path) {

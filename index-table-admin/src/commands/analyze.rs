@@ -1,11 +1,19 @@
 //! The distribution of the keys, and advice.
 
-use index_table::{__private::admin::UntypedTable, report::Analysis};
+use index_table::{
+    __private::admin::{UntypedField, UntypedTable},
+    report::{Analysis, KeyDistribution},
+};
 use serde_json::json;
 
 use crate::{
-    cli::Dir, failure::Failure, names::unknown, open::Opened, output::Output, progress::Bar,
-    value::printable,
+    cli::Dir,
+    failure::Failure,
+    names::unknown,
+    open::Opened,
+    output::Output,
+    progress::Bar,
+    value::{self, printable},
 };
 
 /// Analyzes all tables, or one.
@@ -25,9 +33,28 @@ fn analyses(dir: &Dir, only: Option<&str>, out: &Output) -> Result<Vec<Analysis>
     let chosen = tables.iter().filter(|table| only.is_none_or(|only| table.name() == only));
     let analyzed = chosen.map(|table| {
         let bar = Bar::new();
-        table.analyze(&txn, Some(Box::new(|at| bar.show(at))))
+        let analysis = table.analyze(&txn, Some(Box::new(|at| bar.show(at))))?;
+        Ok(restated(table, analysis))
     });
-    Ok(analyzed.collect::<Result<_, _>>()?)
+    analyzed.collect()
+}
+
+/// Returns the analysis with its values in the form of `keys` and `find`.
+fn restated(table: &UntypedTable, mut analysis: Analysis) -> Analysis {
+    let restate = |fields: &[UntypedField], distribution: &mut KeyDistribution| {
+        let fields = fields.get(..distribution.fields.len()).unwrap_or_default();
+        for common in &mut distribution.most_common {
+            common.value = value::restated(fields, &common.value);
+        }
+    };
+    for index in &mut analysis.indexes {
+        let fields = table.key_of(index.name).unwrap_or_default();
+        index.keys.iter_mut().for_each(|keys| restate(&fields, keys));
+    }
+    if let Some(keys) = &mut analysis.shard_key {
+        restate(&table.primary_key(), keys);
+    }
+    analysis
 }
 
 pub(crate) fn analyze(out: &Output, dir: &Dir, only: Option<&str>) -> Result<(), Failure> {

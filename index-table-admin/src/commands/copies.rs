@@ -1,14 +1,14 @@
 //! Checking, copying and cleaning a whole store.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process, thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use clap::Args;
-use index_table::{CommitNumber, Progress, Store};
+use index_table::{CommitNumber, Error, Progress, Store};
 use serde_json::json;
 
 use crate::{
@@ -21,6 +21,9 @@ use crate::{
     progress::Bar,
     server::Server,
 };
+
+/// The end of the name of an incomplete copy that is being removed.
+const REMOVED: &str = "removed.partial";
 
 pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
     let opened = Opened::to_read(dir)?;
@@ -44,11 +47,8 @@ pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result
     clean_on_ctrl_c(out, to);
     let bar = Bar::new();
     let backup = opened.store.backup(to).progress(|at| bar.show(at));
-    if compact {
-        backup.compact().run()?;
-    } else {
-        backup.run()?;
-    }
+    let done = if compact { backup.compact().run().map(drop) } else { backup.run().map(drop) };
+    done.map_err(|error| of_copy(error, to))?;
     drop(bar);
     copied(out, dir, to)
 }
@@ -64,13 +64,31 @@ fn refuse_existing(to: &Path) -> Result<(), Failure> {
     if Server::of(to)?.is_some() {
         return Err(Failure::arguments("a copy is a directory, and not on a server"));
     }
-    if to.symlink_metadata().is_err() {
-        return Ok(());
-    }
     let shown = to.display();
-    Err(Failure::other(format!(
-        "`{shown}` exists; give a directory that does not exist, or remove it first"
-    )))
+    let reason = match to.symlink_metadata() {
+        Ok(_) => "exists; give a directory that does not exist, or remove it first",
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            "is in a file, and not in a directory; give another path"
+        }
+        Err(_) => return Ok(()),
+    };
+    Err(Failure::other(format!("`{shown}` {reason}")))
+}
+
+/// Returns the failure of a copy, with advice if its directory can't be created.
+fn of_copy(error: Error, to: &Path) -> Failure {
+    let parent = to.parent().unwrap_or(to);
+    match &error {
+        Error::Io { path, source }
+            if source.kind() == io::ErrorKind::PermissionDenied && path.starts_with(parent) =>
+        {
+            Failure::other(format!(
+                "`{}` can't be created: {source}; give a directory in which this user can create files",
+                to.display()
+            ))
+        }
+        _ => error.into(),
+    }
 }
 
 /// After Ctrl-C, removes the incomplete copy.
@@ -80,12 +98,26 @@ fn clean_on_ctrl_c(out: &Output, to: &Path) {
         // A thread of this process may still create files in it.
         for _ in 0..50 {
             let partial = partial_copies(&to);
-            if partial.iter().filter(|path| fs::remove_dir_all(path).is_err()).count() == 0 {
+            if partial.iter().filter(|path| !is_removed(path)).count() == 0 {
                 return;
             }
             thread::sleep(Duration::from_millis(10));
         }
     });
+}
+
+/// Removes an incomplete copy. Its name changes first, so that a copy that becomes complete meanwhile stays as a whole.
+fn is_removed(path: &Path) -> bool {
+    let removed = if path.to_string_lossy().ends_with(REMOVED) {
+        path.to_owned()
+    } else {
+        path.with_extension(REMOVED)
+    };
+    if removed != path && fs::rename(path, &removed).is_err() {
+        // It is complete, or the library has removed it; otherwise it is listed again.
+        return !path.exists();
+    }
+    fs::remove_dir_all(removed).is_ok()
 }
 
 /// Returns the directories of incomplete copies of this process.
@@ -147,7 +179,8 @@ impl Restore {
         refuse_existing(to)?;
         clean_on_ctrl_c(out, to);
         let bar = Bar::new();
-        let last = restore.progress(|at: Progress| bar.show(at)).run(to)?;
+        let last = restore.progress(|at: Progress| bar.show(at)).run(to);
+        let last = last.map_err(|error| of_copy(error, to))?;
         drop(bar);
         let value = json!({
             "archive": backup.display().to_string(),

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use clap::{Args, ValueEnum};
 use index_table::{
-    __private::admin::{KeyBuf, MapKeys},
+    __private::admin::{KeyBuf, KeyShape, MapKeys},
     Progress, ShardedStore,
     report::{MoveInfo, MoveState, Moved, RebalancePlan},
 };
 use serde_json::{Value, json};
 
+use super::shards::boundary_of;
 use crate::{
     cli::Dir,
     failure::Failure,
@@ -177,7 +178,11 @@ fn show(out: &Output, moved: &Moved) -> Result<(), Failure> {
 fn span(keys: &MapKeys, text: &str) -> Result<Encoded, Failure> {
     let Some((from, to)) = text.split_once("..") else {
         let start = key(keys, text)?;
-        let end = value::after(&start);
+        let mut end = value::after(&start);
+        if let Some(end) = &mut end {
+            // The number after 255 has as many bytes as 255.
+            end.resize(start.len(), 0);
+        }
         return Ok((start, end));
     };
     let bound = |text: &str| {
@@ -208,7 +213,14 @@ fn key(keys: &MapKeys, text: &str) -> Result<Vec<u8>, Failure> {
     };
     let mut key = KeyBuf::new();
     value::encode(&keys.fields, &values, &mut key).map_err(Failure::arguments)?;
-    Ok(key.as_bytes().to_vec())
+    let mut key = key.as_bytes().to_vec();
+    // `a\0` is the boundary after all keys with the text `a`, which is shorter in the map.
+    let last = values.len().checked_sub(1).and_then(|last| keys.fields.get(last));
+    if last.is_some_and(|field| matches!(field.shape, KeyShape::Text)) && key.ends_with(&[1, 1, 0])
+    {
+        key.truncate(key.len() - 2);
+    }
+    Ok(key)
 }
 
 /// An unfinished move.
@@ -316,7 +328,7 @@ impl Rebalance {
         }
         let plan = rebalance.plan()?;
         let moved = if self.dry_run { None } else { Some(moved(&plan)?) };
-        let mut value = plan_json(&self.map, &plan);
+        let mut value = plan_json(store, &self.map, &plan);
         if let (Some(moved), Value::Object(fields)) = (&moved, &mut value) {
             fields.insert("moved_rows".to_owned(), moved.rows.into());
             fields.insert("seconds".to_owned(), moved.duration.as_secs_f64().into());
@@ -334,11 +346,12 @@ fn moved(plan: &RebalancePlan<'_>) -> Result<Moved, Failure> {
     Ok(plan.run_with(|_| true, &mut |at| bar.show(at))?)
 }
 
-fn plan_json(map: &str, plan: &RebalancePlan<'_>) -> Value {
+fn plan_json(store: &ShardedStore, map: &str, plan: &RebalancePlan<'_>) -> Value {
+    let boundary = boundary_of(store, map);
     let moves = plan.moves().iter().map(|own| {
         json!({
-            "start": own.start,
-            "end": own.end,
+            "start": own.start.clone().map(&boundary),
+            "end": own.end.clone().map(&boundary),
             "source": own.from,
             "target": own.to,
             "rows": own.rows,

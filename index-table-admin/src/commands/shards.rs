@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use index_table::report::ShardStatus;
+use index_table::{ShardedStore, report::ShardStatus};
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,6 +10,7 @@ use crate::{
     names::unknown,
     open::Opened,
     output::{Align, Grid, Output, bytes},
+    value,
 };
 
 pub(crate) fn shards(out: &Output, dir: &Path) -> Result<(), Failure> {
@@ -76,19 +77,21 @@ pub(crate) fn ranges(out: &Output, dir: &Path, only: Option<&str>) -> Result<(),
             Err(index_table::Error::ShardRefused { .. }) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
+        let boundary = boundary_of(sharded, &map);
         for range in ranges {
+            let (start, end) = (range.start.map(&boundary), range.end.map(&boundary));
             grid.row([
                 map.clone(),
-                range.start.clone().unwrap_or_default(),
-                range.end.clone().unwrap_or_default(),
+                start.clone().unwrap_or_default(),
+                end.clone().unwrap_or_default(),
                 range.shard.clone(),
                 range.rows.to_string(),
                 bytes(range.bytes),
             ]);
             values.push(json!({
                 "map": map,
-                "from": range.start,
-                "to": range.end,
+                "from": start,
+                "to": end,
                 "shard": range.shard,
                 "rows": range.rows,
                 "bytes": range.bytes,
@@ -96,4 +99,11 @@ pub(crate) fn ranges(out: &Output, dir: &Path, only: Option<&str>) -> Result<(),
         }
     }
     Ok(out.put(&json!({ "ranges": values }), |text| out.grid(text, &mut grid))?)
+}
+
+/// Returns a function that shows a boundary of a shard map in the form that `move` and `split` read.
+pub(crate) fn boundary_of(store: &ShardedStore, map: &str) -> impl Fn(String) -> String {
+    let keys = store.keys_of_map(map).filter(|keys| !keys.is_hashed);
+    let fields = keys.map(|keys| keys.fields).unwrap_or_default();
+    move |shown| value::restated(&fields, &shown)
 }

@@ -5,14 +5,18 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use index_table::report::{ChangeConsumer, MoveState};
+use index_table::{
+    __private::admin::PlainKey,
+    report::{ChangeConsumer, MoveState},
+};
 use serde_json::{Value, json};
 
+use super::shards::boundary_of;
 use crate::{
-    calendar,
     failure::Failure,
     open::Opened,
     output::{Align, Grid, Output, bytes},
+    value::printable,
 };
 
 /// Lists the consumers of the change streams.
@@ -58,7 +62,7 @@ pub(crate) fn consumers(out: &Output, dir: &Path) -> Result<(), Failure> {
     Ok(out.put(&json!({ "consumers": values }), |text| out.grid(text, &mut grid))?)
 }
 
-/// Lists the queues of eventual indexes, and the lags of consumers.
+/// Lists the queues of eventual indexes, and the lags of consumers and of a follower.
 pub(crate) fn lag(out: &Output, dir: &Path) -> Result<(), Failure> {
     let opened = Opened::to_read(dir)?;
     let _tables = opened.store.open_recorded()?;
@@ -107,7 +111,23 @@ pub(crate) fn lag(out: &Output, dir: &Path) -> Result<(), Failure> {
             }));
         }
     }
-    Ok(out.put(&json!({ "lag": values }), |text| out.grid(text, &mut grid))?)
+    drop(txn);
+    let follower = opened.store.follower_lag()?;
+    let value = follower.as_ref().map(|lag| {
+        json!({
+            "commits": lag.commits,
+            "bytes": lag.bytes,
+            "seconds": lag.time.as_secs_f64(),
+            "error": lag.error,
+        })
+    });
+    Ok(out.put(&json!({ "lag": values, "follower": value }), |text| {
+        let Some(lag) = &follower else { return out.grid(text, &mut grid) };
+        let (commits, size, time) = (lag.commits, bytes(lag.bytes), lag.time);
+        writeln!(text, "follower: {commits} commits ({size}, {time:.1?}) behind its archive")?;
+        lag.error.iter().try_for_each(|error| writeln!(text, "  {}", printable(error)))?;
+        if values.is_empty() { Ok(()) } else { out.grid(text, &mut grid) }
+    })?)
 }
 
 /// Lists the unfinished moves.
@@ -135,12 +155,14 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
             MoveState::CleaningUp => "cleaning up",
             _ => "unknown",
         };
+        let boundary = boundary_of(sharded, &info.map);
+        let (start, end) = (info.start.map(&boundary), info.end.map(&boundary));
         let offline = if info.offline { ", offline" } else { "" };
         grid.row([
             info.id.to_string(),
             info.map.clone(),
-            info.start.clone().unwrap_or_default(),
-            info.end.clone().unwrap_or_default(),
+            start.clone().unwrap_or_default(),
+            end.clone().unwrap_or_default(),
             info.from.clone(),
             info.to.clone(),
             format!("{state}{offline}"),
@@ -149,8 +171,8 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
         values.push(json!({
             "move": info.id,
             "map": info.map,
-            "start": info.start,
-            "end": info.end,
+            "start": start,
+            "end": end,
             "source": info.from,
             "target": info.to,
             "state": state,
@@ -164,7 +186,8 @@ pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
 /// Shows a time with whole seconds.
 fn shown(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    calendar::show_instant(seconds.into(), 0).unwrap_or_default()
+    let parts = vec![PlainKey::Signed(seconds.into()), PlainKey::Unsigned(0)];
+    PlainKey::Tuple(parts).show_as("instant").unwrap_or_default()
 }
 
 /// Returns the seconds since 1970.

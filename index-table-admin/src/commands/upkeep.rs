@@ -1,9 +1,10 @@
 //! Work on whole tables, with their types.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, BufWriter, Write},
-    path::PathBuf,
+    cell::Cell,
+    fs::{self, File},
+    io::{self, BufRead, BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
 };
 
 use clap::Args;
@@ -239,13 +240,12 @@ impl Load {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let dir = &self.dir.dir;
         let declared = find(declared, &self.table)?;
-        let mut lines: Box<dyn BufRead> = match &self.file {
+        let (bytes, total) = (Cell::new(0), self.length()?);
+        let mut lines: Box<dyn BufRead + '_> = match &self.file {
             None => Box::new(io::stdin().lock()),
             Some(path) => {
-                let file = File::open(path).map_err(|error| {
-                    Failure::not_found(format!("`{}` can't be read: {error}", path.display()))
-                })?;
-                Box::new(BufReader::new(file))
+                let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+                Box::new(BufReader::new(Counted { file, bytes: &bytes }))
             }
         };
         let opened = if self.create { Opened::to_create(dir)? } else { Opened::to_write(dir)? };
@@ -257,9 +257,12 @@ impl Load {
             Duplicate::Replace => OnDuplicate::Replace,
         };
         let bar = Bar::new();
-        let report =
-            table
-                .load(&opened.store, &mut *lines, on_duplicate, &mut |at: Progress| bar.show(at))?;
+        let mut progress = |at: Progress| match (at.total, total) {
+            // The number of rows in the file is unknown, and the number of its bytes is known.
+            (None, Some(total)) => bar.count("bytes", bytes.get(), Some(total)),
+            _ => bar.show(at),
+        };
+        let report = table.load(&opened.store, &mut *lines, on_duplicate, &mut progress)?;
         drop(bar);
         Ok(out.put(&report, |text| {
             let Loaded { read, written, skipped, replaced, .. } = report;
@@ -268,6 +271,44 @@ impl Load {
                 "{read} rows read, {written} written, {skipped} skipped, {replaced} replaced"
             )
         })?)
+    }
+}
+
+impl Load {
+    /// Returns the bytes of the file; `None` for a pipe, or the standard input.
+    fn length(&self) -> Result<Option<u64>, Failure> {
+        let Some(path) = &self.file else { return Ok(None) };
+        let file = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+        if file.is_dir() {
+            let message = format!("`{}` is a directory; give a file of JSON lines", path.display());
+            return Err(Failure::arguments(message));
+        }
+        Ok(Some(file.len()).filter(|_| file.is_file()))
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("`{}` can't be read: {error}", path.display());
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::not_found(message),
+        io::ErrorKind::PermissionDenied => {
+            Failure::other(format!("{message}; run the command as a user that can read the file"))
+        }
+        _ => Failure::other(message),
+    }
+}
+
+/// A file that counts the bytes that were read.
+struct Counted<'b> {
+    file: File,
+    bytes: &'b Cell<u64>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.bytes.set(self.bytes.get() + read as u64);
+        Ok(read)
     }
 }
 

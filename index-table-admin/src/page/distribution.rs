@@ -9,7 +9,7 @@ use index_table::{
 };
 
 use super::picture::Step;
-use crate::{failure::Failure, id::show_decimal, value};
+use crate::{failure::Failure, value};
 
 /// The maximum number of columns of a histogram.
 const COLUMNS: usize = 48;
@@ -358,8 +358,8 @@ fn number(shape: &KeyShape, value: &PlainKey) -> Option<f64> {
             }
             _ => None,
         },
-        (KeyShape::Named("decimal", _), PlainKey::Bytes(bytes)) => {
-            show_decimal(bytes)?.parse().ok()
+        (KeyShape::Named("decimal", _), PlainKey::Bytes(_)) => {
+            value.show_as("decimal")?.parse().ok()
         }
         (_, PlainKey::Unsigned(number)) => Some(*number as f64),
         (_, PlainKey::Signed(number)) => Some(*number as f64),

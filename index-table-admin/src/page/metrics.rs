@@ -236,8 +236,11 @@ fn consumers(text: &mut Text, page: &Page) -> Result<(), Failure> {
 fn copies(text: &mut Text, page: &Page) -> Result<(), Failure> {
     let archive = page.store.archive_lag();
     let archive = archive.map(|lag| (lag.commits, lag.bytes, lag.time, lag.error.is_some()));
-    let follower = page.store.follower_lag()?;
-    let follower = follower.map(|lag| (lag.commits, lag.bytes, lag.time, lag.error.is_some()));
+    let follower = page.follower_lag()?;
+    let follower = follower
+        .as_ref()
+        .as_ref()
+        .map(|lag| (lag.commits, lag.bytes, lag.time, lag.error.is_some()));
     for (name, what, lag) in
         [("archive", "the archive", archive), ("follower", "the follower", follower)]
     {

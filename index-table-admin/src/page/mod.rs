@@ -30,7 +30,7 @@ use axum::{
 use index_table::{
     __private::admin::{RecordedTables, UntypedEntry, UntypedTable},
     Error, Store,
-    report::{Catalog, RangeInfo, TableSize},
+    report::{Catalog, FollowerLag, RangeInfo, TableSize},
 };
 use maud::Markup;
 use tokio::sync::Semaphore;
@@ -173,6 +173,7 @@ struct Page {
     sizes: Cached<Vec<TableSize>>,
     ranges: Cached<(Vec<(RangeInfo, bool)>, bool)>,
     keys: Cached<Option<KeysOfIndex>>,
+    follower: Cached<Option<FollowerLag>>,
 }
 
 impl Page {
@@ -188,6 +189,7 @@ impl Page {
             sizes: Cached::default(),
             ranges: Cached::default(),
             keys: Cached::default(),
+            follower: Cached::default(),
         }
     }
 
@@ -224,6 +226,11 @@ impl Page {
             Err(Error::ShardUnavailable { .. }) => Ok(Vec::new()),
             sizes => Ok(sizes?),
         })
+    }
+
+    /// Returns the lag of a follower; `None` for any other store.
+    fn follower_lag(&self) -> Result<Arc<Option<FollowerLag>>, Failure> {
+        self.follower.get("", Duration::ZERO, || Ok(self.store.follower_lag()?))
     }
 
     /// Returns a row as JSON; `None` if the program doesn't have its type.

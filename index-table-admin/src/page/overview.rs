@@ -37,7 +37,7 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
                 }
             }
         }
-        (figures(page, &sizes))
+        (figures(page, &sizes)?)
         div data-live="tables" {
             @for own in &catalog.tables { (of_table(own, sizes.iter().find(|size| size.table == own.name))) }
             @if catalog.tables.is_empty() { p.empty { "The store has no tables." } }
@@ -47,7 +47,7 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
     Ok(frame::page(page, &view, &body))
 }
 
-fn figures(page: &Page, sizes: &[TableSize]) -> Markup {
+fn figures(page: &Page, sizes: &[TableSize]) -> Result<Markup, Failure> {
     let rows = sizes.iter().map(|size| size.rows).sum();
     let total = sizes.iter().map(TableSize::total_bytes).sum();
     let of_indexes = sizes.iter().flat_map(|size| &size.indexes).map(|index| index.bytes).sum();
@@ -55,7 +55,8 @@ fn figures(page: &Page, sizes: &[TableSize]) -> Markup {
     let oldest =
         readers.oldest.map_or_else(String::new, |oldest| format!("oldest {}", age(oldest)));
     let commits = page.store.commit_latency();
-    html! {
+    let lags = lags(page)?;
+    Ok(html! {
         dl.figures data-live="figures" {
             (figure("rows", &grouped(rows), &format!("{} tables", sizes.len())))
             (figure("bytes in use", &bytes(total), &format!("{} of indexes", bytes(of_indexes))))
@@ -64,8 +65,45 @@ fn figures(page: &Page, sizes: &[TableSize]) -> Markup {
                 @let tail = commits.percentile(99).map_or_else(String::new, |it| format!("99 %: {}", age(it)));
                 (figure("half of the commits take at most", &age(median), &tail))
             }
+            @for (name, value, note) in &lags { (figure(name, &grouped(*value), note)) }
+        }
+    })
+}
+
+/// Returns the lags of the slowest consumer, the eventual indexes, the archive and the follower, with names and notes.
+fn lags(page: &Page) -> Result<Vec<(&'static str, u64, String)>, Failure> {
+    let txn = page.store.read()?;
+    let (mut slowest, mut pending) = (None, None);
+    for own in page.store.untyped_tables() {
+        match own.lag(&txn) {
+            Ok(lag) => pending = pending.max(lag.map(|lag| lag.messages)),
+            Err(Error::ShardUnavailable { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        match own.change_consumers(&txn) {
+            Ok(found) => {
+                let found = found.into_iter().map(|it| (it.lag.changes, it.name));
+                slowest = slowest.max(found.max());
+            }
+            Err(Error::ShardUnavailable { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
+    drop(txn);
+    let mut lags = Vec::new();
+    if let Some((changes, consumer)) = slowest {
+        lags.push(("changes behind, of the slowest consumer", changes, consumer));
+    }
+    if let Some(messages) = pending {
+        lags.push(("pending messages of eventual indexes", messages, String::new()));
+    }
+    if let Some(lag) = page.store.archive_lag() {
+        lags.push(("commits that the archive lacks", lag.commits, bytes(lag.bytes)));
+    }
+    if let Some(lag) = page.follower_lag()?.as_ref() {
+        lags.push(("commits behind its archive", lag.commits, bytes(lag.bytes)));
+    }
+    Ok(lags)
 }
 
 fn of_table(own: &CatalogTable, size: Option<&TableSize>) -> Markup {
@@ -222,7 +260,11 @@ fn problems(page: &Page, tables: &[CatalogTable]) -> Result<Vec<Markup>, Failure
                 a href="streams" { (number(lag.dead_letters)) " messages of " (code(own.name())) " could not be applied" }
             });
         }
-        for consumer in own.change_consumers(&txn)? {
+        let consumers = match own.change_consumers(&txn) {
+            Err(Error::ShardUnavailable { .. }) => continue,
+            consumers => consumers?,
+        };
+        for consumer in consumers {
             if consumer.missed > 0 {
                 problems.push(html! {
                     a href="streams" { "Consumer " (code(&consumer.name)) " has missed " (number(consumer.missed)) " changes" }
@@ -232,7 +274,7 @@ fn problems(page: &Page, tables: &[CatalogTable]) -> Result<Vec<Markup>, Failure
     }
     drop(txn);
     let archive = page.store.archive_lag().and_then(|lag| lag.error);
-    let follower = page.store.follower_lag()?.and_then(|lag| lag.error);
+    let follower = page.follower_lag()?.as_ref().as_ref().and_then(|lag| lag.error.clone());
     for (what, error) in [("archive", archive), ("follower", follower)] {
         if let Some(error) = error {
             problems.push(html! { a href="streams" { "The " (what) " is stopped: " (error) } });

@@ -16,7 +16,7 @@ use super::{
     },
     picture::{Segment, band, bar, swatch},
 };
-use crate::{failure::Failure, output::bytes};
+use crate::{commands::shards::boundary_of, failure::Failure, output::bytes};
 
 /// The maximum number of listed ranges of a map.
 const RANGES: usize = 200;
@@ -30,7 +30,12 @@ const KEY: usize = 60;
 pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
     let sharded = page.store.as_sharded();
     let sharded = sharded.ok_or_else(|| Failure::not_found("the store has no shards"))?;
-    let (shards, moves) = (sharded.shards()?, sharded.moves()?);
+    let (shards, mut moves) = (sharded.shards()?, sharded.moves()?);
+    for own in &mut moves {
+        let boundary = boundary_of(&sharded, &own.map);
+        own.start = own.start.take().map(&boundary);
+        own.end = own.end.take().map(&boundary);
+    }
     let view = View { title: "Shards", up: "", above: Vec::new(), is_live: true };
     let mut maps = Vec::new();
     for (id, map) in sharded.map_names().into_iter().enumerate() {
@@ -67,7 +72,15 @@ fn of_map(
             Err(Error::ShardRefused { .. } | Error::ShardUnavailable { .. }) => {
                 Ok((Vec::new(), false))
             }
-            found => Ok(found?),
+            found => {
+                let (mut ranges, is_counted) = found?;
+                let boundary = boundary_of(sharded, map);
+                for (range, _) in &mut ranges {
+                    range.start = range.start.take().map(&boundary);
+                    range.end = range.end.take().map(&boundary);
+                }
+                Ok((ranges, is_counted))
+            }
         }
     })?;
     let (ranges, is_counted) = &*found;

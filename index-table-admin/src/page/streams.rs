@@ -41,7 +41,8 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
     }
     drop(txn);
     let archive = page.store.archive_lag();
-    let follower = page.store.follower_lag()?;
+    let follower = page.follower_lag()?;
+    let follower = follower.as_ref().as_ref();
     let is_command = page.recorded.is_some();
     let of_consumers = [
         Column::Text("table"),
@@ -73,10 +74,10 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
         section.card data-live="archive" {
             h2 { "Archive and followers" }
             @if let Some(lag) = &archive { (of_archive(lag)) }
-            @if let Some(lag) = &follower { (of_follower(lag)) }
+            @if let Some(lag) = follower { (of_follower(lag)) }
             @if archive.is_none() && follower.is_none() {
                 p.empty {
-                    @if is_command { "The process that writes the store, and the process of each follower, show these lags in their own page." }
+                    @if is_command { "The process that writes the store shows the lag of its archive in its own page. The directory of a follower shows its lag." }
                     @else { "The store has no archive, and is no follower." }
                 }
             }

@@ -110,6 +110,37 @@ pub(crate) struct Session {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "documents", repository = DocumentsV1)]
+pub(crate) struct DocumentV1 {
+    #[primary_key]
+    id: u64,
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "documents", version = 2, previous = DocumentV1)]
+pub(crate) struct Document {
+    #[primary_key]
+    id: u64,
+    text: String,
+    pages: u32,
+}
+
+impl From<DocumentV1> for Document {
+    fn from(old: DocumentV1) -> Self {
+        Self { id: old.id, text: old.text, pages: 1 }
+    }
+}
+
+/// Creates a store with documents of the older version.
+pub(crate) fn older_documents(dir: &Path, rows: u64) {
+    let store = Store::open(dir).expect("a store");
+    let documents = DocumentsV1::open(&store).expect("a table");
+    let document = |id| DocumentV1 { id, text: "x".repeat(1000) };
+    documents.bulk_load(&store, (0..rows).map(document)).run().expect("a load");
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "events", changes)]
 #[index(kind)]
 #[index(text, consistency = "eventual")]

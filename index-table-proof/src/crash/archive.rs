@@ -7,10 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{CommitNumber, Error, Follower, IndexTable, Options, Result, Store};
+use index_table::{
+    CommitNumber, Error, Follower, IndexTable, Options, Result, ShardedFollower, ShardedStore,
+    Store,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, Known, advance, say};
+use super::{Failure, Known, advance, say, together};
 use crate::{
     random::Random,
     shop::{Model, Shop},
@@ -264,4 +267,108 @@ fn wait(store: &Store) -> Result<(), Failure> {
         }
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Commits transactions of several shards in rounds, with an archive and a follower.
+pub(super) fn write_shards(path: &Path) -> Result<()> {
+    let tables = together::open_with(path, options(path))?;
+    thread::scope(|scope| {
+        scope.spawn(|| follow_shards(path));
+        tables.write_in_rounds()
+    })
+}
+
+fn follow_shards(path: &Path) {
+    loop {
+        let follower = match ShardedFollower::open(standby(path), archive(path)) {
+            Ok(follower) => follower,
+            // The archive does not have all bases yet.
+            Err(Error::NotInArchive { .. } | Error::Io { .. } | Error::NotOffered { .. }) => {
+                thread::sleep(Duration::from_millis(2));
+                continue;
+            }
+            Err(error) => return say(&format!("error: the follower: {error}")),
+        };
+        loop {
+            let Ok(tables) = together::Tables::new(follower.store().clone()) else {
+                thread::sleep(Duration::from_millis(2));
+                continue;
+            };
+            match tables.check() {
+                Ok(Ok(_)) => {}
+                Ok(Err(wrong)) => return say(&format!("error: the follower: {wrong}")),
+                Err(error) => return say(&format!("error: the follower: {error}")),
+            }
+        }
+    }
+}
+
+/// Restores the archive of a sharded store, and checks the result. Returns the number of transactions.
+fn restore_shards(path: &Path, until: Option<CommitNumber>) -> Result<Option<u64>, Failure> {
+    let to = path.join("restored");
+    if to.exists() {
+        fs::remove_dir_all(&to).map_err(|error| error.to_string())?;
+    }
+    let mut restore = ShardedStore::restore_archive(archive(path));
+    if let Some(commit) = until.clone() {
+        restore = restore.until_commit(commit);
+    }
+    match restore.run(&to) {
+        Ok(last) => {
+            if until.as_ref().is_some_and(|until| last != *until) {
+                return Err(format!("commit {last} was restored, and not {until:?}"));
+            }
+        }
+        Err(Error::NotInArchive { .. }) => return Ok(None),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(format!("the restore: {error}")),
+    }
+    let checked = || -> Result<_> {
+        let store = ShardedStore::open(&to)?;
+        // The process may have been killed before it had opened its tables.
+        together::Tables::new(store)?.check()
+    };
+    let count = checked().map_err(|error| format!("the restored store: {error}"))?;
+    count.map(Some).map_err(|wrong| format!("the restored store: {wrong}"))
+}
+
+/// Does the same as [`prove`] for a sharded store.
+pub(super) fn prove_shards(path: &Path, known: &mut Known) -> Result<(), Failure> {
+    let archived = restore_shards(path, None)?;
+    let tables = together::open_with(path, options(path)).map_err(|error| error.to_string())?;
+    let count = tables.check().map_err(|error| error.to_string())??;
+    known.find(count, 2 * u64::from(together::THREADS))?;
+    if archived.is_some_and(|archived| archived > count) {
+        return Err(format!("the archive has {archived:?} transactions, and the store {count}"));
+    }
+    let commit = tables.commit_number().map_err(|error| error.to_string())?;
+    known.moments.push((commit, count));
+    wait(tables.store())?;
+    drop(tables);
+    let restored = restore_shards(path, None)?;
+    if restored != Some(count) {
+        return Err(format!("{restored:?} transactions were restored of {count}"));
+    }
+    let mut random = Random(known.random);
+    for _ in 0..EARLIER {
+        let at = random.below(known.moments.len() as u64) as usize;
+        let (commit, expected) = known.moments.get(at).cloned().ok_or("no earlier state")?;
+        // It may precede the bases of a store that was killed before it had them.
+        if let Some(restored) = restore_shards(path, Some(commit))? {
+            known.cut += 1;
+            if restored != expected {
+                return Err(format!("{restored} transactions were restored of {expected}"));
+            }
+        }
+    }
+    let follower = ShardedFollower::open(standby(path), archive(path));
+    let follower = follower.map_err(|error| format!("the follower: {error}"))?;
+    let tables = together::Tables::new(follower.store().clone()).map_err(|it| it.to_string())?;
+    let found = tables.check().map_err(|error| error.to_string())??;
+    if found != count {
+        return Err(format!("the follower has {found} transactions of {count}"));
+    }
+    Ok(())
 }

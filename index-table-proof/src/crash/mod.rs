@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::Result;
+use index_table::{CommitNumber, Result};
 
 use crate::{
     random::Random,
@@ -91,6 +91,8 @@ pub(crate) struct Known {
     /// The acknowledgements of the last process.
     pub(crate) said: u64,
     pub(crate) random: u64,
+    /// The states that were found after earlier kills: the commit, and the number of transactions.
+    pub(crate) moments: Vec<(CommitNumber, u64)>,
 }
 
 impl Known {

@@ -29,7 +29,7 @@ use crate::{
 /// The scenario of transactions of several shards.
 pub(crate) const TOGETHER: &str = "shards together";
 
-pub(crate) const SCENARIOS: [Scenario; 18] = [
+pub(crate) const SCENARIOS: [Scenario; 19] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -245,6 +245,18 @@ pub(crate) const SCENARIOS: [Scenario; 18] = [
         child: archive::write,
         before: nothing,
         after: archive::prove,
+    },
+    Scenario {
+        name: "an archive of shards",
+        rounds: 10,
+        awaited: 6,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: false,
+        is_sharded: true,
+        child: archive::write_shards,
+        before: nothing,
+        after: archive::prove_shards,
     },
 ];
 

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use index_table::{IndexTable, ReadTxn, Result, ShardedStore, WriteTxn};
+use index_table::{CommitNumber, IndexTable, Options, ReadTxn, Result, ShardedStore, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Known, say};
@@ -78,7 +78,12 @@ pub(crate) fn exists(path: &Path) -> bool {
 }
 
 fn open(path: &Path) -> Result<Tables> {
-    Tables::new(open_shards(&store_path(path), crate::journal(), "parts")?)
+    open_with(path, crate::journal())
+}
+
+/// Opens the store with these options.
+pub(super) fn open_with(path: &Path, options: Options) -> Result<Tables> {
+    Tables::new(open_shards(&store_path(path), options, "parts")?)
 }
 
 /// Opens the store for reading, while another process writes.
@@ -94,7 +99,7 @@ pub(super) fn count(path: &Path) -> Result<u64> {
 }
 
 impl Tables {
-    fn new(store: ShardedStore) -> Result<Self> {
+    pub(super) fn new(store: ShardedStore) -> Result<Self> {
         require_all(&store)?;
         let (parts, accounts) = (PartRepository::open(&store)?, AccountRepository::open(&store)?);
         Ok(Self { store, parts, accounts })
@@ -145,8 +150,26 @@ impl Tables {
         Ok(())
     }
 
+    pub(super) const fn store(&self) -> &ShardedStore {
+        &self.store
+    }
+
+    pub(super) fn commit_number(&self) -> Result<CommitNumber> {
+        Ok(self.store.read()?.commit_number())
+    }
+
+    /// Commits transactions in rounds.
+    pub(super) fn write_in_rounds(&self) -> Result<()> {
+        let counts = self.counts(&self.store.read()?)?;
+        say("open");
+        commit_in_rounds(counts, |thread, number| {
+            self.commit(thread, number)?;
+            self.check_sum()
+        })
+    }
+
     /// Checks the rows, and returns the number of their transactions.
-    fn check(&self) -> Result<std::result::Result<u64, String>> {
+    pub(super) fn check(&self) -> Result<std::result::Result<u64, String>> {
         let txn = self.store.read()?;
         let counts = self.counts(&txn)?;
         if let Err(wrong) = compare_rounds(&counts) {
@@ -212,13 +235,7 @@ impl Tables {
 
 /// Commits transactions in rounds.
 pub(super) fn write(path: &Path) -> Result<()> {
-    let tables = open(path)?;
-    let counts = tables.counts(&tables.store.read()?)?;
-    say("open");
-    commit_in_rounds(counts, |thread, number| {
-        tables.commit(thread, number)?;
-        tables.check_sum()
-    })
+    open(path)?.write_in_rounds()
 }
 
 /// Checks that the acknowledged transactions of each thread are present in all of their shards. Each killed process (there

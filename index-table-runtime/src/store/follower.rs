@@ -123,28 +123,9 @@ impl Shared {
     }
 
     fn lag(&self, store: &Store) -> Result<FollowerLag> {
-        let mut following = lock(&self.following).clone();
-        let archive = following.directory().to_owned();
+        let following = lock(&self.following).clone();
         let error = lock(&self.error).clone();
-        let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error };
-        let mut first = None;
-        following.advance(&mut |followed| {
-            let is_applied = match store.inner.engine.sharded() {
-                None => followed.commit() <= store.inner.engine.on_disk()?.last_commit(),
-                Some(shards) => shards.has_record(&followed.parts(&archive)?),
-            };
-            if !is_applied {
-                lag.commits += 1;
-                lag.bytes += followed.bytes;
-                first = first.or(Some(followed.time()));
-            }
-            Ok(())
-        })?;
-        if let Some(first) = first {
-            let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-            lag.time = now.saturating_sub(Duration::from_millis(first));
-        }
-        Ok(lag)
+        Ok(FollowerLag { error, ..lag_of(store, following)? })
     }
 
     fn run(&self, store: &Store) {
@@ -160,6 +141,30 @@ impl Shared {
     }
 }
 
+/// Measures the records of the archive from a position on.
+fn lag_of(store: &Store, mut following: Following) -> Result<FollowerLag> {
+    let archive = following.directory().to_owned();
+    let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error: None };
+    let mut first = None;
+    following.advance(&mut |followed| {
+        let is_applied = match store.inner.engine.sharded() {
+            None => followed.commit() <= store.inner.engine.on_disk()?.last_commit(),
+            Some(shards) => shards.has_record(&followed.parts(&archive)?),
+        };
+        if !is_applied {
+            lag.commits += 1;
+            lag.bytes += followed.bytes;
+            first = first.or(Some(followed.time()));
+        }
+        Ok(())
+    })?;
+    if let Some(first) = first {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        lag.time = now.saturating_sub(Duration::from_millis(first));
+    }
+    Ok(lag)
+}
+
 impl Follower {
     /// Opens the follower in the directory `path`, or creates it from the archive, and applies all commits that the
     /// archive has. Then a thread applies further commits. Only one process at a time can open a follower. Other
@@ -171,7 +176,8 @@ impl Follower {
     /// # Errors
     ///
     /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists and is not the directory of a follower, or if the copy
-    /// has been written as a store; [`Error::AlreadyOpen`]; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
+    /// has been written as a store; [`Error::AlreadyOpen`]; [`Error::NotInArchive`] while the archive has no base, or while
+    /// the original creates a shard: open the follower again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
     /// and [`Store::open`].
     pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
         Self::open_as(path.as_ref(), archive.as_ref(), false)
@@ -206,7 +212,14 @@ impl Follower {
                 }
             },
         }
-        let store = open_store(path, is_sharded)?;
+        let store = match open_store(path, &directory, is_sharded) {
+            Err(error @ Error::NotInArchive { .. }) => {
+                // Otherwise the next opening would continue with this copy.
+                discard(path).map_err(|source| Error::io(path, source))?;
+                return Err(error);
+            }
+            opened => opened?,
+        };
         let commits = commits(&store)?;
         // The copy was closed after these commits.
         let closed = lmdb::is_of_follower(path, &archive)?.map(|(_, position)| position);
@@ -314,15 +327,38 @@ impl Follower {
 }
 
 impl Store {
-    /// Returns the lag of the follower whose store this is; `None` for any other store.
+    /// Returns the lag of the follower whose store this is, or in whose directory another process has opened this store;
+    /// `None` for any other store.
+    ///
+    /// An archive that can't be read is an error of the lag.
+    ///
+    /// Cost: for the store of another process, the records from the last base on are read.
     ///
     /// # Errors
     ///
-    /// The errors of [`Follower::lag`].
+    /// [`Error::Io`] if the directory can't be read.
     #[doc(hidden)]
     pub fn follower_lag(&self) -> Result<Option<FollowerLag>> {
-        let shared = lock(&self.inner.follower).upgrade();
-        shared.map(|shared| shared.lag(self)).transpose()
+        let lag = match lock(&self.inner.follower).upgrade() {
+            Some(shared) => shared.lag(self),
+            None => {
+                let engine = &self.inner.engine;
+                if engine.sharded().is_none() && engine.on_disk().is_err() {
+                    return Ok(None);
+                }
+                let archive = lmdb::archive_of_follower(&engine.directory())?;
+                let Some(archive) = archive else { return Ok(None) };
+                Archive::open(&archive)
+                    .and_then(|archive| Following::begin(&archive, &commits(self)?))
+                    .and_then(|following| lag_of(self, following))
+            }
+        };
+        Ok(Some(lag.unwrap_or_else(|error| FollowerLag {
+            commits: 0,
+            bytes: 0,
+            time: Duration::ZERO,
+            error: Some(error.to_string()),
+        })))
     }
 }
 
@@ -346,7 +382,7 @@ impl fmt::Debug for Follower {
 }
 
 /// Opens the copy. Only the records of the archive change it.
-fn open_store(path: &Path, is_sharded: bool) -> Result<Store> {
+fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
     let options = Options { follower: true, ..Store::options() }.create(false);
     if !is_sharded {
         return options.durability(Durability::None).open(path);
@@ -355,7 +391,22 @@ fn open_store(path: &Path, is_sharded: bool) -> Result<Store> {
     if let Some((shard, reason)) = store.unavailable_shards().into_iter().next()
         && !store.inner.engine.sharded().is_some_and(shards::Engine::lacks_shard)
     {
-        return Err(Error::ShardUnavailable { shard: shard.name().to_owned(), reason });
+        let shard = shard.name().to_owned();
+        let manager = store.inner.engine.sharded().and_then(shards::Engine::manager);
+        let records = manager.map_or(Ok(None), shards::Manager::read)?;
+        let is_new = records.is_some_and(|records| {
+            let own = records.shards.iter().find(|own| own.name == shard);
+            own.is_some_and(|own| own.state == shards::ShardState::New)
+        });
+        if is_new {
+            return Err(Error::NotInArchive {
+                path: archive.to_owned(),
+                reason: format!(
+                    "the original was creating shard `{shard}`; open the follower again, which copies the shard"
+                ),
+            });
+        }
+        return Err(Error::ShardUnavailable { shard, reason });
     }
     Ok(Store::clone(&store))
 }

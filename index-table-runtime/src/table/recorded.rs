@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf, sync::Arc, time::SystemTime};
 use super::Table;
 use crate::{
     engine::{
-        Cursor as _, Query, Read as _,
+        Cursor as _, Query, Read as _, Tables,
         lmdb::{ReaderSlots, slots_of_open},
         shards::{Engine, ShardRecord, place_of},
     },
@@ -197,17 +197,21 @@ pub struct MapKeys {
 }
 
 impl ShardedStore {
-    /// Returns the keys of a shard map; `None`: no table with this map is open.
+    /// Returns the keys of a shard map of rows or of a global index; `None`: no table with this map is open.
     #[doc(hidden)]
     #[must_use]
     pub fn keys_of_map(&self, map: &str) -> Option<MapKeys> {
         self.inner.tables_in_use().iter().find_map(|table| {
-            let Distribution::ByKey(key) = table.rows.distribution else { return None };
-            let own = || MapKeys {
-                fields: fields(key.of(table.schema.primary_key)),
-                is_hashed: key.hashed,
-            };
-            (key.map == map).then(own)
+            if let Distribution::ByKey(key) = table.rows.distribution
+                && key.map == map
+            {
+                let own = fields(key.of(table.schema.primary_key));
+                return Some(MapKeys { fields: own, is_hashed: key.hashed });
+            }
+            let Tables::Sharded(tables) = &table.tables else { return None };
+            let routing = tables.routing();
+            let global = routing.global_with(map)?;
+            Some(MapKeys { fields: fields(global.map_fields()), is_hashed: global.is_hashed() })
         })
     }
 

@@ -57,7 +57,7 @@ pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
 pub(crate) use follow::is_clean;
 pub(crate) use journal::archive::{
-    follow::{Followed, Following, is_of_follower, position},
+    follow::{Followed, Following, archive_of_follower, is_of_follower, position},
     format::MANIFEST_FILE,
     restore::{Archive, Until},
     restore_shards::{Parts, UntilShards},

@@ -41,6 +41,7 @@ mod crates;
 mod desc;
 mod each;
 mod hash;
+mod named;
 mod plain;
 mod range_of;
 mod read;
@@ -69,7 +70,7 @@ pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
 pub use sequence::{Sequence, Unnumbered};
 pub use shape::KeyShape;
-pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key};
+pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key, show_leading};
 pub(crate) use shape_name::{kept_list, kept_text, shape_of};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 

@@ -63,7 +63,7 @@ impl KeyShape {
         if reader.rest().is_empty() { Ok(values) } else { Err(DecodeError::Long) }
     }
 
-    fn read(&self, reader: &mut KeyReader<'_>) -> Result<PlainKey, DecodeError> {
+    pub(super) fn read(&self, reader: &mut KeyReader<'_>) -> Result<PlainKey, DecodeError> {
         Ok(match self {
             Self::Unsigned(bytes) => PlainKey::Unsigned(number(reader.take(usize::from(*bytes))?)),
             Self::Signed(bytes) => {

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fmt::{self, Write as _},
     net::IpAddr,
 };
@@ -163,7 +164,14 @@ impl KeyShape {
                 let variant = variants.iter().find(|(_, order)| *order == number);
                 out.push_str(variant.ok_or(DecodeError::Value("no variant"))?.0);
             }
-            Self::Named(_, shape) => shape.show(reader, out)?,
+            Self::Named(name, shape) => {
+                let from = reader.rest();
+                let value = shape.read(reader)?;
+                match value.show_as(name) {
+                    Some(text) => out.push_str(&text),
+                    None => shape.show(&mut KeyReader::new(from, &Unescaped::default()), out)?,
+                }
+            }
         }
         Ok(())
     }
@@ -248,7 +256,7 @@ fn show_list<'s>(
 /// The maximum length of a key's text in a message, in bytes.
 const MAX_SHOWN: usize = 120;
 
-/// Formats a key for a message, such as `7` or `("Redmond", "Smith")`: in hex if it can't be decoded, and
+/// Formats a key for a message, such as `7` or `("Redmond", 2024-02-29)`: in hex if it can't be decoded, and
 /// truncated if it is long.
 pub(crate) fn show_key<'s>(
     shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
@@ -263,6 +271,66 @@ pub(crate) fn show_hashed_key<'s>(
     key: &[u8],
     hashed: &[u8],
 ) -> String {
+    let (mut text, len) = show_whole_key(shapes, key, hashed);
+    if text.len() > MAX_SHOWN {
+        let end = text.floor_char_boundary(MAX_SHOWN);
+        text.truncate(end);
+        let _ = write!(text, "… ({len} bytes)");
+    }
+    text
+}
+
+/// Formats the values of leading fields, such as a boundary of a shard map: in hex if they can't be decoded, and never
+/// truncated, so that the text can be read again.
+pub(crate) fn show_leading<'s>(
+    shapes: impl ExactSizeIterator<Item = &'s KeyShape> + Clone,
+    key: &[u8],
+) -> String {
+    let Some((key, fields)) = completed(&shapes, key) else { return format!("{:?}", Hex(key)) };
+    let all = shapes.len();
+    let text = show_whole_key(shapes.take(fields), &key, &[]).0;
+    // A value of several fields has parentheses, even if it has only the first field.
+    if fields == 1 && all > 1 { format!("({text})") } else { text }
+}
+
+/// Returns the least readable key from `key` on, with the number of its fields. The end of a range of all keys with a
+/// value is shorter than a key: the successor of the value's bytes.
+fn completed<'s, 'k>(
+    shapes: &(impl ExactSizeIterator<Item = &'s KeyShape> + Clone),
+    key: &'k [u8],
+) -> Option<(Cow<'k, [u8]>, usize)> {
+    /// The longest number, or address, or id.
+    const MOST: usize = 16;
+    if let Some(fields) = readable(shapes, key) {
+        return Some((key.into(), fields));
+    }
+    // The least text after `a` is `a\0`.
+    let is_text = |fields: usize| shapes.clone().nth(fields - 1) == Some(&KeyShape::Text);
+    let after_text = key.strip_suffix(&[END + 1]);
+    let after_text = after_text.map(|text| [text, &[END + 1, END + 1, END]].concat());
+    if let Some(least) = after_text
+        && let Some(fields) = readable(shapes, &least).filter(|fields| is_text(*fields))
+    {
+        return Some((least.into(), fields));
+    }
+    let padded = (1..MOST).map(|zeros| [key, &vec![0; zeros]].concat());
+    padded.into_iter().find_map(|key| readable(shapes, &key).map(|fields| (key.into(), fields)))
+}
+
+/// Returns the number of leading fields whose values a key has, without further bytes.
+fn readable<'s>(
+    shapes: &(impl ExactSizeIterator<Item = &'s KeyShape> + Clone),
+    key: &[u8],
+) -> Option<usize> {
+    (1..=shapes.len()).find(|fields| is_readable(shapes.clone().take(*fields), key))
+}
+
+/// Returns the text of a key, and the number of its bytes, with `hashed` in the place of hashes.
+fn show_whole_key<'s>(
+    shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
+    key: &[u8],
+    hashed: &[u8],
+) -> (String, usize) {
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(key, &unescaped);
     let mut values = KeyReader::new(hashed, &unescaped);
@@ -287,12 +355,7 @@ pub(crate) fn show_hashed_key<'s>(
     } else if !single {
         text = format!("({text})");
     }
-    if text.len() > MAX_SHOWN {
-        let end = text.floor_char_boundary(MAX_SHOWN);
-        text.truncate(end);
-        let _ = write!(text, "… ({len} bytes)");
-    }
-    text
+    (text, len)
 }
 
 /// Whether the bytes are a key of these shapes, without further bytes.

@@ -16,7 +16,7 @@ use super::{
     key::{len_of, show_slot, slot, type_name},
     routing::{Shards, Span},
 };
-use crate::model::{KeyRange, key::show_key, schema::KeyField};
+use crate::model::{KeyRange, key::show_leading, schema::KeyField};
 
 /// The locations of the entries of one global index.
 #[derive(Debug, Clone)]
@@ -117,7 +117,7 @@ impl GlobalIndex {
     }
 
     /// Returns the fields in the keys of the shard map.
-    fn map_fields(&self) -> &'static [KeyField] {
+    pub(crate) fn map_fields(&self) -> &'static [KeyField] {
         self.key.get(..self.fields).unwrap_or(self.key)
     }
 
@@ -135,7 +135,7 @@ impl GlobalIndex {
         if self.hashed {
             return show_slot(boundary);
         }
-        show_key(self.map_fields().iter().map(|field| &field.shape), boundary)
+        show_leading(self.map_fields().iter().map(|field| &field.shape), boundary)
     }
 
     /// Returns the shards that can have entries within `bounds`, sorted and without duplicates. There may be none.

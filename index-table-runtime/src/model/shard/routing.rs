@@ -8,7 +8,7 @@ use super::{
 };
 use crate::model::{
     KeyRange,
-    key::show_key,
+    key::{show_key, show_leading},
     schema::{KeyField, KeyForm, Source, TableSchema},
 };
 
@@ -330,7 +330,7 @@ impl Routing {
             Target::ByKey { key, .. } if key.hashed => show_slot(boundary),
             Target::ByKey { key, .. } => {
                 let fields = key.of(self.schema.primary_key);
-                show_key(fields.iter().map(|field| &field.shape), boundary)
+                show_leading(fields.iter().map(|field| &field.shape), boundary)
             }
             Target::Whole(_) | Target::Reference => String::new(),
         }

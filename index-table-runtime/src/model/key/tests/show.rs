@@ -1,7 +1,7 @@
 //! Keys in messages, and the names of shapes.
 
 use super::encoded;
-use crate::model::key::{Desc, Key, KeyBuf, KeyShape, show_key};
+use crate::model::key::{Desc, Key, KeyBuf, KeyShape, show_key, show_leading};
 
 fn shown<T: Key>(value: &T) -> String {
     show_key([T::SHAPE].iter(), &encoded(value))
@@ -78,4 +78,37 @@ fn shapes_have_names() {
     assert_eq!(name(<(Option<String>, [u8; 3])>::SHAPE), "(option<text>,bytes[3])");
     assert_eq!(name(Desc::<Option<String>>::SHAPE), "desc<option<text>>");
     assert_eq!(name(Option::<Option<(u8, Vec<u8>)>>::SHAPE), "option<option<(u8,bytes)>>");
+}
+
+#[test]
+fn values_of_named_types_have_their_usual_forms() {
+    use std::time::{Duration, SystemTime};
+
+    const DATE: KeyShape = KeyShape::Named("date", &i32::SHAPE);
+    assert_eq!(show_key([DATE].iter(), &encoded(&19_782_i32)), "2024-02-29");
+    let far = show_key([DATE].iter(), &encoded(&i32::MAX));
+    assert_eq!(far, i32::MAX.to_string(), "no date");
+    let shapes = [KeyShape::Option(&DATE), String::SHAPE];
+    let mut key = KeyBuf::new();
+    key.push(&Some(19_782_i32)).push(&"a".to_owned());
+    assert_eq!(show_key(shapes.iter(), key.as_bytes()), r#"(Some(2024-02-29), "a")"#);
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(1_709_208_000_500);
+    assert_eq!(shown(&time), "2024-02-29T12:00:00.5Z");
+    assert_eq!(shown(&Desc(Duration::from_millis(1_500))), "1.5s");
+}
+
+#[test]
+fn a_boundary_is_shown_whole_and_by_its_leading_values() {
+    let shapes = [String::SHAPE, u8::SHAPE];
+    let text = |text: &str| encoded(&text.to_owned());
+    assert_eq!(show_leading(shapes.iter(), &text("a")), r#"("a")"#);
+    assert_eq!(show_leading(shapes.iter(), &[&text("a")[..], &[7]].concat()), r#"("a", 7)"#);
+    let single = [String::SHAPE];
+    let long = "x".repeat(300);
+    assert_eq!(show_leading(single.iter(), &text(&long)), format!("{long:?}"));
+    assert_eq!(show_leading(single.iter(), b"a\x01"), r#""a\0""#, "after all keys with `a`");
+    assert_eq!(show_leading(single.iter(), &[0xFF]), "0xff");
+    let numbers = [u8::SHAPE, u8::SHAPE, u8::SHAPE];
+    assert_eq!(show_leading(numbers.iter(), &[1]), "(1)");
+    assert_eq!(show_leading([u32::SHAPE].iter(), &[0, 0, 1]), "256", "after all keys with 255");
 }

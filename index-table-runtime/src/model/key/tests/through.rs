@@ -136,7 +136,7 @@ fn enums_are_shown_by_their_variants() {
     assert_eq!(show_key([KIND].iter(), &[0, 1]), "0x0001");
     let shapes = [KeyShape::Option(&KIND), IpAddr::SHAPE, Duration::SHAPE];
     let bytes = [&[1, 0, 0, 4, 127, 0, 0, 1], &encoded(&Duration::from_nanos(5))[..]].concat();
-    assert_eq!(show_key(shapes.iter(), &bytes), "(Some(Private), 127.0.0.1, (0, 5))");
+    assert_eq!(show_key(shapes.iter(), &bytes), "(Some(Private), 127.0.0.1, 0.000000005s)");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    format::{self, Base, FOLLOWER, Head, Manifest, START},
+    format::{self, Base, FOLLOWED, FOLLOWER, Head, Manifest, START},
     outbox::put,
     records::{Archived, Records},
     restore::{Archive, damaged, failed},
@@ -76,6 +76,39 @@ pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Opti
     }))
 }
 
+/// Returns the directory of the archive that a follower applies; `None` if the directory is not that of a follower.
+pub(crate) fn archive_of_follower(directory: &Path) -> Result<Option<PathBuf>> {
+    let read = |name| match fs::read(directory.join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        bytes => bytes.map(Some).map_err(|source| Error::io(&directory.join(name), source)),
+    };
+    if read(FOLLOWER)?.is_none() {
+        return Ok(None);
+    }
+    Ok(read(FOLLOWED)?.map(path_of))
+}
+
+#[cfg(unix)]
+fn bytes_of(path: &Path) -> Vec<u8> {
+    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
+}
+
+#[cfg(unix)]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    let path: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    path.into()
+}
+
+#[cfg(not(unix))]
+fn bytes_of(path: &Path) -> Vec<u8> {
+    path.to_string_lossy().into_owned().into_bytes()
+}
+
+#[cfg(not(unix))]
+fn path_of(bytes: Vec<u8>) -> PathBuf {
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
 impl Following {
     /// Begins after the last bases at or before the commits with these numbers, in the last generation that has a base of
     /// each shard. A store without shards has the number 0.
@@ -120,19 +153,27 @@ impl Following {
         &self.directory
     }
 
-    /// Writes the file that marks a follower's directory. Without numbers, the next opening copies the archive again.
+    /// Writes the files that mark a follower's directory. Without numbers, the next opening copies the archive again.
     pub(crate) fn record(&self, directory: &Path, commits: &BTreeMap<u32, u64>) -> Result<()> {
         let generation = if commits.is_empty() { 0 } else { self.begun.generation };
         let commit = position(commits);
         let bytes = Manifest { generation, commit, ..self.begun }.bytes();
-        let put = put(directory, FOLLOWER, &bytes, &directory.join(FILE));
-        put.map_err(|source| Error::io(directory, source))
+        let files = [(FOLLOWED, bytes_of(&self.directory)), (FOLLOWER, bytes.to_vec())];
+        files.iter().try_for_each(|(name, bytes)| {
+            let put = put(directory, name, bytes, &directory.join(FILE));
+            put.map_err(|source| Error::io(directory, source))
+        })
     }
 
-    /// Removes the file that marks a follower's directory.
+    /// Removes the files that mark a follower's directory.
     pub(crate) fn forget(directory: &Path) -> Result<()> {
-        let removed = fs::remove_file(directory.join(FOLLOWER));
-        removed.map_err(|source| Error::io(directory, source))
+        for name in [FOLLOWER, FOLLOWED] {
+            match fs::remove_file(directory.join(name)) {
+                Err(error) if name == FOLLOWED && error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(|source| Error::io(directory, source))?,
+            }
+        }
+        Ok(())
     }
 
     /// Notifies the store that writes the archive of the promotion of a follower.

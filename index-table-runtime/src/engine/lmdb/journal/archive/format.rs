@@ -28,6 +28,7 @@ pub(crate) const BASE_FILE: &str = "base";
 pub(crate) const MANAGER_FILE: &str = "manager";
 pub(crate) const PROMOTED: &str = "promoted";
 pub(crate) const FOLLOWER: &str = "follower";
+pub(crate) const FOLLOWED: &str = "follower.archive";
 
 /// Returns the name of a complete segment.
 pub(crate) fn segment_name(segment: u64) -> String {
