@@ -5,8 +5,9 @@ mod support;
 
 use std::process::ExitCode;
 
-use support::{Customer, Document, Order, PostalCode, Session, everything::Everything};
+use support::{Customer, Document, Order, PostalCode, Reading, Session, everything::Everything};
 
 fn main() -> ExitCode {
-    index_table_admin::main::<(Customer, Order, PostalCode, Session, Everything, Document)>()
+    index_table_admin::main::<(Customer, Order, PostalCode, Session, Everything, Document, Reading)>(
+    )
 }

@@ -6,11 +6,11 @@ mod support;
 
 use std::path::Path;
 
-use index_table::{__private::admin::UntypedRange, Store};
-use process::{typed, typed_fails, typed_input, typed_json, typed_text};
+use index_table::{__private::admin::UntypedRange, ShardMap, ShardedStore, Store};
+use process::{json_of, typed, typed_fails, typed_input, typed_json, typed_text};
 use serde_json::{Value, json};
 use support::{
-    customer,
+    Reading, ReadingRepository, customer,
     everything::{EverythingRepository, everything},
     plain, sharded,
 };
@@ -234,4 +234,50 @@ fn the_commands_for_any_store_work_with_types_too() {
         typed_fails(3, &["get"], dir.path(), &["people", "1"])
             .contains("there is `customers`, `orders`")
     );
+}
+
+#[test]
+fn boundaries_of_shards_are_typed_as_they_are_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let first = || ("M".to_owned(), jiff::civil::date(2024, 2, 1));
+    {
+        let store = ShardedStore::options()
+            .shard("north", "north")
+            .shard("south", "south")
+            .map("readings", ShardMap::ranges().to("north", ..first()).to("south", first()..))
+            .open(dir.path())
+            .expect("a store");
+        let readings = ReadingRepository::open(&store).expect("a table");
+        let reading = |number: u32| Reading {
+            place: ["Bergen", "Oslo", "Stavanger"][number as usize % 3].to_owned(),
+            day: jiff::civil::date(2024, 2, 1 + (number % 28) as i8),
+            number,
+        };
+        readings.bulk_load(&store, (0..90).map(reading)).run().expect("a load");
+    }
+    let ranges = || {
+        let ranges = json_of(&["ranges"], dir.path(), &[])["ranges"].clone();
+        let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+        let ranges = ranges.as_array().expect("a list").iter();
+        ranges.map(|it| (text(&it["from"]), text(&it["shard"]))).collect::<Vec<_>>()
+    };
+    let expect = |expected: &[(&str, &str)]| {
+        let found = ranges();
+        let found: Vec<_> = found.iter().map(|(from, shard)| (&**from, &**shard)).collect();
+        assert_eq!(found, expected);
+    };
+    let run = |command: &[&str]| typed_json(&command[..1], dir.path(), &command[1..]);
+    expect(&[("", "north"), ("(M, 2024-02-01)", "south")]);
+    run(&["split", "readings", "(Oslo, 2024-02-09)", "north"]);
+    let split = [("", "north"), ("(M, 2024-02-01)", "south"), ("(Oslo, 2024-02-09)", "north")];
+    expect(&split);
+    // All keys of a place: the end is before the next text.
+    run(&["move", "readings", "(Oslo)", "south"]);
+    let moved = [("", "north"), ("(M, 2024-02-01)", "south"), (r#"("Oslo\u0000")"#, "north")];
+    expect(&moved);
+    // What is shown as a boundary is the same boundary.
+    let [.., (last, _)] = moved;
+    run(&["move", "readings", &format!("(Oslo, 2024-02-09)..{last}"), "north"]);
+    expect(&split);
+    assert_eq!(typed_text(&["dump"], dir.path(), &["readings"]).lines().count(), 90);
 }

@@ -77,7 +77,10 @@ fn long_work_shows_its_rate_and_the_remaining_time() {
     assert!(status.expect("a process").success());
     support::open_without_indexes(Path::new(&store_path));
     support::declare_another_index(Path::new(&store_path));
-    let long: [&[&str]; 7] = [
+    let sessions = path("sessions");
+    support::sessions(Path::new(&sessions), 10_000, 3);
+    let long: [&[&str]; 8] = [
+        &["expire", &sessions],
         &["backup", &store_path, &copy],
         &["build", &store_path, "customers"],
         &["check", &store_path],

@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use clap::Args;
@@ -161,11 +162,14 @@ impl Expire {
         for table in self.tables.tables(&opened.store, declared)? {
             let bar = Bar::new();
             let table = table.open(&opened.store)?;
+            let expired = table.untyped().expired(&opened.store.read()?, SystemTime::now())?;
+            let (total, mut done) = (expired.min(self.limit), 0);
             let mut left = self.limit;
             while left > 0 {
                 let own = table.expire(&opened.store, left.min(BATCH))?;
-                (deleted, left) = (deleted + own, left - own);
-                bar.count("rows deleted", deleted, None);
+                (deleted, done, left) = (deleted + own, done + own, left - own);
+                // Further rows expire meanwhile.
+                bar.count("rows deleted", done, Some(total.max(done)));
                 if own == 0 {
                     break;
                 }

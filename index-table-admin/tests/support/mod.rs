@@ -95,6 +95,17 @@ pub(crate) struct Order {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "readings", shard_by = [place, day])]
+pub(crate) struct Reading {
+    #[primary_key]
+    pub(crate) place: String,
+    #[primary_key]
+    pub(crate) day: jiff::civil::Date,
+    #[primary_key]
+    pub(crate) number: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "postal_codes", reference)]
 pub(crate) struct PostalCode {
     #[primary_key]

@@ -430,6 +430,18 @@ impl UntypedTable {
         queue::lag_of(self.schema(), txn.reader(&self.open)?).map(Some)
     }
 
+    /// Returns the number of rows that have expired at this time; 0 for a table whose rows don't expire.
+    ///
+    /// # Errors
+    ///
+    /// The [errors of reading](crate::Error#common-errors).
+    pub fn expired(&self, txn: &ReadTxn<'_>, now: SystemTime) -> Result<u64> {
+        let Some(expiry) = self.open.rows.expiry else { return Ok(0) };
+        let source = Source::Index(expiry.index);
+        let (reader, _) = txn.reader_to_scan(&self.open, source)?;
+        Ok(reader.count(&Query::new(source, expiry.expired(now)))?.found)
+    }
+
     /// Deletes the rows that have expired, up to `limit` of them, and returns their number; 0 if the rows of the table
     /// don't expire.
     ///

@@ -177,7 +177,7 @@ mod tests {
     fn ids_have_their_usual_forms() {
         let id = PlainKey::Bytes(vec![1, 0x93, 0x5f, 10, 124, 0, 112, 0, 128, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(id.show_as("uuid").as_deref(), Some("01935f0a-7c00-7000-8000-000000000001"));
-        assert_eq!(id.show_as("ulid").as_deref(), Some("01JDFGMZ00E0080000000000001"));
+        assert_eq!(id.show_as("ulid").as_deref(), Some("01JDFGMZ00E008000000000001"));
         assert_eq!(PlainKey::Bytes(vec![1]).show_as("uuid"), None);
         assert_eq!(
             PlainKey::Bytes(vec![127, 0, 0, 1]).show_as("ipv4").as_deref(),
