@@ -197,6 +197,7 @@ impl Follower {
         }
         let exists = fs::symlink_metadata(path.join(FILE)).is_ok();
         let found = lmdb::is_of_follower(path, &archive)?;
+        let mut is_new = true;
         match found {
             None if exists => return Err(exists_already(path, "it is not a follower")),
             None => copy(path, &directory, &archive)?,
@@ -205,20 +206,25 @@ impl Follower {
                     let reason = "in this or another process; drop that follower first".to_owned();
                     return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
                 }
-                Some(true) if is_same => {}
+                Some(true) if is_same => is_new = false,
                 Some(_) => {
                     discard(path).map_err(|source| Error::io(path, source))?;
                     copy(path, &directory, &archive)?;
                 }
             },
         }
-        let store = match open_store(path, &directory, is_sharded) {
-            Err(error @ Error::NotInArchive { .. }) => {
-                // Otherwise the next opening would continue with this copy.
-                discard(path).map_err(|source| Error::io(path, source))?;
-                return Err(error);
+        let store = loop {
+            match open_store(path, &directory, is_sharded) {
+                // The copy was made while the original was creating a shard.
+                Err(error @ Error::NotInArchive { .. }) => {
+                    discard(path).map_err(|source| Error::io(path, source))?;
+                    if std::mem::replace(&mut is_new, true) {
+                        return Err(error);
+                    }
+                    copy(path, &directory, &archive)?;
+                }
+                opened => break opened?,
             }
-            opened => opened?,
         };
         let commits = commits(&store)?;
         // The copy was closed after these commits.
