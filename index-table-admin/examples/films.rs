@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p index-table-admin --example films -- load data/films films examples/movies/films.jsonl --create
-//! cargo run --release -p index-table-admin --example films -- find data/films films cast "Buster Keaton"
+//! cargo run --release -p index-table-admin --example films -- find data/films films cast_year "Buster Keaton"
 //! ```
 
 use std::process::ExitCode;

@@ -14,6 +14,9 @@ pub(crate) struct Failure {
 /// The advice for missing permissions.
 pub(crate) const OTHER_USER: &str = "run the command as the user that runs the service";
 
+/// The advice for a load of rows that exist.
+const ON_DUPLICATE: &str = "no row was loaded: `--on-duplicate skip` keeps the first row, and `--on-duplicate replace` the last";
+
 /// The exit codes. The documentation of the crate describes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -89,6 +92,13 @@ impl From<Error> for Failure {
                     path.display()
                 )
             }
+            // Of all commands, only `load` inserts rows.
+            Error::DuplicateKey { table, key } => {
+                format!("table `{table}` already has a row with primary key {key}; {ON_DUPLICATE}")
+            }
+            Error::UniqueViolation { table, index, key, holder } => format!(
+                "unique index `{index}` of table `{table}` already has the key {key}, for the row with primary key {holder}; {ON_DUPLICATE}"
+            ),
             Error::Io { source, .. }
             | Error::ReadOnly { source: Some(source), .. }
             | Error::NoReaderSlot { source, .. }

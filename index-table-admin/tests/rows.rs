@@ -181,6 +181,8 @@ fn a_load_fails_skips_or_replaces_on_duplicates() {
         [customer(3), other].map(|row| serde_json::to_string(&row).expect("JSON")).join("\n");
     let output = typed(&rows, &["load"], dir.path(), &["customers"]);
     assert_eq!(output.status.code(), Some(5));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("primary key 2; no row was loaded: `--on-duplicate skip`"), "{error}");
     assert_eq!(facts(dir.path()).len(), 2);
     let load = |policy| {
         typed_input(
