@@ -345,19 +345,19 @@ impl Store {
     /// [`Error::Io`] if the directory can't be read.
     #[doc(hidden)]
     pub fn follower_lag(&self) -> Result<Option<FollowerLag>> {
-        let lag = match lock(&self.inner.follower).upgrade() {
-            Some(shared) => shared.lag(self),
-            None => {
-                let engine = &self.inner.engine;
-                if engine.sharded().is_none() && engine.on_disk().is_err() {
-                    return Ok(None);
-                }
-                let archive = lmdb::archive_of_follower(&engine.directory())?;
-                let Some(archive) = archive else { return Ok(None) };
-                Archive::open(&archive)
-                    .and_then(|archive| Following::begin(&archive, &commits(self)?))
-                    .and_then(|following| lag_of(self, following))
+        let shared = lock(&self.inner.follower).upgrade();
+        let lag = if let Some(shared) = shared {
+            shared.lag(self)
+        } else {
+            let engine = &self.inner.engine;
+            if engine.sharded().is_none() && engine.on_disk().is_err() {
+                return Ok(None);
             }
+            let archive = lmdb::archive_of_follower(&engine.directory())?;
+            let Some(archive) = archive else { return Ok(None) };
+            Archive::open(&archive)
+                .and_then(|archive| Following::begin(&archive, &commits(self)?))
+                .and_then(|following| lag_of(self, following))
         };
         Ok(Some(lag.unwrap_or_else(|error| FollowerLag {
             commits: 0,

@@ -158,7 +158,7 @@ impl Following {
         let generation = if commits.is_empty() { 0 } else { self.begun.generation };
         let commit = position(commits);
         let bytes = Manifest { generation, commit, ..self.begun }.bytes();
-        let files = [(FOLLOWED, bytes_of(&self.directory)), (FOLLOWER, bytes.to_vec())];
+        let files = [(FOLLOWED, bytes_of(&self.directory)), (FOLLOWER, bytes)];
         files.iter().try_for_each(|(name, bytes)| {
             let put = put(directory, name, bytes, &directory.join(FILE));
             put.map_err(|source| Error::io(directory, source))
