@@ -8,7 +8,7 @@ use super::{Outcome, sql::HandWritten};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Time {
     pub(crate) client: f64,
-    server: f64,
+    pub(crate) server: f64,
 }
 
 impl Time {
