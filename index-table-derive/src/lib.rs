@@ -168,12 +168,13 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// Keeps the number of rows, and the sums of some fields, for each group of rows with equal values in these
 /// fields. Without fields, the whole table is one group. The attribute can be repeated. The totals change in the
-/// transaction of the row.
+/// transaction of the row, or later if the aggregate is eventual.
 ///
 /// | option | meaning |
 /// |---|---|
 /// | `sum = [field]` | the sums of integers of up to 64 bits or `i128`, or of `Option`s of them, whose `None` counts as 0; each is an `i128` |
 /// | `min = [field]`, `max = [field]` | the least or greatest value, from an index that begins with the fields of the group and then this field |
+/// | `consistency = "eventual"` | the index worker changes the totals after the commit, as in an eventual index; `count()` of a query does not read them. Default: `"strong"` |
 ///
 /// `#[aggregate(customer, sum = [amount])]` adds `aggregate_by_customer`, which returns the totals of a group,
 /// and `aggregates_by_customer`, which iterates over all groups. `#[aggregate(sum = [amount])]` adds

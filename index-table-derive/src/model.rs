@@ -103,6 +103,8 @@ pub(crate) struct Aggregate {
     pub(crate) sums: Vec<Rc<Field>>,
     /// The first and last values of fields.
     pub(crate) extremes: Vec<Extreme>,
+    /// Whether a worker updates the totals after the commit.
+    pub(crate) eventual: bool,
     /// The fields that the attribute names, with the spans of their names.
     pub(crate) mentions: Vec<Ident>,
     /// The span of errors.

@@ -562,6 +562,17 @@ fn damage(
     path: &std::path::Path,
     work: impl FnOnce(&mut dyn FnMut(Vec<u8>, Option<Vec<u8>>), &dyn Fn(&str) -> Vec<u8>),
 ) {
+    // A text ends with a zero byte.
+    let key = |place: &str| [place.as_bytes(), &[0]].concat();
+    damage_of(path, "loads.aggregate_by_place", |put| work(put, &key));
+}
+
+/// Changes the records of an aggregate while the store is closed.
+pub(crate) fn damage_of(
+    path: &std::path::Path,
+    name: &str,
+    work: impl FnOnce(&mut dyn FnMut(Vec<u8>, Option<Vec<u8>>)),
+) {
     use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, types::Bytes};
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: nothing else has the files of this test open.
@@ -571,14 +582,13 @@ fn damage(
     let env = env.expect("a file of LMDB");
     let txn = env.write_txn().expect("a transaction");
     let done = env.create_databases_and_commit(txn, |opener, txn| {
-        let database = opener.open_database(txn, Some("loads.aggregate_by_place"))?;
+        let database = opener.open_database(txn, Some(name))?;
         let database: Database<'_, Bytes, Bytes> = database.expect("a database");
         let mut put = |key: Vec<u8>, record: Option<Vec<u8>>| match record {
             Some(record) => database.put(txn, &key, &record).expect("heed can write"),
             None => assert!(database.delete(txn, &key).expect("heed can write")),
         };
-        // A text ends with a zero byte.
-        work(&mut put, &|place| [place.as_bytes(), &[0]].concat());
+        work(&mut put);
         Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
     });
     done.expect("heed can write");

@@ -3,6 +3,7 @@
 mod aggregates;
 mod cascades;
 mod decimals;
+mod eventual_aggregates;
 mod evolution;
 mod expiry;
 mod parts;

@@ -21,6 +21,7 @@ use crate::{opening::reason, random_local::random_together::copy};
 #[index(code, unique, scope = "global")]
 #[aggregate(town, sum = [balance])]
 #[aggregate(sum = [balance])]
+#[aggregate(tenant, sum = [balance], consistency = "eventual")]
 pub(crate) struct Account {
     #[primary_key]
     tenant: u32,

@@ -4,10 +4,10 @@ use proc_macro2::Span;
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Ident, Meta, Token, token};
+use syn::{Attribute, Ident, LitStr, Meta, Token, token};
 
 use super::keys::{self, AGGREGATE_KEYS, AggregateKey};
-use super::{Setting, equals, fields, for_each_item, set, skip_row, word};
+use super::{Setting, equals, fields, for_each_item, set, skip_row, string, word};
 use crate::diagnostics::Diagnostics;
 
 /// The contents of one `#[aggregate(…)]`.
@@ -21,6 +21,7 @@ pub(crate) struct AggregateAttr {
     pub(crate) sum: Option<Setting<Vec<Ident>>>,
     pub(crate) min: Option<Setting<Vec<Ident>>>,
     pub(crate) max: Option<Setting<Vec<Ident>>>,
+    pub(crate) consistency: Option<Setting<LitStr>>,
 }
 
 const USAGE: &str = "#[aggregate(field, sum = [field])]";
@@ -34,6 +35,7 @@ impl AggregateAttr {
             sum: None,
             min: None,
             max: None,
+            consistency: None,
         };
         for_each_item(attribute, USAGE, errors, |input| aggregate.item(input, errors));
         aggregate
@@ -49,8 +51,8 @@ impl AggregateAttr {
             return Err(syn::Error::new(word.span(), message));
         }
         if !input.peek(Token![=]) {
-            let has_options = self.sum.is_some() || self.min.is_some() || self.max.is_some();
-            if has_options {
+            let fields = [&self.sum, &self.min, &self.max];
+            if fields.iter().any(|it| it.is_some()) || self.consistency.is_some() {
                 errors.error(word.span(), "the fields of the group come before the options");
             }
             self.group.push(word);
@@ -60,16 +62,15 @@ impl AggregateAttr {
             return Err(syn::Error::new(word.span(), keys::unknown_in_aggregate(&name)));
         };
         equals(input, &word, key.usage)?;
-        let what = match key.id {
-            AggregateKey::Sum => "a summed item",
-            AggregateKey::Min | AggregateKey::Max => "a compared item",
+        let (slot, what) = match key.id {
+            AggregateKey::Sum => (&mut self.sum, "a summed item"),
+            AggregateKey::Min => (&mut self.min, "a compared item"),
+            AggregateKey::Max => (&mut self.max, "a compared item"),
+            AggregateKey::Consistency => {
+                let value = string(input, &word, key.usage)?;
+                return set(&mut self.consistency, &word, value);
+            }
         };
-        let fields = fields(input, key.usage, what)?;
-        let slot = match key.id {
-            AggregateKey::Sum => &mut self.sum,
-            AggregateKey::Min => &mut self.min,
-            AggregateKey::Max => &mut self.max,
-        };
-        set(slot, &word, fields)
+        set(slot, &word, fields(input, key.usage, what)?)
     }
 }

@@ -53,6 +53,7 @@ pub(crate) enum AggregateKey {
     Sum,
     Min,
     Max,
+    Consistency,
 }
 
 /// The options of `#[references(…)]`.
@@ -157,6 +158,7 @@ pub(crate) const AGGREGATE_KEYS: &[Key<AggregateKey>] = &[
     key(AggregateKey::Sum, "sum", Form::Value, "sum = [field]"),
     key(AggregateKey::Min, "min", Form::Value, "min = [field]"),
     key(AggregateKey::Max, "max", Form::Value, "max = [field]"),
+    key(AggregateKey::Consistency, "consistency", Form::Value, "consistency = \"eventual\""),
 ];
 
 pub(crate) const REFERENCE_KEYS: &[Key<ReferenceKey>] = &[

@@ -147,6 +147,7 @@ pub(super) fn implementation(
 ///     key: &[_index_table::KeyField::new::<u64>("customer")],
 ///     sums: &[_index_table::SumSchema::new::<i64>("amount")],
 ///     extremes: &[_index_table::Extreme { index: 0, greatest: false }],
+///     eventual: false,
 /// }];
 /// ```
 pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
@@ -155,7 +156,7 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
         return None;
     }
     let schemas = aggregates.iter().map(|aggregate| {
-        let name = &aggregate.name;
+        let (name, eventual) = (&aggregate.name, aggregate.eventual);
         let key = aggregate.group.iter().map(|field| entity::plain_key_field(cx, field));
         let sums = aggregate.sums.iter().map(|field| {
             let (name, ty) = (&field.name, summed(field));
@@ -172,6 +173,7 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
                 key: &[#(#key),*],
                 sums: &[#(#sums),*],
                 extremes: &[#(#extremes),*],
+                eventual: #eventual,
             }
         }
     });

@@ -94,14 +94,24 @@ pub(super) fn aggregate(aggregate: &Aggregate) -> TokenStream {
         }
         None => "Returns the totals of all rows; zeros if there are none.".to_owned(),
     };
-    doc(&format!("{totals}\n\nCost: {look_ups}, whatever the number of rows."))
+    let late = late(aggregate);
+    doc(&format!("{totals}{late}\n\nCost: {look_ups}, whatever the number of rows."))
+}
+
+/// Returns the sentence about an eventual aggregate.
+const fn late(aggregate: &Aggregate) -> &'static str {
+    if aggregate.eventual {
+        " The aggregate is eventual: the totals lack the rows whose messages are not applied yet. `wait_for` waits for them."
+    } else {
+        ""
+    }
 }
 
 pub(super) fn aggregates(aggregate: &Aggregate) -> TokenStream {
-    let fields = group_fields(aggregate).unwrap_or_default();
+    let (fields, late) = (group_fields(aggregate).unwrap_or_default(), late(aggregate));
     doc(&format!(
         "Iterates over the totals of all groups of rows with the same {fields}, in the order of the \
-         groups.\n\nCost: one seek for each group."
+         groups.{late}\n\nCost: one seek for each group."
     ))
 }
 

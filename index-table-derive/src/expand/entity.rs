@@ -167,6 +167,7 @@ pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
 ///     changed: &[],
 ///     primary_key: &[_index_table::KeyField::new::<u64>("id")],
 ///     indexes: &[…],
+///     aggregates: Self::AGGREGATES,
 /// }
 /// ```
 fn schema(cx: &Context<'_>) -> TokenStream {
@@ -186,6 +187,7 @@ fn schema(cx: &Context<'_>) -> TokenStream {
             changed: &[#(#changed),*],
             primary_key: &[#(#primary_key),*],
             indexes: &[#(#indexes),*],
+            aggregates: Self::AGGREGATES,
         }
     }
 }

@@ -6,7 +6,11 @@ use proc_macro2::Span;
 use quote::format_ident;
 use syn::Ident;
 
-use super::{Declared, LONGEST_NAME, index::Scope, no_encoding, serde};
+use super::{
+    Declared, LONGEST_NAME,
+    index::{Scope, options},
+    no_encoding, serde,
+};
 use crate::attr::Setting;
 use crate::attr::aggregate::AggregateAttr;
 use crate::diagnostics::{listed, suggestion};
@@ -97,7 +101,12 @@ fn lower_one(
         _ => names::aggregate(scope.row, &fields.join("_"), attribute.span),
     };
     let mentions = mentions(scope, attribute);
-    Some(Aggregate { name, ident, group, sums, extremes, mentions, span, place: attribute.span })
+    let eventual = attribute
+        .consistency
+        .as_ref()
+        .is_some_and(|given| options::is_eventual_word(&given.value, errors));
+    let place = attribute.span;
+    Some(Aggregate { name, ident, group, sums, extremes, eventual, mentions, span, place })
 }
 
 /// Returns the fields that the attribute names, each with the span of its word.

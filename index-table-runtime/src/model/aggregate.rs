@@ -39,6 +39,8 @@ pub struct AggregateSchema {
     pub sums: &'static [SumSchema],
     /// The least and greatest values, which are not stored.
     pub extremes: &'static [Extreme],
+    /// Whether a worker updates the totals after the commit.
+    pub eventual: bool,
 }
 
 /// The least or greatest value of a field in a group: the first or last entry of a group in an index that begins with
@@ -151,7 +153,11 @@ impl Totals {
         }
         let (count, rest) = record.split_first_chunk().ok_or(WRONG)?;
         let sums = numbers(rest).map(|low| Sum { low, carry: 0 }).collect();
-        let count = u64::from_be_bytes(*count).into();
+        let count = if declared.eventual {
+            i64::from_be_bytes(*count).into()
+        } else {
+            u64::from_be_bytes(*count).into()
+        };
         Ok(Self { count, sums, ..Self::default() })
     }
 
@@ -206,29 +212,33 @@ impl Totals {
         &self,
         declared: &AggregateSchema,
     ) -> Result<Option<Vec<u8>>, Unrecordable> {
-        if self.count < 0 {
+        // Some changes of an eventual aggregate are applied before earlier changes of the same rows.
+        if self.count < 0 && !declared.eventual {
             return Err(Unrecordable::Negative);
         }
-        let count = u64::try_from(self.count).map_err(|_| Unrecordable::Overflow)?;
+        let count = if declared.eventual {
+            i64::try_from(self.count).map(i64::to_be_bytes)
+        } else {
+            u64::try_from(self.count).map(u64::to_be_bytes)
+        };
+        let count = count.map_err(|_| Unrecordable::Overflow)?;
         if !self.is_in_range(declared) {
             return Err(Unrecordable::Overflow);
         }
-        if count == 0 {
-            let is_zero = self.sums.iter().all(|sum| sum.low == 0);
-            return if is_zero { Ok(None) } else { Err(Unrecordable::Negative) };
+        if self.count == 0 {
+            if self.is_zero() {
+                return Ok(None);
+            }
+            if !declared.eventual {
+                return Err(Unrecordable::Negative);
+            }
         }
         let mut record = Vec::with_capacity(COUNT_LEN + self.sums.len() * SUM_LEN);
-        record.extend_from_slice(&count.to_be_bytes());
+        record.extend_from_slice(&count);
         for sum in &self.sums {
             record.extend_from_slice(&sum.low.to_be_bytes());
         }
         Ok(Some(record))
-    }
-
-    /// Whether nothing has changed.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn is_zero(&self) -> bool {
-        self.count == 0 && self.sums.iter().all(|sum| *sum == Sum::default())
     }
 
     /// Returns totals without a record, which don't agree with any rows.
@@ -268,6 +278,23 @@ impl Totals {
         let sums = numbers(lows).map(|low| Sum { low, carry: carries.next().unwrap_or_default() });
         let count = i64::from_be_bytes(*count).into();
         Ok(Self { count, sums: sums.collect(), ..Self::default() })
+    }
+
+    /// Whether the count and all sums are zero.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.count == 0 && self.sums.iter().all(|sum| sum.low == 0 && sum.carry == 0)
+    }
+
+    /// Whether the group has rows. The record of an eventual aggregate can lag behind and count fewer than none.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.count > 0
+    }
+
+    /// Whether both are the totals of the same rows. Totals without rows may have no sums yet.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let mut difference = self.clone();
+        difference.remove_all(other);
+        difference.is_zero()
     }
 
     /// Whether each sum is in range.

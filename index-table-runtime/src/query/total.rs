@@ -62,7 +62,7 @@ fn begins_with_shard_key(rows: &RowVtable, declared: &AggregateSchema) -> bool {
 }
 
 /// Returns the aggregate whose group the query selects, with its position, and the key of the group: a query without a
-/// limit or a position, of an index that has each row once.
+/// limit or a position, of an index that has each row once. A count is exact, so it reads no eventual aggregate.
 pub(super) fn group_of<'q>(
     rows: &'static RowVtable,
     query: &'q Query,
@@ -87,7 +87,9 @@ pub(super) fn group_of<'q>(
     let is_same = |(own, other): (&KeyField, &KeyField)| own.name == other.name;
     let mut aggregates = rows.aggregates.iter().enumerate();
     let found = aggregates.find(|(_, aggregate)| {
-        aggregate.key.len() == fields && aggregate.key.iter().zip(key).all(is_same)
+        !aggregate.eventual
+            && aggregate.key.len() == fields
+            && aggregate.key.iter().zip(key).all(is_same)
     });
     found.map(|found| (found, group))
 }

@@ -12,7 +12,7 @@ use crate::{
         error::{Error, Result},
         maintain::Image,
         row_vtable::RowVtable,
-        schema::{IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema},
+        schema::{IndexState, Source, StateRecord, TableRecord, TableSchema},
     },
     write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
@@ -44,13 +44,13 @@ pub(crate) struct OpenTable {
     pub(crate) shared: Arc<SharedTable>,
 }
 
-/// The readable indexes, each with the transactions for which it is readable.
+/// The readable indexes and aggregates, each with the transactions for which it is readable.
 ///
 /// A transaction has the store's counter at the time before it began. The counter increases when a table is opened,
 /// and when an index becomes readable. For a transaction with a smaller counter, the catalog in its snapshot
 /// decides.
 pub(super) struct Readable {
-    /// For each index, the least counter of transactions for which it is readable; `u64::MAX` if there are no such
+    /// For each index, and then for each aggregate, the least counter of transactions for which it is readable; `u64::MAX` if there are no such
     /// transactions.
     from: Box<[AtomicU64]>,
     /// The counter of the store.
@@ -66,10 +66,8 @@ impl Readable {
     ) -> Self {
         // An eventual index may be disabled at any time, by any process. In several shards, it is never disabled.
         let stays = tables.are_split();
-        let once =
-            |(readable, index): (&bool, &IndexSchema)| *readable && (stays || !index.eventual);
-        let from =
-            readable.iter().zip(schema.indexes).map(|it| if once(it) { opened } else { u64::MAX });
+        let once = |(at, readable): (usize, &bool)| *readable && (stays || !schema.is_eventual(at));
+        let from = readable.iter().enumerate().map(|it| if once(it) { opened } else { u64::MAX });
         Self { from: from.map(AtomicU64::new).collect(), counter: Arc::clone(counter) }
     }
 }
@@ -163,7 +161,7 @@ impl OpenTable {
         opened: u64,
     ) -> Result<Vec<(usize, StateRecord)>> {
         let mut states = Vec::new();
-        for index in 0..self.schema.indexes.len() {
+        for index in self.schema.positions() {
             if !self.is_readable(index, opened)
                 && let Some(state) = self.state(reader, index)?
             {
@@ -173,22 +171,22 @@ impl OpenTable {
         Ok(states)
     }
 
-    /// Returns the state of the index in the snapshot; `None` if it is readable. In a table in several shards, this is
+    /// Returns the state of the index or aggregate at this position in the snapshot; `None` if it is readable. In a table in several shards, this is
     /// the [merged](StateRecord::merged) state of a local index in the shards that the transaction reads.
     pub(crate) fn state(&self, reader: Reader<'_>, index: usize) -> Result<Option<StateRecord>> {
-        let Some(declared) = self.schema.indexes.get(index) else { return Ok(None) };
+        let Some(name) = self.schema.name_at(index) else { return Ok(None) };
         let decode = |record| {
-            let damaged = || StateRecord::unreadable(self.schema.name, declared.name);
+            let damaged = || StateRecord::unreadable(self.schema.name, name);
             StateRecord::decode(record).ok_or_else(damaged)
         };
-        if let Some(records) = reader.states(index, declared.name)? {
+        if let Some(records) = reader.states(index, name)? {
             let mut merged = None;
             for record in records {
                 merged = Some(decode(record)?.merged(merged));
             }
             return Ok(merged);
         }
-        reader.record(declared.name)?.map(decode).transpose()
+        reader.record(name)?.map(decode).transpose()
     }
 
     /// Whether the declaration in the snapshot is known to equal the declaration at the time of opening. Once a
@@ -231,24 +229,6 @@ impl OpenTable {
             index: self.schema.index_name(Source::Index(index)).unwrap_or_default(),
             state: IndexState::of(state),
         })
-    }
-
-    /// Checks in the catalog that the aggregate is maintained in this snapshot.
-    #[cold]
-    pub(crate) fn check_aggregate(
-        &self,
-        reader: Reader<'_>,
-        aggregate: usize,
-        snapshot: Stamp,
-        opened: u64,
-    ) -> Result<()> {
-        // Aggregates follow the indexes in the record.
-        match self.check_declared(reader, self.schema.indexes.len() + aggregate, snapshot) {
-            Err(Error::SchemaMismatch { table, .. }) if opened < self.opened => {
-                Err(Error::SnapshotTooOld { table })
-            }
-            outcome => outcome.map(drop),
-        }
     }
 
     /// Returns true if the index is violated in this snapshot, so that a key may have several entries.

@@ -131,6 +131,16 @@ impl<'txn> Groups<'txn> {
         Ok(Self { shards: shards.collect::<Result<_>>()?, table, txn, aggregate, ledger })
     }
 
+    /// Returns the next group with rows. An eventual aggregate can lag behind and have records of groups without rows.
+    fn next_with_rows(&mut self) -> Result<Option<(&'txn [u8], Totals)>> {
+        loop {
+            match self.next()? {
+                Some((_, totals)) if !totals.has_rows() => {}
+                next => return Ok(next),
+            }
+        }
+    }
+
     /// Returns the next group with its totals in all shards.
     fn next(&mut self) -> Result<Option<(&'txn [u8], Totals)>> {
         let rows = self.table.rows;
@@ -160,7 +170,7 @@ impl<A: Aggregate> Iterator for Aggregates<'_, A> {
             Ok(groups) => groups,
             Err(error) => return error.take().map(Err),
         };
-        let next = groups.next().and_then(|next| {
+        let next = groups.next_with_rows().and_then(|next| {
             let Some((group, totals)) = next else { return Ok(None) };
             declared(groups.table.rows, groups.aggregate)?.read(group, &totals).map(Some)
         });

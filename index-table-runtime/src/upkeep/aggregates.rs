@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader, Space, Write as _, Writer},
+    engine::{Cursor as _, Query, Read as _, Reader},
     model::{
         KeyRange, aggregate::Totals, error::Result, key::DecodeError, maintain::Image,
         row_vtable::RowVtable, schema::Source,
     },
-    write::aggregates,
 };
 
 /// The maximum number of groups in a pass.
@@ -78,36 +77,4 @@ impl Pass {
         }
         Ok(pass)
     }
-}
-
-/// Empties the aggregates at these positions, and counts all rows.
-///
-/// # Errors
-///
-/// [`Error::AggregateOverflow`](crate::Error::AggregateOverflow), [`Error::Corrupt`](crate::Error::Corrupt)
-pub(super) fn build(
-    rows: &RowVtable,
-    writer: &mut Writer<'_, '_>,
-    aggregates: impl Iterator<Item = usize>,
-) -> Result<()> {
-    for aggregate in aggregates {
-        let Some(declared) = rows.aggregates.get(aggregate) else { continue };
-        writer.clear_space(Space::Aggregate(aggregate))?;
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            let unreadable: &mut dyn FnMut(_, &[u8]) -> _ =
-                &mut |error, key| Err(rows.corrupt(error, key));
-            let reader = writer.reader();
-            let (after_group, all) = (after.as_deref(), |_: &[u8]| true);
-            let pass = Pass::of(rows, reader, aggregate, after_group, GROUPS, &all, unreadable)?;
-            for (group, totals) in &pass.groups {
-                aggregates::write_first(rows, writer, (aggregate, declared), group, totals)?;
-            }
-            if !pass.is_partial {
-                break;
-            }
-            after = pass.groups.into_iter().next_back().map(|(group, _)| group);
-        }
-    }
-    Ok(())
 }

@@ -156,7 +156,7 @@ pub(super) fn align(
     };
     let (routing, schema) = (of_shards.routing(), rows.schema);
     let indexes: Vec<usize> = if routing.is_reference() {
-        (0..schema.indexes.len()).collect()
+        schema.positions().collect()
     } else {
         routing.global_indexes().iter().map(GlobalIndex::index).collect()
     };
@@ -167,10 +167,10 @@ pub(super) fn align(
         let (txn, mut different) = (shards.read()?, Vec::new());
         let parts = txn.reader(of_shards).available_parts()?;
         for index in indexes {
-            let Some(declared) = schema.indexes.get(index) else { continue };
+            let Some(name) = schema.name_at(index) else { continue };
             let mut states = BTreeSet::new();
             for part in &parts {
-                states.insert(part.record(declared.name)?);
+                states.insert(part.record(name)?);
             }
             let is_emptied = |state: &[u8]| {
                 matches!(StateRecord::decode(state), None | Some(StateRecord::Emptied(_)))
@@ -214,9 +214,10 @@ pub(super) fn unreadable(
     let txn = shards.read()?;
     let parts = txn.reader(of_shards).available_parts()?;
     let mut unreadable = Vec::new();
-    for (index, declared) in rows.schema.indexes.iter().enumerate() {
+    for index in rows.schema.positions() {
+        let Some(name) = rows.schema.name_at(index) else { continue };
         for part in &parts {
-            if part.record(declared.name)?.is_some() {
+            if part.record(name)?.is_some() {
                 unreadable.push(index);
                 break;
             }
@@ -240,7 +241,7 @@ pub(super) fn finish(
     let (mut is_global_emptied, mut is_needed) = (false, false);
     {
         let txn = store.read()?;
-        for index in 0..rows.schema.indexes.len() {
+        for index in rows.schema.positions() {
             if store.inner.engine.is_read_only() {
                 txn.reader_of(table, Source::Index(index))?;
                 continue;

@@ -8,15 +8,11 @@ use crate::{
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
-        schema::{
-            Comparison, IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema,
-            is_index,
-        },
+        schema::{Comparison, IndexState, Source, StateRecord, TableRecord, TableSchema, is_index},
         stream::STREAM,
     },
     store::{Declared, OpenTable, Store, rerun},
     upkeep::{
-        aggregates,
         build::{self, Build},
         read_only, references, shards, versions,
     },
@@ -133,8 +129,8 @@ fn prepare(
         let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
         let comparison = file.compare(&declared, &retired, schema)?;
         versions::check(schema, writer.reader())?;
-        let position = |name: &String| schema.indexes.iter().position(|index| index.name == *name);
-        let mut unfinished: Vec<_> = states.keys().filter_map(position).collect();
+        let mut unfinished: Vec<_> =
+            states.keys().filter_map(|name| schema.position_of(name)).collect();
         let is_queue_read = matches!(comparison, Comparison::Build(_))
             || unfinished.iter().any(|index| schema.is_eventual(*index));
         let lost = if is_queue_read { repair_queue(schema, writer)? } else { Vec::new() };
@@ -151,10 +147,8 @@ fn prepare(
                 // Queued messages for former declarations are meaningless.
                 queue::purge(schema, writer, |name| {
                     let was = file.indexes.iter().any(|it| it.name == name && it.is_eventual());
-                    let stays = |(at, index): (usize, &IndexSchema)| {
-                        index.eventual && index.name == name && !indexes.contains(&at)
-                    };
-                    was && schema.indexes.iter().enumerate().any(stays)
+                    let stays = |at: usize| schema.is_eventual(at) && !indexes.contains(&at);
+                    was && schema.position_of(name).is_some_and(stays)
                 })?;
                 indexes
             }
@@ -172,25 +166,17 @@ fn prepare(
         ((0..rows.first_reference() + rows.references.len()).collect(), Vec::new())
     };
 
-    let (mut new, aggregates): (Vec<usize>, Vec<usize>) =
-        new.into_iter().partition(|index| *index < schema.indexes.len());
+    let (mut new, others): (Vec<usize>, Vec<usize>) =
+        new.into_iter().partition(|position| schema.positions().contains(position));
     // The stream follows the aggregates and the references.
-    let is_stream_new = aggregates.contains(&(rows.first_reference() + rows.references.len()));
-    for aggregate in
-        aggregates.iter().filter_map(|at| rows.aggregates.get(at - schema.indexes.len()))
-    {
-        writer.remove_record(aggregate.name)?;
-    }
-    let renewed = references::declare(rows, recorded.as_ref(), (&aggregates, is_shard), writer)?;
-    let aggregates = aggregates.into_iter().map(|position| position - schema.indexes.len());
-    let aggregates = aggregates.filter(|position| *position < rows.aggregates.len());
-    aggregates::build(rows, writer, aggregates)?;
+    let is_stream_new = others.contains(&(rows.first_reference() + rows.references.len()));
+    let renewed = references::declare(rows, recorded.as_ref(), (&others, is_shard), writer)?;
     if is_stream_new {
         writer.remove_record(STREAM)?;
         changes::restart(writer, is_shard)?;
     }
 
-    let mut readable = vec![true; schema.indexes.len()];
+    let mut readable = vec![true; schema.positions().len()];
     let empty = |index: &usize| is_from_elsewhere || (new.contains(index) && !is_added);
     let emptied: Vec<_> = global.iter().copied().filter(empty).collect();
     build::empty(rows, writer, &emptied)?;
@@ -203,6 +189,15 @@ fn prepare(
     new.retain(|index| !global.contains(index));
     unfinished.retain(|index| !global.contains(index));
 
+    if writer.reader().is_concurrent() {
+        // A concurrent writer may not see the position of a build. Its writes conflict with this transaction instead.
+        let is_aggregate = |position: &usize| schema.aggregate(*position).is_some();
+        let aggregates: Vec<usize> =
+            new.iter().chain(&unfinished).copied().filter(is_aggregate).collect();
+        build::at_once(rows, writer, &aggregates, build::MEMORY)?;
+        new.retain(|position| !is_aggregate(position));
+        unfinished.retain(|position| !is_aggregate(position));
+    }
     let count = count(writer)?;
     if count == 0 || (!online && count <= SMALL) {
         build::at_once(rows, writer, &[new, unfinished].concat(), build::MEMORY)?;
@@ -233,8 +228,7 @@ pub(super) fn count(writer: &Writer<'_, '_>) -> Result<u64> {
 /// Empties the queue if it is damaged. Returns the indexes that may lack entries because of lost messages.
 fn repair_queue(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Vec<usize>> {
     let is_damaged = queue::repair(schema, writer)?.is_some();
-    let indexes = 0..schema.indexes.len();
-    Ok(indexes.filter(|index| is_damaged && schema.is_eventual(*index)).collect())
+    Ok(schema.positions().filter(|index| is_damaged && schema.is_eventual(*index)).collect())
 }
 
 /// Returns the states of the table's indexes that the catalog records, by name.

@@ -30,7 +30,7 @@ pub(super) fn open(
     }
     let table = find(store, rows, global)?;
     let txn = store.read()?;
-    for index in 0..rows.schema.indexes.len() {
+    for index in rows.schema.positions() {
         txn.reader_of(&table, Source::Index(index))?;
     }
     Ok(table)
@@ -115,15 +115,19 @@ fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Dec
     }
     let other = other.and_then(|index| schema.indexes.get(index));
     let has_queue = file.indexes.iter().any(IndexRecord::is_eventual);
-    let eventual = schema.indexes.iter().find(|index| index.eventual && !has_queue);
-    if let Some(index) = other.or(eventual) {
-        let difference = format!("the file has no index `{}` with this declaration", index.name);
+    let eventual = schema.positions().find(|at| schema.is_eventual(*at) && !has_queue);
+    let eventual = eventual.and_then(|position| schema.name_at(position));
+    if let Some(index) = other.map(|index| index.name).or(eventual) {
+        let difference = format!("the file has no index `{index}` with this declaration");
         return Err(mismatch(schema, difference, DECLARE));
     }
     Ok(Declared {
         last_change: 0,
         record: declared.encode(table)?,
         renewed: Vec::new(),
-        readable: schema.indexes.iter().map(|index| !states.contains_key(index.name)).collect(),
+        readable: schema
+            .positions()
+            .map(|at| schema.name_at(at).is_none_or(|name| !states.contains_key(name)))
+            .collect(),
     })
 }

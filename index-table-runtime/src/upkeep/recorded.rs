@@ -100,9 +100,9 @@ pub(super) fn find(
         if file != described {
             return Err(differs(schema));
         }
-        let readable = schema.indexes.iter().map(|index| {
-            let state = format!("{}.{}", schema.name, index.name);
-            !records.iter().any(|(name, _)| is_index(index.name) && *name == state)
+        let readable = schema.positions().filter_map(|at| schema.name_at(at)).map(|part| {
+            let state = format!("{}.{part}", schema.name);
+            !records.iter().any(|(name, _)| is_index(part) && *name == state)
         });
         let declared = Declared {
             last_change: 0,

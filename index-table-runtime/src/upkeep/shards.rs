@@ -91,7 +91,7 @@ fn open_in_all(
     } else {
         all_shards::build_global(engine, &tables, rows)?
     };
-    let readable = (0..rows.schema.indexes.len()).map(|index| !unreadable.contains(&index));
+    let readable = rows.schema.positions().map(|index| !unreadable.contains(&index));
     let (readable, renewed) = (readable.collect(), Vec::new());
     Ok((tables, Declared { record, readable, renewed, last_change }))
 }

@@ -1,4 +1,4 @@
-//! Changing the aggregates of a table in the transaction that writes a row.
+//! Changing the aggregates of a table with a row: in its transaction, or by a message for the worker.
 
 use crate::{
     engine::{Read as _, Space, Write as _, Writer},
@@ -8,11 +8,25 @@ use crate::{
         maintain::Image,
         row_vtable::RowVtable,
     },
+    write::{
+        maintenance::{MaintenancePlan, RowCount},
+        queue::totals::{self, TotalsChange},
+    },
 };
 
-/// The new records of the groups that a write of a row changes.
+/// The new records of the groups that a write of a row changes, and the changes that a worker will apply.
 #[derive(Debug, Default)]
-pub(crate) struct NewTotals(Vec<NewRecord>);
+pub(crate) struct NewTotals {
+    records: Vec<NewRecord>,
+    later: Vec<LaterChange>,
+}
+
+/// A change of an eventual aggregate.
+#[derive(Debug)]
+struct LaterChange {
+    position: usize,
+    is_of_old: bool,
+}
 
 #[derive(Debug)]
 struct NewRecord {
@@ -20,11 +34,11 @@ struct NewRecord {
     /// Whether the record is in the shard of the old row.
     is_of_old: bool,
     group: Vec<u8>,
-    change: TotalsChange,
+    change: RecordChange,
 }
 
 #[derive(Debug)]
-enum TotalsChange {
+enum RecordChange {
     /// The new record; `None` if the group has no rows left.
     Record(Option<Vec<u8>>),
     /// The difference, for an engine that adds it without reading the record.
@@ -43,19 +57,21 @@ impl NewTotals {
     pub(crate) fn of(
         rows: &RowVtable,
         writer: &Writer<'_, '_>,
+        plan: Option<&MaintenancePlan>,
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<Self> {
         if rows.aggregates.is_empty() {
             return Ok(Self::default());
         }
-        Self::of_aggregates(rows, writer, old, new)
+        Self::of_aggregates(rows, writer, plan, old, new)
     }
 
     #[inline(never)]
     fn of_aggregates(
         rows: &RowVtable,
         writer: &Writer<'_, '_>,
+        plan: Option<&MaintenancePlan>,
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<Self> {
@@ -63,15 +79,30 @@ impl NewTotals {
             (Some(old), Some(new)) => writer.have_same_shard(old.primary_key(), new.primary_key()),
             _ => false,
         };
-        let mut records = Vec::new();
+        let (mut records, mut later) = (Vec::new(), Vec::new());
         for (aggregate, declared) in rows.aggregates.iter().enumerate() {
             let position = rows.schema.indexes.len() + aggregate;
             let [before, after] = [old, new].map(|image| image.map(|it| it.group(position)));
-            if is_same_shard && before == after {
+            let counts = |image: Option<&Image>| match plan {
+                Some(plan) => {
+                    image.map(|it| plan.counts(writer.reader(), position, it.primary_key()))
+                }
+                None => image.map(|_| RowCount::InTransaction),
+            };
+            let counts = [old, new].map(counts);
+            let is_same_count = is_same_shard && counts[0] == counts[1];
+            if is_same_count && before == after {
                 continue;
             }
+            for (count, is_of_old) in counts.into_iter().zip([true, false]) {
+                if count == Some(RowCount::Later) {
+                    later.push(LaterChange { position, is_of_old });
+                }
+            }
+            let [before, after] = [(before, counts[0]), (after, counts[1])]
+                .map(|(group, count)| group.filter(|_| count == Some(RowCount::InTransaction)));
             let is_same_group =
-                is_same_shard && before.map(|(group, _)| group) == after.map(|(group, _)| group);
+                is_same_count && before.map(|(group, _)| group) == after.map(|(group, _)| group);
             let mut record =
                 |image: Option<&Image>, is_of_old, group: &[u8], [less, more]: [_; 2]| {
                     let Some(image) = image else { return Ok(()) };
@@ -80,13 +111,13 @@ impl NewTotals {
                         records.push(NewRecord { aggregate, is_of_old, group, change });
                     };
                     if writer.adds_totals() {
-                        push(TotalsChange::Added(difference(less, more)));
+                        push(RecordChange::Added(difference(less, more)));
                         return Ok(());
                     }
                     let reader = writer.reader().of_row(image.primary_key())?;
                     let stored = reader.get(Space::Aggregate(aggregate), group)?;
                     let record = changed(rows, declared, group, stored, less, more)?;
-                    push(TotalsChange::Record(record));
+                    push(RecordChange::Record(record));
                     Ok::<_, crate::Error>(())
                 };
             match (before, after) {
@@ -103,21 +134,31 @@ impl NewTotals {
                 }
             }
         }
-        Ok(Self(records))
+        Ok(Self { records, later })
     }
 
-    /// Writes the records.
+    /// Writes the records, and notes the changes for the worker.
     #[inline]
     pub(crate) fn write(
         &self,
         writer: &mut Writer<'_, '_>,
+        plan: Option<&mut MaintenancePlan>,
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
-        for NewRecord { aggregate, is_of_old, group, change } in &self.0 {
+        if let Some(plan) = plan {
+            for LaterChange { position, is_of_old } in &self.later {
+                let image = if *is_of_old { old } else { new };
+                let Some(image) = image else { continue };
+                let (group, summands) = image.group(*position);
+                let change = TotalsChange { is_added: !is_of_old, group, summands };
+                plan.note_totals(*position, image.primary_key(), &totals::encode(change));
+            }
+        }
+        for NewRecord { aggregate, is_of_old, group, change } in &self.records {
             let record = match change {
-                TotalsChange::Record(record) => record,
-                TotalsChange::Added(change) => {
+                RecordChange::Record(record) => record,
+                RecordChange::Added(change) => {
                     writer.add_totals(*aggregate, group, change)?;
                     continue;
                 }
@@ -179,26 +220,69 @@ impl Gathered {
         &mut self,
         rows: &RowVtable,
         writer: &mut Writer<'_, '_>,
+        plan: Option<&MaintenancePlan>,
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
         if writer.sharded().is_some() {
-            return NewTotals::of(rows, writer, old, new)?.write(writer, old, new);
+            return NewTotals::of(rows, writer, plan, old, new)?.write(writer, None, old, new);
         }
-        self.add(rows, old, new);
-        if self.groups.len() > MOST { self.write(rows, writer) } else { Ok(()) }
+        let reader = writer.reader();
+        self.add_counted(rows, old, new, &|position, image| {
+            plan.is_none_or(|plan| {
+                plan.counts(reader, position, image.primary_key()) != RowCount::Never
+            })
+        });
+        if self.is_full() { self.write(rows, writer) } else { Ok(()) }
     }
 
     /// Notes that a row has changed from `old` to `new`, in memory.
     pub(crate) fn add(&mut self, rows: &RowVtable, old: Option<&Image>, new: Option<&Image>) {
+        self.add_counted(rows, old, new, &|_, _| true);
+    }
+
+    /// Notes that a row has changed, in memory, for the aggregates in which `is_counted` counts the images.
+    fn add_counted(
+        &mut self,
+        rows: &RowVtable,
+        old: Option<&Image>,
+        new: Option<&Image>,
+        is_counted: &dyn Fn(usize, &Image) -> bool,
+    ) {
         for aggregate in 0..rows.aggregates.len() {
             let position = rows.schema.indexes.len() + aggregate;
             for (image, change) in [(old, Totals::remove as fn(&mut _, &_)), (new, Totals::add)] {
-                let Some(image) = image else { continue };
+                let Some(image) = image.filter(|image| is_counted(position, image)) else {
+                    continue;
+                };
                 let (group, summands) = image.group(position);
                 change(self.groups.entry((aggregate, group.to_vec())).or_default(), summands);
             }
         }
+    }
+
+    /// Whether the groups in memory have to be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.groups.len() > MOST
+    }
+
+    /// Adds a row of this image to one aggregate.
+    pub(crate) fn add_to(&mut self, rows: &RowVtable, aggregate: usize, image: &Image) {
+        let (group, summands) = image.group(rows.schema.indexes.len() + aggregate);
+        self.groups.entry((aggregate, group.to_vec())).or_default().add(summands);
+    }
+
+    /// Adds the change in a message.
+    pub(crate) fn add_change(&mut self, aggregate: usize, change: TotalsChange<'_>) {
+        let TotalsChange { is_added, group, summands } = change;
+        let totals = self.groups.entry((aggregate, group.to_vec())).or_default();
+        if is_added { totals.add(summands) } else { totals.remove(summands) }
+    }
+
+    /// Returns the noted changes of one aggregate by group, in the order of the groups.
+    pub(crate) fn of_aggregate(&self, aggregate: usize) -> impl Iterator<Item = (&[u8], &Totals)> {
+        let groups = self.groups.range((aggregate, Vec::new())..(aggregate + 1, Vec::new()));
+        groups.map(|((_, group), totals)| (group.as_slice(), totals))
     }
 
     /// Adds the changes that were noted elsewhere.
@@ -218,8 +302,9 @@ impl Gathered {
         Self { groups: self.groups.iter().map(opposite).collect() }
     }
 
-    /// Adds the noted changes to the records.
+    /// Adds the noted changes to the records. After an error, nothing has changed.
     pub(crate) fn write(&mut self, rows: &RowVtable, writer: &mut Writer<'_, '_>) -> Result<()> {
+        let mut records = Vec::new();
         for ((aggregate, group), change) in std::mem::take(&mut self.groups) {
             let Some(declared) = rows.aggregates.get(aggregate) else { continue };
             if writer.adds_totals() {
@@ -234,26 +319,13 @@ impl Gathered {
             let record = totals.record(declared);
             let record =
                 record.map_err(|reason| declared.unrecordable(rows.schema, &group, reason))?;
+            records.push((aggregate, group, record));
+        }
+        for (aggregate, group, record) in records {
             set(writer, aggregate, &group, record.as_deref())?;
         }
         Ok(())
     }
-}
-
-/// Writes the totals of a group without a record.
-pub(crate) fn write_first(
-    rows: &RowVtable,
-    writer: &mut Writer<'_, '_>,
-    (aggregate, declared): (usize, &AggregateSchema),
-    group: &[u8],
-    totals: &Totals,
-) -> Result<()> {
-    let record = totals.record(declared);
-    let record = record.map_err(|reason| declared.unrecordable(rows.schema, group, reason))?;
-    if writer.adds_totals() {
-        return writer.add_totals(aggregate, group, totals);
-    }
-    set(writer, aggregate, group, record.as_deref())
 }
 
 /// Replaces or removes the record of a group.

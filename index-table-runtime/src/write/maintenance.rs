@@ -10,6 +10,9 @@
 //! A violated index is maintained in the same way, but no key is refused. Changes of an eventual index become
 //! messages for the worker; see [`queue`](crate::write::queue).
 //!
+//! An aggregate under construction has the totals of the rows up to the last row that the build has read. A write changes
+//! the totals of such rows only; the build counts the later rows. So each row is counted once.
+//!
 //! In a sharded store, each shard builds its local indexes by itself, so the state of an index differs between shards.
 //! A transaction reads the states in the shard of each row that it writes. The shard is locked, so its states don't change
 //! until the transaction ends. The state of a global index changes in transactions of all shards, so each shard has it.
@@ -20,7 +23,7 @@ use crate::{
     model::{
         error::Result,
         maintain::{self, Change, Image, Sink},
-        schema::{IndexSchema, StateRecord, TableSchema},
+        schema::{StateRecord, TableSchema},
         shard::ShardNumber,
     },
     usage::Counting,
@@ -46,11 +49,14 @@ pub(crate) struct MaintenancePlan {
 struct Place {
     /// `None` if all rows are in one place.
     shard: Option<ShardNumber>,
+    /// The maintenance of each index, and then of each aggregate.
     by_index: Box<[Maintenance]>,
     /// For unique indexes under construction, the last row that the build has read.
     built: Vec<(usize, Vec<u8>)>,
     /// The unique indexes in which several rows may have a key.
     violated: Vec<usize>,
+    /// For aggregates under construction, the last row that the build has counted.
+    counted: Vec<(usize, Option<Vec<u8>>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,34 +76,43 @@ impl Place {
         shard: Option<ShardNumber>,
         states: impl IntoIterator<Item = (usize, StateRecord)>,
     ) -> Self {
-        let indexes = schema.indexes;
-        let declared = |index: &IndexSchema| {
-            if index.eventual { Maintenance::Eventual } else { Maintenance::Immediate }
+        let declared = |position| {
+            if schema.is_eventual(position) {
+                Maintenance::Eventual
+            } else {
+                Maintenance::Immediate
+            }
         };
-        let mut by_index: Box<[Maintenance]> = indexes.iter().map(declared).collect();
-        let (mut built, mut violated) = (Vec::new(), Vec::new());
+        let mut by_index: Box<[Maintenance]> = schema.positions().map(declared).collect();
+        let (mut built, mut violated, mut counted) = (Vec::new(), Vec::new(), Vec::new());
         for (index, state) in states {
-            if let (Some(how), Some(of)) = (by_index.get_mut(index), indexes.get(index)) {
+            let Some(how) = by_index.get_mut(index) else { continue };
+            let Some(of) = schema.indexes.get(index) else {
                 match state {
-                    StateRecord::Building(state) => {
-                        if of.has_one_entry_per_key() {
-                            *how = Maintenance::Shared;
-                        }
-                        built.extend(state.last_read.filter(|_| of.unique).map(|at| (index, at)));
+                    StateRecord::Building(state) => counted.push((index, state.last_read)),
+                    _ => *how = Maintenance::None,
+                }
+                continue;
+            };
+            match state {
+                StateRecord::Building(state) => {
+                    if of.has_one_entry_per_key() {
+                        *how = Maintenance::Shared;
                     }
-                    StateRecord::Violated(_) => {
-                        if of.has_one_entry_per_key() {
-                            *how = Maintenance::Shared;
-                        }
-                        violated.push(index);
+                    built.extend(state.last_read.filter(|_| of.unique).map(|at| (index, at)));
+                }
+                StateRecord::Violated(_) => {
+                    if of.has_one_entry_per_key() {
+                        *how = Maintenance::Shared;
                     }
-                    StateRecord::Emptied(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
-                        *how = Maintenance::None;
-                    }
+                    violated.push(index);
+                }
+                StateRecord::Emptied(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
+                    *how = Maintenance::None;
                 }
             }
         }
-        Self { shard, by_index, built, violated }
+        Self { shard, by_index, built, violated, counted }
     }
 
     fn how(&self, index: usize) -> Maintenance {
@@ -124,6 +139,7 @@ impl MaintenancePlan {
             None
         };
         let is_needed = !place.violated.is_empty()
+            || !place.counted.is_empty()
             || place.by_index.iter().any(|how| *how != Maintenance::Immediate);
         let plan = || Self { places: vec![place], current: 0, is_by_shard: false, later };
         Ok(is_needed.then(plan))
@@ -184,11 +200,13 @@ impl MaintenancePlan {
             return Ok(());
         }
         let mut states = Vec::new();
-        for (index, declared) in schema.indexes.iter().enumerate() {
-            if let Some(record) = reader.record(declared.name)? {
+        for (position, name) in
+            schema.positions().filter_map(|at| schema.name_at(at).map(|it| (at, it)))
+        {
+            if let Some(record) = reader.record(name)? {
                 let state = StateRecord::decode(record);
-                let damaged = || StateRecord::unreadable(schema.name, declared.name);
-                states.push((index, state.ok_or_else(damaged)?));
+                let damaged = || StateRecord::unreadable(schema.name, name);
+                states.push((position, state.ok_or_else(damaged)?));
             }
         }
         self.current = self.places.len();
@@ -245,6 +263,35 @@ impl MaintenancePlan {
         built.iter().filter(move |(_, at)| passed(at)).map(|(index, _)| *index)
     }
 
+    /// Returns when a row with this primary key is counted in the aggregate at this position.
+    pub(crate) fn counts(
+        &self,
+        reader: Reader<'_>,
+        position: usize,
+        primary_key: &[u8],
+    ) -> RowCount {
+        let place = place_of(&self.places, reader, primary_key);
+        let Some(place) = place else { return RowCount::InTransaction };
+        let counted = place.counted.iter().find(|(building, _)| *building == position);
+        let is_counted =
+            counted.is_none_or(|(_, last)| last.as_deref().is_some_and(|last| primary_key <= last));
+        match place.how(position) {
+            _ if !is_counted => RowCount::Never,
+            Maintenance::None => RowCount::Never,
+            Maintenance::Eventual if self.later.as_ref().is_some_and(|later| !later.in_line) => {
+                RowCount::Later
+            }
+            _ => RowCount::InTransaction,
+        }
+    }
+
+    /// Notes a change of the totals of an eventual aggregate for [`leave`](Self::leave).
+    pub(crate) fn note_totals(&mut self, position: usize, primary_key: &[u8], change: &[u8]) {
+        if let Some(later) = &mut self.later {
+            later.note_part(position, primary_key, Some(change));
+        }
+    }
+
     /// Starts an operation on a row. With `in_line`, the transaction makes all changes, and leaves no message.
     pub(crate) fn begin(&mut self, in_line: bool) {
         if let Some(later) = &mut self.later {
@@ -270,6 +317,14 @@ impl MaintenancePlan {
     ) -> Result<()> {
         let Self { places, current, later: Some(later), .. } = self else { return Ok(()) };
         let by_index = places.get(*current).map(|place| &*place.by_index).unwrap_or_default();
+        let is_changed = |position: usize| {
+            let [old, new] = [old, new].map(|image| image.map(|image| image.group(position)));
+            old != new
+        };
+        let mut aggregates = schema.positions().skip(schema.indexes.len());
+        if aggregates.any(|at| by_index.get(at) == Some(&Maintenance::Eventual) && is_changed(at)) {
+            return Err(later.refuse(schema));
+        }
         maintain::entry_changes(schema, old, new, &mut Refuse { by_index, later, schema })
     }
 
@@ -303,11 +358,12 @@ impl MaintenancePlan {
             return later.write(schema, writer);
         }
         let state = StateRecord::Disabled.encode(schema.name)?;
-        let by_index = self.places.iter_mut().flat_map(|place| &mut place.by_index);
-        for (how, index) in by_index.zip(schema.indexes) {
-            if *how == Maintenance::Eventual {
+        let by_index =
+            self.places.iter_mut().flat_map(|place| place.by_index.iter_mut().enumerate());
+        for (position, how) in by_index {
+            if let Some(name) = schema.name_at(position).filter(|_| *how == Maintenance::Eventual) {
                 *how = Maintenance::None;
-                writer.put_record(index.name, &state)?;
+                writer.put_record(name, &state)?;
             }
         }
         Ok(())
@@ -324,6 +380,28 @@ impl MaintenancePlan {
             later.continues(outer);
         }
         *self = inner;
+    }
+}
+
+/// When a row is counted in an aggregate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowCount {
+    /// In the transaction that writes the row.
+    InTransaction,
+    /// By the worker.
+    Later,
+    /// By the build of the aggregate, or never, because the aggregate is disabled.
+    Never,
+}
+
+/// Returns the place of a row.
+fn place_of<'a>(places: &'a [Place], reader: Reader<'_>, primary_key: &[u8]) -> Option<&'a Place> {
+    match places {
+        [only] => Some(only),
+        places => {
+            let shard = reader.number_of_shard(primary_key);
+            places.iter().find(|place| place.shard == shard)
+        }
     }
 }
 
@@ -362,13 +440,7 @@ impl Sink for Filter<'_, '_, '_> {
         else {
             return self.to.change(change);
         };
-        let place = match self.places {
-            [only] => Some(only),
-            places => {
-                let shard = self.to.sink().reader().number_of_shard(primary_key);
-                places.iter().find(|place| place.shard == shard)
-            }
-        };
+        let place = place_of(self.places, self.to.sink().reader(), primary_key);
         match place.map_or(Maintenance::Immediate, |place| place.how(index)) {
             Maintenance::Immediate => self.to.change(change),
             Maintenance::Eventual => match &mut self.later {

@@ -177,10 +177,10 @@ pub(crate) fn delete_loaded(
         return Ok(Deleted::NeedsCascade);
     }
     admit(rows, writer, written, Some(old), None)?;
-    let totals = NewTotals::of(rows, writer, Some(old), None)?;
+    let totals = NewTotals::of(rows, writer, written.plan.as_ref(), Some(old), None)?;
     writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
+    totals.write(writer, written.plan.as_mut(), Some(old), None)?;
     send(rows, writer, Some(old), None, written)?;
-    totals.write(writer, Some(old), None)?;
     note_change(rows, writer, Some(old), None, written)?;
     writer.flush()?;
     written.row(RowWrite::Delete, Some(old), None);
@@ -212,7 +212,7 @@ fn add(
         let taken = writer.reader().fact(new.primary_key())?.is_some();
         return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
     }
-    let totals = match NewTotals::of(rows, writer, None, Some(new)) {
+    let totals = match NewTotals::of(rows, writer, written.plan.as_ref(), None, Some(new)) {
         Ok(totals) => totals,
         // If the primary key exists too, that error is clearer.
         Err(_) if writer.reader().fact(new.primary_key())?.is_some() => {
@@ -235,6 +235,7 @@ fn add(
         }
         return Err(rows.duplicate(new.primary_key()));
     }
+    totals.write(writer, written.plan.as_mut(), None, Some(new))?;
     if claimed {
         let mut unclaimed = Unclaimed { schema: rows.schema, sink: writer };
         let mut counting = written.tally.counting(&mut unclaimed);
@@ -242,7 +243,6 @@ fn add(
     } else {
         send(rows, writer, None, Some(new), written)?;
     }
-    totals.write(writer, None, Some(new))?;
     note_change(rows, writer, None, Some(new), written)?;
     writer.flush()?;
     written.row(kind, None, Some(new));
@@ -279,7 +279,7 @@ fn add_deferred(
         let mut unclaimed = Unclaimed { schema: rows.schema, sink: &mut *writer };
         let mut counting = written.tally.counting(&mut unclaimed);
         maintain::entry_changes(rows.schema, None, Some(new), &mut counting)?;
-        totals.write(writer, None, Some(new))?;
+        totals.write(writer, None, None, Some(new))?;
         note_change(rows, writer, None, Some(new), written)
     };
     if let Err(error) = change() {
@@ -308,9 +308,9 @@ fn replace(
             unique::check_shared(rows.schema, writer.reader(), plan, Some(old), new)?;
         }
         admit(rows, writer, written, Some(old), Some(new))?;
-        let totals = NewTotals::of(rows, writer, Some(old), Some(new))?;
+        let totals = NewTotals::of(rows, writer, written.plan.as_ref(), Some(old), Some(new))?;
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-        totals.write(writer, Some(old), Some(new))?;
+        totals.write(writer, written.plan.as_mut(), Some(old), Some(new))?;
         let Written { tally, plan, .. } = written;
         let counting = tally.counting(writer);
         return match plan {
@@ -328,13 +328,13 @@ fn replace(
         references::check_rename(writer.reader(), old.primary_key())?;
     }
     admit(rows, writer, written, Some(old), Some(new))?;
-    let totals = NewTotals::of(rows, writer, Some(old), Some(new))?;
+    let totals = NewTotals::of(rows, writer, written.plan.as_ref(), Some(old), Some(new))?;
     if old.primary_key() != new.primary_key() {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
         writer.note_key(new.primary_key());
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-    totals.write(writer, Some(old), Some(new))?;
+    totals.write(writer, written.plan.as_mut(), Some(old), Some(new))?;
     send(rows, writer, Some(old), Some(new), written)
 }
 

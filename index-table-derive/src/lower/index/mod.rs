@@ -2,7 +2,7 @@
 //! ([`options`]), and for the whole index, in this module.
 
 mod include;
-mod options;
+pub(super) mod options;
 mod parts;
 
 use std::rc::Rc;

@@ -81,11 +81,7 @@ pub(super) fn is_eventual(
         return meant == Some(EVENTUAL) && attribute.unique.is_none() && !meant_unique;
     };
     let (word, span) = (given.value.value(), given.value.span());
-    let eventual = match word.as_str() {
-        STRONG => false,
-        EVENTUAL => true,
-        _ => unknown("consistency", &given.value, CONSISTENCIES, errors) == Some(EVENTUAL),
-    };
+    let eventual = is_eventual_word(&given.value, errors);
     let unique = attribute.unique.is_some();
     if unique && word == EVENTUAL {
         errors.error(
@@ -95,6 +91,15 @@ pub(super) fn is_eventual(
         );
     }
     eventual && !unique && !meant_unique
+}
+
+/// Whether the value of `consistency` is `"eventual"`.
+pub(in crate::lower) fn is_eventual_word(given: &LitStr, errors: &Diagnostics) -> bool {
+    match given.value().as_str() {
+        STRONG => false,
+        EVENTUAL => true,
+        _ => unknown("consistency", given, CONSISTENCIES, errors) == Some(EVENTUAL),
+    }
 }
 
 /// Returns the span of `scope`, if the index is global. `meant` is a single word that has been reported.

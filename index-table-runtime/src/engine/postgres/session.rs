@@ -621,5 +621,5 @@ fn still_fits(
     let (Some(before), Some(now), Some(0)) = (before, now, key.last()) else { return false };
     let [before, now] = [before, now].map(|record| TableRecord::decode(schema.name, record));
     let (Ok(before), Ok(now)) = (before, now) else { return false };
-    (0..schema.indexes.len()).all(|index| now.has_index_of(&before, index))
+    schema.positions().all(|index| now.has_index_of(&before, index))
 }

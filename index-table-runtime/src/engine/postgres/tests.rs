@@ -90,6 +90,7 @@ const TABLE: &TableSchema = &TableSchema {
     fields: &[],
     previous: None,
     changed: &[],
+    aggregates: &[],
     primary_key: &[KeyField::new::<u8>("id")],
     indexes: &[index("plain", false), index("unique", true)],
 };

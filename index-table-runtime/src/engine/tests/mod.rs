@@ -184,6 +184,7 @@ const TABLE: &TableSchema = &TableSchema {
     fields: &[],
     previous: None,
     changed: &[],
+    aggregates: &[],
     primary_key: &[KeyField::new::<u16>("id")],
     indexes: &[
         index("blocks", Carried::Normalized, false, false),

@@ -18,7 +18,13 @@ fn summands(values: &[i128]) -> Vec<u8> {
 /// Returns an aggregate with this number of sums of integers.
 fn of_integers(sums: usize) -> AggregateSchema {
     const SUMS: [SumSchema; 2] = [SumSchema::new::<i64>("a"), SumSchema::new::<i64>("b")];
-    AggregateSchema { name: "aggregate", key: &[], sums: &SUMS[..sums], extremes: &[] }
+    AggregateSchema {
+        name: "aggregate",
+        key: &[],
+        sums: &SUMS[..sums],
+        extremes: &[],
+        eventual: false,
+    }
 }
 
 /// The vectors of `docs/FORMAT.md` never change, because files contain these bytes.

@@ -136,7 +136,7 @@ impl TableRecord {
             strategy: StrategyRecord::Partial(
                 aggregate.sums.iter().copied().flat_map(SumSchema::names).collect(),
             ),
-            options: Vec::new(),
+            options: aggregate.eventual.then(|| EVENTUAL.to_owned()).into_iter().collect(),
             layout: AGGREGATE.to_owned(),
         }));
         self

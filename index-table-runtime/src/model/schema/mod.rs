@@ -17,9 +17,10 @@ pub(crate) use state::{ANALYSIS, Building, LISTED, Retired, StateRecord, is_inde
 pub use state::{Duplicate, Duplicates, IndexState};
 pub(crate) use versions::{FieldEnds, LocateFields, VersionRecord, version_of};
 
-use std::any::TypeId;
+use std::{any::TypeId, ops::Range};
 
 use crate::model::{
+    aggregate::AggregateSchema,
     error::Error,
     key::{
         DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, is_readable, show_hashed_key,
@@ -44,6 +45,8 @@ pub struct TableSchema {
     pub primary_key: &'static [KeyField],
     /// The indexes in order of declaration.
     pub indexes: &'static [IndexSchema],
+    /// The aggregates in order of declaration. Their positions follow the positions of the indexes.
+    pub aggregates: &'static [AggregateSchema],
 }
 
 /// One version of the rows of a table.
@@ -228,6 +231,7 @@ impl TableSchema {
             changed: &[],
             primary_key,
             indexes: &[],
+            aggregates: &[],
         }
     }
 
@@ -238,19 +242,49 @@ impl TableSchema {
         }
     }
 
-    /// Whether any index is eventual, so that the table has a queue.
+    /// Whether any index or aggregate is eventual, so that the table has a queue.
     pub(crate) fn has_eventual(&self) -> bool {
         self.indexes.iter().any(|index| index.eventual)
+            || self.aggregates.iter().any(|aggregate| aggregate.eventual)
     }
 
-    /// Whether this index is eventual.
-    pub(crate) fn is_eventual(&self, index: usize) -> bool {
-        self.indexes.get(index).is_some_and(|index| index.eventual)
+    /// Whether the index or aggregate at this position is eventual.
+    pub(crate) fn is_eventual(&self, position: usize) -> bool {
+        match self.aggregate(position) {
+            Some(aggregate) => aggregate.eventual,
+            None => self.indexes.get(position).is_some_and(|index| index.eventual),
+        }
     }
 
-    /// Returns the name of the index, for errors.
+    /// Returns the positions of the indexes, and then of the aggregates.
+    pub(crate) fn positions(&self) -> Range<usize> {
+        0..self.indexes.len() + self.aggregates.len()
+    }
+
+    /// Returns the aggregate at this position, after the indexes.
+    pub(crate) fn aggregate(&self, position: usize) -> Option<&'static AggregateSchema> {
+        self.aggregates.get(position.checked_sub(self.indexes.len())?)
+    }
+
+    /// Returns the name of the index or aggregate at this position.
+    pub(crate) fn name_at(&self, position: usize) -> Option<&'static str> {
+        match self.aggregate(position) {
+            Some(aggregate) => Some(aggregate.name),
+            None => self.indexes.get(position).map(|index| index.name),
+        }
+    }
+
+    /// Returns the position of the index or aggregate with this name.
+    pub(crate) fn position_of(&self, name: &str) -> Option<usize> {
+        self.positions().find(|position| self.name_at(*position) == Some(name))
+    }
+
+    /// Returns the name of the index or aggregate, for errors.
     pub(crate) fn index_name(&self, source: Source) -> Option<&'static str> {
-        self.index(source).map(|index| index.name)
+        match source {
+            Source::Facts => None,
+            Source::Index(position) => self.name_at(position),
+        }
     }
 
     /// Returns the length of the primary key, if it is the same for every row.

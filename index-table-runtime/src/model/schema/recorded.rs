@@ -32,6 +32,7 @@ impl TableRecord {
             changed: &[],
             primary_key: key(&self.primary_key)?,
             indexes: kept_list(indexes),
+            aggregates: self.aggregates()?,
         })
     }
 
@@ -47,6 +48,7 @@ impl TableRecord {
                 key: key(&index.key)?,
                 sums: kept_list(SumSchema::named(sums, kept_text)),
                 extremes: &[],
+                eventual: index.is_eventual(),
             })
         });
         aggregates.collect::<Result<_, _>>().map(kept_list)

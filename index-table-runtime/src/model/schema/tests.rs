@@ -19,6 +19,7 @@ static TABLE: TableSchema = TableSchema {
     fields: &[FieldSchema::new::<Option<u16>>("year", "Option<u16>")],
     previous: None,
     changed: &[],
+    aggregates: &[],
     primary_key: &[KeyField::new::<u16>("id")],
     indexes: &[IndexSchema {
         name: "all",
@@ -60,6 +61,7 @@ fn aggregates_follow_the_indexes() {
         key: &[KeyField::new::<u16>("year")],
         sums: &[SumSchema::new::<u16>("length"), SumSchema::new::<i64>("cost")],
         extremes: &[],
+        eventual: false,
     }];
     let record = TableRecord::of(&TABLE, |_| "unique");
     let before = record.encode("films").unwrap();
@@ -214,6 +216,7 @@ mod chain {
             locate_next: |_| None,
         }),
         changed: &["name"],
+        aggregates: &[],
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[],
     };

@@ -170,6 +170,7 @@ static TABLE: TableSchema = TableSchema {
     fields: &[],
     previous: None,
     changed: &[],
+    aggregates: &[],
     primary_key: &[
         KeyField::new::<u8>("tenant"),
         KeyField::new::<String>("region"),

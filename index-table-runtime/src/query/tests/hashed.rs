@@ -52,6 +52,7 @@ impl Entity for Link {
         ],
         previous: None,
         changed: &[],
+        aggregates: &[],
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[
             index("packed", &[URL], Carried::Normalized, false),

@@ -34,6 +34,7 @@ impl Entity for Row {
         fields: &[FieldSchema::new::<u16>("id", "u16")],
         previous: None,
         changed: &[],
+        aggregates: &[],
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[],
     };

@@ -136,19 +136,19 @@ impl<'s> ReadTxn<'s> {
         table: &'t OpenTable,
         aggregate: usize,
     ) -> Result<Reader<'t>> {
-        let reader = self.reader(table)?;
-        if self.opened < table.opened || !table.is_as_declared(self.snapshot) {
-            table.check_aggregate(reader, aggregate, self.snapshot, self.opened)?;
-        }
-        Ok(reader)
+        // Aggregates follow the indexes.
+        self.reader_of(table, Source::Index(table.schema.indexes.len() + aggregate))
     }
 
-    /// Whether the table has aggregates that are certainly maintained in the snapshot.
+    /// Whether the table has aggregates, and all of them are certainly readable in the snapshot, or eventual.
     #[inline]
     pub(crate) fn has_aggregates(&self, table: &OpenTable) -> bool {
         !table.rows.aggregates.is_empty()
             && self.opened >= table.opened
             && table.is_as_declared(self.snapshot)
+            && table.schema.positions().skip(table.schema.indexes.len()).all(|position| {
+                table.schema.is_eventual(position) || table.is_readable(position, self.opened)
+            })
     }
 
     /// Returns the bytes of the row with this primary key.
@@ -195,11 +195,11 @@ impl<'s> ReadTxn<'s> {
         Ok((reader, false))
     }
 
-    /// Returns the table's indexes that are not readable in this snapshot.
+    /// Returns the table's indexes and aggregates that are not readable in this snapshot.
     pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Unreadable> {
         let reader = self.reader(table)?;
         let (mut incomplete, mut violated) = (Vec::new(), Vec::new());
-        for index in 0..table.schema.indexes.len() {
+        for index in table.schema.positions() {
             match table.check_scannable(reader, index, self.snapshot, self.opened) {
                 Ok(false) => {}
                 Ok(true) => violated.push(index),
@@ -224,7 +224,7 @@ impl<'s> ReadTxn<'s> {
     }
 }
 
-/// The indexes of a table that are not readable, by their positions.
+/// The indexes and aggregates of a table that are not readable, by their positions.
 #[derive(Debug, Clone)]
 pub(crate) struct Unreadable {
     /// The indexes that lack entries.

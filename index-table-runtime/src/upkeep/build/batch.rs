@@ -5,11 +5,11 @@ use super::{
     rows::{self, Met, Range},
 };
 use crate::{
-    engine::{Read, ReadRecords as _, Write, WriteRecords as _, Writer},
+    engine::{Read, ReadRecords as _, Space, Write, WriteRecords as _, Writer},
     model::{
         error::Result,
         row_vtable::RowVtable,
-        schema::{Building, Duplicate, Duplicates, IndexSchema, Source, StateRecord},
+        schema::{Building, Duplicate, Duplicates, Source, StateRecord},
     },
     store::OpenTable,
     usage::trace::span,
@@ -73,8 +73,7 @@ pub(super) fn build_batch(
         ..BuildBatch::default()
     };
     let (mut building, mut restarted) = (Vec::new(), Vec::new());
-    let indexes = 0..rows.schema.indexes.len();
-    for index in indexes.filter(|index| options.chosen.contains(*index)) {
+    for index in rows.schema.positions().filter(|index| options.chosen.contains(*index)) {
         match table.state(writer.reader(), index)? {
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),
@@ -84,11 +83,11 @@ pub(super) fn build_batch(
                 batch.states.push((index, state));
             }
             Some(StateRecord::Emptied(_)) if options.retry => {
-                writer.clear(index)?;
+                clear(rows, writer, index)?;
                 building.push((index, Building::default()));
             }
             Some(StateRecord::Disabled) if options.retry => {
-                writer.clear(index)?;
+                clear(rows, writer, index)?;
                 restarted.push(index);
                 building.push((index, Building::default()));
             }
@@ -97,7 +96,7 @@ pub(super) fn build_batch(
     }
     if options.exclusive {
         for (index, state) in &mut building {
-            writer.clear(*index)?;
+            clear(rows, writer, *index)?;
             *state = Building::default();
             restarted.push(*index);
         }
@@ -169,7 +168,7 @@ pub(crate) fn at_once(
     memory: usize,
 ) -> Result<()> {
     for &index in indexes {
-        writer.clear(index)?;
+        clear(rows, writer, index)?;
         record(rows, writer, index, None)?;
     }
     purge(rows, writer, indexes)?;
@@ -206,10 +205,10 @@ pub(crate) fn declare(
 ) -> Result<()> {
     let building = StateRecord::Building(Building { total: of, ..Building::default() });
     for &index in indexes {
-        writer.clear(index)?;
+        clear(rows, writer, index)?;
         record(rows, writer, index, (of > 0).then_some(&building))?;
     }
-    Ok(())
+    purge_totals(rows, writer, indexes)
 }
 
 /// Restarts the builds of these indexes from the first row.
@@ -218,17 +217,25 @@ pub(crate) fn restart(
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
 ) -> Result<()> {
-    let of = writer.reader().stored(Source::Facts)?.unwrap_or(0);
+    let (of, mut restarted) = (writer.reader().stored(Source::Facts)?.unwrap_or(0), Vec::new());
     for &index in indexes {
-        let Some(declared) = rows.schema.indexes.get(index) else { continue };
-        let state = writer.reader().record(declared.name)?.and_then(StateRecord::decode);
+        let Some(name) = rows.schema.name_at(index) else { continue };
+        let state = writer.reader().record(name)?.and_then(StateRecord::decode);
         if let Some(StateRecord::Building(_)) = state {
-            writer.clear(index)?;
+            clear(rows, writer, index)?;
             let building = StateRecord::Building(Building { total: of, ..Building::default() });
             record(rows, writer, index, Some(&building))?;
+            restarted.push(index);
         }
     }
-    Ok(())
+    purge_totals(rows, writer, &restarted)
+}
+
+/// Removes emptied aggregates from the queued messages. Messages for an emptied index do no harm.
+fn purge_totals(rows: &RowVtable, writer: &mut Writer<'_, '_>, positions: &[usize]) -> Result<()> {
+    let is_aggregate = |position: &usize| rows.schema.aggregate(*position).is_some();
+    let aggregates: Vec<usize> = positions.iter().copied().filter(is_aggregate).collect();
+    purge(rows, writer, &aggregates)
 }
 
 /// Removes emptied indexes from the queued messages, since their builds read all rows.
@@ -236,8 +243,7 @@ fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Re
     let schema = rows.schema;
     if indexes.iter().any(|index| schema.is_eventual(*index)) {
         let is_empty = |name: &str| {
-            let named = |index: &IndexSchema| index.name == name;
-            indexes.iter().filter_map(|index| schema.indexes.get(*index)).any(named)
+            indexes.iter().filter_map(|index| schema.name_at(*index)).any(|it| it == name)
         };
         if writer.reader().is_split()
             && let Some(sharded) = writer.sharded()
@@ -262,10 +268,18 @@ fn record(
     index: usize,
     state: Option<&StateRecord>,
 ) -> Result<()> {
-    let Some(declared) = rows.schema.indexes.get(index) else { return Ok(()) };
+    let Some(name) = rows.schema.name_at(index) else { return Ok(()) };
     match state {
-        Some(state) => writer.put_record(declared.name, &state.encode(rows.schema.name)?),
-        None => writer.remove_record(declared.name),
+        Some(state) => writer.put_record(name, &state.encode(rows.schema.name)?),
+        None => writer.remove_record(name),
+    }
+}
+
+/// Empties the index or aggregate at this position.
+fn clear(rows: &RowVtable, writer: &mut Writer<'_, '_>, position: usize) -> Result<()> {
+    match position.checked_sub(rows.schema.indexes.len()) {
+        Some(aggregate) => writer.clear_space(Space::Aggregate(aggregate)),
+        None => writer.clear(position),
     }
 }
 

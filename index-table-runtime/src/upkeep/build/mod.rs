@@ -34,7 +34,7 @@ const ATTEMPTS: u32 = 3;
 /// The memory for sorting entries, in bytes. Further entries are sorted in temporary files.
 pub(crate) const MEMORY: usize = 64 << 20;
 
-/// Builds the indexes of a table that are not readable yet. From the `build` of a repository; it
+/// Builds the indexes and aggregates of a table that are not readable yet. From the `build` of a repository; it
 /// does nothing until [`run`](Build::run).
 ///
 /// `open_online` only declares the indexes of a table. Each batch of a build reads rows up to a number of
@@ -48,6 +48,9 @@ pub(crate) const MEMORY: usize = 64 << 20;
 /// unique. Change or delete the rows that the report and [`Store::catalog`] list, and run another build. It
 /// checks the index for duplicates, without reading the rows again. If there are none, the index becomes
 /// readable.
+///
+/// An aggregate under construction has the totals of the rows up to the position. Writers change the totals of these rows
+/// only, and the build counts the others.
 ///
 /// In a [`ShardedStore`](crate::ShardedStore), the shards are built at the same time, with one progress. The batch limit
 /// holds for each shard. An index is readable when it is readable in all shards. Then the global indexes are built from
@@ -310,9 +313,9 @@ impl Collected {
 
     fn report(self, schema: &TableSchema) -> BuildReport {
         let Self { states, rows, steps } = self;
-        let indexes = states.into_iter().filter_map(|(index, state)| {
-            Some(BuiltIndex { name: schema.indexes.get(index)?.name, state })
-        });
+        let indexes = states
+            .into_iter()
+            .filter_map(|(index, state)| Some(BuiltIndex { name: schema.name_at(index)?, state }));
         BuildReport { table: schema.name, indexes: indexes.collect(), rows, steps }
     }
 }

@@ -1,6 +1,6 @@
-//! Adds the entries of many rows to indexes.
+//! Adds the entries of many rows to indexes, and their totals to aggregates.
 
-use std::env;
+use std::{env, slice};
 
 use crate::model::KeyRange;
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         schema::{LISTED, Source},
     },
     sort::{Merge, Sorters},
-    write::unique,
+    write::{aggregates::Gathered, unique},
 };
 
 /// A range of rows.
@@ -48,7 +48,8 @@ pub(super) struct Met<'a> {
 
 type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 
-/// Adds the entries of the rows in the range to these indexes. Entries may already exist. `on_duplicate` is
+/// Adds the entries of the rows in the range to these indexes, and the rows to these aggregates, whose positions follow
+/// those of the indexes. Entries may already exist. `on_duplicate` is
 /// called for each row whose key in a unique index another row has.
 ///
 /// The entries are sorted before they are written. Then consecutive entries are likely to share a page, and
@@ -61,8 +62,11 @@ pub(super) fn add(
     memory: usize,
     on_duplicate: &mut OnDuplicate<'_>,
 ) -> Result<Done> {
+    let first_aggregate = rows.schema.indexes.len();
+    let (indexes, aggregates): (Vec<usize>, Vec<usize>) =
+        indexes.iter().partition(|position| **position < first_aggregate);
     let mut sorters = Sorters::new(indexes.len(), &env::temp_dir(), memory);
-    let done = gather(rows, writer, indexes, range, &mut sorters)?;
+    let done = gather(rows, writer, (&indexes, &aggregates), range, &mut sorters)?;
     for (&index, sorted) in indexes.iter().zip(sorters.finish()?) {
         let source = Source::Index(index);
         let Some(declared) = rows.schema.index(source) else { continue };
@@ -96,38 +100,59 @@ pub(super) fn add(
 /// Reads the rows in the range and adds their entries to the sorters.
 fn gather(
     rows: &RowVtable,
-    writer: &Writer<'_, '_>,
-    indexes: &[usize],
+    writer: &mut Writer<'_, '_>,
+    (indexes, aggregates): (&[usize], &[usize]),
     range: Range<'_>,
     sorters: &mut Sorters,
 ) -> Result<Done> {
-    let position =
-        range.after.map(|after| Position { key: Vec::new(), primary_key: after.to_vec() });
-    let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
+    let (first_aggregate, mut totals) = (rows.schema.indexes.len(), Gathered::default());
     let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
-    let mut facts = writer.reader().cursor(query)?;
-    while facts.advance()? {
-        let fact = facts.entry();
-        if range.until.is_some_and(|until| fact.primary_key > until) {
-            return Ok(done);
-        }
-        if range.bytes.is_some_and(|most| done.rows > 0 && bytes + fact.data.len() > most) {
-            done.last_read = Some(image.primary_key().to_vec());
-            return Ok(done);
-        }
-        rows.load_stored(&mut image, fact.data, fact.primary_key)?;
-        image.check_lengths(rows.schema)?;
-        for (sorter, &index) in indexes.iter().enumerate() {
-            let Some(declared) = rows.schema.indexes.get(index) else { continue };
-            let data = image.data(index, declared);
-            for key in image.keys(index) {
-                sorters.push(sorter, key, fact.primary_key, data, &[])?;
+    let mut after = range.after.map(<[u8]>::to_vec);
+    loop {
+        let position = after.map(|primary_key| Position { key: Vec::new(), primary_key });
+        let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
+        let mut facts = writer.reader().cursor(query)?;
+        let is_done = loop {
+            if !facts.advance()? {
+                break true;
             }
+            let fact = facts.entry();
+            if range.until.is_some_and(|until| fact.primary_key > until) {
+                break true;
+            }
+            if range.bytes.is_some_and(|most| done.rows > 0 && bytes + fact.data.len() > most) {
+                done.last_read = Some(image.primary_key().to_vec());
+                break true;
+            }
+            rows.load_stored(&mut image, fact.data, fact.primary_key)?;
+            image.check_lengths(rows.schema)?;
+            for (sorter, &index) in indexes.iter().enumerate() {
+                let Some(declared) = rows.schema.indexes.get(index) else { continue };
+                let data = image.data(index, declared);
+                for key in image.keys(index) {
+                    sorters.push(sorter, key, fact.primary_key, data, &[])?;
+                }
+            }
+            for position in aggregates {
+                let aggregate = position - first_aggregate;
+                if let Some(declared) = rows.aggregates.get(aggregate) {
+                    image.check_groups(rows.schema, slice::from_ref(declared))?;
+                }
+                totals.add_to(rows, aggregate, &image);
+            }
+            done.rows += 1;
+            bytes += fact.data.len();
+            if totals.is_full() {
+                break false;
+            }
+        };
+        drop(facts);
+        totals.write(rows, writer)?;
+        if is_done {
+            return Ok(done);
         }
-        done.rows += 1;
-        bytes += fact.data.len();
+        after = Some(image.primary_key().to_vec());
     }
-    Ok(done)
 }
 
 /// Adds all entries except the first of each key, which the index already has.

@@ -79,7 +79,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         }
     }
     for index in &report.indexes {
-        let position = rows.schema.indexes.iter().position(|declared| declared.name == index.name);
+        let position = rows.schema.position_of(index.name);
         if let Some(position) = position.filter(|_| index.state == IndexState::Readable) {
             table.became_readable(position);
         }
@@ -97,7 +97,7 @@ fn expected(parts: &[(Store, Arc<OpenTable>)], global: &[usize]) -> Result<Vec<(
         let rows = reader.stored(Source::Facts)?.unwrap_or(0);
         all += rows;
         let mut is_built = false;
-        for index in 0..table.schema.indexes.len() {
+        for index in table.schema.positions() {
             if table.state(reader, index)?.is_some() {
                 let is_global = global.contains(&index);
                 is_built |= !is_global;

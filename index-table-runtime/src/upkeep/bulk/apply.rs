@@ -34,6 +34,10 @@ pub(crate) fn apply(
     Written { tally, plan, watched, unfinished, shared, .. }: &mut Written,
     reporter: &mut ProgressReporter<'_>,
 ) -> Result<LoadReport> {
+    // A load leaves no messages.
+    if let Some(plan) = plan {
+        plan.begin(true);
+    }
     let plan = plan.as_ref();
     let stream = Stream::of(rows, shared.orders.as_ref());
     let decision = decide::decide(rows, writer.reader(), gathered, plan, old)?;
@@ -47,7 +51,7 @@ pub(crate) fn apply(
     } else {
         note_new(rows, new, gathered, &decision, watched)?;
         note_changes(stream, writer, gathered, &decision)?;
-        gather_totals(rows, writer, new, gathered, &decision)?;
+        gather_totals(rows, writer, plan, new, gathered, &decision)?;
         let facts = &mut RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
     };
@@ -119,7 +123,7 @@ fn replace_facts(
                         maintain::removed_entries(rows.schema, old, new, filter)?;
                     }
                 }
-                totals.note(rows, writer, Some(old), Some(new))?;
+                totals.note(rows, writer, plan, Some(old), Some(new))?;
                 if !is_same {
                     changes::note_stored(stream, writer, false, primary_key, row)?;
                     watched.note(Some(old), Some(new));
@@ -131,7 +135,7 @@ fn replace_facts(
                 changes::note_stored(stream, writer, true, primary_key, row)?;
                 if !rows.aggregates.is_empty() {
                     rows.load_stored(new, row, primary_key)?;
-                    totals.note(rows, writer, None, Some(new))?;
+                    totals.note(rows, writer, plan, None, Some(new))?;
                 }
                 count.new += 1;
             }
@@ -219,6 +223,7 @@ fn check_own_references(
 fn gather_totals(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
+    plan: Option<&MaintenancePlan>,
     new: &mut Image,
     gathered: &Gathered,
     decision: &Decision,
@@ -231,7 +236,7 @@ fn gather_totals(
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
         rows.load_stored(new, row, primary_key)?;
-        totals.note(rows, writer, None, Some(new))?;
+        totals.note(rows, writer, plan, None, Some(new))?;
     }
     totals.write(rows, writer)
 }

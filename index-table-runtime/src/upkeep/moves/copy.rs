@@ -163,15 +163,15 @@ impl Mover<'_> {
         for table in self.tables {
             let reader = txn.reader(tables_of(table)?);
             let moved = MovedIndex::of(self.record(), table)?.map(|moved| moved.index);
-            let indexes = table.schema.indexes.iter().enumerate();
-            let indexes = indexes.filter(|(at, _)| moved.is_none_or(|moved| moved == *at));
-            let indexes: Vec<_> = indexes.map(|(_, index)| index).collect();
+            let positions = table.schema.positions();
+            let positions = positions.filter(|at| moved.is_none_or(|moved| moved == *at));
+            let indexes: Vec<_> = positions.filter_map(|at| table.schema.name_at(at)).collect();
             for (shard, index) in [from, to]
                 .into_iter()
                 .flat_map(|shard| indexes.iter().map(move |index| (shard, *index)))
             {
-                let Some(record) = reader.of_shard(shard)?.record(index.name)? else { continue };
-                let (table, index) = (table.schema.name, index.name);
+                let Some(record) = reader.of_shard(shard)?.record(index)? else { continue };
+                let table = table.schema.name;
                 let state = StateRecord::decode(record);
                 let state = state.ok_or_else(|| StateRecord::unreadable(table, index))?;
                 let state = IndexState::of(state);

@@ -1,4 +1,4 @@
-//! Applies messages to eventual indexes.
+//! Applies messages to eventual indexes and aggregates.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -18,10 +18,11 @@ use crate::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},
         row_vtable::RowVtable,
+        schema::TableSchema,
         shard::ShardNumber,
     },
     store::{OpenTable, Store},
-    write::Written,
+    write::{Written, aggregates::Gathered, queue::totals},
 };
 
 /// The maximum number of messages in a batch.
@@ -110,7 +111,7 @@ fn batch(
             break;
         };
         let message = message.to_vec();
-        match apply(rows, writer, image, written, &message) {
+        match apply((rows, queue), writer, image, written, &message) {
             Ok(read) => {
                 bytes += message.len() + read;
                 batch.applied += 1;
@@ -151,27 +152,29 @@ pub(super) fn poisoned(error: Error) -> Result<String> {
         | Error::Conversion { .. }
         | Error::Codec { .. }
         | Error::KeyTooLong { .. }
+        | Error::AggregateOverflow { .. }
         | Error::Panicked { .. } => Ok(error.to_string()),
         error => Err(error),
     }
 }
 
-/// Updates the entries of the message's row to its current content. Returns the size of the row.
+/// Updates the entries of the message's row to its current content, and applies its changes of totals. Returns the size of
+/// the row.
 pub(super) fn apply(
-    rows: &RowVtable,
+    (rows, queue): (&RowVtable, Option<ShardNumber>),
     writer: &mut Writer<'_, '_>,
     image: &mut Image,
     Written { tally, plan, .. }: &mut Written,
     message: &[u8],
 ) -> Result<usize> {
     let schema = rows.schema;
-    let Message { primary_key, indexes, .. } = decode(message).ok_or_else(|| Error::Corrupt {
-        table: schema.name,
-        index: None,
-        key: "of a message in its queue".to_owned(),
-        reason: "the message can't be decoded".to_owned(),
-    })?;
-    let fact = writer.reader().fact(&primary_key)?;
+    let Message { primary_key, indexes, .. } =
+        decode(message).ok_or_else(|| undecodable(schema))?;
+    let (totals, indexes): (Vec<_>, Vec<_>) = indexes.into_iter().partition(|part| {
+        let position = schema.position_of(&part.index);
+        position.is_some_and(|position| schema.aggregate(position).is_some())
+    });
+    let fact = if indexes.is_empty() { None } else { writer.reader().fact(&primary_key)? };
     if let Some(fact) = fact {
         load(rows, image, fact, &primary_key)?;
         image.check_lengths(schema)?;
@@ -204,7 +207,32 @@ pub(super) fn apply(
             }
         }
     }
+    if !totals.is_empty() {
+        let mut gathered = Gathered::default();
+        for part in totals {
+            let position = schema.position_of(&part.index).filter(|at| schema.is_eventual(*at));
+            let Some(position) = position else { continue };
+            if plan.as_ref().is_some_and(|plan| !plan.maintains(position)) {
+                continue;
+            }
+            for bytes in &part.keys {
+                let change = totals::decode(bytes).ok_or_else(|| undecodable(schema))?;
+                gathered.add_change(position - schema.indexes.len(), change);
+            }
+        }
+        in_queue(writer, queue, &mut |writer| gathered.clone().write(rows, writer))?;
+    }
     Ok(read)
+}
+
+#[cold]
+fn undecodable(schema: &TableSchema) -> Error {
+    Error::Corrupt {
+        table: schema.name,
+        index: None,
+        key: "of a message in its queue".to_owned(),
+        reason: "the message can't be decoded".to_owned(),
+    }
 }
 
 /// Loads the image of a row. A method of the row may compute a key; if it panics, the worker must continue.

@@ -103,7 +103,7 @@ fn retry_queue(
         let message = decode::<DeadLetterRecord>(bytes)
             .map(|dead_letter| dead_letter.message)
             .unwrap_or_default();
-        match apply(rows, writer, image, written, &message) {
+        match apply((rows, queue), writer, image, written, &message) {
             Ok(_) => {
                 in_queue(writer, queue, &mut |writer| writer.remove_message(number))?;
                 state.dead_letters = state.dead_letters.saturating_sub(1);

@@ -77,6 +77,7 @@ fn a_kept_analysis_has_the_documented_bytes() {
         fields: &[FieldSchema::new::<String>("town", "String")],
         previous: None,
         changed: &[],
+        aggregates: &[],
         primary_key: &[KeyField::new::<u32>("id")],
         indexes: &[IndexSchema {
             name: "town",

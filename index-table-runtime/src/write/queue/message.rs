@@ -7,16 +7,17 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, damage};
+use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, damage, totals};
 use crate::{
     engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         schema::TableSchema,
     },
+    write::aggregates::Gathered,
 };
 
-/// A row, and the eventual indexes in which its entries change.
+/// A row, and the eventual indexes and aggregates in which its entries or its totals change.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
     /// The time of the write, in milliseconds since 1970.
@@ -25,11 +26,11 @@ pub(crate) struct Message {
     pub(crate) indexes: Vec<Part>,
 }
 
-/// The part of a message about one index.
+/// The part of a message about one index or aggregate.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) index: String,
-    /// The keys of the row that the write removed.
+    /// The keys of the row that the write removed; or the [changes](super::totals) of the totals of an aggregate.
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
@@ -85,19 +86,25 @@ impl QueueState {
     }
 }
 
-/// The rows that messages in a queue name, by index. Differences in their entries are not damage.
+/// The rows that messages in a queue name, by index, and the changes of totals that are not applied yet. Differences in
+/// the entries of these rows are not damage.
 #[derive(Debug, Default)]
-pub(crate) struct Queued(BTreeSet<(usize, Vec<u8>)>);
+pub(crate) struct Queued {
+    rows: BTreeSet<(usize, Vec<u8>)>,
+    totals: Gathered,
+}
 
 impl Queued {
     /// Reads the messages. If the queue is damaged, the result is empty, because a worker may never apply them.
     pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
-        let mut queued = BTreeSet::new();
+        let mut queued = Self::default();
         if let Some(split) = reader.split() {
             for reader in split.with_queues() {
-                queued.extend(Self::read(schema, reader)?.0);
+                let Self { rows, totals } = Self::read(schema, reader)?;
+                queued.rows.extend(rows);
+                queued.totals.merge(totals);
             }
-            return Ok(Self(queued));
+            return Ok(queued);
         }
         if damage(schema, reader)?.is_some() {
             return Ok(Self::default());
@@ -109,18 +116,29 @@ impl Queued {
             let bytes = dead_letter.as_ref().map_or(bytes, |dead_letter| &dead_letter.message);
             if let Some(Message { primary_key, indexes, .. }) = decode(bytes) {
                 for part in indexes {
-                    let named = schema.indexes.iter().position(|index| index.name == part.index);
-                    queued.extend(named.map(|index| (index, primary_key.clone())));
+                    let Some(position) = schema.position_of(&part.index) else { continue };
+                    if schema.aggregate(position).is_some() {
+                        let changes = part.keys.iter().filter_map(|bytes| totals::decode(bytes));
+                        let aggregate = position - schema.indexes.len();
+                        changes.for_each(|change| queued.totals.add_change(aggregate, change));
+                        continue;
+                    }
+                    queued.rows.insert((position, primary_key.clone()));
                 }
             }
             let Some(next) = number.checked_add(1) else { break };
             from = next;
         }
-        Ok(Self(queued))
+        Ok(queued)
     }
 
     pub(crate) fn has(&self, index: usize, primary_key: &[u8]) -> bool {
-        self.0.contains(&(index, primary_key.to_vec()))
+        self.rows.contains(&(index, primary_key.to_vec()))
+    }
+
+    /// Returns the changes of totals that are not applied yet.
+    pub(crate) const fn totals(&self) -> &Gathered {
+        &self.totals
     }
 }
 

@@ -1,4 +1,4 @@
-//! Eventual indexes: the queue of a table, and its application.
+//! Eventual indexes and aggregates: the queue of a table, and its application.
 //!
 //! If a write of a row changes the row's entries in eventual indexes, its transaction puts one message into the
 //! queue. The message names the row and these indexes, with the keys that the write has removed. It does not
@@ -28,6 +28,19 @@
 //! index is declared differently, opening the table removes its name from the existing messages ([`purge`]) before
 //! the index is rebuilt. The rebuild of a disabled index does the same: E is empty then, and gets only entries
 //! in K.
+//!
+//! # Aggregates
+//!
+//! For an eventual aggregate, the message has the changes of the totals: the removed and the added summands, each with its
+//! group. Applying a change twice would be wrong, unlike for entries. A change is applied exactly once, because the same
+//! transaction applies and removes the message. One invariant holds after each transaction, also for dead letters: the
+//! stored totals, plus the changes in all messages, are the totals of the rows. It does not depend on the order of the
+//! messages. So changes can also be made in line while messages are queued; the stored count of a group can then be
+//! negative for some time. The build of an aggregate removes its name from the messages, and a repair writes the totals
+//! of the rows, minus the changes in the messages.
+//!
+//! A change belongs to the shard of its queue, even if the row has moved to another shard since: the move has subtracted the
+//! row from the totals of this shard.
 //!
 //! # The queue
 //!
@@ -64,6 +77,7 @@ mod signals;
 #[cfg(test)]
 mod tests;
 mod token;
+pub(crate) mod totals;
 
 pub(crate) use message::{DeadLetterRecord, Message, QueueState, Queued, decode, encode};
 pub(crate) use outbox::Outbox;

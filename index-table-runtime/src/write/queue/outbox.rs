@@ -156,6 +156,11 @@ impl Outbox {
             Change::DeleteEntry { index, key, primary_key } => (index, primary_key, Some(key)),
             Change::PutFact { .. } | Change::DeleteFact { .. } => return,
         };
+        self.note_part(index, primary_key, key);
+    }
+
+    /// Notes a change in an index or aggregate: the removed key, or the change of the totals of a group.
+    pub(crate) fn note_part(&mut self, index: usize, primary_key: &[u8], key: Option<&[u8]>) {
         let row = self.pending.iter().position(|pending| pending.primary_key == primary_key);
         let row = row.unwrap_or_else(|| {
             self.pending
@@ -194,7 +199,7 @@ impl Outbox {
                 None => None,
             };
             let part = |(index, keys): (usize, _)| {
-                let index = schema.indexes.get(index)?.name.to_owned();
+                let index = schema.name_at(index)?.to_owned();
                 Some(Part { index, keys })
             };
             let indexes = indexes.into_iter().filter_map(part).collect();

@@ -62,6 +62,7 @@ impl Entity for Film {
         ],
         previous: None,
         changed: &[],
+        aggregates: &[],
         primary_key: &[KeyField::new::<String>("country"), KeyField::new::<u16>("id")],
         indexes: &[
             index(

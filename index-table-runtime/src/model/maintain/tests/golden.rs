@@ -50,6 +50,7 @@ impl Entity for Customer {
         ],
         previous: None,
         changed: &[],
+        aggregates: &[],
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[
             index("town", &[KeyField::new::<String>("town")], Carried::Normalized, false),
@@ -161,6 +162,7 @@ fn the_record_of_an_older_version_matches_the_example() {
             fields: &[],
             previous: None,
             changed: &[],
+            aggregates: &[],
             primary_key: &[],
             indexes: &[],
         },

@@ -123,6 +123,7 @@ impl Entity for Word {
         ],
         previous: None,
         changed: &[],
+        aggregates: &[],
         primary_key: &[KeyField::new::<String>("word")],
         indexes: &[IndexSchema {
             name: "other",

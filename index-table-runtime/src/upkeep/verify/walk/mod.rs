@@ -424,10 +424,11 @@ impl<'t> TableCheck<'t> {
 /// Returns the indexes that are not readable in a shard.
 pub(super) fn unreadable(schema: &'static TableSchema, reader: Reader<'_>) -> Result<Unreadable> {
     let (mut incomplete, mut violated) = (Vec::new(), Vec::new());
-    for (index, declared) in schema.indexes.iter().enumerate() {
-        match reader.record(declared.name)? {
+    for index in schema.positions() {
+        let is_unique = schema.indexes.get(index).is_some_and(|declared| declared.unique);
+        match schema.name_at(index).map_or(Ok(None), |name| reader.record(name))? {
             None => {}
-            Some(state) if declared.unique && StateRecord::is_violated(state) => {
+            Some(state) if is_unique && StateRecord::is_violated(state) => {
                 violated.push(index);
             }
             Some(_) => incomplete.push(index),
