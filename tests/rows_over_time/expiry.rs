@@ -1,12 +1,14 @@
 //! `#[table(expires = …)]`: rows are deleted after their time.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use index_table::{Error, IndexTable, Result, Store};
+use index_table::{Error, IndexTable, OnDuplicate, Result, Store};
+use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::stores::{plain_stores, stores};
@@ -258,4 +260,76 @@ other_clocks! {
     jiff_clock: jiff::Timestamp,
         jiff::Timestamp::from_second(1000).expect("a time"),
         jiff::Timestamp::from_second(4_000_000_000).expect("a time");
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Put(u32, Option<u64>),
+    Delete(u32),
+    Expire(u64, u64),
+    Load(Vec<(u32, Option<u64>)>),
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let row = || (0..20_u32, prop::option::of(0..50_u64));
+    prop_oneof![
+        6 => row().prop_map(|(id, ends)| Operation::Put(id, ends)),
+        2 => (0..20_u32).prop_map(Operation::Delete),
+        3 => (0..50_u64, 0..6_u64).prop_map(|(now, most)| Operation::Expire(now, most)),
+        1 => prop::collection::vec(row(), 0..8).prop_map(Operation::Load),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_writes_and_expiries_agree_with_a_model(
+        operations in prop::collection::vec(operation(), 1..40),
+    ) {
+        for tried in stores("sessions").expect("stores") {
+            let sessions = SessionRepository::open(&tried).expect("a repository");
+            let row = |id, ends: Option<u64>| Session { ends: ends.map(at), ..session(id) };
+            let mut model: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+            for operation in &operations {
+                match operation {
+                    Operation::Put(id, ends) => {
+                        tried.transaction(|txn| sessions.put(txn, &row(*id, *ends))).expect("a write");
+                        model.insert(*id, *ends);
+                    }
+                    Operation::Delete(id) => {
+                        tried.transaction(|txn| sessions.delete(txn, *id)).expect("a write");
+                        model.remove(id);
+                    }
+                    Operation::Expire(now, most) => {
+                        // The oldest rows expire first.
+                        let mut expired: Vec<(u64, u32)> = model
+                            .iter()
+                            .filter_map(|(id, ends)| Some(((*ends)?, *id)))
+                            .filter(|(ends, _)| ends <= now)
+                            .collect();
+                        expired.sort_unstable();
+                        let deleted = sessions.expire(&tried, at(*now), *most).expect("an expiry");
+                        prop_assert_eq!(deleted, (expired.len() as u64).min(*most));
+                        for (_, id) in expired.into_iter().take(*most as usize) {
+                            model.remove(&id);
+                        }
+                    }
+                    Operation::Load(rows) => {
+                        let rows: BTreeMap<_, _> = rows.iter().copied().collect();
+                        let load = rows.iter().map(|(id, ends)| row(*id, *ends));
+                        let load = sessions.bulk_load(&tried, load);
+                        load.on_duplicate(OnDuplicate::Replace).run().expect("a load");
+                        model.extend(rows);
+                    }
+                }
+                let txn = tried.read().expect("a transaction");
+                let stored = sessions.all(&txn).rows().collect::<Result<Vec<_>>>().expect("rows");
+                let expected: Vec<_> = model.iter().map(|(id, ends)| row(*id, *ends)).collect();
+                prop_assert_eq!(stored, expected);
+            }
+            let report = sessions.verify(&tried.read().expect("a transaction")).run();
+            prop_assert!(report.expect("a report").is_clean());
+        }
+    }
 }

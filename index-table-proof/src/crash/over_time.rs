@@ -26,6 +26,7 @@ struct Customer {
 #[index(customer, amount)]
 #[aggregate(customer, sum = [amount], max = [amount])]
 #[aggregate(sum = [amount])]
+#[aggregate(customer, amount, consistency = "eventual")]
 struct Invoice {
     #[primary_key]
     number: u64,
@@ -55,6 +56,9 @@ struct Steps {
 
 /// The number of customers.
 const CUSTOMERS: u64 = 12;
+
+/// The number of messages of the eventual aggregate that are applied between two steps.
+const MESSAGES: u64 = 20;
 
 /// Rows with greater numbers have expired, and are not edited.
 const EXPIRED: u64 = 1 << 32;
@@ -249,7 +253,18 @@ impl Tables {
             return Ok(Err(format!("{whole:?}, and the sum of the groups is {all}, {sum}")));
         }
         let report = self.store.verify()?;
-        Ok(if report.is_clean() { Ok(()) } else { Err(report.to_string()) })
+        if !report.is_clean() {
+            return Ok(Err(report.to_string()));
+        }
+        drop(txn);
+        // The remaining messages are applied to the eventual aggregate, each once.
+        self.invoices.drain(&self.store, u64::MAX)?;
+        let (txn, mut counted) = (self.store.read()?, 0);
+        for totals in self.invoices.aggregates_by_customer_amount(&txn) {
+            counted += totals?.count;
+        }
+        let differs = format!("the eventual aggregate counts {counted} rows, and not {all}");
+        Ok(if counted == all { Ok(()) } else { Err(differs) })
     }
 }
 
@@ -261,6 +276,7 @@ pub(super) fn write(path: &Path) -> Result<()> {
         tables.step(step)?;
         say("done");
         tables.invoices.expire(&tables.store, SystemTime::now(), AT_ONCE)?;
+        tables.invoices.drain(&tables.store, MESSAGES)?;
     }
     Ok(())
 }

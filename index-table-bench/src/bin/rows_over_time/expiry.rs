@@ -40,14 +40,28 @@ fn session(id: u64) -> Session {
     Session { id: scattered, user: scattered % 1_000, ends, text: "x".repeat(80) }
 }
 
+/// The times of a transaction of the other writer, in milliseconds.
+#[derive(Clone, Copy, Default)]
+struct Wait {
+    total: f64,
+    /// Until the closure began: the transaction waited for the expiry.
+    turn: f64,
+}
+
 /// The times of the other writer, in ascending order.
-struct Waits(Vec<f64>);
+struct Waits(Vec<Wait>);
 
 impl Waits {
     /// Returns the time that so many of 1,000 transactions did not exceed.
     fn at(&self, thousandths: usize) -> f64 {
         let at = self.0.len() * thousandths / 1_000;
-        self.0.get(at).or(self.0.last()).copied().unwrap_or_default()
+        self.0.get(at).or(self.0.last()).copied().unwrap_or_default().total
+    }
+
+    /// Returns the longest wait for the expiry, and the longest time of the writer's own work with its commit.
+    fn longest_parts(&self) -> (f64, f64) {
+        let longest = |part: fn(&Wait) -> f64| self.0.iter().map(part).fold(0.0, f64::max);
+        (longest(|wait| wait.turn), longest(|wait| wait.total - wait.turn))
     }
 }
 
@@ -63,9 +77,13 @@ fn beside<T>(store: &Store, first: u64, work: impl FnOnce() -> Result<T>) -> Out
                     break;
                 }
                 let visit = Visit { id, text: "x".repeat(80) };
-                let began = Instant::now();
-                store.transaction(|txn| visits.put(txn, &visit))?;
-                waits.push(began.elapsed().as_secs_f64() * 1e3);
+                let (began, mut turn) = (Instant::now(), Duration::ZERO);
+                store.transaction(|txn| {
+                    turn = began.elapsed();
+                    visits.put(txn, &visit)
+                })?;
+                let [total, turn] = [began.elapsed(), turn].map(|it| it.as_secs_f64() * 1e3);
+                waits.push(Wait { total, turn });
                 thread::sleep(Duration::from_millis(1));
             }
             Ok::<_, index_table::Error>(waits)
@@ -75,15 +93,16 @@ fn beside<T>(store: &Store, first: u64, work: impl FnOnce() -> Result<T>) -> Out
         (done, writer.join())
     });
     let mut waits = waits.map_err(|_| "the writer has panicked")??;
-    waits.sort_by(f64::total_cmp);
+    waits.sort_by(|a, b| a.total.total_cmp(&b.total));
     Ok((done?, Waits(waits)))
 }
 
 pub(crate) fn expiry(dir: &Path, _: u32) -> Outcome<()> {
     println!(
-        "| expiry of {ROWS} rows | rows a second | another writer: p50 | p99 | p99.9 | longest |"
+        "| expiry of {ROWS} rows | rows a second | another writer: p50 | p99 | p99.9 | longest | longest wait for its \
+         turn | longest own commit |"
     );
-    println!("|---|--:|--:|--:|--:|--:|");
+    println!("|---|--:|--:|--:|--:|--:|--:|--:|");
     for (name, durability) in [
         ("commits without a sync", Durability::None),
         ("`Durability::Journal`", Durability::Journal),
@@ -94,9 +113,10 @@ pub(crate) fn expiry(dir: &Path, _: u32) -> Outcome<()> {
         let sessions = SessionRepository::open(&store)?;
         let show = |name: &str, rate: &str, waits: &Waits| {
             let [p50, p99, p999] = [500, 990, 999].map(|thousandths| waits.at(thousandths));
-            let longest = waits.at(1_000);
+            let (longest, (turn, own)) = (waits.at(1_000), waits.longest_parts());
             println!(
-                "| {name} | {rate} | {p50:.2} ms | {p99:.2} ms | {p999:.2} ms | {longest:.1} ms |"
+                "| {name} | {rate} | {p50:.2} ms | {p99:.2} ms | {p999:.2} ms | {longest:.1} ms | {turn:.1} ms | \
+                 {own:.1} ms |"
             );
         };
         let pause = || {
