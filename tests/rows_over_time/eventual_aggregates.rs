@@ -315,7 +315,7 @@ fn an_aggregate_is_built_while_rows_are_written() -> Result<()> {
         assert_eq!(count, model.values().filter(|row| row.shop == 1).count() as u64);
         let mut steps = 0;
         loop {
-            let report = sales.build(&tried).batch_bytes(60).limit(1).run()?;
+            let report = sales.build(&tried).batch_bytes(25).limit(1).run()?;
             verify(&sales, &tried)?;
             if report.is_done() {
                 break;
