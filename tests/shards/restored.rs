@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Error, Result, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
 
 use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
@@ -64,5 +65,84 @@ fn a_lost_shard_is_restored_while_the_store_is_open() -> Result<()> {
         assert_eq!(orders.all(&store.read()?).count()?, u64::from(number) + 3);
         store.check()?;
     }
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "countries", reference)]
+struct Country {
+    #[primary_key]
+    code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "users", shard_by = tenant)]
+#[index(email, unique, scope = "global")]
+#[index(country)]
+struct User {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    email: String,
+    #[references(Country)]
+    country: String,
+}
+
+#[test]
+fn a_shard_from_an_older_backup_is_reported_where_references_say_more() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    let user = |tenant, id: u64, country: &str| {
+        let (email, country) = (format!("{tenant}-{id}"), country.to_owned());
+        User { tenant, id, email, country }
+    };
+    let country = |code: &str| Country { code: code.to_owned() };
+    {
+        let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
+        let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("users", map);
+        let store = options.open(&shop)?;
+        let countries = CountryRepository::open(&store)?;
+        let users = UserRepository::open(&store)?;
+        store.transaction(|txn| {
+            ["x", "y"].into_iter().try_for_each(|it| countries.insert(txn, &country(it)))?;
+            users.insert(txn, &user(1, 1, "x"))?;
+            users.insert(txn, &user(11, 1, "x"))?;
+            users.insert(txn, &user(11, 2, "y"))
+        })?;
+        store.backup_to(&backup)?;
+        // After the backup: a row and a country are deleted, and a row is inserted.
+        store.transaction(|txn| {
+            users.delete(txn, 11, 2)?;
+            countries.delete(txn, "y")?;
+            users.insert(txn, &user(11, 3, "x"))
+        })?;
+    }
+    fs::remove_dir_all(shop.join("b")).expect("removed");
+    {
+        let store = ShardedStore::open(&shop)?;
+        let _countries = CountryRepository::open(&store)?;
+        let _users = UserRepository::open(&store)?;
+        let lost = store.shard("b")?;
+        store.restore_shard(&lost, backup.join("shard.1"))?;
+    }
+    let store = ShardedStore::open(&shop)?;
+    let countries = CountryRepository::open(&store)?;
+    let users = UserRepository::open(&store)?;
+    // The global index has exactly the rows that the shards have.
+    let txn = store.read()?;
+    assert_eq!(users.by_email(&txn).count()?, 3);
+    assert_eq!(users.get_by_email(&txn, "11-3")?, None);
+    assert_eq!(users.get_by_email(&txn, "11-2")?, Some(user(11, 2, "y")));
+    // The restored row refers to a country that has been deleted since.
+    let report = users.verify(&txn).run()?;
+    let found = report.to_string();
+    assert_eq!(report.findings.len(), 1, "{found}");
+    assert!(found.contains("(11, 2)"), "{found}");
+    drop(txn);
+    let repaired = store.transaction(|txn| users.repair(txn).run())?;
+    assert_eq!(repaired.left, 1, "a row can't be made from a reference to it");
+    store.transaction(|txn| countries.insert(txn, &country("y")))?;
+    assert!(store.verify()?.is_clean());
     Ok(())
 }

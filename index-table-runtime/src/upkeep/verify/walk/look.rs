@@ -151,7 +151,7 @@ impl<'t> TableCheck<'t> {
             let (kind, reason) = (FindingKind::WrongConversion, error.to_string());
             self.report(kind, Source::Facts, fact, reason, Fix::None);
         }
-        if !self.vtable.references.is_empty() {
+        if !only_global && !self.vtable.references.is_empty() {
             for error in references::orphaned(self.vtable, self.reader, &self.image)? {
                 let reason = error.to_string();
                 self.report(FindingKind::Orphan, Source::Facts, fact, reason, Fix::None);
