@@ -146,3 +146,38 @@ fn a_shard_from_an_older_backup_is_reported_where_references_say_more() -> Resul
     assert!(store.verify()?.is_clean());
     Ok(())
 }
+
+#[test]
+fn one_shard_is_copied_while_the_store_is_open_and_restored() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    let store = options(Kind::Ranges, 2).open(&shop)?;
+    let orders = OrderRepository::open(&store)?;
+    let rows = |count: u16| {
+        store.transaction(|txn| {
+            (0..30).try_for_each(|tenant| orders.put(txn, &order(tenant, count)))
+        })
+    };
+    (0..10).try_for_each(rows)?;
+    let [first, last] = [0, 29].map(|tenant| orders.shard_of(&store, tenant).expect("a shard"));
+    assert_ne!(first, last);
+    store.backup_shard(&last, &backup)?;
+    let again = store.backup_shard(&last, &backup);
+    assert!(matches!(again, Err(Error::Io { .. })), "{again:?}");
+    // The other shard gets more rows than the backup knows.
+    store.transaction(|txn| orders.put(txn, &order(0, 100)))?;
+    let before = orders.all(&store.read()?).count()?;
+    drop((store, orders));
+    let name = last.name().to_owned();
+    fs::remove_dir_all(shop.join(&name)).expect("removed");
+    {
+        let store = ShardedStore::open(&shop)?;
+        let _orders = OrderRepository::open(&store)?;
+        store.restore_shard(&store.shard(&name)?, &backup)?;
+    }
+    let store = ShardedStore::open(&shop)?;
+    let orders = OrderRepository::open(&store)?;
+    assert_eq!(orders.all(&store.read()?).count()?, before);
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}

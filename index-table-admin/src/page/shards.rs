@@ -125,6 +125,8 @@ fn of_map(
                 } else {
                     html! {}
                 },
+                number(range.reads),
+                number(range.writes),
             ]
         })
         .collect();
@@ -135,6 +137,8 @@ fn of_map(
         Column::Number("rows"),
         Column::Number("bytes of rows"),
         Column::Bar,
+        Column::Number("reads"),
+        Column::Number("writes"),
     ];
     let label = format!("The ranges of {map} in the order of their keys: {}", ranges.len());
     Ok(html! {
@@ -152,6 +156,7 @@ fn of_map(
                     }
                 }
                 (table(&format!("Ranges of {map}"), &columns, &rows))
+                p.hint { "Reads and writes are requests of this process, estimated from samples." }
                 @if ranges.len() > RANGES { p.hint { (number((ranges.len() - RANGES) as u64)) " more ranges: " code { "index-table ranges" } } }
             }
         }

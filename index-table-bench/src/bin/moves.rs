@@ -5,6 +5,8 @@
 //! ```
 //! One tenant of a list map has all rows, which a move copies to another shard. The writers update rows of this tenant and
 //! insert others, each in a durable transaction; the readers get a row and count a town, which leaves out copies.
+//!
+//! The program fails if a switch of an online move takes more than [`LONGEST`].
 
 use std::{
     path::Path,
@@ -25,6 +27,9 @@ use index_table_bench::{
 /// The number of rows that a move copies.
 const ROWS: u64 = 1_000_000;
 const TENANT: u32 = 0;
+
+/// The longest time in milliseconds for which a switch may hold up writers.
+const LONGEST: f64 = 50.0;
 
 fn main() -> Outcome<()> {
     sharded::run("moves", &[measure])
@@ -102,6 +107,9 @@ fn measure(dir: &Path, rounds: u32) -> Outcome<()> {
             "| {name} | {:.0} | {:.0} | {:.0} | {:.0} |",
             before[0], before[1], during[0], during[1]
         );
+    }
+    if longest > LONGEST {
+        return Err(format!("a switch took {longest:.1} ms, more than {LONGEST} ms").into());
     }
     Ok(())
 }

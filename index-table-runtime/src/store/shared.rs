@@ -61,7 +61,10 @@ fn open_with(
     if let Some(open) = stores.get(&path) {
         if let Some(inner) = open.inner.upgrade() {
             inner.engine.refuse_forked()?;
-            let is_shard = journal.is_some() && options.durability == Durability::Journal;
+            // A detached shard is still open, and is attached again.
+            let is_back = inner.engine.lmdb().is_some_and(lmdb::Engine::has_left_journal);
+            let is_shard =
+                journal.is_some() && options.durability == Durability::Journal && !is_back;
             let own = "and not as a shard; drop all handles to it first";
             let difference = open.difference(options, &path);
             return match difference.or_else(|| is_shard.then(|| own.to_owned())) {

@@ -318,9 +318,8 @@ impl ShardedStore {
             }
         }
         removed?;
-        if let Ok(engine) = shards.shard(number).and_then(Shard::engine)
-            && let Some(engine) = engine.lmdb()
-        {
+        // The shard is gone, and its environment is still open.
+        if let Some(engine) = shards.shard(number)?.last_engine().and_then(engine::Engine::lmdb) {
             engine.leave_journal();
         }
         drop((opening, held));
@@ -343,8 +342,9 @@ impl ShardedStore {
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
-    /// shard has keys of its ranges now; this process has had the store open since the shard was detached, so the
-    /// directory is still open. [`Error::SchemaMismatch`]: a row is not in its ranges. Also [`Error::WriteInProgress`],
+    /// shard has keys of its ranges now; this process has detached the shard, and the directory was renamed since, while it
+    /// is still open. [`Error::Io`]: this process has detached the shard, and another process has opened it since. In both
+    /// cases, close the store, and open it again before. [`Error::SchemaMismatch`]: a row is not in its ranges. Also [`Error::WriteInProgress`],
     /// and the errors of [`Store::open`](crate::Store::open) and `build`.
     ///
     /// # Examples
@@ -401,10 +401,19 @@ impl ShardedStore {
         if shards.number(name).is_some() {
             return Err(refused("the store has it already"));
         }
-        let mut detached = shards.shards().filter(|(_, shard)| &**shard.name() == name);
-        if detached.any(|(_, shard)| shard.was_opened()) {
-            let reason = "this process has had it open since it was detached; close the store, and open it again";
-            return Err(refused(reason));
+        let open = shards.shards().filter(|(_, shard)| &**shard.name() == name);
+        if let Some(open) = open.filter_map(|(_, shard)| shard.last_engine()).last()
+            && shards.manager().is_some()
+        {
+            let place = shards.directory().join(directory.as_ref());
+            let place = place.canonicalize().map_err(|source| Error::io(&place, source))?;
+            if place != open.directory() {
+                return Err(refused(&format!(
+                    "this process has it open in `{}` since it was detached; attach this directory, or close the store, \
+                     open it again, and then attach the other one",
+                    open.directory().display()
+                )));
+            }
         }
         let (own, records, identity, changed) = open_attached(shards, name, directory.as_ref())?;
         let number = identity.number;

@@ -55,6 +55,13 @@ impl Engine {
         is_known: bool,
     ) -> Result<()> {
         let Some(Active::Shared(member)) = other.journal.get() else { return Ok(()) };
+        if let Some(Active::Shared(own)) = self.journal.get()
+            && own.has_left()
+        {
+            let (directory, env) = (self.path.clone(), self.env.clone());
+            let joined = own.rejoin(Joining { shard, directory, env });
+            return joined.map_err(|not_started| unstarted(&self.path, not_started));
+        }
         if !self.is_joining.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -62,6 +69,11 @@ impl Engine {
         let joined = member.join(Joining { shard, directory, env }, is_known);
         self.set_member(joined.map_err(|not_started| unstarted(&self.path, not_started))?);
         Ok(())
+    }
+
+    /// Whether the shard has left the journal of all shards.
+    pub(crate) fn has_left_journal(&self) -> bool {
+        matches!(self.journal.get(), Some(Active::Shared(member)) if member.has_left())
     }
 
     /// Leaves the journal of all shards, because the shard was removed from the store. Writes are refused from now on.

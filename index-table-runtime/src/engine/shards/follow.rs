@@ -48,7 +48,9 @@ impl Engine {
     /// Returns the engine of a shard of a follower; `None` if the shard was removed before the copy.
     fn follower(&self, shard: ShardNumber) -> Result<Option<&crate::engine::lmdb::Engine>> {
         match self.shards.get(shard as usize) {
-            Some(own) if own.was_opened() => Ok(own.open.get().and_then(|it| it.engine().lmdb())),
+            Some(own) if own.last_engine().is_some() => {
+                Ok(own.last_engine().and_then(|engine| engine.lmdb()))
+            }
             Some(own) if own.is_gone() => Ok(None),
             _ => Err(self.reopened(shard)),
         }
@@ -137,7 +139,7 @@ impl Engine {
         let Some(mut records) = ManagerRecords::decode(entries)? else { return Ok(()) };
         for (number, record) in (0_usize..).zip(&mut records.shards) {
             record.place = format!("shard.{number}");
-            let is_here = self.shards.get(number).is_some_and(super::Shard::was_opened);
+            let is_here = self.shards.get(number).is_some_and(|it| it.last_engine().is_some());
             if !is_here && record.state == ShardState::Open {
                 // The rows of this shard follow in later records.
                 record.state = ShardState::New;

@@ -168,9 +168,9 @@ impl Shard {
         self.is_gone.load(Acquire)
     }
 
-    /// Whether this process has opened the shard, which may no longer belong to the store.
-    pub(crate) fn was_opened(&self) -> bool {
-        self.open.get().is_some()
+    /// Returns the engine that this process has opened for the shard, which may no longer belong to the store.
+    pub(crate) fn last_engine(&self) -> Option<&super::Engine> {
+        self.open.get().map(|open| open.engine())
     }
 
     /// Sets whether the shard no longer belongs to the store.

@@ -8,8 +8,9 @@ use std::{fs::File, path::Path, time::Instant};
 
 use super::{
     super::copy::{Modes, Partial, at_path},
-    ShardedOptions, ShardedStore,
-    open::manager_options,
+    ShardId, ShardedOptions, ShardedStore, engine_of,
+    open::{manager_options, refused},
+    store_of,
 };
 use crate::{
     engine::{
@@ -114,6 +115,71 @@ impl<'p> Copying<'p> {
 }
 
 impl ShardedStore {
+    /// Copies the last snapshot of one shard to the directory `path`, which must not exist, while others write. The copy is a
+    /// plain store, from which [`restore_shard`](ShardedStore::restore_shard) restores the shard.
+    ///
+    /// The copy has the shard's rows and the entries of global indexes in it, but no rows or entries of other shards. So
+    /// transactions across several shards may be complete in the other shards only.
+    /// [`backup_to`](crate::Store::backup_to) copies all shards at one instant.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: an unfinished move has the shard as its source or target.
+    /// [`Error::ShardUnavailable`]. The errors of [`backup_to`](crate::Store::backup_to).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "customers", shard_by = tenant)]
+    /// struct Customer {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     id: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    /// # let store = ShardedStore::options()
+    /// #     .shard("north", "north")
+    /// #     .shard("south", "south")
+    /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    /// #     .open(&path)?;
+    /// # let customers = CustomerRepository::open(&store)?;
+    /// # store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
+    /// let south = store.shard("south")?;
+    /// store.backup_shard(&south, &backup)?;
+    /// # drop((store, customers));
+    /// # std::fs::remove_dir_all(path.join("south")).unwrap();
+    ///
+    /// // The disk of the shard is lost.
+    /// let store = ShardedStore::open(&path)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// store.restore_shard(&store.shard("south")?, &backup)?;
+    /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backup_shard(&self, shard: &ShardId, path: impl AsRef<Path>) -> Result<()> {
+        let (shards, number) = (engine_of(self)?, self.number_of(shard)?);
+        // The copy would wait for this thread's write transaction.
+        self.inner.refuse_nested_write()?;
+        let _held = shards.hold_moves();
+        let moves = shards.moves();
+        let mut records = moves.iter().map(|moving| &moving.record);
+        if let Some(moving) = records.find(|it| [it.from, it.to].contains(&number)) {
+            let id = moving.id;
+            let reason = format!("it has the unfinished move {id}; resume or cancel it");
+            return Err(refused(&format!("the backup of shard `{shard}`"), &reason));
+        }
+        store_of(shards.shard(number)?)?.backup_to(path)
+    }
+
     /// Copies the sharded store in the directory `backup` to the directory `path`, which must not exist. `backup` is
     /// usually the result of [`backup_to`](crate::Store::backup_to).
     ///

@@ -20,6 +20,9 @@ use crate::{
 /// The minimum number of rows or requests for which there is advice.
 const LEAST: u64 = 100;
 
+/// The number of requests for which a sample stands, weighted by this number.
+const SAMPLE: u64 = 21;
+
 /// The percentage by which the load of a shard may exceed the average.
 const TOLERANCE: u64 = 10;
 
@@ -142,9 +145,10 @@ impl ShardedStore {
 
     /// Returns the shards that have more than their share of a map's rows, bytes or requests: over 10 % more than the
     /// average. The advice states whether [`rebalance`](ShardedStore::rebalance) can divide the load, or whether a
-    /// single shard key is the reason. There is no advice for fewer than 100 rows or requests.
+    /// single shard key is the reason. There is no advice for fewer than 100 rows or requests, and none if the number of
+    /// sampled requests is too small to show the difference.
     ///
-    /// Cost: all rows of the tables with this map are read, as by [`plan`](Rebalance::plan).
+    /// Cost: as of [`plan`](Rebalance::plan). With more than 65,536 rows, the shares are estimates from samples.
     ///
     /// # Errors
     ///
@@ -191,7 +195,7 @@ impl ShardedStore {
             reason,
         };
         let targets = self.rebalance(map).targets(engine, &refused)?;
-        let measured = measure::cells(self, engine, map, Unit::Rows, &refused)?;
+        let measured = measure::cells(self, engine, map, (Unit::Rows, false), &refused)?;
         let count = targets.iter().filter(|target| target.is_target).count() as u64;
         // A slot has several keys, but requests are counted for each key.
         let is_hashed = measured.key_type == crate::model::shard::HASHED;
@@ -215,7 +219,13 @@ impl ShardedStore {
             for (at, _) in targets.iter().enumerate() {
                 let own = || measured.cells.iter().filter(|cell| cell.owner == at);
                 let load: u64 = own().map(of_cell).sum();
-                if load <= most {
+                // Requests are sampled: three times the standard deviation of the estimate.
+                let error = if unit == Unit::Requests {
+                    3 * SAMPLE.saturating_mul(load).isqrt()
+                } else {
+                    0
+                };
+                if load <= most + error {
                     continue;
                 }
                 let single = own().filter(|cell| cell.is_single).max_by_key(|cell| of_cell(cell));

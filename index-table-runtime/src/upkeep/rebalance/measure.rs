@@ -1,24 +1,39 @@
 //! The weights of the shard keys of a map.
 //!
-//! All rows are read once. At most [`MOST`] cells of neighbouring keys are kept in memory. If there are more, each cell
-//! is joined with the next cell, so a cell has at most a small part of all keys.
+//! If there are few rows, all are read once. Otherwise, the rows in a sample of the leaves are read, so that the cost does
+//! not grow with the rows: LMDB maintains the number of rows in each shard, and the sample divides it among the keys. At
+//! most [`MOST`] cells of neighbouring keys are kept in memory. If there are more, each cell is joined with the next cell,
+//! so a cell has at most a small part of all keys.
 
 use std::{collections::BTreeMap, ops::Bound};
 
 use super::{Cell, Unit};
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Tables, shards::Engine},
+    engine::{
+        Cursor as _, Query, Read as _, Reader, Tables,
+        lmdb::Sampled,
+        shards::{Engine, Part},
+    },
     model::{
         KeyRange,
         error::{Error, Result},
         schema::Source,
-        shard::{Boundaries, KeyRequests, MapKind, slot},
+        shard::{Boundaries, KeyRequests, MapKind, Routing, slot},
     },
     store::ShardedStore,
 };
 
 /// The maximum number of cells while rows are read.
 const MOST: usize = 1 << 16;
+
+/// The maximum number of rows of all tables that are read completely.
+const ALL: u64 = 1 << 16;
+
+/// The number of leaves in the samples of a table, if it has few shards.
+const LEAVES: usize = 1024;
+
+/// The minimum number of leaves in the sample of a shard.
+const LEAVES_OF_SHARD: usize = 64;
 
 /// A function that returns a key of the boundaries as text.
 type Show = Box<dyn Fn(&[u8]) -> String>;
@@ -28,6 +43,8 @@ pub(super) struct Measured {
     pub(super) cells: Vec<Cell>,
     pub(super) show: Show,
     pub(super) key_type: String,
+    /// The number of rows that were read, if the weights are estimates.
+    pub(super) sampled: Option<u64>,
 }
 
 /// The rows of neighbouring keys.
@@ -47,8 +64,8 @@ struct Weights {
 }
 
 impl Weights {
-    fn add(&mut self, key: &[u8], bytes: u64, boundaries: &Boundaries) {
-        self.rows += 1;
+    fn add(&mut self, key: &[u8], [rows, bytes]: [u64; 2], boundaries: &Boundaries) {
+        self.rows += rows;
         // Before cells are joined, each key has a cell of its own. Afterwards, a cell gets keys until it has its part.
         let part = if self.is_joined { self.rows / (MOST as u64 / 2) } else { 0 };
         let up_to_key = (Bound::Unbounded, Bound::Included(key));
@@ -59,12 +76,12 @@ impl Weights {
                     && boundaries.segment_of(start) == boundaries.segment_of(key))
         });
         if let Some((start, weight)) = same {
-            weight.rows += 1;
+            weight.rows += rows;
             weight.bytes += bytes;
             weight.has_several |= start.as_slice() != key;
             return;
         }
-        self.cells.insert(key.to_vec(), Weight { rows: 1, bytes, has_several: false });
+        self.cells.insert(key.to_vec(), Weight { rows, bytes, has_several: false });
         if self.cells.len() > MOST {
             self.join(boundaries);
         }
@@ -94,12 +111,12 @@ impl Weights {
     }
 }
 
-/// Reads all rows of the tables with a map.
+/// Weighs the keys of a map by the rows of its tables.
 pub(super) fn cells(
     store: &ShardedStore,
     engine: &Engine,
     map: &str,
-    unit: Unit,
+    (unit, exact): (Unit, bool),
     refused: &dyn Fn(String) -> Error,
 ) -> Result<Measured> {
     let found = engine.map(map).ok_or_else(|| refused("the store has no such map".to_owned()))?;
@@ -111,20 +128,26 @@ pub(super) fn cells(
     let mut weights = Weights::default();
     let mut show: Option<Show> = None;
     let txn = store.read()?;
+    let mut sources = Vec::new();
+    let mut stored = Some(0);
     for table in &in_use {
         let Tables::Sharded(tables) = &table.tables else { continue };
-        let routing = tables.routing();
-        let Some(source) = routing.source_with(map) else { continue };
-        let mut rows = txn.reader_of(table, source)?.cursor(Query::new(source, KeyRange::ALL))?;
-        while rows.advance()? {
-            let entry = rows.entry();
-            let key = match source {
-                Source::Facts => routing.map_key(entry.primary_key),
-                Source::Index(index) => routing.global(index).map(|it| it.map_key(entry.key)),
-            };
-            let Some(key) = key else { continue };
-            let bytes = entry.key.len() + entry.primary_key.len() + entry.data.len();
-            weights.add(&key, bytes as u64, &found.boundaries);
+        let Some(source) = tables.routing().source_with(map) else { continue };
+        let reader = txn.reader_of(table, source)?;
+        // A record of an index can have several entries. An index usually has an entry for each row.
+        let rows = if source == Source::Facts { None } else { reader.stored(Source::Facts)? };
+        let own = reader.stored(source)?.map(|own| own.max(rows.unwrap_or_default()));
+        stored = stored.zip(own).map(|(all, own)| all + own);
+        sources.push((tables.routing(), source, reader));
+    }
+    // While rows move, the shards also have copies.
+    let is_sampled = !exact && stored.is_some_and(|stored| stored > ALL);
+    let mut sampled = 0;
+    for (routing, source, reader) in sources {
+        let whole = Whole { routing: &routing, source, boundaries: &found.boundaries };
+        match reader.parts().filter(|_| is_sampled) {
+            Some(parts) => sampled += whole.sample(&mut weights, parts?)?,
+            None => _ = whole.read(&mut weights, reader)?,
         }
         let (own, map) = (routing.clone(), map.to_owned());
         let shown = move |key: &[u8]| own.show_boundary_of(&map, key).unwrap_or_default();
@@ -161,7 +184,88 @@ pub(super) fn cells(
         // A slot has many keys, and is the smallest part that moves.
         cell.is_single = false;
     }
-    Ok(Measured { cells, show, key_type: found.key_type })
+    let sampled = is_sampled.then_some(sampled);
+    Ok(Measured { cells, show, key_type: found.key_type, sampled })
+}
+
+/// A table with the map, or a global index.
+struct Whole<'t> {
+    routing: &'t Routing,
+    source: Source,
+    boundaries: &'t Boundaries,
+}
+
+impl Whole<'_> {
+    /// Returns the key of the boundaries of a row or an entry.
+    fn key(&self, key: &[u8], primary_key: &[u8]) -> Option<Vec<u8>> {
+        match self.source {
+            Source::Facts => self.routing.map_key(primary_key).map(|key| key.to_vec()),
+            Source::Index(index) => self.routing.global(index).map(|it| it.map_key(key).to_vec()),
+        }
+    }
+
+    /// Adds all rows. Returns their number.
+    fn read(&self, weights: &mut Weights, reader: Reader<'_>) -> Result<u64> {
+        let mut rows = reader.cursor(Query::new(self.source, KeyRange::ALL))?;
+        let mut count = 0;
+        while rows.advance()? {
+            let entry = rows.entry();
+            let Some(key) = self.key(entry.key, entry.primary_key) else { continue };
+            let bytes = entry.key.len() + entry.primary_key.len() + entry.data.len();
+            weights.add(&key, [1, bytes as u64], self.boundaries);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Adds the rows of samples, with the number of rows that each represents. Returns the number of read rows.
+    fn sample(&self, weights: &mut Weights, parts: Vec<Part<'_>>) -> Result<u64> {
+        let mut with_rows = Vec::new();
+        for Part { reader, .. } in parts {
+            if reader.stored(self.source)? != Some(0) {
+                with_rows.push(reader);
+            }
+        }
+        let leaves = (LEAVES / with_rows.len().max(1)).max(LEAVES_OF_SHARD);
+        let mut count = 0;
+        for reader in with_rows {
+            let mut totals = [Total::default(); 2];
+            let mut each = |sampled: Sampled<'_>| {
+                let [rows, bytes] = &mut totals;
+                let Some(key) = self.key(sampled.key, sampled.primary_key) else { return };
+                let added = [rows.add(sampled.entries), bytes.add(sampled.bytes)];
+                weights.add(&key, added, self.boundaries);
+            };
+            let read = match reader.lmdb() {
+                Some(lmdb) => lmdb.sample(self.source, leaves, &mut each)?,
+                None => None,
+            };
+            count += match read {
+                Some(read) => read,
+                None => self.read(weights, reader)?,
+            };
+        }
+        Ok(count)
+    }
+}
+
+/// A sum of fractions, of which the integers are added to keys without an error that grows with their number.
+#[derive(Clone, Copy, Default)]
+struct Total {
+    exact: f64,
+    added: u64,
+}
+
+impl Total {
+    /// Returns the integer to add.
+    fn add(&mut self, part: f64) -> u64 {
+        self.exact += part;
+        // A conversion from `f64` is limited to the range of the integer.
+        let rounded = self.exact.round() as u64;
+        let added = rounded.saturating_sub(self.added);
+        self.added += added;
+        added
+    }
 }
 
 fn cell(start: &[u8], owner: usize, weight: Weight) -> Cell {

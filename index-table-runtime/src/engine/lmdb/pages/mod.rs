@@ -3,9 +3,10 @@
 //! There are three checks, each of more pages. [`look_at_head`] checks the first two pages, before LMDB maps the
 //! file. [`look_at_snapshot`] checks the names and the root of each database whenever a store is opened; with
 //! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
-//! signal.
+//! signal. [`sample`] finds leaves at equal distances, for estimates.
 
 mod layout;
+mod leaves;
 mod walk;
 
 use std::{
@@ -19,6 +20,7 @@ use std::{
 
 use layout::META;
 pub(super) use layout::Meta;
+pub(super) use leaves::sample;
 use walk::PageCheck;
 
 use super::process;

@@ -22,7 +22,7 @@ use crate::{
 /// A reader of one table in one transaction.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'t> {
-    pub(super) engine: &'t Engine,
+    pub(in crate::engine::lmdb) engine: &'t Engine,
     pub(super) txn: &'t RoTxn<'t, AnyTls>,
     pub(in crate::engine::lmdb) tables: &'t Tables<'t>,
 }
@@ -77,6 +77,14 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Returns the name of a database.
+    pub(in crate::engine::lmdb) fn name_of(self, source: Source) -> Result<&'t str> {
+        match source {
+            Source::Facts => Ok(self.tables.facts.name()),
+            Source::Index(position) => self.index(position).map(|(index, _)| index.database.name()),
+        }
+    }
+
     /// Returns the layout of an index; `None` for the fact table.
     pub(super) fn layout(self, source: Source) -> Option<Layout> {
         match source {
@@ -102,7 +110,7 @@ impl<'t> Reader<'t> {
         Ok(pages as u64 * u64::from(stat.page_size))
     }
 
-    pub(super) fn len_of(self, source: Source) -> Result<u64> {
+    pub(in crate::engine::lmdb) fn len_of(self, source: Source) -> Result<u64> {
         self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
     }
 }

@@ -108,6 +108,15 @@ pub(super) struct Shard {
     pub(super) closed: OnceLock<u64>,
     /// Whether the shard was removed from the store while it was open.
     pub(super) has_left: AtomicBool,
+    /// The state in which it was removed.
+    pub(super) left: Mutex<Option<Left>>,
+}
+
+/// The state of a shard when it left the journal.
+pub(super) struct Left {
+    pub(super) slots: Arc<Slots>,
+    /// The number of the last commit.
+    pub(super) number: u64,
 }
 
 /// An open shard.
@@ -203,6 +212,7 @@ impl Shard {
             open: Mutex::new(Some(open)),
             closed: OnceLock::new(),
             has_left: AtomicBool::new(false),
+            left: Mutex::new(None),
         }
     }
 
@@ -291,7 +301,7 @@ impl Common {
     }
 
     /// Makes a checkpoint in this thread, for example because a shard was added.
-    fn checkpoint_now(&self) -> std::io::Result<()> {
+    pub(super) fn checkpoint_now(&self) -> std::io::Result<()> {
         let mut state = self.lock();
         for _ in 0..TRIES {
             while state.is_working {
@@ -458,9 +468,8 @@ impl Member {
         joining: Joining,
         is_known: bool,
     ) -> Result<Self, NotStarted> {
-        let Joining { shard, directory, env } = joining;
-        let common = &self.common;
-        let (epoch, open) = open(&directory, env, shard, &common.journalled.identity)?;
+        let (shard, common) = (joining.shard, &self.common);
+        let (epoch, open) = open(joining, &common.journalled.identity, None)?;
         if epoch > common.journalled.epoch {
             let reason = "it was written after the journal of the other shards was started";
             return Err(NotStarted::Damaged(reason.to_owned()));

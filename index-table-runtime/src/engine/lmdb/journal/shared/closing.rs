@@ -1,11 +1,20 @@
-//! Shards that are closed, or that leave the journal.
+//! Shards that are closed, or that leave the journal and come back.
 
-use std::sync::{PoisonError, atomic::Ordering::SeqCst};
+use std::{
+    io,
+    sync::{Arc, PoisonError, atomic::Ordering::SeqCst},
+};
 
 use super::{
-    super::marker::{self, Journalled, Marker},
-    checkpoint::{Member, Open},
+    super::{
+        marker::{self, Journalled, Marker},
+        start::NotStarted,
+    },
+    checkpoint::{Left, Member, Open},
+    start::{Joining, open},
 };
+
+const WRITTEN: &str = "another process has opened its directory since it left the store; close the store, open it again, and then attach the shard";
 
 impl Member {
     /// Ends the journal of this shard. If the environment still has its map, and no error occurs, the data file is
@@ -56,10 +65,55 @@ impl Member {
         if let Some(open) = &open {
             self.complete(open, open.is_mapped);
             state.open = state.open.saturating_sub(1);
+            let left = Left { slots: Arc::clone(&open.slots), number: open.number };
+            *shard.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         }
         drop(state);
         self.wait_for_base();
         drop(open);
+    }
+
+    /// Whether the shard has left the journal.
+    pub(in crate::engine::lmdb) fn has_left(&self) -> bool {
+        self.shard().is_some_and(|shard| shard.has_left.load(SeqCst))
+    }
+
+    /// Adds this shard again, which has left the journal, and whose environment is still open. Nothing may have been written
+    /// to it since: the marker, the lock of the writer and the number of the last commit show that.
+    pub(in crate::engine::lmdb) fn rejoin(&self, joining: Joining) -> Result<(), NotStarted> {
+        let (number, common) = (joining.shard, &*self.common);
+        let written = || NotStarted::from(io::Error::other(WRITTEN));
+        let shard = self.shard().filter(|shard| shard.number == number).ok_or_else(written)?;
+        let mut left = shard.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = left.as_ref().ok_or_else(written)?;
+        let slots = Arc::clone(&known.slots);
+        let (epoch, open) = open(joining, &common.journalled.identity, Some(slots))?;
+        if epoch != common.journalled.epoch || open.number != known.number {
+            let _ = open.writer.unlock();
+            return Err(written());
+        }
+        let data = open.data.try_clone()?;
+        common.archive_joining(number, &open, true);
+        {
+            let mut state = common.lock();
+            state.open += 1;
+            *shard.lock() = Some(open);
+        }
+        let journalled = Journalled { shard: Some(number), ..common.journalled };
+        let joined = common.checkpoint_now().and_then(|()| {
+            marker::put(&data, Marker::Needed(journalled))?;
+            data.sync_data()
+        });
+        if let Err(error) = joined {
+            // Nothing was written to the shard, so it is complete without the journal.
+            let mut state = common.lock();
+            state.open = state.open.saturating_sub(1);
+            shard.lock().take();
+            return Err(error.into());
+        }
+        *left = None;
+        shard.has_left.store(false, SeqCst);
+        Ok(())
     }
 
     /// Makes the data file of a shard complete without the journal. Returns whether the data file is complete.

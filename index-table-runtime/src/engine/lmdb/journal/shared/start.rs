@@ -335,11 +335,11 @@ impl SharedJournal {
 
 /// Opens a shard for a journal that is running, and makes its state durable. Also returns the epoch of its marker.
 pub(super) fn open(
-    directory: &Path,
-    env: Env,
-    shard: u32,
+    Joining { shard, directory, env }: Joining,
     identity: &[u8; 16],
+    slots: Option<Arc<Slots>>,
 ) -> Result<(u64, Open), NotStarted> {
+    let directory = &directory;
     let writer = files::create_one(directory, &files::path(directory, OWN, 0))?;
     if !lock_writer(&writer)? {
         return Err(NotStarted::Elsewhere);
@@ -356,7 +356,8 @@ pub(super) fn open(
     let number = pin.number;
     files::remove(directory, 1);
     let _ = writer.set_len(0);
-    let slots = Arc::new(Slots::open(directory));
+    // A shard that has left the journal keeps its descriptor of the lock file.
+    let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
     let open = Open { env, data, slots, writer, pin, saved, number, pages: 0, is_mapped: true };
     Ok((epoch, open))
 }

@@ -1,0 +1,160 @@
+//! A sample of the leaves of a database. The number of read pages has a limit that does not depend on the size.
+//!
+//! The trees of LMDB are balanced, so the pages of one level have about the same number of leaves below them. The walk
+//! reads whole levels until one has enough pages, and then chooses pages of this level at equal distances. If these are
+//! branches, it chooses one leaf below each.
+
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::Path,
+};
+
+use super::{
+    Fault,
+    layout::{Database, Meta, Page, flag},
+    metas,
+};
+
+/// The maximum number of pages in a level that is read completely.
+const WHOLE: usize = 256;
+
+/// LMDB's limit for the height of a tree.
+const HIGHEST: u16 = 32;
+
+/// A leaf of a sample.
+pub(in crate::engine::lmdb) struct Leaf {
+    /// The lower bound of its keys; empty in the first leaf.
+    pub(in crate::engine::lmdb) start: Vec<u8>,
+    /// The upper bound of its keys, exclusive; `None` in the last leaf.
+    pub(in crate::engine::lmdb) end: Option<Vec<u8>>,
+    /// The estimated number of neighbouring leaves that it represents.
+    pub(in crate::engine::lmdb) weight: f64,
+}
+
+/// A page with the bounds of its keys.
+struct Below {
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    page: u64,
+}
+
+struct Walk {
+    file: File,
+    page_size: u64,
+}
+
+/// Returns at most about `most` leaves of a database, in the order of their keys, of the last committed state. Returns
+/// `None` if the pages can't be read at the moment, because they are being written. The caller has a read transaction, so
+/// that the pages of later states are not reused.
+pub(in crate::engine::lmdb) fn sample(
+    path: &Path,
+    name: &str,
+    most: usize,
+) -> Result<Option<Vec<Leaf>>, Fault> {
+    let mut file = File::open(path)?;
+    let newest = match metas(&mut file) {
+        Ok([first, second]) => {
+            if first.txn < second.txn {
+                second
+            } else {
+                first
+            }
+        }
+        Err(Fault::Damaged(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut walk = Walk { file, page_size: newest.page_size() };
+    let Some(database) = walk.find(&newest, name.as_bytes())? else { return Ok(None) };
+    let Some(root) = database.root else { return Ok(Some(Vec::new())) };
+    if database.depth == 0 || database.depth > HIGHEST {
+        return Ok(None);
+    }
+    let mut height = database.depth;
+    let mut level = vec![Below { start: Vec::new(), end: None, page: root }];
+    while height > 1 && level.len() <= WHOLE {
+        let mut lower = Vec::new();
+        for branch in &level {
+            let Some(children) = walk.children(branch)? else { return Ok(None) };
+            lower.extend(children);
+        }
+        (level, height) = (lower, height - 1);
+    }
+    let mut random = Random(newest.txn);
+    let each = level.len().div_ceil(most.max(1)).max(1);
+    let mut leaves = Vec::with_capacity(level.len() / each + 1);
+    for group in level.chunks(each) {
+        let Some(chosen) = group.get(random.below(group.len())) else { continue };
+        let Below { start, end, page } = chosen;
+        let mut below = Below { start: start.clone(), end: end.clone(), page: *page };
+        let mut weight = group.len() as f64;
+        for _ in 1..height {
+            let Some(mut children) = walk.children(&below)? else { return Ok(None) };
+            if children.is_empty() {
+                return Ok(None);
+            }
+            weight *= children.len() as f64;
+            below = children.swap_remove(random.below(children.len()));
+        }
+        let Below { start, end, .. } = below;
+        leaves.push(Leaf { start, end, weight });
+    }
+    Ok(Some(leaves))
+}
+
+impl Walk {
+    /// Returns the record of a named database.
+    fn find(&mut self, meta: &Meta, name: &[u8]) -> Result<Option<Database>, Fault> {
+        let Some(mut number) = meta.names.root else { return Ok(None) };
+        for _ in 0..HIGHEST {
+            let Some(bytes) = self.page(number)? else { return Ok(None) };
+            let page = Page(&bytes);
+            let Ok(nodes) = page.nodes() else { return Ok(None) };
+            if page.flags() == flag::LEAF {
+                let named = nodes.iter().find(|node| node.key == name);
+                return Ok(named.and_then(|node| Database::read(node.data)));
+            }
+            // The first key of a branch represents all keys less than the second key.
+            let after = nodes.iter().skip(1).take_while(|node| node.key <= name).count();
+            let Some(child) = nodes.get(after) else { return Ok(None) };
+            number = child.child;
+        }
+        Ok(None)
+    }
+
+    /// Returns the pages below a branch; `None` if it is not a branch.
+    fn children(&mut self, branch: &Below) -> Result<Option<Vec<Below>>, Fault> {
+        let Some(bytes) = self.page(branch.page)? else { return Ok(None) };
+        let page = Page(&bytes);
+        let Some(nodes) = page.nodes().ok().filter(|_| page.flags() == flag::BRANCH) else {
+            return Ok(None);
+        };
+        let child = |(at, node): (usize, &super::layout::Node<'_>)| {
+            let start = if at == 0 { branch.start.clone() } else { node.key.to_vec() };
+            let next = nodes.get(at + 1).map(|next| next.key.to_vec());
+            Below { start, end: next.or_else(|| branch.end.clone()), page: node.child }
+        };
+        Ok(Some(nodes.iter().enumerate().map(child).collect()))
+    }
+
+    /// Reads a page; `None` if another page is in its place, or the file ends before it.
+    fn page(&mut self, number: u64) -> Result<Option<Vec<u8>>, Fault> {
+        let mut page = Vec::new();
+        let Some(at) = number.checked_mul(self.page_size) else { return Ok(None) };
+        self.file.seek(SeekFrom::Start(at))?;
+        (&mut self.file).take(self.page_size).read_to_end(&mut page)?;
+        let is_whole = page.len() as u64 == self.page_size;
+        Ok(Some(page).filter(|page| is_whole && Page(page).number() == number))
+    }
+}
+
+/// Returns numbers that don't depend on the order of the pages.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize).checked_rem(limit).unwrap_or_default()
+    }
+}

@@ -1,0 +1,303 @@
+//! Random moves, splits, merges and rebalancing, beside threads that read and write. Each writer has a model of its rows.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
+
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore};
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::online::Random;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "accounts", shard_by = tenant)]
+#[index(town)]
+#[index(code, unique, scope = "global")]
+#[aggregate(sum = [balance])]
+struct Account {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u64,
+    town: String,
+    balance: i64,
+    code: u64,
+}
+
+const TENANTS: u32 = 32;
+const WRITERS: u64 = 2;
+
+/// The number of accounts with money, which are never deleted.
+const FIRST: u64 = 4;
+const MONEY: i64 = 100;
+
+#[derive(Debug, Clone)]
+enum Change {
+    /// Moves a range of tenants to a shard.
+    Move {
+        start: u32,
+        length: u32,
+        to: usize,
+        is_offline: bool,
+    },
+    /// Moves slots of the global index to a shard.
+    MoveEntries {
+        start: u16,
+        length: u16,
+        to: usize,
+    },
+    /// Moves everything from one shard to another.
+    Merge {
+        from: usize,
+        to: usize,
+    },
+    Rebalance,
+    RebalanceEntries,
+    Add,
+    /// Merges a shard into others, and removes it.
+    Remove(usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        6 => (0..TENANTS, 1..20_u32, 0..8_usize, prop::bool::weighted(0.2)).prop_map(
+            |(start, length, to, is_offline)| Change::Move { start, length, to, is_offline }
+        ),
+        2 => (0..4096_u16, 1..2000_u16, 0..8_usize)
+            .prop_map(|(start, length, to)| Change::MoveEntries { start, length, to }),
+        1 => (0..8_usize, 0..8_usize).prop_map(|(from, to)| Change::Merge { from, to }),
+        2 => Just(Change::Rebalance),
+        1 => Just(Change::RebalanceEntries),
+        1 => Just(Change::Add),
+        1 => (0..8_usize).prop_map(Change::Remove),
+    ]
+}
+
+fn options() -> ShardedOptions {
+    let map = ShardMap::ranges().to("a", ..16u32).to("b", 16u32..);
+    ShardedStore::options().shard("a", "a").shard("b", "b").map("accounts", map)
+}
+
+fn account(tenant: u32, number: u64, balance: i64) -> Account {
+    let code = u64::from(tenant) * 1_000_000 + number;
+    Account { tenant, number, town: format!("t{}", number % 5), balance, code }
+}
+
+/// Changes the shards or the maps.
+fn run(store: &ShardedStore, change: &Change, number: usize) -> Result<()> {
+    let names: Vec<String> = store.shard_ids().iter().map(|it| it.name().to_owned()).collect();
+    let name = |at: usize| &names[at % names.len()];
+    let onto = |map: &str, onto: &[String]| {
+        store.rebalance(map).onto(onto).tolerance(5).plan()?.run().map(drop)
+    };
+    match change {
+        Change::Move { start, length, to, is_offline } => {
+            let moving = store.move_range("accounts", *start..*start + *length, name(*to));
+            let moved = if *is_offline { moving.offline().run() } else { moving.run() };
+            moved.map(drop)
+        }
+        Change::MoveEntries { start, length, to } => {
+            let slots = *start..(*start + *length).min(4096);
+            store.move_slots("accounts.code", slots, name(*to)).run().map(drop)
+        }
+        Change::Merge { from, to } => {
+            let own = store.ranges("accounts")?.into_iter().filter(|it| it.shard == *name(*from));
+            for range in own {
+                let key = |text: Option<String>| text.and_then(|text| text.parse::<u32>().ok());
+                let (start, end) = (key(range.start).unwrap_or(0), key(range.end));
+                let moving = match end {
+                    Some(end) => store.move_range("accounts", start..end, name(*to)),
+                    None => store.move_range("accounts", start.., name(*to)),
+                };
+                moving.run()?;
+            }
+            Ok(())
+        }
+        Change::Rebalance => onto("accounts", &names),
+        Change::RebalanceEntries => onto("accounts.code", &names),
+        Change::Add if names.len() < 6 => {
+            let name = format!("n{number}");
+            store.add_shard(&name, &name).map(drop)
+        }
+        Change::Remove(shard) if names.len() > 2 => {
+            let removed = name(*shard);
+            let others: Vec<_> = names.iter().filter(|it| *it != removed).cloned().collect();
+            onto("accounts", &others)?;
+            onto("accounts.code", &others)?;
+            store.remove_shard(removed)
+        }
+        Change::Add | Change::Remove(_) => Ok(()),
+    }
+}
+
+/// Changes rows of its own, and moves money between the accounts of all, until `done`. Returns its rows.
+fn write(
+    store: &ShardedStore,
+    accounts: &AccountRepository,
+    writer: u64,
+    (done, writes): (&AtomicBool, &AtomicU64),
+) -> Result<BTreeMap<(u32, u64), String>> {
+    let mut random = Random::new(writer as u8);
+    let mut tenant = move || u32::from(random.below(TENANTS as u16));
+    let mut numbers = Random::new(100 + writer as u8);
+    let (mut own, mut round) = (BTreeMap::new(), 0);
+    while !done.load(Relaxed) {
+        round += 1;
+        let (one, other) = (tenant(), tenant());
+        let number = FIRST + WRITERS * u64::from(numbers.below(20)) + writer;
+        let (from, to) = (u64::from(numbers.below(4)) % FIRST, u64::from(numbers.below(4)) % FIRST);
+        let is_deleted = own.contains_key(&(one, number)) && numbers.below(2) == 0;
+        let text = format!("w{writer} {round}");
+        let written = store.transaction(|txn| {
+            accounts.update(txn, one, from, |row| row.balance -= 1)?;
+            accounts.update(txn, other, to, |row| row.balance += 1)?;
+            if is_deleted {
+                accounts.delete(txn, one, number).map(drop)
+            } else {
+                let row = Account { town: text.clone(), ..account(one, number, 0) };
+                accounts.put(txn, &row)
+            }
+        });
+        match written {
+            // An offline move refuses writes, and changes nothing.
+            Err(Error::ShardReadOnly { .. }) => thread::yield_now(),
+            Ok(()) if is_deleted => drop(own.remove(&(one, number))),
+            Ok(()) => drop(own.insert((one, number), text)),
+            Err(error) => return Err(error),
+        }
+        writes.fetch_add(1, Relaxed);
+    }
+    Ok(own)
+}
+
+/// Compares queries of one snapshot with each other, until `done`.
+fn read(
+    store: &ShardedStore,
+    accounts: &AccountRepository,
+    (done, reads): (&AtomicBool, &AtomicU64),
+) -> Result<()> {
+    while !done.load(Relaxed) {
+        let txn = store.read()?;
+        let rows = accounts.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        assert!(
+            rows.windows(2)
+                .all(|two| { (two[0].tenant, two[0].number) < (two[1].tenant, two[1].number) })
+        );
+        let balance: i64 = rows.iter().map(|row| row.balance).sum();
+        assert_eq!(balance, 0, "money is lost");
+        assert_eq!(accounts.all(&txn).count()?, rows.len() as u64);
+        assert_eq!(accounts.aggregate(&txn)?.count, rows.len() as u64);
+        assert_eq!(accounts.by_code(&txn).rows().count(), rows.len());
+        for row in rows.iter().step_by(17) {
+            assert_eq!(accounts.get_by_code(&txn, row.code)?.as_ref(), Some(row));
+        }
+        drop(txn);
+        // Each page has a snapshot of its own. The accounts with money are always there, each once.
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let txn = store.read()?;
+            let scan = accounts.all(&txn);
+            let page = match &cursor {
+                Some(cursor) => scan.after(cursor).page(23)?,
+                None => scan.page(23)?,
+            };
+            found.extend(page.items.iter().map(|row| (row.tenant, row.number)));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert!(found.windows(2).all(|two| two[0] < two[1]), "a page repeats rows");
+        let first = found.iter().filter(|(_, number)| *number < FIRST).count() as u64;
+        assert_eq!(first, u64::from(TENANTS) * FIRST, "a page misses rows");
+        reads.fetch_add(1, Relaxed);
+    }
+    Ok(())
+}
+
+fn compare(store: &ShardedStore, changes: &[Change]) -> Result<()> {
+    let accounts = AccountRepository::open(store)?;
+    let all = || (0..TENANTS).flat_map(|tenant| (0..FIRST).map(move |number| (tenant, number)));
+    let money = |number: u64| if number % 2 == 0 { MONEY } else { -MONEY };
+    store.transaction(|txn| {
+        all().try_for_each(|(tenant, number)| {
+            accounts.insert(txn, &account(tenant, number, money(number)))
+        })
+    })?;
+    let done = AtomicBool::new(false);
+    let (writes, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+    let own = thread::scope(|scope| -> Result<BTreeMap<(u32, u64), String>> {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn({
+                    let (accounts, counted) = (&accounts, (&done, &writes));
+                    move || write(store, accounts, writer, counted)
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| read(store, &accounts, (&done, &reads)));
+        let changed = (0..).zip(changes).try_for_each(|(number, change)| {
+            let (written, seen) = (writes.load(Relaxed), reads.load(Relaxed));
+            run(store, change, number)?;
+            // All threads work between two changes.
+            while writes.load(Relaxed) < written + 2 || reads.load(Relaxed) == seen {
+                if reader.is_finished() || writers.iter().any(thread::ScopedJoinHandle::is_finished)
+                {
+                    break;
+                }
+                thread::yield_now();
+            }
+            Ok(())
+        });
+        done.store(true, Relaxed);
+        let mut own = BTreeMap::new();
+        for writer in writers {
+            own.extend(writer.join().expect("a writer has panicked")?);
+        }
+        reader.join().expect("the reader has panicked")?;
+        changed.map(|()| own)
+    })?;
+    let txn = store.read()?;
+    let rows = accounts.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+    let (first, written): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.number < FIRST);
+    assert_eq!(first.len() as u64, u64::from(TENANTS) * FIRST);
+    let written: BTreeMap<_, _> =
+        written.into_iter().map(|row| ((row.tenant, row.number), row.town)).collect();
+    assert_eq!(written, own);
+    drop(txn);
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(store.moves()?, []);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn threads_beside_random_moves_in_memory_neither_lose_nor_repeat_rows(
+        changes in prop::collection::vec(change(), 1..12),
+    ) {
+        compare(&options().in_memory().expect("a store"), &changes).expect("no error");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5))]
+
+    #[test]
+    fn threads_beside_random_moves_on_disk_neither_lose_nor_repeat_rows(
+        changes in prop::collection::vec(change(), 1..10),
+    ) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("store");
+        compare(&options().open(&path).expect("a store"), &changes).expect("no error");
+        let store = ShardedStore::open(&path).expect("the store");
+        let accounts = AccountRepository::open(&store).expect("the table");
+        let left = accounts.all(&store.read().expect("a snapshot")).count().expect("a count");
+        prop_assert!(left >= u64::from(TENANTS) * FIRST);
+    }
+}
