@@ -134,3 +134,28 @@ fn a_detached_shard_whose_directory_was_renamed_is_refused() -> Result<()> {
     store.attach_shard("b", "b")?;
     check(&store, &orders, 80)
 }
+
+#[test]
+fn an_archive_has_the_commits_before_and_after_a_shard_was_away() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, archive) = (dir.path().join("shop"), dir.path().join("archive"));
+    {
+        let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
+        let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("orders", map);
+        let store = options.archive(&archive).open(&path)?;
+        let orders = OrderRepository::open(&store)?;
+        fill(&store, &orders)?;
+        store.detach_shard("b")?;
+        store.transaction(|txn| orders.insert(txn, &order(7, 100)))?;
+        store.attach_shard("b", "b")?;
+        store.transaction(|txn| {
+            orders.insert(txn, &order(8, 100))?;
+            orders.insert(txn, &order(27, 100))
+        })?;
+        check(&store, &orders, 83)?;
+    }
+    let restored = dir.path().join("restored");
+    ShardedStore::restore_archive(&archive).run(&restored)?;
+    let store = ShardedStore::open(&restored)?;
+    check(&store, &OrderRepository::open(&store)?, 83)
+}

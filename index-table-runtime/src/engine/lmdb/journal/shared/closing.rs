@@ -98,6 +98,7 @@ impl Member {
             let mut state = common.lock();
             state.open += 1;
             *shard.lock() = Some(open);
+            shard.has_left.store(false, SeqCst);
         }
         let journalled = Journalled { shard: Some(number), ..common.journalled };
         let joined = common.checkpoint_now().and_then(|()| {
@@ -108,11 +109,13 @@ impl Member {
             // Nothing was written to the shard, so it is complete without the journal.
             let mut state = common.lock();
             state.open = state.open.saturating_sub(1);
-            shard.lock().take();
+            shard.has_left.store(true, SeqCst);
+            if let Some(open) = shard.lock().take() {
+                let _ = open.writer.unlock();
+            }
             return Err(error.into());
         }
         *left = None;
-        shard.has_left.store(false, SeqCst);
         Ok(())
     }
 
