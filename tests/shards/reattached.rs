@@ -1,6 +1,12 @@
 //! Shards that are detached and attached again in one process.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 use index_table::{Durability, Error, IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
@@ -153,6 +159,12 @@ fn an_archive_has_the_commits_before_and_after_a_shard_was_away() -> Result<()> 
             orders.insert(txn, &order(27, 100))
         })?;
         check(&store, &orders, 83)?;
+        // The archive continues after a gap, with new bases of both shards.
+        let begun = Instant::now();
+        while store.archive_lag().is_none_or(|lag| !lag.has_base) {
+            assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", store.archive_lag());
+            thread::sleep(Duration::from_millis(10));
+        }
     }
     let restored = dir.path().join("restored");
     ShardedStore::restore_archive(&archive).run(&restored)?;
