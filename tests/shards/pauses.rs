@@ -53,12 +53,12 @@ fn writers_of_50_000_moved_rows_wait_at_most_50_ms_for_the_switch() -> Result<()
             }
             Ok(number)
         });
-        let moves = ["b", "a", "b"].into_iter().map(|to| {
+        let switches = ["b", "a", "b"].into_iter().map(|to| {
             let moved = store.move_keys("visits", [7u32], to).run()?;
             assert!(moved.rows >= ROWS, "{moved}");
             Ok(moved.pause)
         });
-        let pauses = moves.collect();
+        let pauses = switches.collect();
         done.store(true, Relaxed);
         assert!(writer.join().expect("the writer")? > 0);
         pauses

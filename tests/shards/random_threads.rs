@@ -138,7 +138,7 @@ fn write(
     store: &ShardedStore,
     accounts: &AccountRepository,
     writer: u64,
-    (done, writes): (&AtomicBool, &AtomicU64),
+    (done, commits): (&AtomicBool, &AtomicU64),
 ) -> Result<BTreeMap<(u32, u64), String>> {
     let mut random = Random::new(writer as u8);
     let mut tenant = move || u32::from(random.below(TENANTS as u16));
@@ -162,13 +162,13 @@ fn write(
             }
         });
         match written {
-            // An offline move refuses writes, and changes nothing.
+            // An offline move refuses commits, and changes nothing.
             Err(Error::ShardReadOnly { .. }) => thread::yield_now(),
             Ok(()) if is_deleted => drop(own.remove(&(one, number))),
             Ok(()) => drop(own.insert((one, number), text)),
             Err(error) => return Err(error),
         }
-        writes.fetch_add(1, Relaxed);
+        commits.fetch_add(1, Relaxed);
     }
     Ok(own)
 }
@@ -228,22 +228,22 @@ fn compare(store: &ShardedStore, changes: &[Change]) -> Result<()> {
         })
     })?;
     let done = AtomicBool::new(false);
-    let (writes, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (commits, reads) = (AtomicU64::new(0), AtomicU64::new(0));
     let own = thread::scope(|scope| -> Result<BTreeMap<(u32, u64), String>> {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
                 scope.spawn({
-                    let (accounts, counted) = (&accounts, (&done, &writes));
+                    let (accounts, counted) = (&accounts, (&done, &commits));
                     move || write(store, accounts, writer, counted)
                 })
             })
             .collect();
         let reader = scope.spawn(|| read(store, &accounts, (&done, &reads)));
         let changed = (0..).zip(changes).try_for_each(|(number, change)| {
-            let (written, seen) = (writes.load(Relaxed), reads.load(Relaxed));
+            let (written, seen) = (commits.load(Relaxed), reads.load(Relaxed));
             run(store, change, number)?;
             // All threads work between two changes.
-            while writes.load(Relaxed) < written + 2 || reads.load(Relaxed) == seen {
+            while commits.load(Relaxed) < written + 2 || reads.load(Relaxed) == seen {
                 if reader.is_finished() || writers.iter().any(thread::ScopedJoinHandle::is_finished)
                 {
                     break;

@@ -8,6 +8,8 @@
 //! 100 tenants get rows; their sizes follow Zipf's law. If the shards are 80 % full on average, shards are added. If a shard is
 //! 80 % full, the map is rebalanced by rows, online. A shard can hold [`CAPACITY`] rows; the ratios don't depend on it.
 
+#![allow(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
+
 use std::{
     collections::BTreeMap,
     env,
@@ -68,7 +70,8 @@ struct Sample {
 struct Growth {
     name: String,
     samples: Vec<Sample>,
-    moves: usize,
+    /// The number of moves.
+    steps: usize,
     /// The share of the samples in which a shard is more than full.
     overfull: f64,
 }
@@ -132,7 +135,7 @@ fn grow(kind: &str, most: usize, doubles: bool) -> Result<Growth> {
             })
         }
     };
-    let (mut random, mut rows, mut moved, mut moves) = (Random(7), 0, 0, 0);
+    let (mut random, mut rows, mut moved, mut steps) = (Random(7), 0, 0, 0);
     let (mut samples, mut planned, mut overfull) = (Vec::new(), 0, 0);
     while rows < most as u64 * CAPACITY * FULL / 100 {
         store.transaction(|txn| {
@@ -157,7 +160,7 @@ fn grow(kind: &str, most: usize, doubles: bool) -> Result<Growth> {
         let is_full = fullest * 100 >= CAPACITY * FULL && rows >= planned + planned / 20;
         if added || is_full {
             let plan = store.rebalance(table).by_rows().plan()?;
-            moves += plan.moves().len();
+            steps += plan.moves().len();
             moved += plan.run()?.rows;
             planned = rows;
         }
@@ -169,12 +172,12 @@ fn grow(kind: &str, most: usize, doubles: bool) -> Result<Growth> {
     }
     let how = if doubles { "doubled" } else { "one at a time" };
     let overfull = overfull as f64 / samples.len() as f64;
-    Ok(Growth { name: format!("{kind}, {how}"), samples, moves, overfull })
+    Ok(Growth { name: format!("{kind}, {how}"), samples, steps, overfull })
 }
 
 impl fmt::Display for Growth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, samples, moves, overfull } = self;
+        let Self { name, samples, steps, overfull } = self;
         let mut at: BTreeMap<usize, &Sample> = BTreeMap::new();
         for sample in samples {
             at.insert(sample.shards, sample);
@@ -186,7 +189,7 @@ impl fmt::Display for Growth {
         let (moved, imbalance) = (|it: &Sample| it.moved, |it: &Sample| it.imbalance);
         write!(
             f,
-            "| {name} | {} | {} | {} | {} | {moves} | {:.0} % |",
+            "| {name} | {} | {} | {} | {} | {steps} | {:.0} % |",
             of(8, moved),
             of(last, moved),
             of(8, imbalance),

@@ -4,9 +4,11 @@
 //! cargo run --release -p index-table-bench --bin plans -- [ROUNDS [DIRECTORY]]
 //! ```
 
+#![allow(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
+
 use std::{path::Path, time::Instant};
 
-use index_table::{Durability, IndexTable, ShardMap, ShardedStore};
+use index_table::{Durability, IndexTable, Result, ShardMap, ShardedStore};
 use index_table_bench::{
     median,
     sharded::{self, Outcome, options},
@@ -67,7 +69,7 @@ fn orders(count: u64) -> Vec<Order> {
 }
 
 /// Returns the median time of `work` in milliseconds.
-fn time(rounds: u32, mut work: impl FnMut() -> Outcome<()>) -> Outcome<f64> {
+fn time(rounds: u32, mut work: impl FnMut() -> Result<()>) -> Outcome<f64> {
     let mut times = Vec::new();
     for _ in 0..rounds {
         let began = Instant::now();
@@ -95,23 +97,24 @@ fn plans(dir: &Path, rounds: u32) -> Outcome<()> {
         let mut of_tenants = vec![0_u64; TENANTS as usize];
         rows.iter().for_each(|row| of_tenants[row.tenant as usize] += 1);
         repository.bulk_load(&store, rows).run()?;
-        let sampled = time(rounds, || Ok(drop(store.rebalance("orders").plan()?)))?;
-        let exact = time(rounds, || Ok(drop(store.rebalance("orders").exact().plan()?)))?;
+        let sampled = time(rounds, || store.rebalance("orders").plan().map(drop))?;
+        let exact = time(rounds, || store.rebalance("orders").exact().plan().map(drop))?;
         let plan = store.rebalance("orders").plan()?;
         // The loads that the moves of the plan lead to, and those that it expects.
-        let mut loads: Vec<i64> = plan.shards().iter().map(|shard| shard.before as i64).collect();
+        let mut loads: Vec<i64> =
+            plan.shards().iter().map(|shard| shard.before.cast_signed()).collect();
         let at = |name: &str| plan.shards().iter().position(|shard| shard.shard == name);
         for planned in plan.moves() {
             let key = |text: &Option<String>| text.as_ref().map(|it| it.parse::<usize>());
             let start = key(&planned.start).transpose()?.unwrap_or(0);
             let end = key(&planned.end).transpose()?.unwrap_or(of_tenants.len());
-            let moved = of_tenants[start..end].iter().sum::<u64>() as i64;
+            let moved = of_tenants[start..end].iter().sum::<u64>().cast_signed();
             let (from, to) = (at(&planned.from).ok_or("no")?, at(&planned.to).ok_or("no")?);
             loads[from] -= moved;
             loads[to] += moved;
         }
         let errors = plan.shards().iter().zip(&loads);
-        let error = errors.map(|(shard, load)| (shard.after as i64).abs_diff(*load)).max();
+        let error = errors.map(|(shard, load)| shard.after.cast_signed().abs_diff(*load)).max();
         let error = error.unwrap_or_default() as f64 * 400.0 / count as f64;
         let read = plan.sampled_rows().map_or_else(|| "all".to_owned(), |rows| rows.to_string());
         println!("| {count} | {sampled:.1} ms | {read} | {exact:.1} ms | {error:.2} % |");
@@ -137,8 +140,8 @@ fn ranges(dir: &Path, rounds: u32) -> Outcome<()> {
         .open(dir.join("ranges"))?;
     let repository = OrderRepository::open(&store)?;
     repository.bulk_load(&store, orders(SPREAD)).run()?;
-    let sampled = time(rounds, || Ok(drop(store.rebalance("orders").plan()?)))?;
-    let exact = time(rounds, || Ok(drop(store.rebalance("orders").exact().plan()?)))?;
+    let sampled = time(rounds, || store.rebalance("orders").plan().map(drop))?;
+    let exact = time(rounds, || store.rebalance("orders").exact().plan().map(drop))?;
     let plan = store.rebalance("orders").plan()?;
     println!(
         "A plan for {RANGES} ranges and {SPREAD} rows on {SHARDS} shards takes {sampled:.0} ms from {} sampled rows, and \

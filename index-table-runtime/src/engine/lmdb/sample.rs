@@ -1,4 +1,5 @@
 //! Entries of sampled leaves, with the number of entries that each represents.
+#![expect(clippy::cast_precision_loss, reason = "the numbers of represented entries are estimates")]
 
 use std::ops::Bound;
 

@@ -260,7 +260,7 @@ impl Total {
     /// Returns the integer to add.
     fn add(&mut self, part: f64) -> u64 {
         self.exact += part;
-        // A conversion from `f64` is limited to the range of the integer.
+        #[expect(clippy::cast_sign_loss, reason = "it is limited to the range of the integer")]
         let rounded = self.exact.round() as u64;
         let added = rounded.saturating_sub(self.added);
         self.added += added;

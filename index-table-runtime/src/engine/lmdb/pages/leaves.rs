@@ -3,6 +3,7 @@
 //! The trees of LMDB are balanced, so the pages of one level have about the same number of leaves below them. The walk
 //! reads whole levels until one has enough pages, and then chooses pages of this level at equal distances. If these are
 //! branches, it chooses one leaf below each.
+#![expect(clippy::cast_precision_loss, reason = "weights are estimates")]
 
 use std::{
     fs::File,
