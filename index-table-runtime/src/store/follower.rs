@@ -12,7 +12,7 @@ use std::{
 use super::{ShardedStore, Store};
 use crate::{
     engine::{
-        Durability, Options,
+        Durability, Options, files,
         lmdb::{self, Archive, FILE, Following, position},
         shards,
     },
@@ -465,6 +465,8 @@ fn discard(path: &Path) -> io::Result<()> {
         fs::remove_dir_all(&discarded)?;
     }
     fs::rename(path, &discarded)?;
+    // Otherwise, after a power failure, the old name could be that of a directory without some of its files.
+    files::sync_directory(files::parent(path))?;
     fs::remove_dir_all(discarded)
 }
 
