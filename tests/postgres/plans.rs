@@ -35,7 +35,7 @@ fn operations(store: &Store) -> Result<()> {
     store.transaction(|txn| {
         customers.insert(txn, &customer(30_000))?;
         assert_eq!(customers.insert_with(txn, customer)?, 30_001);
-        customers.update(txn, 5, |row| row.email = "new@example.com".to_owned())?;
+        customers.update(txn, 5, |row| "new@example.com".clone_into(&mut row.email))?;
         customers.put_by_email(txn, &Customer { id: 6, ..customer(6) })?;
         txn.nested(|txn| customers.delete(txn, 8))?;
         customers.find_by_town_last_name(txn, "Graz", "Smith").query().delete(txn).map(drop)

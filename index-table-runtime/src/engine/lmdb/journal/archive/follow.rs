@@ -114,8 +114,8 @@ impl Following {
     /// each shard. A store without shards has the number 0.
     pub(crate) fn begin(archive: &Archive, commits: &BTreeMap<u32, u64>) -> Result<Self> {
         let generations: BTreeSet<_> = archive.bases.iter().map(|base| base.generation).collect();
-        let begin = |generation| Self::first_base(archive, commits, generation);
-        let Some(base) = generations.into_iter().rev().find_map(begin) else {
+        let first = |generation| Self::first_base(archive, commits, generation);
+        let Some(base) = generations.into_iter().rev().find_map(first) else {
             return Err(Error::NotInArchive {
                 path: archive.directory.clone(),
                 reason: format!("it has no base at or before the commits {commits:?}"),
