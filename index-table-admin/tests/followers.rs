@@ -61,10 +61,10 @@ async fn the_directory_of_a_follower_has_its_lag() {
     };
     write(1..4);
     let follower = Follower::open(&standby, &archive).expect("a follower");
-    let _customers = CustomerRepository::open(follower.store()).expect("a table");
+    let customers = CustomerRepository::open(follower.store()).expect("a table");
     check_lag(&standby, 0);
     check_page(&index_table_admin::router(follower.store())).await;
-    drop((_customers, follower));
+    drop((customers, follower));
     write(4..9);
     check_lag(&standby, 5);
     // The page of the command has it too.

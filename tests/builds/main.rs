@@ -110,7 +110,6 @@ fn fill(store: &Store, rows: impl IntoIterator<Item = after::Item> + Clone) -> R
 }
 
 /// Runs a test on each kind of store, with these rows and no indexes.
-#[expect(clippy::needless_pass_by_value, reason = "ranges are handed over")]
 fn on_each(
     rows: impl IntoIterator<Item = after::Item> + Clone,
     check: impl Fn(&Store) -> TestResult,
