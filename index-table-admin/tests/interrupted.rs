@@ -269,9 +269,9 @@ fn an_interrupted_upgrade_continues() {
     let interrupted = interrupt_often("the same command continues", upgrade);
     assert!(interrupted > 0, "the upgrade had ended before the signal");
     let report = typed_json(&["upgrade"], dir.path(), &["documents"]);
-    let [rows, upgraded] =
-        ["rows", "upgraded"].map(|name| report["tables"][0][name].as_u64().expect("a number"));
-    assert!(rows == ROWS && upgraded < ROWS, "it began again: {report}");
+    // Less is left than at first; nothing is left if the last of the calls had ended before the signal.
+    let upgraded = report["tables"][0]["upgraded"].as_u64().expect("a number");
+    assert!(upgraded < ROWS, "it began again: {report}");
     let report = typed_json(&["upgrade"], dir.path(), &["documents"]);
     assert_eq!(report["tables"][0]["upgraded"], 0);
     assert_eq!(typed_json(&["get"], dir.path(), &["documents", "7"])["pages"], 1);
