@@ -313,7 +313,7 @@ fn an_aggregate_is_built_while_rows_are_written() -> Result<()> {
         // The entries of the index are counted instead.
         let count = sales.find_by_shop(&tried.read()?, 1).count()?;
         assert_eq!(count, model.values().filter(|row| row.shop == 1).count() as u64);
-        let mut steps = 0;
+        let mut steps = 0_u8;
         loop {
             let report = sales.build(&tried).batch_bytes(25).limit(1).run()?;
             verify(&sales, &tried)?;
@@ -322,7 +322,7 @@ fn an_aggregate_is_built_while_rows_are_written() -> Result<()> {
             }
             steps += 1;
             // Rows before and after the position change, and move over it.
-            let id = steps * 7 % 200;
+            let id = steps.wrapping_mul(7) % 200;
             let mut txn = tried.write()?;
             let changed = sale(id, 9, steps.into());
             sales.put(&mut txn, &changed)?;
