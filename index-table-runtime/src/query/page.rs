@@ -175,6 +175,12 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl<'txn> ScanRequest<'txn> {
+    /// Limits the query to a page and the next entry, so that an engine that reads several entries at once reads no more.
+    fn read_page(&mut self, size: usize) {
+        let size = (size as u64).saturating_add(1);
+        self.query.limit = Some(self.query.limit.map_or(size, |limit| limit.min(size)));
+    }
+
     /// Reads the rows of a page, calls `push` with the bytes of each, and returns the cursors to the next and
     /// the previous page. The rows before a gap are read backward.
     fn page_of_rows(
@@ -190,6 +196,7 @@ impl<'txn> ScanRequest<'txn> {
             self.resolve(Some(query_hash));
             [self.after.take(), None]
         };
+        self.read_page(size);
         let mut rows = self.cursor(Some(query_hash));
         for _ in 0..size {
             if !rows.read_row(push)? {
@@ -221,6 +228,7 @@ impl<'txn> ScanRequest<'txn> {
         let mut last = RawEntry::NOWHERE;
         if self.before.is_some() {
             let cursors = self.turn_back(Some(query_hash));
+            self.read_page(size);
             let more = |scan: &mut EntryScan<'txn, Entries<'txn>>| {
                 let entry = scan.next().transpose()?;
                 Ok(entry.map(|entry| Cursor::new(query_hash, entry)))
@@ -229,6 +237,7 @@ impl<'txn> ScanRequest<'txn> {
         }
         self.resolve(Some(query_hash));
         let previous = self.after.take();
+        self.read_page(size);
         let mut scan = self.scan(Some(query_hash));
         let mut items = Vec::with_capacity(size.min(RESERVED));
         while items.len() < size {
