@@ -157,6 +157,7 @@ pub mod pagination {}
 pub mod keys {}
 
 /// [attributes]: attributes
+/// [many machines]: many_machines
 ///
 /// Newtypes, enums, types of other crates, and numbers from the table.
 #[doc = include_str!("guide/own_keys.md")]
@@ -173,6 +174,8 @@ pub mod strategies {}
 #[doc = include_str!("guide/what_not_to_index.md")]
 pub mod what_not_to_index {}
 
+/// [aggregates]: aggregates
+///
 /// Indexes that are new, declared in another way, or removed, and how they are built.
 #[doc = include_str!("guide/changing_indexes.md")]
 pub mod changing_indexes {}
@@ -218,6 +221,8 @@ pub mod changes {}
 
 /// [row versions]: versions
 /// [when something is wrong]: damage
+/// [changing indexes]: changing_indexes
+/// [eventual indexes]: eventual
 ///
 /// Counts and sums of groups of rows, which change with the rows.
 #[doc = include_str!("guide/aggregates.md")]
@@ -258,6 +263,10 @@ pub mod eventual {}
 /// [change streams]: changes
 /// [durability]: durability
 /// [when indexes change]: changing_indexes
+/// [archives]: durability#archives
+/// [followers]: durability#followers
+/// [eventual indexes]: eventual
+/// [references]: references
 ///
 /// One logical store over several environments: shard keys, shard maps, queries and transactions.
 #[doc = include_str!("guide/sharding.md")]
@@ -295,6 +304,7 @@ pub mod damage {}
 /// [many rows at once]: bulk_loading
 /// [when something is wrong]: damage
 /// [analysis]: what_not_to_index#the-distribution-of-the-keys
+/// [follower]: durability#followers
 ///
 /// `index-table`, a command that works on any store without its structs.
 #[doc = include_str!("guide/admin.md")]

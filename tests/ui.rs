@@ -45,7 +45,7 @@ fn every_program_is_in_a_listed_folder() {
 
 /// Without programs that have to compile, trybuild checks all programs in one call of cargo. Those are in tests/pass.
 #[test]
-fn ui() {
+fn each_mistake_has_its_message() {
     let tests = trybuild::TestCases::new();
     for topic in TOPICS {
         tests.compile_fail(format!("tests/ui/{topic}/*.rs"));

@@ -95,7 +95,9 @@ fn plans(dir: &Path, rounds: u32) -> Outcome<()> {
         let repository = OrderRepository::open(&store)?;
         let rows = orders(count);
         let mut of_tenants = vec![0_u64; TENANTS as usize];
-        rows.iter().for_each(|row| of_tenants[row.tenant as usize] += 1);
+        for row in &rows {
+            of_tenants[row.tenant as usize] += 1;
+        }
         repository.bulk_load(&store, rows).run()?;
         let sampled = time(rounds, || store.rebalance("orders").plan().map(drop))?;
         let exact = time(rounds, || store.rebalance("orders").exact().plan().map(drop))?;

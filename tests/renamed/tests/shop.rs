@@ -4,7 +4,7 @@ use index_table_renamed_test::shop::{Order, OrderByOdd, OrderByTown, Orders};
 use tables::Store;
 
 #[test]
-fn a_renamed_crate_works() -> Result<(), Box<dyn std::error::Error>> {
+fn the_derive_finds_a_renamed_crate() -> Result<(), Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let orders = Orders::open(&store)?;

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_the_format() {
+    fn the_format_has_the_documented_bytes() {
         let mut shared = block();
         shared.shards.push(Saved { shard: 2, ..shared.shards[0].clone() });
         shared.shards.push(Saved::gone(5, 0));

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_the_format() {
+    fn the_format_has_the_documented_bytes() {
         let mut changes = Changes::default();
         changes.add("t", Operation::Put { key: &[1, 2], value: &[3] });
         changes.add("t", Operation::Delete { key: &[4] });

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_the_format() {
+    fn the_format_has_the_documented_bytes() {
         let clear = Section { shard: 0, number: 3, changes: &[1, 1, 0, b't', 4] };
         for sections in [&[clear][..], &[clear, Section { shard: 2, number: 8, ..clear }]] {
             let mut bytes = Vec::new();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_the_format() {
+    fn the_format_has_the_documented_bytes() {
         let documented = include_str!("../../../../../docs/FORMAT.md");
         let own = Journalled::own([7; 16], 3);
         for journalled in [own, Journalled { shard: Some(2), ..own }] {

@@ -44,7 +44,7 @@ macro_rules! check {
 macro_rules! golden {
     ($krate:literal: $($name:literal $type:ty, $vectors:expr;)+) => {
         #[test]
-        fn golden() {
+        fn keys_have_the_documented_bytes() {
             let mut vectors = Vectors::default();
             $(vectors.add::<$type>($name, &$vectors);)+
             assert_eq!(rows("### Test vectors of other crates' types", $krate), vectors.0);

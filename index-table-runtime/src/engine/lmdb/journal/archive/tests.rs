@@ -93,7 +93,7 @@ fn manifests_heads_and_bases_round_trip_and_damage_is_detected() {
 }
 
 #[test]
-fn bytes_of_the_format() {
+fn the_format_has_the_documented_bytes() {
     let documented = include_str!("../../../../../../docs/FORMAT.md");
     let bytes = [MANIFEST.bytes(), BASE.bytes(), SHARD_BASE.bytes(), segment(&[1])];
     let missing = bytes.iter().map(|bytes| hex(bytes)).filter(|hex| !documented.contains(hex));
