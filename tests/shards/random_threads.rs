@@ -221,7 +221,7 @@ fn read(
 fn compare(store: &ShardedStore, changes: &[Change]) -> Result<()> {
     let accounts = AccountRepository::open(store)?;
     let all = || (0..TENANTS).flat_map(|tenant| (0..FIRST).map(move |number| (tenant, number)));
-    let money = |number: u64| if number % 2 == 0 { MONEY } else { -MONEY };
+    let money = |number: u64| if number.is_multiple_of(2) { MONEY } else { -MONEY };
     store.transaction(|txn| {
         all().try_for_each(|(tenant, number)| {
             accounts.insert(txn, &account(tenant, number, money(number)))
@@ -239,7 +239,7 @@ fn compare(store: &ShardedStore, changes: &[Change]) -> Result<()> {
             })
             .collect();
         let reader = scope.spawn(|| read(store, &accounts, (&done, &reads)));
-        let changed = (0..).zip(changes).try_for_each(|(number, change)| {
+        let outcome = (0..).zip(changes).try_for_each(|(number, change)| {
             let (written, seen) = (commits.load(Relaxed), reads.load(Relaxed));
             run(store, change, number)?;
             // All threads work between two changes.
@@ -258,7 +258,7 @@ fn compare(store: &ShardedStore, changes: &[Change]) -> Result<()> {
             own.extend(writer.join().expect("a writer has panicked")?);
         }
         reader.join().expect("the reader has panicked")?;
-        changed.map(|()| own)
+        outcome.map(|()| own)
     })?;
     let txn = store.read()?;
     let rows = accounts.all(&txn).rows().collect::<Result<Vec<_>>>()?;

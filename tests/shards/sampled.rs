@@ -5,6 +5,7 @@ use std::ops::Range;
 use index_table::{IndexTable, Result, ShardMap, ShardedStore, report::PlannedMove};
 use serde::{Deserialize, Serialize};
 
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have the same scope")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "sales", shard_by = tenant)]
 #[index(day, scope = "global")]
@@ -72,7 +73,9 @@ fn plans_from_samples_are_within_the_tolerance() -> Result<()> {
     let total: u64 = of_tenants.iter().sum();
     assert!(total > 150_000, "{total}");
     let mut of_days = vec![0; usize::from(DAYS)];
-    rows.iter().for_each(|row| of_days[usize::from(row.day)] += 1);
+    for row in &rows {
+        of_days[usize::from(row.day)] += 1;
+    }
     sales.bulk_load(&store, rows).run()?;
 
     for (map, counts) in [("sales", &of_tenants), ("sales.day", &of_days)] {

@@ -304,18 +304,18 @@ fn follow_shards(path: &Path) {
 }
 
 /// Restores the archive of a sharded store, and checks the result. Returns the number of transactions.
-fn restore_shards(path: &Path, until: Option<CommitNumber>) -> Result<Option<u64>, Failure> {
+fn restore_shards(path: &Path, until: Option<&CommitNumber>) -> Result<Option<u64>, Failure> {
     let to = path.join("restored");
     if to.exists() {
         fs::remove_dir_all(&to).map_err(|error| error.to_string())?;
     }
     let mut restore = ShardedStore::restore_archive(archive(path));
-    if let Some(commit) = until.clone() {
-        restore = restore.until_commit(commit);
+    if let Some(commit) = until {
+        restore = restore.until_commit(commit.clone());
     }
     match restore.run(&to) {
         Ok(last) => {
-            if until.as_ref().is_some_and(|until| last != *until) {
+            if until.is_some_and(|until| last != *until) {
                 return Err(format!("commit {last} was restored, and not {until:?}"));
             }
         }
@@ -356,7 +356,7 @@ pub(super) fn prove_shards(path: &Path, known: &mut Known) -> Result<(), Failure
         let at = random.below(known.moments.len() as u64) as usize;
         let (commit, expected) = known.moments.get(at).cloned().ok_or("no earlier state")?;
         // It may precede the bases of a store that was killed before it had them.
-        if let Some(restored) = restore_shards(path, Some(commit))? {
+        if let Some(restored) = restore_shards(path, Some(&commit))? {
             known.cut += 1;
             if restored != expected {
                 return Err(format!("{restored} transactions were restored of {expected}"));
