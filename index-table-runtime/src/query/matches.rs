@@ -176,6 +176,7 @@ pub(super) fn count<'txn>(
 }
 
 /// Returns the row with this key in a unique index. One look-up replaces the cursor of a scan.
+#[inline]
 pub(crate) fn row_by<'txn>(
     reader: Reader<'txn>,
     schema: &'static TableSchema,

@@ -14,9 +14,13 @@ use crate::{
     },
 };
 
-/// The new records of the groups that a write of a row changes, and the changes that a worker will apply.
-#[derive(Debug, Default)]
-pub(crate) struct NewTotals {
+/// The changes of the aggregates that a write of a row makes; `None` for a table without aggregates, which costs nothing.
+#[derive(Debug)]
+pub(crate) struct NewTotals(Option<Box<TotalsChanges>>);
+
+/// The new records of the groups, and the changes that a worker will apply.
+#[derive(Debug)]
+struct TotalsChanges {
     records: Vec<NewRecord>,
     later: Vec<LaterChange>,
 }
@@ -62,7 +66,7 @@ impl NewTotals {
         new: Option<&Image>,
     ) -> Result<Self> {
         if rows.aggregates.is_empty() {
-            return Ok(Self::default());
+            return Ok(Self(None));
         }
         Self::of_aggregates(rows, writer, plan, old, new)
     }
@@ -134,12 +138,25 @@ impl NewTotals {
                 }
             }
         }
-        Ok(Self { records, later })
+        Ok(Self(Some(Box::new(TotalsChanges { records, later }))))
     }
 
     /// Writes the records, and notes the changes for the worker.
     #[inline]
     pub(crate) fn write(
+        &self,
+        writer: &mut Writer<'_, '_>,
+        plan: Option<&mut MaintenancePlan>,
+        old: Option<&Image>,
+        new: Option<&Image>,
+    ) -> Result<()> {
+        self.0.as_ref().map_or(Ok(()), |changes| changes.write(writer, plan, old, new))
+    }
+}
+
+impl TotalsChanges {
+    #[inline(never)]
+    fn write(
         &self,
         writer: &mut Writer<'_, '_>,
         plan: Option<&mut MaintenancePlan>,
