@@ -409,14 +409,16 @@ impl<'s> Session<'s> {
                 self.check(statement, batch, response)?;
             }
         }
+        // The connection receives no later response before this one, which can be long.
+        let response = last.map(Sent::wait).transpose();
+        let response = response.map_err(|error| Attempt::Broken(Broken::Last(error)))?;
         if needs_numbers {
             self.check_assumed(connection)?;
         }
         for key in lock(&self.used).drain(..) {
             self.catalog.trust(&key);
         }
-        let Some(last) = last else { return Ok(Response::Text(None)) };
-        last.wait().map_err(|error| Attempt::Broken(Broken::Last(error)))
+        Ok(response.unwrap_or(Response::Text(None)))
     }
 
     fn receive_numbers(&self, rows: &[Row]) -> Result<()> {
