@@ -198,20 +198,29 @@ fn sharded_orders(rows: u32) -> TempDir {
     dir
 }
 
+/// Returns the number of unfinished moves.
+fn moves(dir: &Path) -> usize {
+    json_of(&["moves"], dir, &[])["moves"].as_array().expect("a list").len()
+}
+
+/// Interrupts a command in the middle of a move.
+fn interrupt_in_a_move(command: &str, dir: &Path, rest: &[&str]) {
+    let mut child = start(command, dir, rest);
+    assert!(wait_for(&mut child, || moves(dir) > 0), "it had ended before the signal");
+    let (code, error) = interrupt(child);
+    assert_eq!(code, Some(130), "{error}");
+    assert!(error.contains("the same command continues the move"), "{error}");
+    // The shards can be read again when the commits in their journal are applied.
+    text(&["recover"], dir);
+    assert_eq!(moves(dir), 1);
+}
+
 #[test]
 fn an_interrupted_move_is_continued_by_the_same_command() {
     const ROWS: u32 = 20_000;
     let dir = sharded_orders(ROWS);
     let rest = ["orders", "50..100", "south"];
-    let mut child = start("move", dir.path(), &rest);
-    let moves = || json_of(&["moves"], dir.path(), &[])["moves"].as_array().expect("a list").len();
-    assert!(wait_for(&mut child, || moves() > 0), "it had ended before the signal");
-    let (code, error) = interrupt(child);
-    assert_eq!(code, Some(130), "{error}");
-    assert!(error.contains("the same command continues the move"), "{error}");
-    // The shards can be read again when the commits in their journal are applied.
-    text(&["recover"], dir.path());
-    assert_eq!(moves(), 1);
+    interrupt_in_a_move("move", dir.path(), &rest);
 
     // A query sees each row once in the meantime.
     let count =
@@ -219,7 +228,7 @@ fn an_interrupted_move_is_continued_by_the_same_command() {
     assert_eq!(count(), ROWS + 6);
     let report = typed_json(&["move"], dir.path(), &rest);
     assert!(report["rows"].as_u64().is_some_and(|rows| rows <= u64::from(ROWS)), "{report}");
-    assert_eq!((moves(), count()), (0, (ROWS + 6).into()));
+    assert_eq!((moves(dir.path()), count()), (0, (ROWS + 6).into()));
     let ranges = json_of(&["ranges"], dir.path(), &["orders"]);
     assert_eq!(ranges["ranges"][1]["shard"], "south", "{ranges}");
     typed_text(&["verify"], dir.path(), &["orders"]);
@@ -282,16 +291,9 @@ fn an_interrupted_rebalance_is_continued_by_the_same_command() {
     const ROWS: u32 = 20_000;
     let dir = sharded_orders(ROWS);
     let rest = ["orders", "--onto", "south"];
-    let mut child = start("rebalance", dir.path(), &rest);
-    let moves = || json_of(&["moves"], dir.path(), &[])["moves"].as_array().expect("a list").len();
-    assert!(wait_for(&mut child, || moves() > 0), "it had ended before the signal");
-    let (code, error) = interrupt(child);
-    assert_eq!(code, Some(130), "{error}");
-    assert!(error.contains("the same command continues the move"), "{error}");
-    text(&["recover"], dir.path());
-    assert_eq!(moves(), 1);
+    interrupt_in_a_move("rebalance", dir.path(), &rest);
     typed_text(&["rebalance"], dir.path(), &rest);
-    assert_eq!(moves(), 0);
+    assert_eq!(moves(dir.path()), 0);
     let shards = json_of(&["shards"], dir.path(), &[]);
     // The reference table has a row in each shard.
     assert_eq!(shards["shards"][0]["rows"], 1, "{shards}");

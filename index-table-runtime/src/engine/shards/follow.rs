@@ -47,12 +47,11 @@ impl Engine {
 
     /// Returns the engine of a shard of a follower; `None` if the shard was removed before the copy.
     fn follower(&self, shard: ShardNumber) -> Result<Option<&crate::engine::lmdb::Engine>> {
-        match self.shards.get(shard as usize) {
-            Some(own) if own.last_engine().is_some() => {
-                Ok(own.last_engine().and_then(|engine| engine.lmdb()))
-            }
-            Some(own) if own.is_gone() => Ok(None),
-            _ => Err(self.reopened(shard)),
+        let own = self.shards.get(shard as usize);
+        match own.and_then(super::Shard::last_engine) {
+            Some(engine) => Ok(engine.lmdb()),
+            None if own.is_some_and(super::Shard::is_gone) => Ok(None),
+            None => Err(self.reopened(shard)),
         }
     }
 
