@@ -343,6 +343,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 
 /// Returns the row that an entry refers to: `row`, if it was looked up for a comparison or joined by the
 /// engine, or else the fact.
+#[inline]
 fn referred_row<'row, 'txn: 'row>(
     reader: Option<Reader<'txn>>,
     meter: &mut Meter<'txn>,
