@@ -60,7 +60,7 @@ macro_rules! forward {
     ) => {
         $($attribute)*
         $visibility fn $name $(<$lifetime>)? ($($receiver)*, $($parameter: $type),*) -> $output {
-            on_engine!($self, engine => engine.$name($($parameter),*) $(, $to)?)
+            $crate::engine::forward::on_engine!($self, engine => engine.$name($($parameter),*) $(, $to)?)
         }
     };
 }

@@ -1,0 +1,343 @@
+//! Dispatch to the engines. Each type here has a variant for each engine, and each method is a `match`. The macros in
+//! `forward` generate most of them.
+
+mod reader;
+mod transaction;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+#[cfg(feature = "memory")]
+use crate::engine::memory;
+#[cfg(feature = "postgres")]
+use crate::engine::postgres;
+use crate::{
+    engine::{
+        Options, Records, Retry,
+        forward::{forward, of_each_engine},
+        lmdb,
+        shards::{self, CurrentRouting},
+    },
+    model::{
+        error::{Error, Result},
+        reference::Referrer,
+        schema::{IndexSchema, Parts, Source, TableSchema},
+        shard::ShardNumber,
+    },
+};
+
+pub(crate) use reader::{Entries, LentEntries, Reader};
+pub(crate) use transaction::Txn;
+pub(crate) use writer::Writer;
+
+of_each_engine! {
+    /// An open store.
+    enum Engine { lmdb::Engine, Box<shards::Engine>, memory::Engine, postgres::Engine }
+}
+
+impl Engine {
+    pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
+        lmdb::Engine::open(options, path).map(Self::Lmdb)
+    }
+
+    /// Opens a shard. With [`Durability::Journal`](crate::engine::Durability::Journal), writes fail until the journal of all
+    /// shards has started.
+    pub(crate) fn open_shard(
+        options: &Options,
+        path: &Path,
+        (journal, shard): (&lmdb::SharedJournal, ShardNumber),
+    ) -> Result<Self> {
+        lmdb::Engine::open_shard(options, path, journal, shard).map(Self::Lmdb)
+    }
+
+    #[cfg(feature = "memory")]
+    pub(crate) fn in_memory() -> Self {
+        Self::Memory(memory::Engine::default())
+    }
+
+    /// Opens a store on a server.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn connect(options: &Options, url: &str) -> Result<Self> {
+        postgres::Engine::connect(options, url).map(Self::Postgres)
+    }
+
+    /// Whether other clients commit while this process has write transactions. Then, a transaction can fail because of
+    /// a [conflict](Retry::Conflict).
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) const fn has_other_writers(&self) -> bool {
+        #[cfg(feature = "postgres")]
+        if matches!(self, Self::Postgres(_)) {
+            return true;
+        }
+        false
+    }
+
+    /// Returns the time in which a closure runs again after conflicts.
+    #[cfg_attr(not(feature = "postgres"), expect(clippy::unused_self, reason = "of one engine"))]
+    pub(crate) const fn retry_for(&self) -> Duration {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(engine) = self {
+            return engine.retry_for();
+        }
+        Duration::ZERO
+    }
+
+    /// Returns the LMDB environment, for operations that other engines don't have.
+    pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
+        match self {
+            Self::Lmdb(engine) => Some(engine),
+            Self::Sharded(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Returns the store on a server.
+    #[cfg(feature = "postgres")]
+    pub(crate) const fn postgres(&self) -> Option<&postgres::Engine> {
+        if let Self::Postgres(engine) = self { Some(engine) } else { None }
+    }
+
+    /// Returns each LMDB environment: the environment of the store, or the environments of its available shards.
+    pub(crate) fn each_lmdb(&self) -> impl Iterator<Item = &lmdb::Engine> {
+        let shards = self.sharded().into_iter().flat_map(shards::Engine::engines);
+        self.lmdb().into_iter().chain(shards.filter_map(Self::lmdb))
+    }
+
+    /// Returns the LMDB environment, or an error if the store is sharded or in memory.
+    pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
+        match self {
+            Self::Lmdb(engine) => Ok(engine),
+            Self::Sharded(_) => Err(Error::NotOffered { what: "copying a sharded store" }),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Err(Error::no_file()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Err(Error::NotOffered {
+                what: "copies, because it is on a PostgreSQL server; use the server's backups",
+            }),
+        }
+    }
+
+    forward! {
+        /// Begins a read transaction.
+        pub(crate) fn read(&self) -> Result<Txn<'_>> as Txn;
+
+        /// Begins a write transaction.
+        pub(crate) fn write(&self) -> Result<Txn<'_>> as Txn;
+
+        /// Prepares another run of a closure. This thread must have no transaction. Returns false if the run would
+        /// fail in the same way.
+        pub(crate) fn prepare(&self, retry: Retry) -> Result<bool>;
+    }
+
+    /// Begins a read transaction that may take its snapshot when it is first used.
+    pub(crate) fn read_later(&self) -> Result<Txn<'_>> {
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(engine) = self {
+            return engine.read_later().map(Txn::Postgres);
+        }
+        self.read()
+    }
+
+    /// Returns the shards of a sharded store.
+    pub(crate) const fn sharded(&self) -> Option<&shards::Engine> {
+        match self {
+            Self::Sharded(engine) => Some(&**engine),
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Returns the default directory of temporary files.
+    pub(crate) fn directory(&self) -> PathBuf {
+        match self {
+            Self::Lmdb(engine) => engine.directory().to_owned(),
+            Self::Sharded(engine) => engine.directory(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => std::env::temp_dir(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => std::env::temp_dir(),
+        }
+    }
+
+    /// Returns an error if this process has inherited the store in a fork.
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.refuse_forked(),
+            Self::Sharded(engine) => engine.refuse_forked(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine.refuse_forked(),
+        }
+    }
+
+    /// Whether threads of this process wait for their turn to write, or would soon have to wait.
+    pub(crate) fn is_contended(&self) -> bool {
+        match self {
+            Self::Lmdb(engine) => engine.is_contended(),
+            Self::Sharded(engine) => engine.engines().any(Self::is_contended),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
+        }
+    }
+
+    /// Whether this process can't write the store.
+    pub(crate) fn is_read_only(&self) -> bool {
+        match self {
+            Self::Lmdb(engine) => engine.is_read_only(),
+            Self::Sharded(engine) => engine.is_read_only(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine.is_read_only(),
+        }
+    }
+
+    /// Returns an error if this process can't write the store.
+    pub(crate) fn refuse_read_only(&self) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.refuse_read_only(),
+            Self::Sharded(engine) => engine.refuse_read_only(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine.refuse_read_only(),
+        }
+    }
+
+    forward! {
+        /// Whether the catalog can be read without the write lock.
+        pub(crate) fn has_catalog(&self) -> bool;
+
+        /// Reads all records of the catalog.
+        pub(crate) fn catalog(&self) -> Result<Records>;
+
+        /// Calls `choose` with the records of the catalog, removes the indexes whose names it returns, with their
+        /// records, and returns these names.
+        ///
+        /// No open table may have one of the indexes, and no such table may be opened until this returns.
+        ///
+        /// # Errors
+        ///
+        /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
+        pub(crate) fn drop_indexes(
+            &self,
+            choose: &mut dyn FnMut(&Records) -> Vec<String>,
+        ) -> Result<Vec<String>, (Error, Option<Retry>)>;
+    }
+
+    /// Opens or creates the databases of a table and calls `prepare`, all in one write transaction.
+    ///
+    /// # Errors
+    ///
+    /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
+    pub(crate) fn open_table(
+        &self,
+        schema: &'static TableSchema,
+        parts: Parts,
+        prepare: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
+    ) -> Result<Tables, (Error, Option<Retry>)> {
+        match self {
+            Self::Lmdb(engine) => engine
+                .open_table(schema, parts, |writer| prepare(&mut Writer::Lmdb(writer)))
+                .map(Tables::Lmdb),
+            Self::Sharded(_) => Err((Error::internal("a table is opened in its shards"), None)),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => engine
+                .open_table(schema, parts, |writer| prepare(&mut Writer::Memory(writer)))
+                .map(Tables::Memory),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine
+                .open_table(schema, parts, |writer| prepare(&mut Writer::Postgres(writer)))
+                .map(Tables::Postgres),
+        }
+    }
+
+    /// Opens the databases of a table in a read-only store. Returns `None` if some are missing.
+    pub(crate) fn find_table(
+        &self,
+        schema: &'static TableSchema,
+        parts: Parts,
+    ) -> Result<Option<Tables>> {
+        match self {
+            Self::Lmdb(engine) => Ok(engine.find_table(schema, parts)?.map(Tables::Lmdb)),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => Ok(engine.find_table(schema, parts)?.map(Tables::Postgres)),
+            Self::Sharded(_) => Ok(None),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(None),
+        }
+    }
+
+    /// Returns the layout of an index of a table by its name in the catalog.
+    pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
+        match self {
+            Self::Lmdb(_) => lmdb::layout(schema, index),
+            Self::Sharded(engine) => engine.layout(schema, index),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => memory::LAYOUT,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => postgres::LAYOUT,
+        }
+    }
+}
+
+of_each_engine! {
+    /// The databases of one table.
+    enum Tables { lmdb::Tables<'static>, shards::Tables, memory::Tables, postgres::Tables }
+}
+
+impl Tables {
+    /// Whether older snapshots can read the table: it was in the file when the store was opened, or was opened
+    /// before.
+    pub(crate) fn were_known(&self) -> bool {
+        match self {
+            Self::Lmdb(tables) => tables.were_known(),
+            Self::Sharded(tables) => tables.were_known(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
+        }
+    }
+
+    /// Returns the current mapping of rows to shards; `None` in a store without shards.
+    pub(crate) fn routing(&self) -> Option<CurrentRouting<'_>> {
+        match self {
+            Self::Sharded(tables) => Some(tables.routing()),
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Adds a reference of the table `of` to this table. The table `of` was opened last.
+    pub(crate) fn link(&self, by: Referrer, of: &Self, source: Source) {
+        match (self, of) {
+            (Self::Lmdb(tables), Self::Lmdb(of)) => tables.link(by, of, source),
+            #[cfg(feature = "memory")]
+            (Self::Memory(tables), Self::Memory(of)) => tables.link(by, of, source),
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(tables), Self::Postgres(of)) => tables.link(by, of, source),
+            _ => {}
+        }
+    }
+
+    /// Whether the rows can be in several shards.
+    pub(crate) fn are_split(&self) -> bool {
+        self.routing().is_some_and(|routing| routing.is_split())
+    }
+}
