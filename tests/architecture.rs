@@ -14,10 +14,12 @@ const LAYERS: [&str; 11] = [
 ];
 
 /// Client libraries, and the folders that may name them.
-const CLIENTS: [(&str, &str); 3] = [
+const CLIENTS: [(&str, &str); 5] = [
     ("heed", "engine/lmdb/"),
     ("tokio_postgres", "engine/postgres/"),
     ("tokio", "engine/postgres/"),
+    ("mio", "engine/postgres/"),
+    ("socket2", "engine/postgres/"),
 ];
 
 fn source(package: &str) -> PathBuf {

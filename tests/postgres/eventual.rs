@@ -1,8 +1,11 @@
 //! Eventual indexes with several clients and workers.
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
-use index_table::{__private::run_sql, IndexTable, Result, Store, WhenFull};
+use index_table::{__private::run_sql, Error, IndexTable, IndexToken, Result, Store, WhenFull};
 use serde::{Deserialize, Serialize};
 
 use super::{TestResult, postgres::Schema};
@@ -73,6 +76,37 @@ fn a_message_that_is_committed_after_a_later_one_is_applied() -> TestResult {
     assert!(is_applied(&early_token)?);
     let report = articles[0].verify(&stores[0].read()?).run()?;
     assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_transaction_can_not_wait_for_its_own_messages() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let articles = ArticleRepository::open(&store)?;
+    let _worker = store.start_index_worker()?;
+    let wait = |token: IndexToken| articles.wait_for(&store, &token, Duration::from_mins(1));
+    let begun = Instant::now();
+    let mut txn = store.write()?;
+    articles.insert(&mut txn, &article(1, 1))?;
+    assert!(matches!(wait(txn.token()), Err(Error::WriteInProgress)));
+    let waited = txn.nested(|txn| {
+        articles.insert(txn, &article(2, 1))?;
+        wait(txn.token())
+    });
+    assert!(matches!(waited, Err(Error::WriteInProgress)));
+    txn.commit()?;
+    let waited = store.transaction(|txn| {
+        articles.insert(txn, &article(3, 1))?;
+        wait(txn.token())
+    });
+    assert!(matches!(waited, Err(Error::WriteInProgress)));
+    assert!(begun.elapsed() < Duration::from_secs(30), "a call has waited");
+    let token = store.transaction(|txn| {
+        articles.insert(txn, &article(4, 1))?;
+        Ok(txn.token())
+    })?;
+    assert!(wait(token)?);
     Ok(())
 }
 

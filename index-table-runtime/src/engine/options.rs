@@ -589,6 +589,42 @@ impl Options {
             .map(|(name, own, other)| (name, format!("{own:?}"), format!("{other:?}")))
             .find(|(_, own, other)| own != other)
     }
+
+    /// Returns an option for the modes of files that is not the default.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn other_mode(&self) -> Option<&'static str> {
+        let modes = [
+            ("file_mode", self.file_mode == FILE_MODE),
+            ("directory_mode", self.directory_mode == DIRECTORY_MODE),
+        ];
+        modes.into_iter().find(|(_, is_usual)| !is_usual).map(|(option, _)| option)
+    }
+
+    /// Returns why a server does not offer an option of files.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn not_on_servers(option: &str) -> &'static str {
+        macro_rules! reason {
+            ($($option:literal),*) => {
+                match option {
+                    $($option => concat!("`", $option, "`, because a server has its own settings"),)*
+                    _ => "an option of files, because a server has its own settings",
+                }
+            };
+        }
+        reason!(
+            "map_size",
+            "max_map_size",
+            "durability",
+            "max_databases",
+            "max_readers",
+            "reserve",
+            "checkpoint",
+            "archive",
+            "archive_with",
+            "file_mode",
+            "directory_mode"
+        )
+    }
 }
 
 /// The policy for a write with a full queue; see [`Options::index_queue`](crate::Options::index_queue).

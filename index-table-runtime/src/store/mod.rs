@@ -296,7 +296,7 @@ impl Options {
     /// queries run on it. The guide's chapter "from one machine to many" has the differences.
     ///
     /// The URL has the form `postgresql://user:password@host:port/database`. Each call opens a store with its own
-    /// connections and a thread for their I/O, so a program opens its store once, and clones it.
+    /// connections, so a program opens its store once, and clones it.
     ///
     /// With the Cargo feature `postgres-tls`, connections are encrypted if the server supports that, and `sslmode=require`
     /// in the URL refuses other connections. The certificate of the server is always verified. Without the feature,
@@ -310,7 +310,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`]; [`Error::Io`] with the kind `InvalidInput` for a URL or an option that can't work;
+    /// [`Error::Unreachable`]; [`Error::NotOffered`] for an option of files; [`Error::Io`] with the kind `InvalidInput` for
+    /// a URL or a schema that can't work;
     /// [`Error::StoreNotFound`]; [`Error::SchemaMismatch`] if another release has written the schema;
     /// [`Error::Engine`] if the server refuses a statement, for example because of missing privileges.
     ///
@@ -347,10 +348,9 @@ impl Options {
             root_certificates: self.root_certificates.clone(),
             ..Self::default()
         };
-        if let Some((option, ..)) = self.difference(&usual) {
-            let reason = format!("`{option}` has no effect on a server");
-            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, reason);
-            return Err(Error::Io { path: "PostgreSQL".into(), source });
+        let other = self.difference(&usual).map(|(option, ..)| option);
+        if let Some(option) = other.or_else(|| self.other_mode()) {
+            return Err(Error::NotOffered { what: Self::not_on_servers(option) });
         }
         let engine = crate::engine::Engine::connect(self, url)?;
         Ok(Store { inner: Arc::new(Inner::new(engine, index_queue)) })

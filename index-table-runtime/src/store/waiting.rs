@@ -29,7 +29,12 @@ pub(crate) fn wait_for(
         let txn = store.read()?;
         let reader = txn.reader(table)?;
         for (shard, number) in &queues {
-            if !is_applied(table.schema, reader_of(reader, *shard)?, *number)? {
+            let reader = reader_of(reader, *shard)?;
+            if reader.is_concurrent() {
+                // The messages of this thread's own transaction are missing here because they are not committed.
+                store.inner.refuse_nested_write()?;
+            }
+            if !is_applied(table.schema, reader, *number)? {
                 return Ok(false);
             }
         }

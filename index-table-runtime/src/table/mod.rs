@@ -500,7 +500,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::read`]; [`Error::WriteInProgress`].
+    /// The errors of [`Store::read`]; [`Error::WriteInProgress`] if this thread has a write transaction, which would wait
+    /// for itself.
     pub fn wait_for(&self, store: &Store, token: &IndexToken, timeout: Duration) -> Result<bool> {
         store::wait_for(store, &self.open, token, timeout)
     }

@@ -83,6 +83,7 @@ fn main() -> Outcome {
     println!("| load | {:.2} | 1.00 | |", of_tables.total() / of_sql.total());
     println!("| space | {:.2} | 1.40 | |", cpu.bytes("bench")? / cpu.bytes("bench_sql")?);
 
+    index_tables.vacuum()?;
     for operation in operations() {
         let (mut ratios, mut of_server) = (Vec::new(), Vec::new());
         for round in 0..=rounds {

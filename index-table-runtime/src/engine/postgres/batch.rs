@@ -172,7 +172,9 @@ impl Batch {
     ) -> Vec<Statement> {
         if dialect.has_writing_ctes() {
             let groups: Vec<_> = self.groups.iter().collect();
-            return vec![Builder::new(dialect, mode, is_strict, changes).build(&groups)];
+            let mut builder = Builder::new(dialect, mode, is_strict, changes);
+            builder.are_entries_new = is_strict && self.has_new();
+            return vec![builder.build(&groups)];
         }
         // Each statement changes one table. A refused new row is an error here, since later statements can't depend on
         // it.
@@ -200,6 +202,9 @@ struct Builder<'a> {
     mode: Mode,
     dialect: Dialect,
     is_strict: bool,
+    /// Whether the entries should have no place yet, because their row is new. If one has, the statement fails and the
+    /// operation runs again. Such an insertion costs less than one that replaces an entry.
+    are_entries_new: bool,
     /// The expression for the counter of the catalog.
     changes: &'a str,
     parameters: Vec<Parameter>,
@@ -209,7 +214,8 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(dialect: Dialect, mode: Mode, is_strict: bool, changes: &'a str) -> Self {
-        Self { mode, dialect, is_strict, changes, parameters: Vec::new(), gate: None }
+        let (are_entries_new, parameters, gate) = (false, Vec::new(), None);
+        Self { mode, dialect, is_strict, are_entries_new, changes, parameters, gate }
     }
 
     fn parameter(&mut self, parameter: Parameter) -> String {
@@ -337,10 +343,10 @@ impl<'a> Builder<'a> {
             )
         } else {
             let casts = names.iter().map(|name| format!("{name}::bytea")).collect();
-            if self.gate.is_some() {
-                format!("SELECT {}{}", with_marker(casts), self.gated("WHERE"))
-            } else {
-                format!("VALUES ({})", with_marker(casts))
+            // The earlier part has one row, or none.
+            match &self.gate {
+                Some(gate) => format!("SELECT {} FROM {gate}", with_marker(casts)),
+                None => format!("VALUES ({})", with_marker(casts)),
             }
         };
         let mut sql = format!("INSERT INTO {table} ({columns}) {values}");
@@ -351,6 +357,7 @@ impl<'a> Builder<'a> {
         };
         match (group.kind, self.is_strict) {
             (Kind::New, true) | (Kind::Add, _) => {}
+            (Kind::Put, _) if self.are_entries_new && group.form == Form::Entries => {}
             (Kind::New, false) => {
                 let _ = write!(sql, " ON CONFLICT ({keys}) DO NOTHING");
             }

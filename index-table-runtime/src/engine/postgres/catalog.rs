@@ -9,7 +9,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::names::{CATALOG, CHANGES_KEY, COMMITS, Form, Relation};
+use super::{
+    dialect::Dialect,
+    names::{CATALOG, CHANGES_KEY, COMMITS, Form, Relation},
+};
 
 /// A record of the catalog; `None` if the catalog has none with this key.
 pub(super) type Record = Option<Box<[u8]>>;
@@ -44,6 +47,11 @@ impl Catalog {
             "coalesce((SELECT convert_from(v, 'UTF8') FROM {} WHERE k = '{CHANGES_KEY}'), '0')",
             self.relation.sql
         )
+    }
+
+    /// Returns the query for the number of a transaction and the counter, as one text.
+    pub(super) fn numbers(&self, dialect: Dialect, writes: bool) -> String {
+        format!("SELECT {} || ' ' || {}", dialect.number(writes), self.changes())
     }
 
     /// Returns the statement that increments the counter.

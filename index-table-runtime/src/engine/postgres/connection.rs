@@ -5,16 +5,17 @@ use std::{
     future::poll_fn,
     io::Cursor,
     pin::{Pin, pin},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
 };
 
 use futures_sink::Sink as _;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement, types::ToSql};
 
-use super::{
-    dialect::Dialect,
-    wait::{poll_once, start, wait},
-};
+use super::{dialect::Dialect, driver::Driver};
 
 /// The parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
@@ -31,33 +32,59 @@ pub(super) enum Response {
     Text(Option<String>),
 }
 
-/// A statement that has been sent. The results are waited for in the order of sending.
+/// Polls the future once, which queues its request.
+fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
+    match future.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// A statement that is sent, together with the statements before and after it, as soon as a thread waits for a result of
+/// the connection. The results are waited for in the order of sending.
 pub(super) struct Sent<'c> {
+    connection: &'c Connection,
     future: Pin<Box<dyn Future<Output = Outcome<Response>> + Send + 'c>>,
     ready: Option<Outcome<Response>>,
 }
 
 impl<'c> Sent<'c> {
-    /// Sends the statement of this future, which must be prepared.
-    fn new(future: impl Future<Output = Outcome<Response>> + Send + 'c) -> Self {
+    /// Queues the statement of this future, which must be prepared.
+    fn new(
+        connection: &'c Connection,
+        future: impl Future<Output = Outcome<Response>> + Send + 'c,
+    ) -> Self {
         let mut future: Pin<Box<dyn Future<Output = _> + Send + 'c>> = Box::pin(future);
         let ready = poll_once(future.as_mut());
-        Self { future, ready }
+        Self { connection, future, ready }
     }
 
     pub(super) fn wait(self) -> Outcome<Response> {
         match self.ready {
             Some(ready) => ready,
-            None => wait(self.future),
+            None => self.connection.wait(self.future),
         }
     }
 }
 
+/// Returns the name of a statement for `EXECUTE`, and the statement that prepares it.
+fn naming(number: usize, sql: &str) -> (String, String) {
+    let name = format!("index_table_{number}");
+    let prepare = format!("PREPARE {name} AS {sql}");
+    (name, prepare)
+}
+
 /// A connection.
 pub(super) struct Connection {
+    // Before the driver, which then ends the session.
     client: Client,
+    driver: Mutex<Driver>,
+    /// Whether [`send_queued`](Self::send_queued) will be called.
+    is_queued: AtomicBool,
     /// The statements that are prepared, by their SQL.
     statements: Mutex<HashMap<Box<str>, Statement>>,
+    /// The names of the statements for `EXECUTE`, by their SQL. Such a statement can be sent together with others.
+    named: Mutex<HashMap<Box<str>, String>>,
     /// The time when the server started. It identifies a run of the server.
     started: String,
     /// The number of the session's process.
@@ -78,12 +105,12 @@ pub(super) enum Unprepared {
 
 impl Connection {
     /// Prepares a session: applies and checks its settings, and prepares the known statements.
-    pub(super) fn new(
-        client: Client,
+    pub(super) fn prepare(
+        mut self,
         dialect: Dialect,
         known: &[Box<str>],
+        named: &[Box<str>],
     ) -> Result<Self, Unprepared> {
-        let mut connection = Self::raw(client);
         let settings = dialect.settings();
         let assignments = settings.iter().map(|(name, value)| format!("SET {name} = '{value}'; "));
         let shown = settings.iter().map(|(name, _)| format!("current_setting('{name}')"));
@@ -97,9 +124,13 @@ impl Connection {
             "{}SELECT {shown} || ' ' || {started} || ' ' || pg_backend_pid()::text",
             assignments.collect::<Vec<_>>().concat()
         );
-        let sent = connection.send_simple(&sql);
+        let sent = self.send_simple(&sql);
+        let naming = named.iter().enumerate().map(|(number, sql)| (naming(number, sql), sql));
+        let naming: Vec<_> = naming.collect();
+        let naming_sent: Vec<_> =
+            naming.iter().map(|((_, prepare), _)| self.send_simple(prepare)).collect();
         let mut preparing: Vec<_> =
-            known.iter().map(|sql| (sql, Box::pin(connection.client.prepare(sql)), None)).collect();
+            known.iter().map(|sql| (sql, Box::pin(self.client.prepare(sql)), None)).collect();
         for (_, future, ready) in &mut preparing {
             *ready = poll_once(future.as_mut());
         }
@@ -114,20 +145,38 @@ impl Connection {
                 return Err(Unprepared::Setting { name, found: found.to_owned(), wanted });
             }
         }
-        for (sql, future, ready) in preparing {
-            // A statement of a table that was dropped can't be prepared.
-            if let Ok(statement) = ready.unwrap_or_else(|| wait(future)) {
-                connection.statements().insert(sql.clone(), statement);
+        let mut names = HashMap::new();
+        for (sent, ((name, _), sql)) in naming_sent.into_iter().zip(&naming) {
+            if sent.wait().is_ok() {
+                names.insert((*sql).clone(), name.clone());
             }
         }
-        found.next().unwrap_or_default().clone_into(&mut connection.started);
-        connection.backend = found.next().and_then(|it| it.parse().ok()).unwrap_or_default();
-        Ok(connection)
+        for (sql, future, ready) in preparing {
+            // A statement of a table that was dropped can't be prepared.
+            if let Ok(statement) = ready.unwrap_or_else(|| self.wait(future)) {
+                self.statements().insert(sql.clone(), statement);
+            }
+        }
+        *self.named() = names;
+        found.next().unwrap_or_default().clone_into(&mut self.started);
+        self.backend = found.next().and_then(|it| it.parse().ok()).unwrap_or_default();
+        Ok(self)
     }
 
     /// Returns a connection without the settings.
-    pub(super) fn raw(client: Client) -> Self {
-        Self { client, statements: Mutex::default(), started: String::new(), backend: 0 }
+    pub(super) fn raw(client: Client, driver: Driver) -> Self {
+        let (statements, named) = (Mutex::default(), Mutex::default());
+        let (driver, is_queued, started) = (driver.into(), false.into(), String::new());
+        Self { client, driver, is_queued, statements, named, started, backend: 0 }
+    }
+
+    fn driver(&self) -> MutexGuard<'_, Driver> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks the thread until a future of this connection is ready.
+    fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.driver().wait(pin!(future))
     }
 
     /// Returns the time when the server started.
@@ -140,13 +189,14 @@ impl Connection {
         self.backend
     }
 
+    /// Whether the connection has ended. For an idle connection, this reads what has arrived.
     pub(super) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        !self.driver().check()
     }
 
     /// Sends statements without parameters.
     pub(super) fn send_simple<'c>(&'c self, sql: &'c str) -> Sent<'c> {
-        Sent::new(async move {
+        Sent::new(self, async move {
             let messages = self.client.simple_query(sql).await?;
             let last = messages.iter().rev().find_map(|message| match message {
                 SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
@@ -161,7 +211,9 @@ impl Connection {
         statement: &'c Statement,
         parameters: Parameters<'c>,
     ) -> Sent<'c> {
-        Sent::new(async move { self.client.query(statement, parameters).await.map(Response::Rows) })
+        Sent::new(self, async move {
+            self.client.query(statement, parameters).await.map(Response::Rows)
+        })
     }
 
     pub(super) fn send_execute<'c>(
@@ -169,9 +221,9 @@ impl Connection {
         statement: &'c Statement,
         parameters: Parameters<'c>,
     ) -> Sent<'c> {
-        Sent::new(
-            async move { self.client.execute(statement, parameters).await.map(Response::Count) },
-        )
+        Sent::new(self, async move {
+            self.client.execute(statement, parameters).await.map(Response::Count)
+        })
     }
 
     /// Runs statements without parameters in one round trip. Returns the first column of the last row.
@@ -182,16 +234,35 @@ impl Connection {
         })
     }
 
+    /// Queues the end of a transaction without changes, which is sent together with the next statement. Returns true if
+    /// [`send_queued`](Self::send_queued) must be called later.
+    pub(super) fn rollback_later(&self) -> bool {
+        let _ = poll_once(pin!(self.client.simple_query("ROLLBACK")));
+        !self.is_queued.swap(true, Ordering::AcqRel)
+    }
+
+    /// Sends what is queued, unless another thread does that.
+    pub(super) fn send_queued(&self) {
+        self.is_queued.store(false, Ordering::Release);
+        match self.driver.try_lock() {
+            Ok(mut driver) => driver.turn(),
+            Err(TryLockError::Poisoned(driver)) => driver.into_inner().turn(),
+            // That thread may have begun to wait before the statement was queued.
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+
     /// Sends a statement without waiting for its result. The server runs it before all later statements of this
     /// connection.
     pub(super) fn send(&self, sql: &str) {
-        start(self.client.simple_query(sql));
+        let _ = poll_once(pin!(self.client.simple_query(sql)));
+        self.driver().turn();
     }
 
     /// Returns the rows of a query.
     pub(super) fn query(&self, sql: &str, parameters: Parameters<'_>) -> Outcome<Vec<Row>> {
         let statement = self.prepared(sql)?;
-        wait(self.client.query(&statement, parameters))
+        self.wait(self.client.query(&statement, parameters))
     }
 
     /// Loads rows from binary data, which `next` returns in pieces. Returns the number of rows.
@@ -201,16 +272,32 @@ impl Connection {
         next: &mut dyn FnMut() -> Option<Vec<u8>>,
     ) -> Outcome<u64> {
         let statement = self.prepared(sql)?;
-        let mut sink = pin!(wait(self.client.copy_in::<_, Cursor<Vec<u8>>>(&statement))?);
+        let mut sink = pin!(self.wait(self.client.copy_in::<_, Cursor<Vec<u8>>>(&statement))?);
         while let Some(piece) = next() {
-            wait(poll_fn(|context| sink.as_mut().poll_ready(context)))?;
+            self.wait(poll_fn(|context| sink.as_mut().poll_ready(context)))?;
             sink.as_mut().start_send(Cursor::new(piece))?;
         }
-        wait(sink.finish())
+        self.wait(sink.finish())
     }
 
     fn statements(&self) -> MutexGuard<'_, HashMap<Box<str>, Statement>> {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn named(&self) -> MutexGuard<'_, HashMap<Box<str>, String>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the statement that runs a query without parameters, which is prepared with a name.
+    pub(super) fn execute_named(&self, sql: &str) -> Outcome<String> {
+        let mut names = self.named();
+        if let Some(name) = names.get(sql) {
+            return Ok(format!("EXECUTE {name}"));
+        }
+        let (name, prepare) = naming(names.len(), sql);
+        self.simple(&prepare)?;
+        names.insert(sql.into(), name.clone());
+        Ok(format!("EXECUTE {name}"))
     }
 
     /// Whether a statement is prepared.
@@ -224,7 +311,7 @@ impl Connection {
         if let Some(statement) = self.statements().get(sql) {
             return Ok(statement.clone());
         }
-        let statement = wait(self.client.prepare(sql))?;
+        let statement = self.wait(self.client.prepare(sql))?;
         self.statements().insert(sql.into(), statement.clone());
         Ok(statement)
     }

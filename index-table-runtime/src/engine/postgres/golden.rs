@@ -90,7 +90,7 @@ fn statements() -> String {
     let _ = writeln!(
         all,
         "\n-- All\n\n-- get by a unique index\n{}",
-        select::unique_row(&email, &facts)
+        select::unique_row(&email, false, &facts)
     );
     let query = Query::new(Source::Index(0), KeyRange::beginning_with(b"Oslo"));
     let entries = Conditions::new(&query, &Place::Start).entries(&town, false, Some(&facts));

@@ -1,8 +1,8 @@
 //! An engine over the PostgreSQL wire: the databases of a store are the SQL tables of a schema of a server.
 //!
 //! - [`names`], [`dialect`], [`select`], [`batch`] and [`copy`]: pure code, the SQL. [`catalog`]: the cached records of the catalog.
-//! - [`pool`], [`connection`], [`tls`] and [`wait`]: a thread with a runtime for the I/O of all connections. The thread of a
-//!   transaction sends statements to it and waits, so the store is synchronous and needs no runtime of its caller.
+//! - [`pool`], [`connection`], [`dial`], [`tls`], [`driver`], [`socket`] and [`ends`]: the connections. The thread that waits for a
+//!   response does the I/O of its connection, so the store is synchronous, and needs no runtime.
 //! - [`session`], [`start`] and [`outcome`]: the round trips of a transaction. `BEGIN` and delayed changes are sent with
 //!   the next statement. A write transaction is SERIALIZABLE, and a read transaction is a snapshot, REPEATABLE READ. Each
 //!   has a connection until it ends.
@@ -18,7 +18,10 @@ mod batch;
 mod catalog;
 mod connection;
 mod copy;
+mod dial;
 mod dialect;
+mod driver;
+mod ends;
 mod error;
 #[cfg(test)]
 mod golden;
@@ -31,6 +34,7 @@ mod queue;
 mod read;
 mod select;
 mod session;
+mod socket;
 mod start;
 mod stripes;
 mod tables;
@@ -40,7 +44,6 @@ mod tls;
 #[cfg(test)]
 mod traps;
 mod txn;
-mod wait;
 mod write;
 
 pub use dialect::Dialect;
@@ -76,7 +79,7 @@ pub(crate) struct Engine {
     pool: Arc<Pool>,
     catalog: Catalog,
     schema: String,
-    /// The process that has opened the store. A forked process has no thread for I/O.
+    /// The process that has opened the store. A forked process would share its connections.
     process: u32,
     /// See [`Options::retry_for`].
     retry_for: Duration,
@@ -104,7 +107,7 @@ impl Engine {
         let server = server_of(&config, &schema);
         let most = usize::try_from(options.connections).unwrap_or(usize::MAX);
         let tls = tls::tls(options.root_certificates.as_deref())?;
-        let mut pool = Pool::new(config, server, most, options.retry_for, tls)?;
+        let mut pool = Pool::new(config, server, most, options.retry_for, tls);
         let dialect = match options.dialect {
             Some(dialect) => dialect,
             None => Dialect::of_version(&pool.version()?),
@@ -388,11 +391,10 @@ impl Engine {
         self.pool.know(&format!("SELECT v FROM {facts} WHERE k = $1"));
         self.pool.know(&format!("SELECT k, v FROM {facts} WHERE k = ANY($1)"));
         for index in tables.indexes.iter().filter(|index| index.form == Form::Unique) {
-            self.pool.know(&select::unique_row(index, &tables.facts));
+            self.pool.know(&select::unique_row(index, false, &tables.facts));
         }
         for writes in [false, true] {
-            let (number, changes) = (dialect.number(writes), self.catalog.changes());
-            self.pool.know(&format!("SELECT {number}, {changes}"));
+            self.pool.know_named(&self.catalog.numbers(dialect, writes));
         }
     }
 

@@ -1,48 +1,42 @@
-//! The thread for I/O, and the pool of connections.
+//! The pool of connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use tokio::{
-    runtime::{Builder, Handle},
-    sync::oneshot,
-};
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Config;
 
 use super::{
     connection::{Connection, Unprepared},
+    dial,
     dialect::Dialect,
+    ends::Ends,
     error,
     numbers::Blocks,
     start::Start,
     tls::Tls,
-    wait::wait,
 };
 use crate::model::error::{Error, Result};
-
-/// The time after which connecting to a server fails.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of statements that are prepared when a connection is opened.
 const MOST_KNOWN: usize = 512;
 
 /// The connections of a store.
 pub(super) struct Pool {
-    // Before the thread, so that the connections are closed while it runs.
     state: Mutex<State>,
+    pub(super) ends: Ends,
     returned: Condvar,
     /// The read transactions of this store, each with the time when it began.
     readers: Mutex<BTreeMap<u64, (Instant, Arc<Start>)>>,
     /// The statements that new connections prepare.
     known: Mutex<BTreeSet<Box<str>>>,
+    /// The statements that new connections prepare for `EXECUTE`.
+    named: Mutex<BTreeSet<Box<str>>>,
     dialect: Dialect,
     has_outcomes: AtomicBool,
     /// The numbers that `insert_with` assigns.
@@ -53,7 +47,6 @@ pub(super) struct Pool {
     server: String,
     most: usize,
     patience: Duration,
-    io: IoThread,
 }
 
 #[derive(Default)]
@@ -64,24 +57,21 @@ struct State {
 }
 
 impl Pool {
-    /// Starts the thread. `patience` is the maximum waiting time for a connection.
+    /// Returns a pool without connections. `patience` is the maximum waiting time for a connection.
     pub(super) fn new(
-        mut config: Config,
+        config: Config,
         server: String,
         most: usize,
         patience: Duration,
         tls: Tls,
-    ) -> Result<Self> {
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
-        }
-        let thread = |source| Error::Thread { name: "the I/O of PostgreSQL", source };
-        let io = IoThread::start().map_err(thread)?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             state: Mutex::default(),
+            ends: Ends::default(),
             returned: Condvar::new(),
             readers: Mutex::default(),
             known: Mutex::default(),
+            named: Mutex::default(),
             dialect: Dialect::PostgreSql,
             has_outcomes: AtomicBool::new(true),
             numbers: Blocks::default(),
@@ -90,8 +80,7 @@ impl Pool {
             server,
             most: most.max(1),
             patience,
-            io,
-        })
+        }
     }
 
     pub(super) const fn dialect(&self) -> Dialect {
@@ -126,6 +115,15 @@ impl Pool {
         if known.len() < MOST_KNOWN && !known.contains(sql) {
             known.insert(sql.into());
         }
+    }
+
+    /// Adds a statement that new connections prepare for `EXECUTE`.
+    pub(super) fn know_named(&self, sql: &str) {
+        self.named().insert(sql.into());
+    }
+
+    fn named(&self) -> MutexGuard<'_, BTreeSet<Box<str>>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeSet<Box<str>>> {
@@ -218,7 +216,7 @@ impl Pool {
 
     /// Returns the version of the server as text, on a connection of its own.
     pub(super) fn version(&self) -> Result<String> {
-        let version = Connection::raw(self.connect()?).simple("SELECT version()");
+        let version = self.connect()?.simple("SELECT version()");
         let version = version.map_err(|error| error::unreachable(&self.server, &error))?;
         Ok(version.unwrap_or_default())
     }
@@ -226,8 +224,9 @@ impl Pool {
     /// Opens a connection outside of the pool.
     pub(super) fn open(&self) -> Result<Connection> {
         let known: Vec<_> = self.known().iter().cloned().collect();
-        let opened = Connection::new(self.connect()?, self.dialect, &known);
-        opened.map_err(|unprepared| match unprepared {
+        let named: Vec<_> = self.named().iter().cloned().collect();
+        let prepared = self.connect()?.prepare(self.dialect, &known, &named);
+        prepared.map_err(|unprepared| match unprepared {
             // If the server refuses to open a session for any reason, it counts as unreachable.
             Unprepared::Failed(error) => error::unreachable(&self.server, &error),
             Unprepared::Setting { name, found, wanted } => Error::Unreachable {
@@ -240,17 +239,9 @@ impl Pool {
         })
     }
 
-    fn connect(&self) -> Result<Client> {
-        let (config, handle, tls) =
-            (self.config.clone(), self.io.handle.clone(), Clone::clone(&self.tls));
-        let connecting = self.io.handle.spawn(async move {
-            let (client, connection) = config.connect(tls).await?;
-            handle.spawn(connection);
-            Ok::<_, tokio_postgres::Error>(client)
-        });
-        let connected =
-            wait(connecting).map_err(|ended| error::unreachable(&self.server, &ended))?;
-        connected.map_err(|error| error::unreachable(&self.server, &error))
+    fn connect(&self) -> Result<Connection> {
+        let connected = dial::connect(&self.config, &self.tls);
+        connected.map_err(|error| error::unreachable(&self.server, &*error))
     }
 }
 
@@ -317,42 +308,6 @@ impl Drop for Leased {
         if self.counts {
             self.pool.state().open -= 1;
             self.pool.returned.notify_one();
-        }
-    }
-}
-
-/// A thread with the runtime of the connections.
-struct IoThread {
-    handle: Handle,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl IoThread {
-    fn start() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        let (stop, stopped) = oneshot::channel();
-        let thread =
-            thread::Builder::new().name("index-table-postgres".to_owned()).spawn(move || {
-                runtime.block_on(async {
-                    let _ = stopped.await;
-                    // The tasks of closed connections end here.
-                    for _ in 0..16 {
-                        tokio::task::yield_now().await;
-                    }
-                });
-            })?;
-        Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for IoThread {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // A panic of the thread has no further effect.
-            let _ = thread.join();
         }
     }
 }

@@ -88,6 +88,15 @@ impl<'t> Reader<'t> {
         self.tables.relation(source).ok_or_else(missing)
     }
 
+    /// Returns the first entry of a key of a unique index.
+    fn first(self, sql: impl Fn(bool) -> String, key: &[u8]) -> Result<Option<&'t Row>> {
+        let rows = self.txn.lent(&sql(false), &[&key])?;
+        if rows.len() > 1 {
+            return Ok(self.txn.lent(&sql(true), &[&key])?.first());
+        }
+        Ok(rows.first())
+    }
+
     /// Returns the position from which a query reads.
     fn place(self, query: &Query) -> Result<Place> {
         let Some(position) = query.position.clone() else { return Ok(Place::Start) };
@@ -164,15 +173,15 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
         let relation = self.relation(Source::Index(index))?;
-        let sql = format!("SELECT k, p, v FROM {} WHERE k = $1 ORDER BY p LIMIT 1", relation.sql);
-        let rows = self.txn.lent(&sql, &[&key])?;
-        rows.first().map(|row| entry(row, relation.form)).transpose()
+        let row = self.first(|sorts| select::unique(relation, sorts), key)?;
+        row.map(|row| entry(row, relation.form)).transpose()
     }
 
     fn unique_row(self, index: usize, key: &[u8]) -> Result<Option<WithRow<'t>>> {
         let relation = self.relation(Source::Index(index))?;
-        let rows = self.txn.lent(&select::unique_row(relation, &self.tables.facts), &[&key])?;
-        let Some(row) = rows.first() else { return Ok(None) };
+        let facts = &self.tables.facts;
+        let row = self.first(|sorts| select::unique_row(relation, sorts, facts), key)?;
+        let Some(row) = row else { return Ok(None) };
         Ok(Some((entry(row, relation.form)?, column(row, 3)?)))
     }
 
@@ -186,10 +195,12 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn count(self, query: &Query) -> Result<Count> {
         let conditions = Conditions::new(query, &self.place(query)?);
-        let sql = conditions.count(self.relation(query.source)?);
-        let limit = query.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX);
+        let limit = query.limit.and_then(|limit| i64::try_from(limit).ok());
+        let sql = conditions.count(self.relation(query.source)?, limit.is_some());
         let mut parameters = parameters(&conditions.parameters);
-        parameters.push(&limit);
+        if let Some(limit) = &limit {
+            parameters.push(limit);
+        }
         let found = unsigned(number(&self.txn.query(&sql, &parameters)?)?);
         Ok(Count { found, seeks: 1, steps: found })
     }

@@ -8,13 +8,17 @@ use crate::{
     model::{entry::Position, schema::Source},
 };
 
-/// Returns a query of the first entry of a key, with its row.
-pub(super) fn unique_row(relation: &Relation, facts: &Relation) -> String {
-    format!(
-        "SELECT e.k, e.p, e.v, f.v FROM (SELECT k, p, v FROM {} WHERE k = $1 ORDER BY p LIMIT 1) e \
-         LEFT JOIN {} f ON f.k = e.p",
-        relation.sql, facts.sql
-    )
+/// Returns a query of the first entry of a key. Only an index with violations has several entries of a key; without
+/// `sorts`, the query returns two of them, in any order. A sort would cost as much as the look-up.
+pub(super) fn unique(relation: &Relation, sorts: bool) -> String {
+    let end = if sorts { "ORDER BY p LIMIT 1" } else { "LIMIT 2" };
+    format!("SELECT k, p, v FROM {} WHERE k = $1 {end}", relation.sql)
+}
+
+/// Returns [`unique`] with the rows of the entries.
+pub(super) fn unique_row(relation: &Relation, sorts: bool, facts: &Relation) -> String {
+    let (entries, facts) = (unique(relation, sorts), &facts.sql);
+    format!("SELECT e.k, e.p, e.v, f.v FROM ({entries}) e LEFT JOIN {facts} f ON f.k = e.p")
 }
 
 /// The conditions of a query, with their parameters.
@@ -113,9 +117,12 @@ impl Conditions {
         )
     }
 
-    /// Returns a query that counts the entries, up to a limit in the last parameter.
-    pub(super) fn count(&self, relation: &Relation) -> String {
+    /// Returns a query that counts the entries, with `limits` up to a limit in the last parameter.
+    pub(super) fn count(&self, relation: &Relation, limits: bool) -> String {
         let (table, conditions, limit) = (&relation.sql, &self.sql, self.next());
+        if !limits {
+            return format!("SELECT count(*) FROM {table}{conditions}");
+        }
         format!("SELECT count(*) FROM (SELECT 1 FROM {table}{conditions} LIMIT ${limit}::int8) e")
     }
 }

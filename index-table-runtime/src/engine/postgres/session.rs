@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::types::ToSql;
 
 use super::{
     batch::{Batch, Mode, Statement},
@@ -19,7 +19,7 @@ use super::{
     numbers::Explicit,
     pool::{Counted, Leased, Pool},
     read::column,
-    start::Start,
+    start::{Start, State},
     stripes::{self, Group, Striped},
     tables::Tables,
 };
@@ -264,11 +264,11 @@ impl<'s> Session<'s> {
 
     /// Returns the statement for the numbers.
     fn numbers_sql(&self) -> String {
-        let number = self.pool.dialect().number(self.writes);
+        let dialect = self.pool.dialect();
         if self.has_catalog {
-            return format!("SELECT {number}, {}", self.catalog.changes());
+            return self.catalog.numbers(dialect, self.writes);
         }
-        format!("SELECT {number}")
+        format!("SELECT {}", dialect.number(self.writes))
     }
 
     /// Sends the pending items and the last statement in one round trip, and waits for all results.
@@ -354,8 +354,8 @@ impl<'s> Session<'s> {
                 || lock(&self.assumed).is_some());
         // All statements are prepared before the first is sent. Otherwise, a statement could overtake another that is
         // still being prepared.
-        let numbers_statement = needs_numbers
-            .then(|| self.prepared(connection, &self.numbers_sql()))
+        let mut numbers_sql = needs_numbers
+            .then(|| connection.execute_named(&self.numbers_sql()))
             .transpose()
             .map_err(before)?;
         let steps = self.steps(connection, pending, begins).map_err(before)?;
@@ -367,16 +367,28 @@ impl<'s> Session<'s> {
         };
         let parameters: Vec<_> = steps.iter().map(Step::parameters).collect();
 
-        let begin_sql = self.begin_sql();
+        let mut begin_sql = self.begin_sql();
+        if begins && let Some(numbers) = numbers_sql.take() {
+            begin_sql = format!("{begin_sql}; {numbers}").into();
+        }
         let mut begin = begins.then(|| connection.send_simple(&begin_sql));
         start.has_begun = true;
+        // After another error than a loss, for example of a lock, there is a transaction to roll back.
+        let not_begun = |start: &mut State, error| {
+            start.has_begun = error::kind(&error) != Kind::Lost;
+            before(error)
+        };
+        let mut numbers = None;
         if !dialect.has_guard()
             && !steps.is_empty()
             && let Some(begin) = begin.take()
         {
-            begin.wait().map_err(before)?;
+            match begin.wait() {
+                Ok(response) => numbers = Some(response),
+                Err(error) => return Err(not_begun(&mut start, error)),
+            }
         }
-        let numbers = numbers_statement.as_ref().map(|it| connection.send_query(it, &[]));
+        let numbers_sent = numbers_sql.as_ref().map(|sql| connection.send_simple(sql));
         let sent = steps.iter().zip(&parameters).map(|(step, parameters)| match step {
             Step::Simple(sql) => connection.send_simple(sql),
             Step::Change(_, prepared, _) => connection.send_query(prepared, parameters),
@@ -393,15 +405,17 @@ impl<'s> Session<'s> {
 
         if let Some(begin) = begin {
             // Before this response, nothing of this transaction was received.
-            if let Err(error) = begin.wait() {
-                start.has_begun = false;
-                return Err(before(error));
+            match begin.wait() {
+                Ok(response) => numbers = Some(response),
+                Err(error) => return Err(not_begun(&mut start, error)),
             }
         }
-        let numbers = numbers.map(Sent::wait).transpose().map_err(broken)?;
+        if let Some(sent) = numbers_sent {
+            numbers = Some(sent.wait().map_err(broken)?);
+        }
         drop(start);
-        if let Some(Response::Rows(rows)) = numbers {
-            self.receive_numbers(&rows)?;
+        if needs_numbers {
+            self.receive_numbers(numbers)?;
         }
         for (future, step) in sent.into_iter().zip(&steps) {
             let response = future.wait().map_err(broken)?;
@@ -421,11 +435,12 @@ impl<'s> Session<'s> {
         Ok(response.unwrap_or(Response::Text(None)))
     }
 
-    fn receive_numbers(&self, rows: &[Row]) -> Result<()> {
+    fn receive_numbers(&self, response: Option<Response>) -> Result<()> {
         let missing = || Error::internal("a transaction of PostgreSQL without a number");
-        let row = rows.first().ok_or_else(missing)?;
-        let number = column::<&str>(row, 0)?.parse().ok().ok_or_else(missing)?;
-        let changes = if self.has_catalog { column::<&str>(row, 1)?.parse().ok() } else { None };
+        let Some(Response::Text(Some(text))) = response else { return Err(missing()) };
+        let mut numbers = text.split(' ');
+        let number = numbers.next().and_then(|it| it.parse().ok()).ok_or_else(missing)?;
+        let changes = numbers.next().and_then(|it| it.parse().ok());
         // The numbers are received once.
         let _ = self.numbers.set(Numbers { number, changes });
         Ok(())

@@ -553,7 +553,12 @@ impl Drop for Txn<'_> {
         let has_begun = self.session().has_begun();
         if let Some(leased) = self.session().release() {
             if has_begun && let Ok(connection) = leased.get() {
-                connection.send(ROLLBACK);
+                // Only a write transaction has locks that others wait for.
+                if self.session().writes {
+                    connection.send(ROLLBACK);
+                } else {
+                    self.pool().ends.end(&connection);
+                }
             }
             leased.keep();
         }

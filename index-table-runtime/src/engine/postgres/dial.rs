@@ -1,0 +1,158 @@
+//! Opening a connection to one of the hosts of a URL.
+
+use std::{
+    error::Error,
+    hash::{BuildHasher as _, RandomState},
+    io,
+    net::{SocketAddr, TcpStream, ToSocketAddrs as _},
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio_postgres::{
+    Client, Config,
+    config::{Host, LoadBalanceHosts, TargetSessionAttrs},
+    tls::MakeTlsConnect,
+};
+
+use super::{
+    connection::Connection,
+    driver::Driver,
+    socket::{Reactor, Socket, Stream},
+    tls::Tls,
+};
+
+/// The time after which connecting to a host fails, if the URL has no other.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Opens a connection to the first host that accepts one.
+pub(super) fn connect(config: &Config, tls: &Tls) -> Result<Connection, Failure> {
+    let (hosts, addresses, ports) =
+        (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let count = hosts.len().max(addresses.len());
+    if !hosts.is_empty() && !addresses.is_empty() && hosts.len() != addresses.len() {
+        return Err("the URL has another number of hosts than of addresses".into());
+    }
+    if ports.len() > 1 && ports.len() != count {
+        return Err("the URL has another number of ports than of hosts".into());
+    }
+    let mut failure = "the URL has no host".into();
+    let first = if config.get_load_balance_hosts() == LoadBalanceHosts::Random {
+        usize::try_from(RandomState::new().hash_one(0) >> 33)?
+    } else {
+        0
+    };
+    for at in (0..count).map(|at| first.wrapping_add(at) % count) {
+        let port = ports.get(at).or_else(|| ports.first()).copied().unwrap_or(5432);
+        let host = Place { host: hosts.get(at), port, config, tls };
+        let connected = match (addresses.get(at), hosts.get(at)) {
+            (Some(address), _) => host.connect(&[SocketAddr::new(*address, port)]),
+            (None, Some(Host::Tcp(name))) => match (name.as_str(), port).to_socket_addrs() {
+                Ok(found) => host.connect(&found.collect::<Vec<_>>()),
+                Err(error) => Err(format!("the host {name:?} was not found: {error}").into()),
+            },
+            #[cfg(unix)]
+            (None, Some(Host::Unix(path))) => {
+                host.connect_unix(&path.join(format!(".s.PGSQL.{port}")))
+            }
+            (None, None) => continue,
+        };
+        match connected {
+            Ok(connection) => return Ok(connection),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// A host of a URL.
+struct Place<'a> {
+    host: Option<&'a Host>,
+    port: u16,
+    config: &'a Config,
+    tls: &'a Tls,
+}
+
+impl Place<'_> {
+    fn timeout(&self) -> Duration {
+        self.config.get_connect_timeout().copied().unwrap_or(TIMEOUT)
+    }
+
+    /// Opens a connection to the first of these addresses that accepts one.
+    fn connect(&self, addresses: &[SocketAddr]) -> Result<Connection, Failure> {
+        let mut failure = "the host has no address".into();
+        for address in addresses {
+            let until = Instant::now() + self.timeout();
+            let connected = match self.socket(*address) {
+                Ok(socket) => self.session(socket, until),
+                Err(error) => Err(format!("error connecting to {address}: {error}").into()),
+            };
+            match connected {
+                Ok(connection) => return Ok(connection),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    fn socket(&self, address: SocketAddr) -> io::Result<Socket> {
+        let socket = TcpStream::connect_timeout(&address, self.timeout())?;
+        socket.set_nodelay(true)?;
+        let options = SockRef::from(&socket);
+        #[cfg(target_os = "linux")]
+        if let Some(timeout) = self.config.get_tcp_user_timeout() {
+            options.set_tcp_user_timeout(Some(*timeout))?;
+        }
+        if self.config.get_keepalives() {
+            let mut keepalive = TcpKeepalive::new().with_time(self.config.get_keepalives_idle());
+            #[cfg(any(target_os = "linux", target_vendor = "apple", windows))]
+            if let Some(interval) = self.config.get_keepalives_interval() {
+                keepalive = keepalive.with_interval(interval);
+            }
+            #[cfg(any(target_os = "linux", target_vendor = "apple"))]
+            if let Some(retries) = self.config.get_keepalives_retries() {
+                keepalive = keepalive.with_retries(retries);
+            }
+            options.set_tcp_keepalive(&keepalive)?;
+        }
+        socket.set_nonblocking(true)?;
+        Ok(Socket::Tcp(mio::net::TcpStream::from_std(socket)))
+    }
+
+    #[cfg(unix)]
+    fn connect_unix(&self, path: &std::path::Path) -> Result<Connection, Failure> {
+        let failed = |error| format!("error connecting to {}: {error}", path.display());
+        let socket = std::os::unix::net::UnixStream::connect(path).map_err(failed)?;
+        socket.set_nonblocking(true)?;
+        let socket = Socket::Unix(mio::net::UnixStream::from_std(socket));
+        self.session(socket, Instant::now() + self.timeout())
+    }
+
+    /// Opens a session on a connected socket.
+    fn session(&self, socket: Socket, until: Instant) -> Result<Connection, Failure> {
+        let (stream, mut reactor) = Reactor::new(socket)?;
+        let name = match self.host {
+            Some(Host::Tcp(name)) => name.as_str(),
+            _ => "",
+        };
+        let mut tls = Clone::clone(self.tls);
+        let tls = MakeTlsConnect::<Stream>::make_tls_connect(&mut tls, name)?;
+        let opened = reactor.run(pin!(self.config.connect_raw(stream, tls)), until)?;
+        let (client, connection): (Client, _) = opened?;
+        let connection = Connection::raw(client, Driver::new(connection, reactor));
+        let wanted = match self.config.get_target_session_attrs() {
+            TargetSessionAttrs::ReadWrite => "off",
+            TargetSessionAttrs::ReadOnly => "on",
+            _ => return Ok(connection),
+        };
+        let found = connection.simple("SHOW transaction_read_only")?;
+        if found.as_deref() == Some(wanted) {
+            return Ok(connection);
+        }
+        let found = if wanted == "on" { "is not read-only" } else { "is read-only" };
+        Err(format!("the database on port {} {found}", self.port).into())
+    }
+}
