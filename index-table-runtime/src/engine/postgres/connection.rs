@@ -67,9 +67,10 @@ impl<'c> Sent<'c> {
     }
 }
 
-/// Returns the name of a statement for `EXECUTE`, and the statement that prepares it.
-fn naming(number: usize, sql: &str) -> (String, String) {
-    let name = format!("index_table_{number}");
+/// Returns the name of a statement for `EXECUTE`, and the statement that prepares it. `kind` and `number` are different for
+/// each statement of a session.
+fn naming(kind: &str, number: usize, sql: &str) -> (String, String) {
+    let name = format!("index_table_{kind}_{number}");
     let prepare = format!("PREPARE {name} AS {sql}");
     (name, prepare)
 }
@@ -125,7 +126,8 @@ impl Connection {
             assignments.collect::<Vec<_>>().concat()
         );
         let sent = self.send_simple(&sql);
-        let naming = named.iter().enumerate().map(|(number, sql)| (naming(number, sql), sql));
+        let naming =
+            named.iter().enumerate().map(|(number, sql)| (naming("known", number, sql), sql));
         let naming: Vec<_> = naming.collect();
         let naming_sent: Vec<_> =
             naming.iter().map(|((_, prepare), _)| self.send_simple(prepare)).collect();
@@ -294,7 +296,7 @@ impl Connection {
         if let Some(name) = names.get(sql) {
             return Ok(format!("EXECUTE {name}"));
         }
-        let (name, prepare) = naming(names.len(), sql);
+        let (name, prepare) = naming("later", names.len(), sql);
         self.simple(&prepare)?;
         names.insert(sql.into(), name.clone());
         Ok(format!("EXECUTE {name}"))
