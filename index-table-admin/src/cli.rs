@@ -78,12 +78,15 @@ pub(crate) enum Command {
     Keys(keys::Keys),
     /// Show how the keys of each index are distributed, with their most common values.
     ///
-    /// All entries are read.
+    /// All entries are read, or a sample.
     Analyze {
         #[command(flatten)]
         dir: Dir,
         /// Only this table.
         table: Option<String>,
+        /// Estimate the figures from about so many pages of each index.
+        #[arg(long, value_name = "PAGES")]
+        sample: Option<u64>,
     },
     /// Show advice from the distribution of the keys, with the attribute to write.
     ///
@@ -93,6 +96,9 @@ pub(crate) enum Command {
         dir: Dir,
         /// Only this table.
         table: Option<String>,
+        /// Estimate the figures from about so many pages of each index.
+        #[arg(long, value_name = "PAGES")]
+        sample: Option<u64>,
     },
     /// Check the structure of each page in use.
     Check(Dir),
@@ -154,8 +160,12 @@ impl Command {
             }
             Self::Sizes(Dir { dir }) => overview::sizes(out, &dir),
             Self::Keys(keys) => keys.run(out),
-            Self::Analyze { dir, table } => analyze::analyze(out, &dir, table.as_deref()),
-            Self::Advice { dir, table } => analyze::advice(out, &dir, table.as_deref()),
+            Self::Analyze { dir, table, sample } => {
+                analyze::analyze(out, &dir, table.as_deref(), sample)
+            }
+            Self::Advice { dir, table, sample } => {
+                analyze::advice(out, &dir, table.as_deref(), sample)
+            }
             Self::Check(Dir { dir }) => copies::check(out, &dir),
             Self::Readers(Dir { dir }) => readers::readers(out, &dir),
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),

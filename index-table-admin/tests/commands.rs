@@ -58,6 +58,18 @@ fn analyze_shows_the_distribution_of_each_key() {
     let keys = json_lines(&["keys"], dir.path(), &rest);
     assert_eq!(keys[0]["key"]["since"], *day);
     assert!(fails(3, &["analyze"], dir.path(), &["orders"]).contains("there is `customers`"));
+    // All pages of a small index are read.
+    let options = ["customers", "--sample", "16"];
+    assert_eq!(json_of(&["analyze"], dir.path(), &options), value);
+    let dir = plain(20_000);
+    let sampled = json_of(&["analyze"], dir.path(), &options)["tables"][0].clone();
+    assert!(sampled["sample"].as_u64().is_some_and(|entries| entries < 40_000), "{sampled}");
+    assert_eq!(sampled["indexes"][0]["keys"][0]["distinct"], 2);
+    let shown = text_of(&["analyze"], dir.path(), &options);
+    assert!(shown.starts_with("table `customers`: 20000 rows"), "{shown}");
+    assert!(shown.lines().next().is_some_and(|line| line.contains("; estimated from")), "{shown}");
+    let advice = text_of(&["advice"], dir.path(), &options);
+    assert!(advice.contains("(estimated from"), "{advice}");
 }
 
 #[test]

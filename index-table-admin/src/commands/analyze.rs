@@ -16,8 +16,13 @@ use crate::{
     value::{self, printable},
 };
 
-/// Analyzes all tables, or one.
-fn analyses(dir: &Dir, only: Option<&str>, out: &Output) -> Result<Vec<Analysis>, Failure> {
+/// Analyzes all tables, or one, from all entries or from a sample of so many pages.
+fn analyses(
+    dir: &Dir,
+    only: Option<&str>,
+    sample: Option<u64>,
+    out: &Output,
+) -> Result<Vec<Analysis>, Failure> {
     let opened = Opened::to_read(&dir.dir)?;
     let recorded = opened.store.open_recorded()?;
     for (table, reason) in &recorded.skipped {
@@ -33,7 +38,10 @@ fn analyses(dir: &Dir, only: Option<&str>, out: &Output) -> Result<Vec<Analysis>
     let chosen = tables.iter().filter(|table| only.is_none_or(|only| table.name() == only));
     let analyzed = chosen.map(|table| {
         let bar = Bar::new();
-        let analysis = table.analyze(&txn, Some(Box::new(|at| bar.show(at))))?;
+        let analysis = match sample {
+            Some(pages) => table.analyze_sampled(&txn, pages)?,
+            None => table.analyze(&txn, Some(Box::new(|at| bar.show(at))))?,
+        };
         Ok(restated(table, analysis))
     });
     analyzed.collect()
@@ -57,16 +65,26 @@ fn restated(table: &UntypedTable, mut analysis: Analysis) -> Analysis {
     analysis
 }
 
-pub(crate) fn analyze(out: &Output, dir: &Dir, only: Option<&str>) -> Result<(), Failure> {
-    let analyses = analyses(dir, only, out)?;
+pub(crate) fn analyze(
+    out: &Output,
+    dir: &Dir,
+    only: Option<&str>,
+    sample: Option<u64>,
+) -> Result<(), Failure> {
+    let analyses = analyses(dir, only, sample, out)?;
     Ok(out.put(&json!({ "tables": analyses }), |text| {
         let shown: Vec<_> = analyses.iter().map(ToString::to_string).collect();
         shown.join("\n").lines().try_for_each(|line| writeln!(text, "{}", printable(line)))
     })?)
 }
 
-pub(crate) fn advice(out: &Output, dir: &Dir, only: Option<&str>) -> Result<(), Failure> {
-    let analyses = analyses(dir, only, out)?;
+pub(crate) fn advice(
+    out: &Output,
+    dir: &Dir,
+    only: Option<&str>,
+    sample: Option<u64>,
+) -> Result<(), Failure> {
+    let analyses = analyses(dir, only, sample, out)?;
     let all = || analyses.iter().flat_map(|of| of.advice.iter().map(move |it| (of.table, it)));
     let values: Vec<_> = all()
         .map(|(table, it)| {

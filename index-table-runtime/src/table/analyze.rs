@@ -1,5 +1,7 @@
 //! The analysis of a table.
 
+mod sample;
+
 use std::{slice, sync::Arc, time::SystemTime};
 
 use super::{IndexSize, Table, TableSize, UntypedTable};
@@ -30,7 +32,8 @@ impl<R: Entity> Table<R> {
     ///
     /// Cost: each entry of each index is read once, and the rows are read once if the table has a shard key. The
     /// counters of usage don't change. Up to ten values for each leading part of a key are kept in memory. Memory grows
-    /// at most with the square root of the number of entries.
+    /// at most with the square root of the number of entries. [`analyze_sampled`](Table::analyze_sampled) reads a limited
+    /// number of pages instead.
     ///
     /// # Errors
     ///
@@ -112,6 +115,15 @@ impl UntypedTable {
         self.open_table().analyze(txn, progress)
     }
 
+    /// Estimates the distribution of the keys in each index from up to about this number of leaf pages.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the repository's `analyze_sampled`.
+    pub fn analyze_sampled(&self, txn: &ReadTxn<'_>, pages: u64) -> Result<Analysis> {
+        self.open_table().analyze_sampled(txn, pages)
+    }
+
     /// Measures the distribution of the keys of one index, and returns it with the advice about this index. `None`: the
     /// table has no such index, the index is not readable, or `is_over` has returned true; it is called after some entries.
     ///
@@ -190,7 +202,8 @@ impl OpenTable {
             Ok(IndexAnalysis { name, readable, entries, bytes, keys })
         });
         let indexes = indexes.collect::<Result<_>>()?;
-        let analysis = Analysis { table, rows, bytes, shard_key, indexes, advice: Vec::new() };
+        let (advice, sample) = (Vec::new(), None);
+        let analysis = Analysis { table, rows, bytes, shard_key, indexes, advice, sample };
         Ok(analysis.advised(schema, &Usage::of(&self.shared.usage), global))
     }
 

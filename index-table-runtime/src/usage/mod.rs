@@ -16,7 +16,7 @@ pub use analyze::{
     Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution,
     Quantiles,
 };
-pub(crate) use analyze::{Measure, kept, share};
+pub(crate) use analyze::{Estimate, Lookup, Measure, Part, kept, share};
 pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
 pub use latency::Latency;
 pub(crate) use latency::{Durations, begin_commit};

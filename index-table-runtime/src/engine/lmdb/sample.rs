@@ -26,6 +26,10 @@ pub(crate) struct Sampled<'s> {
     pub(crate) key: &'s [u8],
     /// The primary key; empty for several entries.
     pub(crate) primary_key: &'s [u8],
+    /// The number of the leaf in the sample.
+    pub(crate) leaf: usize,
+    /// The number of entries that were read.
+    pub(crate) read: u64,
     /// The estimated number of entries of the database that it represents.
     pub(crate) entries: f64,
     /// The estimated bytes of these entries.
@@ -67,20 +71,31 @@ impl<'t> Reader<'t> {
         }
         let (scale, split) = (stored as f64 / found, self.split_of(source)?);
         let mut count = 0;
-        for (weight, entries) in read {
+        for (leaf, (weight, entries)) in read.into_iter().enumerate() {
             for (key, value) in entries {
                 let Some((RawEntry { key, primary_key, .. }, several)) = split.entry(key, value)
                 else {
                     continue;
                 };
-                let (entries, bytes) = (several.entries as f64, several.bytes as f64);
-                let weight = weight * scale;
-                count += several.entries as u64;
-                let (entries, bytes) = (entries * weight, bytes * weight);
-                each(Sampled { key, primary_key, entries, bytes });
+                let (read, weight) = (several.entries as u64, weight * scale);
+                let (entries, bytes) = (read as f64 * weight, several.bytes as f64 * weight);
+                count += read;
+                each(Sampled { key, primary_key, leaf, read, entries, bytes });
             }
         }
         Ok(Some(count))
+    }
+
+    /// Estimates the share of a database's entries in a range of keys, from 0 to 1, from the pages on the way to both ends.
+    /// Returns `None` if it can't be estimated at the moment.
+    pub(crate) fn share_of(self, source: Source, range: &KeyRange) -> Result<Option<f64>> {
+        let (path, end) = (&self.engine.path, range.end());
+        let name = self.name_of(source)?;
+        match pages::share(&path.join(FILE), name, range.start(), end.as_deref()) {
+            Ok(share) => Ok(share),
+            Err(Fault::Damaged(_)) => Ok(None),
+            Err(Fault::Io(source)) => Err(Error::Io { path: path.clone(), source }),
+        }
     }
 
     fn split_of(self, source: Source) -> Result<Split> {

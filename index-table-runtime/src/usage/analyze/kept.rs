@@ -20,7 +20,8 @@ pub struct KeptAnalysis {
     pub analysis: Analysis,
 }
 
-/// The record. Its value in the catalog is postcard's encoding of this struct.
+/// The record. Its value in the catalog is postcard's encoding of this struct, and then the number of entries of the sample,
+/// if figures are estimated.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Record {
     /// Milliseconds since 1970.
@@ -90,23 +91,32 @@ pub(crate) fn encode(
         indexes: analysis.indexes.iter().map(IndexRecord::of).collect(),
         advice: analysis.advice.iter().map(AdviceRecord::of).collect(),
     };
-    postcard::to_stdvec(&record)
-        .map_err(|error| Error::Codec { table: schema.name, reason: error.to_string() })
+    let failed =
+        |error: postcard::Error| Error::Codec { table: schema.name, reason: error.to_string() };
+    let bytes = postcard::to_stdvec(&record).map_err(failed)?;
+    match analysis.sample {
+        Some(entries) => postcard::to_extend(&entries, bytes).map_err(failed),
+        None => Ok(bytes),
+    }
 }
 
 /// Decodes a record, without its parts for keys and indexes that are no longer declared.
 pub(crate) fn decode(schema: &TableSchema, record: &[u8]) -> Result<KeptAnalysis> {
-    let record: Record = postcard::from_bytes(record).map_err(|error| Error::Corrupt {
+    let failed = |error: postcard::Error| Error::Corrupt {
         table: schema.name,
         index: None,
         key: "of its analysis".to_owned(),
         reason: error.to_string(),
-    })?;
+    };
+    let (record, rest): (Record, _) = postcard::take_from_bytes(record).map_err(failed)?;
+    let sample =
+        if rest.is_empty() { None } else { Some(postcard::from_bytes(rest).map_err(failed)?) };
     let Record { time, rows, bytes, shard_key, indexes, advice } = record;
     let shard_key = shard_key.and_then(|key| key.read(schema.primary_key));
     let indexes = indexes.into_iter().filter_map(|index| index.read(schema)).collect();
     let advice = advice.into_iter().filter_map(|advice| advice.read(schema)).collect();
-    let analysis = Analysis { table: schema.name, rows, bytes, shard_key, indexes, advice };
+    let table = schema.name;
+    let analysis = Analysis { table, rows, bytes, shard_key, indexes, advice, sample };
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(time)).unwrap_or(UNIX_EPOCH);
     Ok(KeptAnalysis { time, analysis })
 }

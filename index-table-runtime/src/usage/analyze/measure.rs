@@ -23,14 +23,14 @@ pub(crate) struct Measure {
 }
 
 #[derive(Default)]
-struct Prefix {
+pub(super) struct Prefix {
     /// The number of leading fields.
     fields: usize,
     /// The current value, and the number of its entries so far.
     value: Vec<u8>,
     entries: u64,
     /// The number of values for each number of entries.
-    values: BTreeMap<u64, u64>,
+    pub(super) values: BTreeMap<u64, u64>,
     /// The values with the most entries, in any order.
     common: Vec<(u64, Vec<u8>)>,
 }
@@ -78,7 +78,7 @@ impl Measure {
 }
 
 impl Prefix {
-    fn new(fields: usize) -> Self {
+    pub(super) fn new(fields: usize) -> Self {
         Self { fields, ..Self::default() }
     }
 
@@ -89,9 +89,15 @@ impl Prefix {
             return;
         }
         *self.values.entry(entries).or_default() += 1;
+        let value = std::mem::take(&mut self.value);
+        self.value = self.add_common(entries, value);
+    }
+
+    /// Adds a value if it is one of the most common. Returns a buffer.
+    pub(super) fn add_common(&mut self, entries: u64, mut value: Vec<u8>) -> Vec<u8> {
         if self.common.len() < COMMON {
-            self.common.push((entries, self.value.clone()));
-            return;
+            self.common.push((entries, value));
+            return Vec::new();
         }
         // Of several values with the fewest entries, the last value is replaced.
         let least = self.common.iter_mut().rev().min_by_key(|(of, _)| *of);
@@ -99,11 +105,16 @@ impl Prefix {
             && least.0 < entries
         {
             least.0 = entries;
-            least.1.clone_from(&self.value);
+            std::mem::swap(&mut least.1, &mut value);
         }
+        value
     }
 
-    fn distribution(&self, fields: &'static [KeyField], entries: u64) -> KeyDistribution {
+    pub(super) fn distribution(
+        &self,
+        fields: &'static [KeyField],
+        entries: u64,
+    ) -> KeyDistribution {
         let mut common: Vec<_> = self.common.iter().collect();
         common.sort_by(|(a, left), (b, right)| b.cmp(a).then_with(|| left.cmp(right)));
         let common = common.into_iter().map(|(of, value)| CommonValue {

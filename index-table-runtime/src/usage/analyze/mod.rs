@@ -2,12 +2,14 @@
 
 mod advice;
 mod attribute;
+mod estimate;
 pub(crate) mod kept;
 mod measure;
 mod show;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use estimate::{Estimate, Lookup, Part};
 pub use kept::KeptAnalysis;
 pub(crate) use measure::{Measure, share};
 
@@ -70,6 +72,10 @@ pub struct Analysis {
     pub indexes: Vec<IndexAnalysis>,
     /// Advice from the distributions and from the usage in this process.
     pub advice: Vec<Advice>,
+    /// The number of entries from which figures are estimated, from the `analyze_sampled` of a repository; `None` if all
+    /// figures are exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<u64>,
 }
 
 /// The analysis of an index; see [`Analysis`].
@@ -164,10 +170,22 @@ pub enum AdviceKind {
     HotShardKey,
 }
 
+impl AdviceKind {
+    /// Whether the figures of the reason are from the distribution of the keys.
+    const fn is_from_keys(self) -> bool {
+        matches!(self, Self::NotDiscriminating | Self::Skewed | Self::HotShardKey)
+    }
+}
+
 impl Analysis {
     /// Returns the analysis with advice from the usage in this process.
     pub(crate) fn advised(mut self, schema: &TableSchema, usage: &Usage, global: &[usize]) -> Self {
         self.advice = advice::of(&self, schema, usage, global);
+        if let Some(entries) = self.sample {
+            for advice in self.advice.iter_mut().filter(|it| it.kind.is_from_keys()) {
+                advice.reason = format!("{} (estimated from {entries} entries)", advice.reason);
+            }
+        }
         self
     }
 }

@@ -10,8 +10,12 @@ const NAMES: [&str; 9] =
 
 impl fmt::Display for Analysis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, rows, bytes, shard_key, indexes, advice } = self;
-        writeln!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
+        let Self { table, rows, bytes, shard_key, indexes, advice, sample } = self;
+        write!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
+        match sample {
+            Some(entries) => writeln!(f, "; estimated from {entries} entries")?,
+            None => writeln!(f)?,
+        }
         for IndexAnalysis { name, readable, entries, bytes, .. } in indexes {
             let state = if *readable { "" } else { "; not readable, so it was not analyzed" };
             writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes{state}")?;

@@ -103,11 +103,16 @@ fn a_kept_analysis_has_the_documented_bytes() {
         shard_key: None,
         indexes: vec![index],
         advice: vec![advice],
+        sample: None,
     };
     let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     let record = kept::encode(&TABLE, &analysis, time).expect("a record");
     assert_eq!(documented("### Analyses"), [format!("| `2` | `{}` |", hex(&record))]);
     let read = kept::decode(&TABLE, &record).expect("an analysis");
-    assert_eq!((read.time, read.analysis), (time, analysis));
+    assert_eq!((read.time, &read.analysis), (time, &analysis));
+    let sampled = Analysis { sample: Some(300), ..analysis };
+    let with_sample = kept::encode(&TABLE, &sampled, time).expect("a record");
+    assert_eq!(with_sample, [record.as_slice(), &[0xac, 0x02]].concat());
+    assert_eq!(kept::decode(&TABLE, &with_sample).expect("an analysis").analysis, sampled);
     assert!(kept::decode(&TABLE, &record[..record.len() - 1]).is_err());
 }

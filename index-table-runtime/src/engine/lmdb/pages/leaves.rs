@@ -53,24 +53,8 @@ pub(in crate::engine::lmdb) fn sample(
     name: &str,
     most: usize,
 ) -> Result<Option<Vec<Leaf>>, Fault> {
-    let mut file = File::open(path)?;
-    let newest = match metas(&mut file) {
-        Ok([first, second]) => {
-            if first.txn < second.txn {
-                second
-            } else {
-                first
-            }
-        }
-        Err(Fault::Damaged(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut walk = Walk { file, page_size: newest.page_size() };
-    let Some(database) = walk.find(&newest, name.as_bytes())? else { return Ok(None) };
+    let Some((mut walk, database, state)) = Walk::to(path, name)? else { return Ok(None) };
     let Some(root) = database.root else { return Ok(Some(Vec::new())) };
-    if database.depth == 0 || database.depth > HIGHEST {
-        return Ok(None);
-    }
     let mut height = database.depth;
     let mut level = vec![Below { start: Vec::new(), end: None, page: root }];
     while height > 1 && level.len() <= WHOLE {
@@ -81,7 +65,7 @@ pub(in crate::engine::lmdb) fn sample(
         }
         (level, height) = (lower, height - 1);
     }
-    let mut random = Random(newest.txn);
+    let mut random = Random(state);
     let each = level.len().div_ceil(most.max(1)).max(1);
     let mut leaves = Vec::with_capacity(level.len() / each + 1);
     for group in level.chunks(each) {
@@ -103,7 +87,103 @@ pub(in crate::engine::lmdb) fn sample(
     Ok(Some(leaves))
 }
 
+/// Estimates the share of a database's leaves between two keys, from 0 to 1. Without an `end`, the last leaf is included.
+/// Returns `None` if the pages can't be read at the moment. The caller has a read transaction, as for [`sample`].
+///
+/// If the keys have the same or neighbouring parent pages, the estimate is exact to a part of a leaf.
+pub(in crate::engine::lmdb) fn share(
+    path: &Path,
+    name: &str,
+    start: &[u8],
+    end: Option<&[u8]>,
+) -> Result<Option<f64>, Fault> {
+    let Some((mut walk, database, _)) = Walk::to(path, name)? else { return Ok(None) };
+    let Some(from) = walk.way(&database, start)? else { return Ok(None) };
+    let to = match end {
+        Some(end) => walk.way(&database, end)?,
+        // After the last child of the root.
+        None => Some(from.iter().take(1).map(|step| Step { at: step.of, ..*step }).collect()),
+    };
+    let leaves = to.map(|to| leaves_between(&from, &to, &database));
+    Ok(leaves.map(|leaves| (leaves / database.leaves.max(1) as f64).clamp(0.0, 1.0)))
+}
+
+/// A step on the way from the root to a key.
+#[derive(Clone, Copy)]
+struct Step {
+    /// The number of the child or, in a leaf, of the first key that is not less.
+    at: usize,
+    /// The number of children or keys.
+    of: usize,
+}
+
+/// Estimates the number of leaves between the keys at the ends of two ways.
+fn leaves_between(from: &[Step], to: &[Step], database: &Database) -> f64 {
+    let children = (database.leaves + database.branches).saturating_sub(1) as f64;
+    let average = (children / database.branches.max(1) as f64).max(1.0);
+    // The number of leaves of a child after so many steps, or the part of a leaf that a key is.
+    let size = |steps: usize, of: usize| match usize::from(database.depth).checked_sub(steps + 2) {
+        Some(branches) => average.powi(i32::try_from(branches).unwrap_or_default()),
+        None => 1.0 / of.max(1) as f64,
+    };
+    let same = from.iter().zip(to).take_while(|(from, to)| from.at == to.at).count();
+    let (Some(first), Some(last)) = (from.get(same), to.get(same)) else { return 0.0 };
+    let is_leaf = same + 1 == usize::from(database.depth);
+    let between = last.at.saturating_sub(first.at).saturating_sub(usize::from(!is_leaf));
+    let mut leaves = between as f64 * size(same, first.of);
+    for (steps, step) in from.iter().enumerate().skip(same + 1) {
+        let is_leaf = steps + 1 == usize::from(database.depth);
+        let after = step.of.saturating_sub(step.at).saturating_sub(usize::from(!is_leaf));
+        leaves += after as f64 * size(steps, step.of);
+    }
+    for (steps, step) in to.iter().enumerate().skip(same + 1) {
+        leaves += step.at as f64 * size(steps, step.of);
+    }
+    leaves
+}
+
 impl Walk {
+    /// Begins at the newest state of a file, and finds a named database. Returns the number of the state, too.
+    fn to(path: &Path, name: &str) -> Result<Option<(Self, Database, u64)>, Fault> {
+        let mut file = File::open(path)?;
+        let newest = match metas(&mut file) {
+            Ok([first, second]) if first.txn < second.txn => second,
+            Ok([first, _]) => first,
+            Err(Fault::Damaged(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut walk = Self { file, page_size: newest.page_size() };
+        let Some(database) = walk.find(&newest, name.as_bytes())? else { return Ok(None) };
+        let is_readable = database.root.is_none() || (1..=HIGHEST).contains(&database.depth);
+        Ok(is_readable.then_some((walk, database, newest.txn)))
+    }
+
+    /// Returns the way to a key.
+    fn way(&mut self, database: &Database, key: &[u8]) -> Result<Option<Vec<Step>>, Fault> {
+        let Some(mut number) = database.root else { return Ok(None) };
+        let mut way = Vec::with_capacity(database.depth.into());
+        for height in (1..=database.depth).rev() {
+            let Some(bytes) = self.page(number)? else { return Ok(None) };
+            let page = Page(&bytes);
+            let expected = if height == 1 { flag::LEAF } else { flag::BRANCH };
+            let Some(nodes) = page.nodes().ok().filter(|_| page.flags() == expected) else {
+                return Ok(None);
+            };
+            let of = nodes.len();
+            if height == 1 {
+                let at = nodes.iter().take_while(|node| node.key < key).count();
+                way.push(Step { at, of });
+                continue;
+            }
+            // The first key of a branch represents all keys less than the second key.
+            let at = nodes.iter().skip(1).take_while(|node| node.key <= key).count();
+            let Some(child) = nodes.get(at) else { return Ok(None) };
+            way.push(Step { at, of });
+            number = child.child;
+        }
+        Ok(Some(way))
+    }
+
     /// Returns the record of a named database.
     fn find(&mut self, meta: &Meta, name: &[u8]) -> Result<Option<Database>, Fault> {
         let Some(mut number) = meta.names.root else { return Ok(None) };

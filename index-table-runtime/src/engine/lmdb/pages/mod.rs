@@ -3,7 +3,8 @@
 //! There are three checks, each of more pages. [`look_at_head`] checks the first two pages, before LMDB maps the
 //! file. [`look_at_snapshot`] checks the names and the root of each database whenever a store is opened; with
 //! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
-//! signal. [`sample`] finds leaves at equal distances, for estimates.
+//! signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
+//! estimates.
 
 mod layout;
 mod leaves;
@@ -20,7 +21,7 @@ use std::{
 
 use layout::META;
 pub(super) use layout::Meta;
-pub(super) use leaves::sample;
+pub(super) use leaves::{sample, share};
 use walk::PageCheck;
 
 use super::process;

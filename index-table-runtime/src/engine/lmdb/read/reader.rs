@@ -110,6 +110,12 @@ impl<'t> Reader<'t> {
         Ok(pages as u64 * u64::from(stat.page_size))
     }
 
+    /// Returns the number of leaves of a database.
+    pub(crate) fn leaves_of(self, source: Source) -> Result<u64> {
+        let stat = self.database(source)?.stat(self.txn);
+        Ok(stat.map_err(|error| self.engine.error(error))?.leaf_pages as u64)
+    }
+
     pub(in crate::engine::lmdb) fn len_of(self, source: Source) -> Result<u64> {
         self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
     }
