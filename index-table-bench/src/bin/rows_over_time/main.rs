@@ -18,7 +18,13 @@ mod reads;
 mod sqlite;
 mod writes;
 
-use std::{env, error::Error, fs, path::Path, process};
+use std::{
+    env,
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+    process,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -123,7 +129,11 @@ fn main() -> Outcome<()> {
     let mut arguments = env::args().skip(1);
     let rounds = arguments.next().map_or(Ok(7), |rounds| rounds.parse())?;
     let only = arguments.next();
-    let dir = arguments.next().map_or_else(env::temp_dir, Into::into);
+    let dir = arguments.next().map_or_else(env::temp_dir, PathBuf::from);
+    if only.as_deref() == Some("cascade-of") {
+        // In a process of its own, which has not loaded the rows.
+        return expiry::cascade_of(&dir, rounds.into());
+    }
     let dir = dir.join(format!("index-table-rows-over-time-{}", process::id()));
     let sections: [(&str, Measure); 5] = [
         ("writes", writes::measure),
