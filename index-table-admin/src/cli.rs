@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     commands::{
-        analyze, copies, keys, moving, overview, readers, rows, serve, shards, streams, upkeep,
-        usage,
+        analyze, copies, dump, keys, moving, overview, readers, rows, serve, shards, streams,
+        upkeep, usage,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -38,6 +38,7 @@ Exit codes:
   3  the store, the table, the index, the row or the shard map does not exist
   4  not available now, for example because another process writes the store
   5  any other error
+  6  the time limit of a dump has passed, and rows are left
 130  interrupted by Ctrl-C";
 
 /// The form of the output.
@@ -209,7 +210,9 @@ enum TypedCommand {
     /// Print the rows that an index finds, as JSON lines; with --json, as an object with `items` and `next`.
     Find(rows::Find),
     /// Print all rows of a table in the order of their primary keys, as JSON lines.
-    Dump(upkeep::Dump),
+    ///
+    /// A dump reads one snapshot, whose pages can't be reused until it ends. `--limit` and `--time-limit` bound this time.
+    Dump(dump::Dump),
     /// Load rows from JSON lines: all of them, or none. This writes.
     Load(upkeep::Load),
     /// Delete a row. This writes.

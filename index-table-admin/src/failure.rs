@@ -25,6 +25,8 @@ pub(crate) enum Code {
     NotFound = 3,
     Unavailable = 4,
     Other = 5,
+    TimeLimit = 6,
+    Interrupted = 130,
 }
 
 impl Failure {

@@ -13,16 +13,25 @@ use std::{
     },
     task::Poll,
     thread,
+    time::Duration,
 };
 
 use tokio::{runtime, signal};
 
-use crate::output::Output;
+use crate::{failure::Code, output::Output};
 
 /// The exit code of an interrupted command, by the convention of shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// The time in which a command ends by itself.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// The error of a command that can't end by itself.
+const BLOCKED: &str = "the reader of the output reads nothing, so the last row may be incomplete; run the command again";
 
 /// Waits for the end of the process if it was interrupted: the error of its work is then a result of the interruption.
 pub(crate) fn wait_if_interrupted() {
@@ -40,7 +49,47 @@ pub(crate) fn on_ctrl_c(
     message: &'static str,
     clean: impl FnOnce() + Send + 'static,
 ) {
-    let (out, (installed, wait)) = (out.clone(), mpsc::channel::<()>());
+    let out = out.clone();
+    at_ctrl_c(move || {
+        IS_INTERRUPTED.store(true, Release);
+        clean();
+        out.error(INTERRUPTED, &format!("interrupted; {message}"));
+        process::exit(INTERRUPTED.into());
+    });
+}
+
+/// From now on, Ctrl-C makes [`is_stopping`] true, so that the command can end at a row.
+pub(crate) fn stop_on_ctrl_c(out: &Output) {
+    let out = out.clone();
+    at_ctrl_c(move || {
+        IS_STOPPING.store(true, Release);
+        thread::sleep(GRACE);
+        out.error(INTERRUPTED, &format!("interrupted; {BLOCKED}"));
+        process::exit(INTERRUPTED.into());
+    });
+}
+
+/// Whether the command was interrupted, and should end.
+pub(crate) fn is_stopping() -> bool {
+    IS_STOPPING.load(Acquire)
+}
+
+/// Ends the process after this time, if the command has not ended by itself a short time later.
+pub(crate) fn stop_after(out: &Output, time: Duration) {
+    let out = out.clone();
+    let watch = move || {
+        thread::sleep(time.saturating_add(GRACE));
+        let code = Code::TimeLimit as u8;
+        out.error(code, &format!("the time limit has passed: {BLOCKED}"));
+        process::exit(code.into());
+    };
+    // Without the thread, the command still ends by itself at a row.
+    let _ = thread::Builder::new().name("time-limit".to_owned()).spawn(watch);
+}
+
+/// Calls `then` in a thread when Ctrl-C is pressed.
+fn at_ctrl_c(then: impl FnOnce() + Send + 'static) {
+    let (installed, wait) = mpsc::channel::<()>();
     let watch = move || {
         let Ok(runtime) = runtime::Builder::new_current_thread().enable_all().build() else {
             return;
@@ -56,10 +105,7 @@ pub(crate) fn on_ctrl_c(
             }
         });
         if outcome.is_ok() {
-            IS_INTERRUPTED.store(true, Release);
-            clean();
-            out.error(INTERRUPTED, &format!("interrupted; {message}"));
-            process::exit(INTERRUPTED.into());
+            then();
         }
     };
     if thread::Builder::new().name("ctrl-c".to_owned()).spawn(watch).is_ok() {

@@ -23,6 +23,7 @@
 //! | 3 | the store, the table, the index, the row or the shard map does not exist |
 //! | 4 | not available now: another process writes the store, a shard is missing, an index is not readable, a server can't be reached |
 //! | 5 | any other error, for example of the file system |
+//! | 6 | the time limit of a dump has passed, and rows are left |
 //! | 130 | interrupted by Ctrl-C |
 //!
 //! Errors are written to the standard error stream; with `--json`, as an object with `error` and `code`.

@@ -47,6 +47,7 @@ impl Output {
     pub(crate) fn new(json: bool, color: Color) -> Self {
         let is_terminal = io::stdout().is_terminal();
         let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let set = set.filter(|columns| *columns > 0);
         let size = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         let width = if is_terminal { set.or_else(size) } else { set };
         let (color, error_color) =
@@ -81,6 +82,15 @@ impl Output {
         let mark = if self.error_color { "\x1b[33mnote:\x1b[0m" } else { "note:" };
         // A closed stream is no reason to fail.
         let _ = writeln!(io::stderr(), "{mark} {}", printable(text));
+    }
+
+    /// Writes the cursor of the rows that are left, to the standard error stream; with `--json`, as an object.
+    pub(crate) fn more(&self, cursor: &str) {
+        if self.json {
+            let _ = writeln!(io::stderr(), "{}", serde_json::json!({ "next": cursor }));
+        } else {
+            self.note(&format!("more rows follow: `--after {cursor}`"));
+        }
     }
 
     /// Writes an error.

@@ -2,6 +2,7 @@
 
 pub(crate) mod analyze;
 pub(crate) mod copies;
+pub(crate) mod dump;
 pub(crate) mod keys;
 pub(crate) mod moving;
 pub(crate) mod overview;

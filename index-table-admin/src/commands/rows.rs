@@ -158,7 +158,7 @@ impl Find {
             let next = json!(next);
             unless_closed(writeln!(lines, "],\"next\":{next}}}"))?;
         } else if let Some(next) = next {
-            out.note(&format!("more rows follow: `--after {next}`"));
+            out.more(&next);
         }
         unless_closed(lines.flush()).map(drop)
     }

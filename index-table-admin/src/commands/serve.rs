@@ -1,19 +1,26 @@
 //! The page of a store, in a server of its own.
 
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::{
+    future::IntoFuture as _,
+    net::{SocketAddr, ToSocketAddrs as _},
+    time::Duration,
+};
 
 use clap::Args;
 use serde_json::json;
-use tokio::{net::TcpListener, runtime, signal};
+use tokio::{net::TcpListener, runtime, signal, sync::oneshot, time::sleep};
 
 use crate::{
     cli::Dir,
     failure::Failure,
     open::Opened,
     output::Output,
-    page::{self, Token},
+    page::{self, Connections, Token},
     typed::Declared,
 };
+
+/// The time in which requests end after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -60,8 +67,19 @@ impl Serve {
                 writeln!(text, "listening on {url}")?;
                 text.flush()
             })?;
-            let stopped = async { drop(signal::ctrl_c().await) };
-            axum::serve(listener, router).with_graceful_shutdown(stopped).await.map_err(failed)
+            let (stop, stopped) = oneshot::channel::<()>();
+            let serving = axum::serve(Connections::of(listener), router)
+                .with_graceful_shutdown(async { drop(stopped.await) });
+            let interrupted = async {
+                let _ = signal::ctrl_c().await;
+                let _ = stop.send(());
+                sleep(GRACE).await;
+            };
+            tokio::select! {
+                served = serving.into_future() => served.map_err(failed),
+                // A connection is still open.
+                () = interrupted => Ok(()),
+            }
         })
     }
 }

@@ -3,20 +3,18 @@
 use std::{
     cell::Cell,
     fs::{self, File},
-    io::{self, BufRead, BufReader, BufWriter, Read, Write},
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use clap::Args;
-use index_table::{
-    __private::admin::UntypedRange, IndexState, OnDuplicate, Progress, Store, VerifyReport,
-};
+use index_table::{IndexState, OnDuplicate, Progress, Store, VerifyReport};
 use serde_json::json;
 
 use super::rows::find;
 use crate::{
-    cli::{Dir, unless_closed},
+    cli::Dir,
     failure::{Code, Failure},
     interrupt::on_ctrl_c,
     open::Opened,
@@ -178,38 +176,6 @@ impl Expire {
         Ok(out.put(&json!({ "deleted": deleted }), |text| {
             writeln!(text, "deleted {deleted} expired rows")
         })?)
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Dump {
-    #[command(flatten)]
-    dir: Dir,
-    /// The table.
-    table: String,
-}
-
-impl Dump {
-    pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_read(&self.dir.dir)?;
-        let table = find(declared, &self.table)?.open_online(&opened.store)?;
-        let txn = opened.store.read()?;
-        let mut lines = BufWriter::new(io::stdout().lock());
-        let untyped = table.untyped();
-        let total = if out.progress_beside {
-            Some(untyped.count(&txn, &UntypedRange::default())?)
-        } else {
-            None
-        };
-        let (bar, mut done) = (Bar::beside_output(out), 0);
-        untyped.each_entry(&txn, &UntypedRange::default(), |row| {
-            done += 1_u64;
-            if done.is_multiple_of(1024) {
-                bar.count("rows", done, total);
-            }
-            unless_closed(writeln!(lines, "{}", table.show(&row)?))
-        })?;
-        unless_closed(lines.flush()).map(drop)
     }
 }
 

@@ -1,15 +1,17 @@
 //! The page and the metrics of a store, for a browser and for Prometheus.
 //!
 //! Every path accepts only `GET` requests, and only reads. The work is bounded: a page has at most [`rows::PAGE`] keys,
-//! shortened, and at most [`AT_ONCE`] requests read the store at a time. Each request has a read transaction of its own,
+//! shortened, and at most [`limits::AT_ONCE`] requests read the store at a time. Each request has a read transaction of its own,
 //! which ends before the response is sent. Sizes are counted at most once in [`FRESH`], and the keys of an index are
 //! measured at most until a deadline.
 
 mod cached;
+mod connections;
 mod distribution;
 mod frame;
 mod guard;
 mod index;
+mod limits;
 mod metrics;
 mod overview;
 mod picture;
@@ -35,22 +37,21 @@ use index_table::{
 use maud::Markup;
 use tokio::sync::Semaphore;
 
-use self::{cached::Cached, distribution::KeysOfIndex};
+use self::{
+    cached::Cached,
+    distribution::KeysOfIndex,
+    limits::{AT_ONCE, Limits},
+};
 use crate::{
     failure::{Code, Failure},
     typed::{self, Declared, Tables, Typed},
 };
 
+pub(crate) use connections::Connections;
 pub(crate) use guard::Token;
-
-/// The maximum number of requests that read the store at a time.
-const AT_ONCE: usize = 4;
 
 /// The time for which counted sizes are shown.
 const FRESH: Duration = Duration::from_secs(10);
-
-/// The time after which a request fails without a result.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Returns the page and the metrics of an open store, for a service to mount:
 ///
@@ -170,6 +171,7 @@ struct Page {
     notes: Vec<String>,
     token: Option<Token>,
     turns: Arc<Semaphore>,
+    limits: Limits,
     sizes: Cached<Vec<TableSize>>,
     ranges: Cached<(Vec<(RangeInfo, bool)>, bool)>,
     keys: Cached<Option<KeysOfIndex>>,
@@ -186,6 +188,7 @@ impl Page {
             notes: Vec::new(),
             token: None,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
+            limits: Limits::default(),
             sizes: Cached::default(),
             ranges: Cached::default(),
             keys: Cached::default(),
@@ -261,6 +264,7 @@ async fn read(
     up: &'static str,
     view: impl FnOnce(&Page) -> Result<String, Failure> + Send + 'static,
 ) -> Response {
+    let patience = page.limits.request;
     let reading = async {
         let turn = Arc::clone(&page.turns).acquire_owned().await;
         let page = Arc::clone(&page);
@@ -270,7 +274,7 @@ async fn read(
         };
         tokio::task::spawn_blocking(run).await
     };
-    match tokio::time::timeout(PATIENCE, reading).await {
+    match tokio::time::timeout(patience, reading).await {
         Ok(Ok(Ok(body))) => {
             ([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))], body).into_response()
         }
@@ -279,7 +283,9 @@ async fn read(
                 Code::NotFound => StatusCode::NOT_FOUND,
                 Code::Arguments => StatusCode::BAD_REQUEST,
                 Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-                Code::Damage | Code::Other => StatusCode::INTERNAL_SERVER_ERROR,
+                Code::Damage | Code::Other | Code::TimeLimit | Code::Interrupted => {
+                    StatusCode::INTERNAL_SERVER_ERROR
+                }
             };
             refusal(status, &failure.message, up)
         }

@@ -1,9 +1,6 @@
 //! Rows: a page of keys in their order with a search, and a single row.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Instant};
 
 use index_table::{
     __private::admin::{KeyBuf, KeyShape, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
@@ -27,9 +24,6 @@ const ROW: usize = 400;
 /// The maximum number of bytes of a row that is decoded for a list, and for its own view.
 const SHORT: usize = 1 << 16;
 const WHOLE: usize = 1 << 22;
-
-/// The time limit for reading a page. The page then ends with the last row that was read.
-const TIME: Duration = Duration::from_secs(5);
 
 /// The keys of a table or of an index that a view lists.
 pub(super) struct List<'l> {
@@ -143,7 +137,9 @@ impl<'l> List<'l> {
         let begun = Instant::now();
         let txn = self.page.store.read()?;
         self.table.each_entry(&txn, &range, |entry| {
-            if rows.len() == PAGE || begun.elapsed() > TIME {
+            // Each page has a row, so that its link to the next page leads on.
+            let is_late = !rows.is_empty() && begun.elapsed() > self.page.limits.rows;
+            if rows.len() == PAGE || is_late {
                 has_more = true;
                 return Ok::<_, Failure>(false);
             }
