@@ -9,7 +9,7 @@ use index_table::{
 use serde_json::json;
 
 use crate::{
-    failure::Failure,
+    failure::{Code, Failure},
     names::unknown,
     open::Opened,
     output::{Align, Grid, Output, bytes},
@@ -157,8 +157,20 @@ pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<()
 }
 
 pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let contents = Contents::read(out, dir)?;
-    let sizes = contents.sizes.as_deref().unwrap_or_default();
+    let opened = Opened::to_read(dir)?;
+    let tables = opened.store.open_recorded()?;
+    for (table, reason) in &tables.skipped {
+        out.note(&format!("table `{table}` can't be opened: {reason}"));
+    }
+    let missing = opened.missing_shards();
+    let sizes = match opened.store.sizes() {
+        Err(Error::ShardUnavailable { .. }) if !missing.is_empty() => {
+            let message =
+                format!("{}; `shards` shows the sizes of the other shards", missing.join("; "));
+            return Err(Failure { code: Code::Unavailable, message });
+        }
+        sizes => sizes?,
+    };
     let mut grid = Grid::new([
         ("table", Align::Left),
         ("index or aggregate", Align::Left),
@@ -166,7 +178,7 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
         ("bytes", Align::Right),
     ]);
     let mut total = 0;
-    for size in sizes {
+    for size in &sizes {
         let (table, rows) = (size.table.to_owned(), size.rows.to_string());
         grid.row([table.clone(), String::new(), rows, bytes(size.bytes)]);
         total += size.total_bytes();

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use index_table::{ShardedStore, report::ShardStatus};
+use index_table::{
+    Error, ShardedStore,
+    report::{RangeInfo, ShardStatus},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -70,35 +73,53 @@ pub(crate) fn ranges(out: &Output, dir: &Path, only: Option<&str>) -> Result<(),
         ("bytes", Align::Right),
     ]);
     let mut values: Vec<Value> = Vec::new();
+    for shard in opened.missing_shards() {
+        out.note(&format!("{shard}; the rows are not counted"));
+    }
     for map in maps {
-        let ranges = match sharded.ranges(&map) {
-            Ok(ranges) => ranges,
+        let (ranges, is_counted) = match counted_or_not(sharded, &map, &mut || false) {
             // No table has used the map yet.
-            Err(index_table::Error::ShardRefused { .. }) => Vec::new(),
-            Err(error) => return Err(error.into()),
+            Err(Error::ShardRefused { .. }) => (Vec::new(), true),
+            found => found?,
         };
         let boundary = boundary_of(sharded, &map);
-        for range in ranges {
+        for (range, _) in ranges {
+            let number = |text: String| if is_counted { text } else { "-".to_owned() };
             let (start, end) = (range.start.map(&boundary), range.end.map(&boundary));
             grid.row([
                 map.clone(),
                 start.clone().unwrap_or_default(),
                 end.clone().unwrap_or_default(),
                 range.shard.clone(),
-                range.rows.to_string(),
-                bytes(range.bytes),
+                number(range.rows.to_string()),
+                number(bytes(range.bytes)),
             ]);
             values.push(json!({
                 "map": map,
                 "from": start,
                 "to": end,
                 "shard": range.shard,
-                "rows": range.rows,
-                "bytes": range.bytes,
+                "rows": is_counted.then_some(range.rows),
+                "bytes": is_counted.then_some(range.bytes),
             }));
         }
     }
     Ok(out.put(&json!({ "ranges": values }), |text| out.grid(text, &mut grid))?)
+}
+
+/// The ranges of a map, each with whether a part of it is being moved, and whether their rows are counted.
+pub(crate) type Ranges = (Vec<(RangeInfo, bool)>, bool);
+
+/// Returns the ranges of a map. The rows are not counted if a shard is missing, or if the time is over.
+pub(crate) fn counted_or_not(
+    store: &ShardedStore,
+    map: &str,
+    is_over: &mut dyn FnMut() -> bool,
+) -> index_table::Result<Ranges> {
+    match store.ranges_until(map, is_over) {
+        Err(Error::ShardUnavailable { .. }) => store.ranges_until(map, &mut || true),
+        found => found,
+    }
 }
 
 /// Returns a function that shows a boundary of a shard map in the form that `move` and `split` read.

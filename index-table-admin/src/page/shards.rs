@@ -16,12 +16,17 @@ use super::{
     },
     picture::{Segment, band, bar, swatch},
 };
-use crate::{commands::shards::boundary_of, failure::Failure, output::bytes};
+use crate::{
+    commands::shards::{boundary_of, counted_or_not},
+    failure::Failure,
+    output::bytes,
+};
 
 /// The maximum number of listed ranges of a map.
 const RANGES: usize = 200;
 
-/// The maximum time for counting the rows of a map.
+/// The maximum time for counting the rows of all maps. Maps that are not counted have their turn when the counts of the
+/// others are still kept.
 const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// The maximum number of characters of a key.
@@ -37,9 +42,10 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
         own.end = own.end.take().map(&boundary);
     }
     let view = View { title: "Shards", up: "", above: Vec::new(), is_live: true };
+    let deadline = Instant::now() + TIME;
     let mut maps = Vec::new();
     for (id, map) in sharded.map_names().into_iter().enumerate() {
-        maps.push(of_map(page, &sharded, (id, &map), &shards)?);
+        maps.push(of_map(page, &sharded, (id, &map), (&shards, deadline))?);
     }
     let body = html! {
         div data-live="moves" { @if !moves.is_empty() { (unfinished(&moves)) } }
@@ -63,15 +69,12 @@ fn of_map(
     page: &Page,
     sharded: &ShardedStore,
     (id, map): (usize, &str),
-    shards: &[ShardInfo],
+    (shards, deadline): (&[ShardInfo], Instant),
 ) -> Result<Markup, Failure> {
-    let deadline = Instant::now() + TIME;
     let found = page.ranges.get(map, FRESH, || {
-        match sharded.ranges_until(map, &mut || Instant::now() > deadline) {
-            // No table has used the map yet, or the rows of a shard can't be read.
-            Err(Error::ShardRefused { .. } | Error::ShardUnavailable { .. }) => {
-                Ok((Vec::new(), false))
-            }
+        match counted_or_not(sharded, map, &mut || Instant::now() > deadline) {
+            // No table has used the map yet.
+            Err(Error::ShardRefused { .. }) => Ok((Vec::new(), false)),
             found => {
                 let (mut ranges, is_counted) = found?;
                 let boundary = boundary_of(sharded, map);
@@ -145,13 +148,13 @@ fn of_map(
         section.card {
             h2 { "Map " (code(map)) }
             @if ranges.is_empty() {
-                p.empty { "No table with this map is in use, or a shard with its rows is not available." }
+                p.empty { "No table with this map is in use." }
             } @else {
                 figure {
                     (band(&segments, &label, id))
                     figcaption {
                         @if *is_counted { "The width of a range is its part of the rows." }
-                        @else { "The map has too many rows to count them here, so all ranges have the same width." }
+                        @else { "The rows are not counted, because there are too many or a shard is not available. So all ranges have the same width." }
                         @if segments.iter().any(|segment| segment.is_hatched) { " Keys of hatched ranges move." }
                     }
                 }

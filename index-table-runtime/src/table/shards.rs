@@ -231,7 +231,8 @@ impl ShardedStore {
     }
 
     /// Returns the ranges of a shard map, each with whether a part of it is being moved, and whether all rows were counted:
-    /// counting ends when `is_over` returns true. It is called after some rows.
+    /// counting ends when `is_over` returns true. It is called before each table, and after some rows. If it always returns
+    /// true, no shard is read.
     ///
     /// # Errors
     ///
@@ -284,6 +285,10 @@ impl ShardedStore {
         let txn = self.read()?;
         let (mut read, mut is_cut) = (0_u64, false);
         'tables: for (table, routing, source) in &own {
+            if is_over() {
+                is_cut = true;
+                break;
+            }
             let all = Query::new(*source, KeyRange::ALL);
             let mut rows = txn.reader_of(table, *source)?.cursor(all)?;
             while rows.advance()? {

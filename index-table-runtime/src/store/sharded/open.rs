@@ -209,7 +209,7 @@ fn open_shards(
                 return Err(error);
             }
             Err(error) => {
-                shards.push(Shard::unavailable(name, error.to_string()));
+                shards.push(Shard::unavailable(name, reason_of(&error)));
                 found.seen.push(None);
             }
         }
@@ -628,6 +628,17 @@ fn durable(options: Options) -> Options {
     match options.durability {
         Durability::Full => options.durability(Durability::Journal),
         _ => options,
+    }
+}
+
+/// Returns why a shard that has rows can't be opened. To create it is no way out.
+fn reason_of(error: &Error) -> String {
+    match error {
+        Error::StoreNotFound { path } => format!(
+            "there is no store at `{}`; move its directory back, or restore it from a backup",
+            path.display()
+        ),
+        error => error.to_string(),
     }
 }
 
