@@ -217,6 +217,11 @@ pub(crate) fn declare_another_index(dir: &Path) {
     online::CustomerRepository::open_online(&store).expect("a table");
 }
 
+/// Returns an order with a code of its own.
+pub(crate) fn order_row(tenant: u32, number: u64) -> Order {
+    Order { tenant, number, total: 9, code: format!("{tenant}/{number}") }
+}
+
 /// Creates a store with two shards, three orders in each, and a reference table.
 pub(crate) fn sharded() -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");

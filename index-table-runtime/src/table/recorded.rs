@@ -165,7 +165,7 @@ impl Store {
 }
 
 impl ShardedStore {
-    /// Returns the names of the shard maps, without the maps of global indexes.
+    /// Returns the names of the shard maps, with those of global indexes, in order.
     #[doc(hidden)]
     #[must_use]
     pub fn map_names(&self) -> Vec<String> {

@@ -338,9 +338,9 @@ impl Engine {
         self.maps.now().by_name.iter().map(declared).collect()
     }
 
-    /// Returns the names of the shard maps of rows, without those of global indexes.
+    /// Returns the names of the shard maps of rows and of global indexes, in order.
     pub(crate) fn maps(&self) -> Vec<String> {
-        self.maps.now().by_name.keys().filter(|name| !name.contains('.')).cloned().collect()
+        self.maps.now().by_name.keys().cloned().collect()
     }
 
     /// Returns the names of the tables whose rows are all in this shard.
