@@ -53,6 +53,15 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Returns the message for a shard that is not available. The message of the library is about its options.
+pub(crate) fn unavailable(shard: &str, reason: &str) -> String {
+    let reason = reason.replace(
+        "open it once without `read_only(true)`",
+        "start the process that writes the store again, or run `recover`",
+    );
+    format!("shard `{shard}` is not available: {reason}")
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
@@ -94,12 +103,13 @@ impl From<Error> for Failure {
                     path.display()
                 )
             }
+            Error::ShardUnavailable { shard, reason } => unavailable(shard, reason),
             // Of all commands, only `load` inserts rows.
             Error::DuplicateKey { table, key } => {
                 format!("table `{table}` already has a row with primary key {key}; {ON_DUPLICATE}")
             }
             Error::UniqueViolation { table, index, key, holder } => format!(
-                "unique index `{index}` of table `{table}` already has the key {key}, for the row with primary key {holder}; {ON_DUPLICATE}"
+                "unique index `{index}` of table `{table}` already has the key {key}, for the row with primary key {holder}; no row was loaded: `--on-duplicate skip` leaves out rows whose key exists; to load them, delete the other rows first"
             ),
             Error::Io { source, .. }
             | Error::ReadOnly { source: Some(source), .. }

@@ -5,10 +5,11 @@ use std::path::Path;
 use index_table::{
     __private::admin::{RecordedTables, UntypedTable},
     Error, ShardedStore, Store,
+    report::Catalog,
 };
 
 use crate::{
-    failure::Failure,
+    failure::{Code, Failure, unavailable},
     names::{self, unknown},
     server::Server,
 };
@@ -53,7 +54,13 @@ impl Opened {
             return Err(names::no_store(place));
         }
         match ShardedStore::options().create(false).read_only(read_only).open(place) {
-            Ok(sharded) => Ok(Self { store: Store::clone(&sharded), sharded: Some(sharded) }),
+            Ok(sharded) => {
+                let own = Self { store: Store::clone(&sharded), sharded: Some(sharded) };
+                if read_only {
+                    own.catalog()?;
+                }
+                Ok(own)
+            }
             // The directory has no shard map manager.
             Err(Error::StoreNotFound { .. }) => {
                 let store = Store::options().create(false).read_only(read_only).open(place)?;
@@ -70,19 +77,19 @@ impl Opened {
         })
     }
 
+    /// Returns the catalog. It is an error if no shard with it is available.
+    pub(crate) fn catalog(&self) -> Result<Catalog, Failure> {
+        let (catalog, missing) = (self.store.catalog()?, self.missing_shards());
+        if catalog.tables.is_empty() && !missing.is_empty() {
+            return Err(Failure { code: Code::Unavailable, message: missing.join("; ") });
+        }
+        Ok(catalog)
+    }
+
     /// Returns the shards that are not available, each with the reason.
     pub(crate) fn missing_shards(&self) -> Vec<String> {
         let missing = self.sharded.iter().flat_map(ShardedStore::unavailable_shards);
-        missing
-            .map(|(shard, reason)| {
-                // The message of the library is about its options.
-                let reason = reason.replace(
-                    "open it once without `read_only(true)`",
-                    "start the process that writes the store again, or run `recover`",
-                );
-                format!("shard `{shard}` is not available: {reason}")
-            })
-            .collect()
+        missing.map(|(shard, reason)| unavailable(shard.name(), &reason)).collect()
     }
 }
 

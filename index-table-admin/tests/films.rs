@@ -70,3 +70,38 @@ fn films_are_loaded_found_checked_and_copied() {
     };
     assert_eq!(sizes(&store), sizes(&copy));
 }
+
+/// The session in the guide is what a terminal shows today.
+#[cfg(unix)]
+#[test]
+fn the_session_of_the_guide_is_true() {
+    use std::os::unix::fs::symlink;
+
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let guide = fs::read_to_string(root.join("src/guide/admin.md")).expect("the guide");
+    let (_, session) = guide.split_once("## A session\n\n```text\n").expect("the session");
+    let (session, _) = session.split_once("```").expect("its end");
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let programs = dir.path().join("programs");
+    fs::create_dir(&programs).expect("a directory");
+    fs::create_dir(dir.path().join("data")).expect("a directory");
+    let examples = fs::canonicalize(root.join("examples")).expect("the examples");
+    symlink(examples, dir.path().join("examples")).expect("a link");
+    symlink(example("films"), programs.join("admin")).expect("a link");
+    symlink(assert_cmd::cargo::cargo_bin!("index-table"), programs.join("index-table"))
+        .expect("a link");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", programs.display());
+
+    let mut shown = Vec::new();
+    for command in session.lines().filter_map(|line| line.strip_prefix("$ ")) {
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command).current_dir(dir.path()).env("PATH", &path);
+        let output = shell.env_remove("COLUMNS").output().expect("a shell");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        shown.push(format!("$ {command}\n{}{}", text(output.stdout), text(output.stderr)));
+    }
+    assert!(shown.len() > 5, "{shown:?}");
+    assert_eq!(shown.join("\n"), session);
+}

@@ -234,6 +234,20 @@ fn an_interrupted_move_is_continued_by_the_same_command() {
     typed_text(&["verify"], dir.path(), &["orders"]);
 }
 
+#[test]
+fn an_interrupted_split_is_continued_by_the_same_command() {
+    const ROWS: u32 = 20_000;
+    let dir = sharded_orders(ROWS);
+    let rest = ["orders", "70", "south"];
+    interrupt_in_a_move("split", dir.path(), &rest);
+    typed_text(&["split"], dir.path(), &rest);
+    assert_eq!(moves(dir.path()), 0);
+    let ranges = json_of(&["ranges"], dir.path(), &["orders"])["ranges"].clone();
+    assert_eq!((&ranges[1]["from"], &ranges[1]["shard"]), (&"70".into(), &"south".into()));
+    assert_eq!((&ranges[0]["rows"], &ranges[1]["rows"]), (&10_003.into(), &10_003.into()));
+    typed_text(&["verify"], dir.path(), &["orders"]);
+}
+
 /// Starts a command several times, and interrupts it after different times. Returns the number of interruptions.
 fn interrupt_often(message: &str, start: impl Fn() -> Child) -> u32 {
     let mut interrupted = 0;

@@ -15,7 +15,8 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, StatusCode, header},
 };
-use index_table::{ShardedStore, Store};
+use index_table::{IndexTable, ShardMap, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
 use support::{Customer, CustomerRepository, Order, OrderRepository, customer, plain, sharded};
 use tower::ServiceExt as _;
 
@@ -514,4 +515,54 @@ async fn a_missing_shard_is_shown_and_the_page_goes_on() {
         status == StatusCode::OK && text.contains("index_table_shard_available{shard=\"south\"} 0"),
         "{text}"
     );
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "mails", changes, shard_by = tenant)]
+#[index(subject, consistency = "eventual")]
+struct Mail {
+    #[primary_key]
+    tenant: u32,
+    subject: String,
+}
+
+#[tokio::test]
+async fn a_missing_shard_of_a_table_with_changes_is_shown_and_the_page_goes_on() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let open = || {
+        ShardedStore::options()
+            .shard("north", "north")
+            .shard("south", "south")
+            .map("mails", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+            .open(dir.path())
+            .expect("a store")
+    };
+    {
+        let store = open();
+        let mails = MailRepository::open(&store).expect("a table");
+        let mail = |tenant| Mail { tenant, subject: "hello".to_owned() };
+        store
+            .transaction(|txn| [1, 101].into_iter().try_for_each(|it| mails.insert(txn, &mail(it))))
+            .expect("a commit");
+        let mut changes = mails.changes(&store, "sender").expect("a consumer");
+        changes.next_batch(1).and_then(|batch| batch.commit(&store)).expect("a commit");
+    }
+    std::fs::rename(dir.path().join("south"), dir.path().join("elsewhere")).expect("renamed");
+    let store = open();
+    let _mails = MailRepository::open(&store).expect("a table");
+    let router = index_table_admin::router(&store);
+    for (path, part) in [
+        ("/", "<code>south</code> is not available"),
+        ("/streams", "Lag"),
+        ("/shards", "not available"),
+        ("/shards", "<code>100</code>"),
+        ("/metrics", "index_table_shard_available{shard=\"south\"} 0"),
+        ("/table/mails", "mails"),
+    ] {
+        let (status, page) = get(&router, path).await;
+        let is_readable = status == StatusCode::OK || path == "/table/mails";
+        assert!(is_readable && page.contains(part), "{path}: {status} {page}");
+    }
+    let server = Server::start(dir.path(), &["127.0.0.1:0"]);
+    assert!(server.get("/", "").contains("<code>south</code> is not available"));
 }

@@ -6,11 +6,11 @@ mod support;
 
 use std::path::Path;
 
-use index_table::{__private::admin::UntypedRange, ShardMap, ShardedStore, Store};
+use index_table::{__private::admin::UntypedRange, Durability, ShardMap, ShardedStore, Store};
 use process::{json_of, typed, typed_fails, typed_input, typed_json, typed_text};
 use serde_json::{Value, json};
 use support::{
-    Reading, ReadingRepository, customer,
+    CustomerRepository, Reading, ReadingRepository, customer,
     everything::{EverythingRepository, everything},
     plain, sharded,
 };
@@ -199,6 +199,37 @@ fn a_load_fails_skips_or_replaces_on_duplicates() {
 }
 
 #[test]
+fn a_load_that_violates_a_unique_index_names_it_and_the_way_out() {
+    let dir = plain(2);
+    let mut other = customer(3);
+    other.email = Some("2@example.com".to_owned());
+    let row = serde_json::to_string(&other).expect("JSON");
+    let output = typed(&row, &["load"], dir.path(), &["customers"]);
+    assert_eq!(output.status.code(), Some(5));
+    let error = String::from_utf8_lossy(&output.stderr);
+    for part in [
+        "unique index `email` of table `customers`",
+        "2@example.com",
+        "primary key 2",
+        "no row was loaded: `--on-duplicate skip` leaves out rows whose key exists",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let load = |policy| {
+        let rest = ["customers", "--on-duplicate", policy];
+        typed_input(&row, &["--json", "load"], dir.path(), &rest)
+    };
+    assert_eq!(load("skip")["skipped"], 1);
+    assert_eq!(typed_json(&["get"], dir.path(), &["customers", "2"])["email"], "2@example.com");
+    // The error does not name `replace`, which replaces rows with the same primary key only.
+    let output = typed(&row, &["load"], dir.path(), &["customers", "--on-duplicate", "replace"]);
+    assert_eq!(output.status.code(), Some(5));
+    typed_text(&["delete"], dir.path(), &["customers", "2"]);
+    assert_eq!(load("fail")["written"], 1);
+    typed_text(&["verify"], dir.path(), &[]);
+}
+
+#[test]
 fn a_load_without_create_creates_no_store() {
     let dir = tempfile::tempdir().expect("a directory");
     let output = typed("", &["load"], &dir.path().join("typo"), &["customers"]);
@@ -282,4 +313,26 @@ fn boundaries_of_shards_are_typed_as_they_are_shown() {
     run(&["move", "readings", &format!("(Oslo, 2024-02-09)..{last}"), "north"]);
     expect(&split);
     assert_eq!(typed_text(&["dump"], dir.path(), &["readings"]).lines().count(), 90);
+}
+
+#[test]
+fn an_archive_has_what_the_command_writes_while_the_service_is_closed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let insert = |ids: std::ops::RangeInclusive<u64>| {
+        let options = Store::options().durability(Durability::Journal).archive(path("archive"));
+        let store = options.open(path("store")).expect("a store");
+        let customers = CustomerRepository::open(&store).expect("a table");
+        store
+            .transaction(|txn| ids.clone().try_for_each(|id| customers.insert(txn, &customer(id))))
+            .expect("a commit");
+    };
+    insert(1..=3);
+    typed_text(&["delete"], &path("store"), &["customers", "1"]);
+    insert(4..=4);
+    let copy = path("copy");
+    typed_text(&["restore"], &path("archive"), &[copy.to_str().expect("text")]);
+    let rows = typed_text(&["dump"], &copy, &["customers"]);
+    assert_eq!(rows, typed_text(&["dump"], &path("store"), &["customers"]));
+    assert_eq!(rows.lines().count(), 3);
 }

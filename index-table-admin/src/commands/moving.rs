@@ -35,7 +35,7 @@ struct Open {
 impl Open {
     fn new(opened: Opened, declared: &[Declared]) -> Result<Self, Failure> {
         opened.shards()?;
-        let catalog = opened.store.catalog()?;
+        let catalog = opened.catalog()?;
         let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
         let tables = declared.iter().filter(exists).map(|table| table.open(&opened.store));
         Ok(Self { _tables: tables.collect::<Result<_, _>>()?, opened })

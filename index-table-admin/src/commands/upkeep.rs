@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use index_table::{IndexState, OnDuplicate, Progress, Store, VerifyReport};
+use index_table::{IndexState, OnDuplicate, Progress, VerifyReport};
 use serde_json::json;
 
 use super::rows::find;
@@ -39,13 +39,13 @@ impl Chosen {
     /// Returns the chosen tables. Without a choice, these are the declared tables that the store has.
     fn tables<'d>(
         &self,
-        store: &Store,
+        opened: &Opened,
         declared: &'d [Declared],
     ) -> Result<Vec<&'d Declared>, Failure> {
         if let Some(name) = &self.table {
             return Ok(vec![find(declared, name)?]);
         }
-        let catalog = store.catalog()?;
+        let catalog = opened.catalog()?;
         let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
         Ok(declared.iter().filter(exists).collect())
     }
@@ -53,7 +53,7 @@ impl Chosen {
     pub(crate) fn verify(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(&self.dir.dir)?;
         let mut reports = Vec::new();
-        for table in self.tables(&opened.store, declared)? {
+        for table in self.tables(&opened, declared)? {
             let bar = Bar::new();
             let table = table.open_online(&opened.store)?;
             let txn = opened.store.read()?;
@@ -71,7 +71,7 @@ impl Chosen {
         let opened = Opened::to_write(&self.dir.dir)?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
-        for table in self.tables(&opened.store, declared)? {
+        for table in self.tables(&opened, declared)? {
             let table = table.open(&opened.store)?;
             let bar = Bar::new();
             let mut progress = |at: Progress| bar.show(at);
@@ -89,7 +89,7 @@ impl Chosen {
         let opened = Opened::to_write(&self.dir.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
-        for table in self.tables(&opened.store, declared)? {
+        for table in self.tables(&opened, declared)? {
             let bar = Bar::new();
             let table = table.open_online(&opened.store)?;
             reports.push(table.build(&opened.store, &mut |at: Progress| bar.show(at))?);
@@ -126,7 +126,7 @@ impl Chosen {
         let opened = Opened::to_write(&self.dir.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
-        for table in self.tables(&opened.store, declared)? {
+        for table in self.tables(&opened, declared)? {
             let bar = Bar::new();
             let table = table.open(&opened.store)?;
             reports.push(table.upgrade(&opened.store, &mut |at: Progress| bar.show(at))?);
@@ -157,7 +157,7 @@ impl Expire {
         let opened = Opened::to_write(&self.tables.dir.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut deleted = 0;
-        for table in self.tables.tables(&opened.store, declared)? {
+        for table in self.tables.tables(&opened, declared)? {
             let bar = Bar::new();
             let table = table.open(&opened.store)?;
             let expired = table.untyped().expired(&opened.store.read()?, SystemTime::now())?;

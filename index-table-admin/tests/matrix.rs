@@ -1,0 +1,263 @@
+//! Every command in every situation: it does its work, or its error says what to do. The commands are those of the help,
+//! so that a new command fails here until it is added.
+
+#[path = "support/matrix.rs"]
+mod matrix;
+#[path = "support/process.rs"]
+mod process;
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+use index_table::{Durability, Error, ShardedStore, Store};
+use matrix::{Done, Expected, Fails, FailsWith, Situation, Uses, run};
+use process::{copy, example, json_of};
+use support::{CustomerRepository, OrderRepository, customer, order_row, plain, sharded};
+use tempfile::TempDir;
+
+const NO_SHARDS: Expected = FailsWith(3, "the store has no shards");
+const OTHER_WRITER: Expected = FailsWith(4, "another process writes");
+const RESTORE: Expected = FailsWith(1, "from a copy");
+const NO_MOVE: Expected = FailsWith(3, "there is no unfinished move `7`");
+/// The page can't be served, so nothing is at its address.
+const NO_PAGE: Expected = FailsWith(4, "can't be reached");
+
+/// Returns what is expected of a store without shards that can be read and written.
+fn on_a_plain_store(uses: Uses) -> Expected {
+    match uses {
+        Uses::Shards | Uses::Plan | Uses::Moves | Uses::Resumes | Uses::Cancels => NO_SHARDS,
+        _ => Done,
+    }
+}
+
+/// Returns the words of a store with customers.
+fn customers(place: &Path) -> Situation {
+    let row = serde_json::to_string(&customer(900_001)).expect("JSON");
+    Situation::new(place, example("rows"))
+        .word("TABLE", "customers")
+        .word("INDEX", "town")
+        .word("VALUE", "Oslo")
+        .word("KEY", "1")
+        .word("VICTIM", "2")
+        .word("OTHER-VICTIM", "3")
+        .word("ROW", "1@example.com")
+        .line(&row)
+}
+
+/// Returns the words of a sharded store with orders, of which one has the total 1 in each shard.
+fn orders(place: &Path) -> Situation {
+    let row = serde_json::to_string(&order_row(7, 900_001)).expect("JSON");
+    Situation::new(place, example("rows"))
+        .word("TABLE", "orders")
+        .word("INDEX", "total")
+        .word("VALUE", "1")
+        .word("KEY", "7 1")
+        .word("VICTIM", "7 2")
+        .word("OTHER-VICTIM", "7 3")
+        .word("ROW", "n1")
+        .line(&row)
+}
+
+#[test]
+fn all_commands_work_on_the_films() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = dir.path().join("films");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/movies/films.jsonl");
+    let mut load = std::process::Command::new(example("films"));
+    let load = load.arg("load").arg(&store).arg("films").arg(data).arg("--create").output();
+    assert!(load.expect("a process").status.success());
+    let films = Situation::new(&store, example("films"))
+        .word("TABLE", "films")
+        .word("INDEX", "cast_year")
+        .word("VALUE", "Charlie Chaplin")
+        .words("KEY", &["City Lights", "1931"])
+        .words("VICTIM", &["The General", "1926"])
+        .words("OTHER-VICTIM", &["Modern Times", "1936"])
+        .word("ROW", "Virginia Cherrill")
+        .line(r#"{"title":"A Film","year":2025}"#);
+    run("the films", &films, on_a_plain_store);
+}
+
+/// Runs `body` while a thread writes: for the commands, it is another process.
+fn beside(write: impl Fn(u64) + Sync, body: impl FnOnce()) {
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| (1000..).take_while(|_| !is_over.load(Relaxed)).for_each(&write));
+        // Ends the thread even if `body` panics.
+        let _end = End(&is_over);
+        body();
+    });
+}
+
+#[test]
+fn all_commands_work_beside_a_writer_or_name_it() {
+    use Durability::{Full, Journal, None, Relaxed};
+    for durability in [Full, Relaxed, None, Journal] {
+        let dir = plain(30);
+        let store = Store::options().durability(durability).open(dir.path()).expect("a store");
+        let table = CustomerRepository::open(&store).expect("a table");
+        let write = |id| {
+            store.transaction(|txn| table.put(txn, &customer(id % 1000 + 100))).expect("a commit");
+        };
+        beside(write, || {
+            run("beside a writer", &customers(dir.path()).in_use(), |uses| match uses {
+                // The process with a journal is the only one that writes.
+                Uses::Write | Uses::Drop | Uses::Expire if durability == Journal => OTHER_WRITER,
+                uses => on_a_plain_store(uses),
+            });
+        });
+    }
+}
+
+#[test]
+fn all_commands_work_beside_a_writer_of_shards_or_name_it() {
+    let dir = sharded();
+    let store = ShardedStore::open(dir.path()).expect("a store");
+    let table = OrderRepository::open(&store).expect("a table");
+    let write = |number: u64| {
+        let order = order_row((number % 200) as u32, number % 1000 + 100);
+        match store.transaction(|txn| table.put(txn, &order)) {
+            Ok(()) | Err(Error::OtherShard { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    beside(write, || {
+        run("beside a writer of shards", &orders(dir.path()).in_use(), |uses| match uses {
+            uses if uses.writes() => OTHER_WRITER,
+            _ => Done,
+        });
+    });
+}
+
+#[test]
+fn all_commands_report_a_damaged_file() {
+    let dir = plain(2000);
+    let file = dir.path().join("data.mdb");
+    let intact = fs::read(&file).expect("the file");
+    let damage = |bytes: &mut [u8]| bytes.fill(0xa5);
+
+    let mut bytes = intact.clone();
+    damage(&mut bytes[..8192]);
+    fs::write(&file, bytes).expect("the file");
+    run("a damaged head", &customers(dir.path()), |uses| match uses {
+        Uses::Page => NO_PAGE,
+        _ => RESTORE,
+    });
+
+    // A command that does not read the damage can work.
+    let mut bytes = intact;
+    let half = bytes.len() / 2;
+    damage(&mut bytes[half..]);
+    fs::write(&file, bytes).expect("the file");
+    run("a damaged half", &customers(dir.path()), |uses| match uses {
+        Uses::Check => RESTORE,
+        _ => Fails(&[0, 1, 3, 4, 5]),
+    });
+}
+
+/// Copies of a store at each step of a move of all orders in `north` to `south`, as a process leaves them that is killed.
+fn steps() -> (TempDir, usize) {
+    let (dir, copies) = (sharded(), tempfile::tempdir().expect("a directory"));
+    let store = ShardedStore::open(dir.path()).expect("a store");
+    let _orders = OrderRepository::open(&store).expect("a table");
+    let mut count = 0;
+    let moving = store.move_range("orders", ..50u32, "south").progress(|_| {
+        copy(dir.path(), &copies.path().join(count.to_string()));
+        count += 1;
+    });
+    assert_eq!(moving.run().expect("a move").rows, 3);
+    (copies, count)
+}
+
+/// Returns the state of the unfinished move, and its number.
+fn unfinished(dir: &Path) -> Option<(String, String)> {
+    let moves = json_of(&["moves"], dir, &[])["moves"].clone();
+    let own = moves.as_array().expect("a list").first()?;
+    Some((own["state"].as_str().expect("text").to_owned(), own["move"].to_string()))
+}
+
+#[test]
+fn all_commands_work_in_the_middle_of_a_move() {
+    let (copies, count) = steps();
+    let step = |at: usize| copies.path().join(at.to_string());
+    let mut states: Vec<String> = Vec::new();
+    for at in 0..count {
+        let killed = step(at).with_extension("killed");
+        copy(&step(at), &killed);
+        // As after a crash, the next writer replays the journal.
+        drop(ShardedStore::open(step(at)).expect("a store"));
+        let Some((state, id)) = unfinished(&step(at)) else { continue };
+        if states.contains(&state) {
+            continue;
+        }
+        let is_switched = state == "cleaning up";
+        run(&format!("a move: {state}"), &orders(&step(at)).word("MOVE", &id), |uses| match uses {
+            Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
+            _ => Done,
+        });
+        run(&format!("killed in a move: {state}"), &orders(&killed).word("MOVE", &id), |uses| {
+            match uses {
+                Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
+                uses if uses.writes() => Done,
+                Uses::Page => NO_PAGE,
+                Uses::Readers => Fails(&[0, 4]),
+                _ => FailsWith(4, "run `recover"),
+            }
+        });
+        states.push(state);
+    }
+    assert!(states.len() > 1, "{states:?}");
+}
+
+#[test]
+fn all_commands_name_a_missing_shard() {
+    let dir = sharded();
+    fs::rename(dir.path().join("south"), dir.path().join("elsewhere")).expect("renamed");
+    run("a missing shard", &orders(dir.path()), |uses| match uses {
+        Uses::OneShard
+        | Uses::Shards
+        | Uses::Catalog
+        | Uses::Readers
+        | Uses::Page
+        | Uses::Drop
+        | Uses::Expire => Done,
+        Uses::Resumes | Uses::Cancels => NO_MOVE,
+        _ => FailsWith(4, "move its directory back, or restore it from a backup"),
+    });
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn all_commands_work_on_a_server_or_name_its_own() {
+    use index_table::__private::run_sql;
+
+    let Ok(url) = std::env::var("INDEX_TABLE_POSTGRES_URL") else {
+        eprintln!("not run on PostgreSQL: INDEX_TABLE_POSTGRES_URL is not set");
+        return;
+    };
+    let name = format!("index_table_matrix_{}", std::process::id());
+    let store = Store::options().schema(&name).connect(&url).expect("a store");
+    let table = CustomerRepository::open(&store).expect("a table");
+    table.bulk_load(&store, (1..=30).map(customer)).run().expect("a load");
+    drop(table);
+    let mark = if url.contains('?') { '&' } else { '?' };
+    let place = PathBuf::from(format!("{url}{mark}schema={name}"));
+    run("a server", &customers(&place).in_use(), |uses| match uses {
+        Uses::Check => FailsWith(5, "amcheck"),
+        Uses::Readers => FailsWith(5, "pg_stat_activity"),
+        Uses::Copy => FailsWith(5, "the server's backups"),
+        uses => on_a_plain_store(uses),
+    });
+    run_sql(&store, &format!("DROP SCHEMA \"{name}\" CASCADE")).expect("dropped");
+}
