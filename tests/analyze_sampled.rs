@@ -39,6 +39,7 @@ fn random(seed: u32) -> f64 {
 }
 
 /// Returns a person. The number of people in the towns follows Zipf's law: some towns have many, and most have few.
+#[expect(clippy::cast_sign_loss, reason = "no number is negative")]
 fn person(number: u32) -> Person {
     let town = (8.5 * random(number)).exp() as u32;
     let street = format!("{} Street", (40.0 * random(number + ROWS)) as u32);
@@ -71,6 +72,7 @@ fn is_near(figure: u64, exact: u64, percent: u64) -> bool {
 }
 
 /// Checks the documented bounds.
+#[expect(clippy::cast_precision_loss, reason = "the number is small")]
 fn check(estimate: &KeyDistribution, exact: &KeyDistribution, pages: u64) {
     let shown = format!("{estimate:?}\n{exact:?}");
     assert_eq!(estimate.fields, exact.fields);

@@ -147,10 +147,10 @@ impl Connection {
                 return Err(Unprepared::Setting { name, found: found.to_owned(), wanted });
             }
         }
-        let mut names = HashMap::new();
+        let mut prepared_names = HashMap::new();
         for (sent, ((name, _), sql)) in naming_sent.into_iter().zip(&naming) {
             if sent.wait().is_ok() {
-                names.insert((*sql).clone(), name.clone());
+                prepared_names.insert((*sql).clone(), name.clone());
             }
         }
         for (sql, future, ready) in preparing {
@@ -159,7 +159,7 @@ impl Connection {
                 self.statements().insert(sql.clone(), statement);
             }
         }
-        *self.named() = names;
+        *self.named() = prepared_names;
         found.next().unwrap_or_default().clone_into(&mut self.started);
         self.backend = found.next().and_then(|it| it.parse().ok()).unwrap_or_default();
         Ok(self)

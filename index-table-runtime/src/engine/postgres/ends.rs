@@ -96,7 +96,9 @@ impl Shared {
             }
             thread::sleep(AFTER);
             let unsent = std::mem::take(&mut self.state().unsent);
-            unsent.iter().for_each(|connection| connection.send_queued());
+            for connection in &unsent {
+                connection.send_queued();
+            }
         }
     }
 }
