@@ -4,8 +4,9 @@
 //! model. It runs once to count its calls. Then it runs once for each call, which fails: before it has an effect, after
 //! half of its effect, after all of it, or together with all later calls. Each time, there must be an error, and later
 //! reads must return the last commit. This process, in which no call fails, must find the files intact. [`shards`] does
-//! the same with a sharded store, and with moves of its keys.
+//! the same with a sharded store, and with moves of its keys; [`over_time`], with rows that expire and refer to each other.
 
+mod over_time;
 mod shards;
 
 use std::{
@@ -57,6 +58,7 @@ enum Kind {
     Journal,
     Shards,
     Moves,
+    OverTime,
 }
 
 impl Kind {
@@ -66,6 +68,7 @@ impl Kind {
             Self::Journal => "journal",
             Self::Shards => "shards",
             Self::Moves => "moves",
+            Self::OverTime => "over-time",
         }
     }
 
@@ -83,6 +86,7 @@ impl Kind {
                 "rename",
                 "sync_file_range",
             ],
+            Self::OverTime => &["open", "pwrite", "fdatasync", "mmap"],
             Self::Shards | Self::Moves => &["open", "pwrite", "fdatasync", "mmap", "mkdir"],
         }
     }
@@ -101,6 +105,7 @@ pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
         (Kind::Journal, 0),
         (Kind::Shards, 0),
         (Kind::Moves, 0),
+        (Kind::OverTime, 0),
     ];
     let chosen = all.into_iter().filter(|(kind, _)| only.is_empty() || kind.name() == only);
     let outcomes = chosen.map(|(kind, reserve)| fail_all(&setup(kind, reserve), every));
@@ -243,6 +248,9 @@ fn judge(
     if without_fault && said.contains("error: ") {
         return Err(format!("an error without a fault: {said}"));
     }
+    if setup.kind == Kind::OverTime {
+        return over_time::judge(&said, files).map(|()| said);
+    }
     if matches!(setup.kind, Kind::Shards | Kind::Moves) {
         return shards::judge(&said, files).map(|()| said);
     }
@@ -287,6 +295,9 @@ pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure
     let path = PathBuf::from(path);
     if kind == Kind::Shards.name() {
         return shards::child(&path);
+    }
+    if kind == Kind::OverTime.name() {
+        return over_time::child(&path);
     }
     if kind == Kind::Moves.name() {
         return shards::child_with_moves(&path);
