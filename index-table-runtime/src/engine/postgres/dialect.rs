@@ -75,6 +75,7 @@ impl Dialect {
                 ("enable_bitmapscan", "off"),
                 ("enable_seqscan", "off"),
                 ("default_transaction_isolation", "serializable"),
+                ("default_transaction_read_only", "off"),
                 ("default_transaction_deferrable", "off"),
                 ("standard_conforming_strings", "on"),
                 ("client_min_messages", "warning"),
@@ -85,6 +86,7 @@ impl Dialect {
                 ("enable_mergejoin", "off"),
                 ("yb_bnl_batch_size", "1024"),
                 ("default_transaction_isolation", "serializable"),
+                ("default_transaction_read_only", "off"),
                 ("default_transaction_deferrable", "off"),
                 ("yb_read_from_followers", "off"),
                 ("standard_conforming_strings", "on"),
@@ -92,6 +94,7 @@ impl Dialect {
             ],
             Self::CockroachDb => &[
                 ("default_transaction_isolation", "serializable"),
+                ("default_transaction_read_only", "off"),
                 ("default_transaction_use_follower_reads", "off"),
                 ("standard_conforming_strings", "on"),
                 ("client_min_messages", "warning"),

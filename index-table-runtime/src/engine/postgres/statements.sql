@@ -1,7 +1,7 @@
 -- PostgreSql
 
 -- settings
-SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET enable_bitmapscan = 'off'; SET enable_seqscan = 'off'; SET default_transaction_isolation = 'serializable'; SET default_transaction_deferrable = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
+SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET enable_bitmapscan = 'off'; SET enable_seqscan = 'off'; SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_deferrable = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
 
 -- begin to read
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
@@ -56,7 +56,7 @@ WITH c0 AS (INSERT INTO "shop"."people" (k, v) VALUES ($1::bytea, $2::bytea) ON 
 -- YugabyteDb
 
 -- settings
-SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET yb_bnl_batch_size = '1024'; SET default_transaction_isolation = 'serializable'; SET default_transaction_deferrable = 'off'; SET yb_read_from_followers = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
+SET plan_cache_mode = 'force_generic_plan'; SET enable_hashjoin = 'off'; SET enable_mergejoin = 'off'; SET yb_bnl_batch_size = '1024'; SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_deferrable = 'off'; SET yb_read_from_followers = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
 
 -- begin to read
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
@@ -111,7 +111,7 @@ WITH c0 AS (INSERT INTO "shop"."people" (k, v) VALUES ($1::bytea, $2::bytea) ON 
 -- CockroachDb
 
 -- settings
-SET default_transaction_isolation = 'serializable'; SET default_transaction_use_follower_reads = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
+SET default_transaction_isolation = 'serializable'; SET default_transaction_read_only = 'off'; SET default_transaction_use_follower_reads = 'off'; SET standard_conforming_strings = 'on'; SET client_min_messages = 'warning';
 
 -- begin to read
 BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY
