@@ -93,7 +93,13 @@ fn beside(write: impl Fn(u64) + Sync, body: impl FnOnce()) {
     }
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| (1000..).take_while(|_| !is_over.load(Relaxed)).for_each(&write));
+        scope.spawn(|| {
+            let mut number = 1000;
+            while !is_over.load(Relaxed) {
+                write(number);
+                number += 1;
+            }
+        });
         // Ends the thread even if `body` panics.
         let _end = End(&is_over);
         body();

@@ -51,7 +51,10 @@ impl Dump {
         let opened = Opened::to_read(&self.dir.dir)?;
         let table = find(declared, &self.table)?.open_online(&opened.store)?;
         let untyped = table.untyped();
-        let range = UntypedRange { after: self.position()?, ..UntypedRange::default() };
+        let range = UntypedRange {
+            after: self.position()?.map(|key| (Vec::new(), key)),
+            ..UntypedRange::default()
+        };
         stop_on_ctrl_c(out);
         let time = self.time_limit.map(Duration::from_secs);
         let begun = Instant::now();
@@ -92,38 +95,38 @@ impl Dump {
         drop((lines, bar));
         let Some(end) = end.filter(|_| is_open) else { return Ok(()) };
         let cursor = last.map_or_else(|| self.after.clone(), |key| Some(value::hex(&key)));
-        self.ended(out, end, cursor.as_deref())
+        ended(out, end, cursor.as_deref())
     }
 
-    /// Reads the cursor.
-    fn position(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Failure> {
+    /// Reads the cursor, a primary key.
+    fn position(&self) -> Result<Option<Vec<u8>>, Failure> {
         let Some(cursor) = &self.after else { return Ok(None) };
         let key = value::bytes(cursor).ok_or_else(|| {
             Failure::arguments(format!("`{cursor}` is not a cursor of an earlier call of `dump`"))
         })?;
-        Ok(Some((Vec::new(), key)))
+        Ok(Some(key))
     }
+}
 
-    /// Reports that rows are left.
-    fn ended(&self, out: &Output, end: End, cursor: Option<&str>) -> Result<(), Failure> {
-        let way_out = match cursor {
-            Some(cursor) => format!("continue with `--after {cursor}`"),
-            None => "run the command again".to_owned(),
-        };
-        match (end, cursor) {
-            (End::Limit, None) => Ok(()),
-            (End::Limit, Some(cursor)) => {
-                out.more(cursor);
-                Ok(())
-            }
-            (End::Time, _) => {
-                let message = format!("rows are left after the time limit; {way_out}");
-                Err(Failure { code: Code::TimeLimit, message })
-            }
-            (End::Interrupt, _) => {
-                let message = format!("interrupted; {way_out}");
-                Err(Failure { code: Code::Interrupted, message })
-            }
+/// Reports that rows are left.
+fn ended(out: &Output, end: End, cursor: Option<&str>) -> Result<(), Failure> {
+    let way_out = match cursor {
+        Some(cursor) => format!("continue with `--after {cursor}`"),
+        None => "run the command again".to_owned(),
+    };
+    match (end, cursor) {
+        (End::Limit, None) => Ok(()),
+        (End::Limit, Some(cursor)) => {
+            out.more(cursor);
+            Ok(())
+        }
+        (End::Time, _) => {
+            let message = format!("rows are left after the time limit; {way_out}");
+            Err(Failure { code: Code::TimeLimit, message })
+        }
+        (End::Interrupt, _) => {
+            let message = format!("interrupted; {way_out}");
+            Err(Failure { code: Code::Interrupted, message })
         }
     }
 }

@@ -232,7 +232,7 @@ fn overview(address: &str) -> String {
 }
 
 /// The time in which each command ends.
-const TIME: Duration = Duration::from_secs(60);
+const TIME: Duration = Duration::from_mins(1);
 
 /// One call of a command.
 struct Call<'c> {

@@ -29,6 +29,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// Opens a connection to the first host that accepts one.
+#[cfg_attr(
+    not(feature = "postgres-tls"),
+    expect(clippy::trivially_copy_pass_by_ref, reason = "of one feature")
+)]
 pub(super) fn connect(config: &Config, tls: &Tls) -> Result<Connection, Failure> {
     let (hosts, addresses, ports) =
         (config.get_hosts(), config.get_hostaddrs(), config.get_ports());

@@ -113,6 +113,7 @@ impl Tables {
     }
 
     /// Returns the handle that keeps the table open in a shard, or `None` if it is not open there.
+    #[inline]
     pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&Arc<dyn HasTables>> {
         self.shared.shards.get(shard as usize)?.open.get()
     }
@@ -165,14 +166,23 @@ impl Tables {
         self.routing().all_shards().iter().all(is_open)
     }
 
+    #[inline]
     pub(super) fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&dyn HasTables> {
-        self.in_shard(shard).map(|tables| &**tables).ok_or_else(|| Error::ShardUnavailable {
+        match self.in_shard(shard) {
+            Some(tables) => Ok(&**tables),
+            None => Err(self.not_open(engine, shard)),
+        }
+    }
+
+    #[cold]
+    fn not_open(&self, engine: &Engine, shard: ShardNumber) -> Error {
+        Error::ShardUnavailable {
             shard: engine.name(shard),
             reason: format!(
                 "table `{}` was opened without it; open the repository again",
                 self.routing.schema().name
             ),
-        })
+        }
     }
 
     pub(crate) fn of(&self, engine: &Engine, shard: ShardNumber) -> Result<&engine::Tables> {
