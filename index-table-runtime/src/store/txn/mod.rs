@@ -164,6 +164,7 @@ impl<'s> ReadTxn<'s> {
     }
 
     /// Returns a reader like [`reader`](ReadTxn::reader), to look up single entries of this index.
+    #[inline]
     pub(crate) fn reader_of<'t>(
         &'t self,
         table: &'t OpenTable,

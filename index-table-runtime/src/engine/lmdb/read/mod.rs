@@ -71,6 +71,7 @@ impl<'t> Read<'t> for Reader<'t> {
         }
     }
 
+    #[inline]
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
         let source = Source::Index(index);
         // LMDB's `get` returns no key, and the key of the caller does not live as long as the page.
