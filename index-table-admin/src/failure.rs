@@ -26,6 +26,7 @@ pub(crate) enum Code {
     Unavailable = 4,
     Other = 5,
     TimeLimit = 6,
+    /// By the convention of shells.
     Interrupted = 130,
 }
 

@@ -20,8 +20,8 @@ use tokio::{runtime, signal};
 
 use crate::{failure::Code, output::Output};
 
-/// The exit code of an interrupted command, by the convention of shells.
-pub(crate) const INTERRUPTED: u8 = 130;
+/// The exit code of an interrupted command.
+const INTERRUPTED: u8 = Code::Interrupted as u8;
 
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 

@@ -11,6 +11,7 @@ use index_table::{
 use crate::{
     failure::{Code, Failure, unavailable},
     names::{self, unknown},
+    output::Output,
     server::Server,
 };
 
@@ -84,6 +85,15 @@ impl Opened {
             return Err(Failure { code: Code::Unavailable, message: missing.join("; ") });
         }
         Ok(catalog)
+    }
+
+    /// Opens the recorded tables, and writes notes of those that can't be opened.
+    pub(crate) fn recorded(&self, out: &Output) -> Result<RecordedTables, Failure> {
+        let tables = self.store.open_recorded()?;
+        for (table, reason) in &tables.skipped {
+            out.note(&format!("table `{table}` can't be opened: {reason}"));
+        }
+        Ok(tables)
     }
 
     /// Returns the shards that are not available, each with the reason.

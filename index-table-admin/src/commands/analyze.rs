@@ -24,10 +24,7 @@ fn analyses(
     out: &Output,
 ) -> Result<Vec<Analysis>, Failure> {
     let opened = Opened::to_read(&dir.dir)?;
-    let recorded = opened.store.open_recorded()?;
-    for (table, reason) in &recorded.skipped {
-        out.note(&format!("table `{table}` can't be opened: {reason}"));
-    }
+    let recorded = opened.recorded(out)?;
     let tables = &recorded.tables;
     if let Some(only) = only
         && tables.iter().all(|table| table.name() != only)

@@ -25,10 +25,8 @@ struct Contents {
 impl Contents {
     fn read(out: &Output, dir: &Path) -> Result<Self, Failure> {
         let opened = Opened::to_read(dir)?;
-        let tables = opened.store.open_recorded()?;
-        for (table, reason) in &tables.skipped {
-            out.note(&format!("table `{table}` can't be opened: {reason}"));
-        }
+        // Sizes are of open tables.
+        let _tables = opened.recorded(out)?;
         let missing = opened.missing_shards();
         let sizes = match opened.store.sizes() {
             Ok(sizes) => Some(sizes),
@@ -158,10 +156,8 @@ pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<()
 
 pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
     let opened = Opened::to_read(dir)?;
-    let tables = opened.store.open_recorded()?;
-    for (table, reason) in &tables.skipped {
-        out.note(&format!("table `{table}` can't be opened: {reason}"));
-    }
+    // Sizes are of open tables.
+    let _tables = opened.recorded(out)?;
     let missing = opened.missing_shards();
     let sizes = match opened.store.sizes() {
         Err(Error::ShardUnavailable { .. }) if !missing.is_empty() => {

@@ -32,7 +32,7 @@ use axum::{
 use index_table::{
     __private::admin::{RecordedTables, UntypedEntry, UntypedTable},
     Error, Store,
-    report::{Catalog, FollowerLag, RangeInfo, TableSize},
+    report::{Catalog, FollowerLag, TableSize},
 };
 use maud::Markup;
 use tokio::sync::Semaphore;
@@ -43,6 +43,7 @@ use self::{
     limits::{AT_ONCE, Limits},
 };
 use crate::{
+    commands::shards::Ranges,
     failure::{Code, Failure},
     typed::{self, Declared, Tables, Typed},
 };
@@ -173,7 +174,7 @@ struct Page {
     turns: Arc<Semaphore>,
     limits: Limits,
     sizes: Cached<Vec<TableSize>>,
-    ranges: Cached<(Vec<(RangeInfo, bool)>, bool)>,
+    ranges: Cached<Ranges>,
     keys: Cached<Option<KeysOfIndex>>,
     follower: Cached<Option<FollowerLag>>,
 }
