@@ -44,6 +44,9 @@ impl Opened {
         if place.join(DATA).exists() {
             return Self::to_write(place);
         }
+        if let Some(store) = store_around(place, None) {
+            return Err(Failure::other(format!("`{}` is in {store}", place.display())));
+        }
         Ok(Self { store: Store::open(place)?, sharded: None })
     }
 
@@ -101,6 +104,21 @@ impl Opened {
         let missing = self.sharded.iter().flat_map(ShardedStore::unavailable_shards);
         missing.map(|(shard, reason)| unavailable(shard.name(), &reason)).collect()
     }
+}
+
+/// Describes the store whose directory contains a path that does not exist, with the way out. Like a store, the
+/// directory `other` must not contain it.
+pub(crate) fn store_around(path: &Path, other: Option<&Path>) -> Option<String> {
+    let other = other.and_then(|other| other.canonicalize().ok());
+    let parents = path.ancestors().skip(1);
+    let inner = parents.map(|parent| match parent.as_os_str().is_empty() {
+        true => Path::new(".").canonicalize(),
+        false => parent.canonicalize(),
+    });
+    let inner = inner.flatten().next()?;
+    let is_store = |path: &&Path| other.as_deref() == Some(*path) || path.join(DATA).is_file();
+    let store = inner.ancestors().find(is_store)?;
+    Some(format!("the directory `{}` of a store; give a path outside of it", store.display()))
 }
 
 /// Returns the table with this name.

@@ -80,7 +80,7 @@ fn commands_show_each_row_once_and_the_move_can_be_ended() {
             text_of(&[command], &dir, &[]);
         }
         check_rows(&dir);
-        let backup = dir.join("backup");
+        let backup = copies.path().join(format!("backup-{step}"));
         text_of(&["backup"], &dir, &[backup.to_str().expect("text")]);
         check_rows(&backup);
 

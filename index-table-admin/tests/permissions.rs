@@ -64,6 +64,47 @@ fn a_file_in_the_place_of_a_directory_is_an_error() {
     assert!(code.is_some_and(|it| it > 1) && error.contains(file), "{code:?} {error}");
 }
 
+#[test]
+fn a_copy_needs_an_existing_parent_outside_of_the_store() {
+    let (dir, root) = (plain(3), tempfile::tempdir().expect("a directory"));
+    let (store, backup) = (dir.path(), root.path().join("backup"));
+    let tool =
+        |command: &[&str], to: &Path| run(&example("rows"), None, &[command, &[text(to)]].concat());
+    assert_eq!(tool(&["backup", text(store)], &backup).0, Some(0));
+    std::os::unix::fs::symlink(store, root.path().join("link")).expect("a link");
+    fs::create_dir(store.join("copies")).expect("a directory");
+    // LMDB creates its lock file when a copy is opened.
+    tool(&["tables"], &backup);
+    let contents = |dir: &Path| fs::read_dir(dir).expect("a directory").count();
+    let before = [store, &backup, root.path()].map(contents);
+    for from in [store, &backup] {
+        for command in ["backup", "restore", "compact"] {
+            let misspelt = root.path().join("bakcups/today");
+            let (code, error) = tool(&[command, text(from)], &misspelt);
+            let reason = format!(
+                "there is no directory `{0}`; check the path, or create the directory with `mkdir -p {0}`",
+                root.path().join("bakcups").display()
+            );
+            assert!(code == Some(5) && error.contains(&reason), "{command}: {code:?} {error}");
+            for inside in [
+                store.join("copy"),
+                store.join("copies/one"),
+                root.path().join("link/copy"),
+                backup.join("copy"),
+            ] {
+                let (code, error) = tool(&[command, text(from)], &inside);
+                let reason = "of a store; give a path outside of it";
+                assert!(code == Some(5) && error.contains(reason), "{command}: {code:?} {error}");
+            }
+        }
+    }
+    let inside = store.join("new/store");
+    let (code, error) =
+        run(&example("rows"), None, &["load", text(&inside), "customers", "/dev/null", "--create"]);
+    assert!(code == Some(5) && error.contains("give a path outside of it"), "{code:?} {error}");
+    assert_eq!([store, &backup, root.path()].map(contents), before);
+}
+
 /// A store of this user, and the tool where another user can run it.
 struct Place {
     dir: tempfile::TempDir,

@@ -16,7 +16,7 @@ use crate::{
     failure::{Code, Failure},
     interrupt::on_ctrl_c,
     names,
-    open::{DATA, Opened},
+    open::{DATA, Opened, store_around},
     output::Output,
     progress::Bar,
     server::Server,
@@ -43,7 +43,7 @@ pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
 
 pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result<(), Failure> {
     let opened = Opened::to_read(dir)?;
-    refuse_existing(to)?;
+    check_place(to, dir)?;
     clean_on_ctrl_c(out, to);
     let bar = Bar::new();
     let backup = opened.store.backup(to).progress(|at| bar.show(at));
@@ -60,17 +60,30 @@ fn copied(out: &Output, from: &Path, to: &Path) -> Result<(), Failure> {
     })?)
 }
 
-fn refuse_existing(to: &Path) -> Result<(), Failure> {
+/// Checks the path of a copy: nothing is there, its parent exists, and it is not in a store or in the copied directory.
+fn check_place(to: &Path, from: &Path) -> Result<(), Failure> {
     if Server::of(to)?.is_some() {
         return Err(Failure::arguments("a copy is a directory, and not on a server"));
     }
     let shown = to.display();
-    let reason = match to.symlink_metadata() {
-        Ok(_) => "exists; give a directory that does not exist, or remove it first",
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            "is in a file, and not in a directory; give another path"
+    let parent = match to.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let reason = match (to.symlink_metadata(), parent.try_exists()) {
+        (Ok(_), _) => "exists; give a directory that does not exist, or remove it first".to_owned(),
+        (Err(error), _) if error.kind() == io::ErrorKind::NotADirectory => {
+            "is in a file, and not in a directory; give another path".to_owned()
         }
-        Err(_) => return Ok(()),
+        // A misspelt path would otherwise create directories.
+        (Err(_), Ok(false)) => format!(
+            "can't be created: there is no directory `{0}`; check the path, or create the directory with `mkdir -p {0}`",
+            parent.display()
+        ),
+        (Err(_), _) => match store_around(to, Some(from)) {
+            Some(store) => format!("is in {store}"),
+            None => return Ok(()),
+        },
     };
     Err(Failure::other(format!("`{shown}` {reason}")))
 }
@@ -176,7 +189,7 @@ impl Restore {
         if let Some(text) = until_commit {
             restore = restore.until_commit(commit(text)?);
         }
-        refuse_existing(to)?;
+        check_place(to, backup)?;
         clean_on_ctrl_c(out, to);
         let bar = Bar::new();
         let last = restore.progress(|at: Progress| bar.show(at)).run(to);
