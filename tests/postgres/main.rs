@@ -15,6 +15,7 @@ mod postgres;
 mod serial;
 mod serial_clients;
 mod stripes;
+mod totals;
 mod trips;
 
 use std::time::Duration;

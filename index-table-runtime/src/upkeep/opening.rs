@@ -95,8 +95,11 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
     store.inner.open_once(rows, |engine| {
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
+        let mut attempts = 0;
         let attempt = || {
-            engine.open_table(rows.schema, rows.parts(), &mut |writer| {
+            attempts += 1;
+            let excludes_writers = attempts > build::ATTEMPTS;
+            engine.open_table(rows.schema, rows.parts(), excludes_writers, &mut |writer| {
                 declared = prepare(rows, writer, in_shard)?;
                 Ok(())
             })

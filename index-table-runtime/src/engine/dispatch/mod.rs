@@ -237,7 +237,9 @@ impl Engine {
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
 
-    /// Opens or creates the databases of a table and calls `prepare`, all in one write transaction.
+    /// Opens or creates the databases of a table and calls `prepare`, all in one write transaction. With
+    /// `excludes_writers`, concurrent writers of the table wait for it instead of conflicting with it, where the engine
+    /// offers that.
     ///
     /// # Errors
     ///
@@ -246,6 +248,7 @@ impl Engine {
         &self,
         schema: &'static TableSchema,
         parts: Parts,
+        excludes_writers: bool,
         prepare: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         match self {
@@ -259,7 +262,9 @@ impl Engine {
                 .map(Tables::Memory),
             #[cfg(feature = "postgres")]
             Self::Postgres(engine) => engine
-                .open_table(schema, parts, |writer| prepare(&mut Writer::Postgres(writer)))
+                .open_table(schema, parts, excludes_writers, |writer| {
+                    prepare(&mut Writer::Postgres(writer))
+                })
                 .map(Tables::Postgres),
         }
     }

@@ -210,6 +210,14 @@ impl Engine {
         }
     }
 
+    /// Whether the server has this table.
+    fn has(&self, leased: &Leased, relation: &Relation) -> Result<bool> {
+        let sql = "SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                   WHERE n.nspname = $1 AND c.relname = $2";
+        let found = leased.get()?.query(sql, &[&self.schema, &relation.name]);
+        found.map(|rows| !rows.is_empty()).map_err(|error| error::of(self.pool.server(), error))
+    }
+
     /// Returns the statements that create those of these tables that are missing.
     fn missing(
         &self,
@@ -323,7 +331,7 @@ impl Engine {
         &self,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
-        self.in_transaction(|txn| {
+        self.in_transaction(None, |txn| {
             let dropped = choose(&self.records(txn)?);
             if dropped.is_empty() {
                 return Ok(dropped);
@@ -344,17 +352,27 @@ impl Engine {
         })
     }
 
-    /// Runs `body` in a write transaction while no other client changes the tables of this schema.
+    /// Runs `body` in a write transaction while no other client changes the tables of this schema. Writers of the table
+    /// `excluded` wait until its end.
     fn in_transaction<T>(
         &self,
+        excluded: Option<&Tables>,
         body: impl FnOnce(&mut Txn<'_>) -> Result<T>,
     ) -> Result<T, (Error, Option<Retry>)> {
         let plain = |error| (error, None);
         self.refuse_read_only().map_err(plain)?;
         self.refuse_forked().map_err(plain)?;
         let leased = self.alone().map_err(plain)?;
+        let excluded = match excluded {
+            // A table that was created in a failed attempt does not exist.
+            Some(tables) if self.has(&leased, &tables.facts).map_err(plain)? => Some(tables),
+            _ => None,
+        };
         let begun = Txn::new((&self.pool, &self.catalog), Some(leased), true, true);
         let mut txn = begun.map_err(plain)?;
+        if let Some(tables) = excluded {
+            txn.exclude_writers(tables);
+        }
         let value = body(&mut txn).map_err(|error| (error, txn.retry()))?;
         let committed = txn.commit(|| ());
         committed.map_err(|failure| {
@@ -368,10 +386,11 @@ impl Engine {
         &self,
         schema: &'static TableSchema,
         parts: Parts,
+        excludes_writers: bool,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables::new(&self.schema, schema, parts);
-        self.in_transaction(|txn| {
+        self.in_transaction(excludes_writers.then_some(&tables), |txn| {
             let missing = self.missing(txn, &mut tables.needed().into_iter())?;
             if !missing.is_empty() {
                 txn.simple(&missing)?;

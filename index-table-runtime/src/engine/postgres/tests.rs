@@ -96,7 +96,7 @@ const TABLE: &TableSchema = &TableSchema {
 };
 
 pub(super) fn open(engine: &Engine) -> Tables {
-    let opened = engine.open_table(TABLE, Parts::default(), |_| Ok(()));
+    let opened = engine.open_table(TABLE, Parts::default(), false, |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 

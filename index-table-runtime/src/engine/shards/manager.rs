@@ -451,17 +451,18 @@ fn replace(
     records: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<()> {
     let before = read(engine, schema)?;
-    let opened: Result<Tables, _> = engine.open_table(schema, Parts::default(), &mut |writer| {
-        for (primary_key, _) in
-            before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key))
-        {
-            writer.change(Change::DeleteFact { primary_key })?;
-        }
-        for (primary_key, row) in records {
-            writer.change(Change::PutFact { primary_key, row })?;
-        }
-        Ok(())
-    });
+    let opened: Result<Tables, _> =
+        engine.open_table(schema, Parts::default(), false, &mut |writer| {
+            for (primary_key, _) in
+                before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key))
+            {
+                writer.change(Change::DeleteFact { primary_key })?;
+            }
+            for (primary_key, row) in records {
+                writer.change(Change::PutFact { primary_key, row })?;
+            }
+            Ok(())
+        });
     opened.map(drop).map_err(|(error, _)| error)
 }
 

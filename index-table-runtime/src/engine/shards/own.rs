@@ -76,7 +76,7 @@ impl Seen {
 
 /// Opens the table of the own records of a shard.
 fn open_own(engine: &engine::Engine) -> Result<Arc<dyn HasTables>> {
-    let opened = engine.open_table(&SHARD, Parts::default(), &mut |_| Ok(()));
+    let opened = engine.open_table(&SHARD, Parts::default(), false, &mut |_| Ok(()));
     Ok(Arc::new(Own(opened.map_err(|(error, _)| error)?)))
 }
 

@@ -221,7 +221,7 @@ fn open(engine: &Engine, schema: &'static TableSchema) -> Tables {
     if let Some(engine) = engine.sharded() {
         return open_in_shards(engine, schema);
     }
-    let opened = engine.open_table(schema, Parts::default(), &mut |_| Ok(()));
+    let opened = engine.open_table(schema, Parts::default(), false, &mut |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }
 

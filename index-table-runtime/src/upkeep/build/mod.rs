@@ -29,7 +29,7 @@ use crate::{
 const BATCH_BYTES: usize = 4 << 20;
 
 /// The number of conflicts of a batch with other writers, after which they wait for the batch.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 
 /// The memory for sorting entries, in bytes. Further entries are sorted in temporary files.
 pub(crate) const MEMORY: usize = 64 << 20;

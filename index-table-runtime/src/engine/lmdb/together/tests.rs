@@ -95,7 +95,9 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
     journal.begin_with((0..).zip(of_lmdb), &[], &options, &[])?;
     let places = (0..).zip(&TABLES).map(|(shard, schema)| (schema.name.to_owned(), shard));
     let opened = engines.iter().zip(&TABLES).map(|(engine, schema)| {
-        engine.open_table(schema, Parts::default(), &mut |_| Ok(())).map_err(|(error, _)| error)
+        engine
+            .open_table(schema, Parts::default(), false, &mut |_| Ok(()))
+            .map_err(|(error, _)| error)
     });
     let opened = opened.collect::<Result<Vec<_>>>()?;
     let engines: Vec<_> = engines.into_iter().map(|engine| Arc::new(Alone(engine))).collect();
