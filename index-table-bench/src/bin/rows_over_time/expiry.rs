@@ -197,40 +197,70 @@ fn with_peak<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
     })
 }
 
+/// The orders that a cascade deletes, and the durability of the store.
+struct Case {
+    name: &'static str,
+    /// Whether each second order is of another customer, and stays.
+    alternates: bool,
+    durability: Durability,
+}
+
+const CASES: [Case; 3] = [
+    Case { name: "all orders", alternates: false, durability: Durability::None },
+    Case { name: "each second order", alternates: true, durability: Durability::None },
+    Case { name: "the same, with the journal", alternates: true, durability: Durability::Journal },
+];
+
 pub(crate) fn cascade(dir: &Path, _: u32) -> Outcome<()> {
     println!(
-        "| a cascade in one transaction | time | rows a second | memory before | during it, at most |"
+        "| a cascade in one transaction | rows | time | rows a second | memory before | during it, at most | file |"
     );
-    println!("|---|--:|--:|--:|--:|");
-    for rows in [10_000, 100_000, ROWS] {
-        let own = dir.join(rows.to_string());
-        let store = Store::options().map_size(8 << 30).durability(Durability::None).open(&own)?;
-        let customers = CustomerRepository::open(&store)?;
-        let orders = OrderRepository::open(&store)?;
-        store.transaction(|txn| customers.insert(txn, &Customer { id: 7 }))?;
-        let order = |id: u64| Order { id, customer: 7, text: "x".repeat(80) };
-        orders.bulk_load(&store, (0..rows).map(order)).run()?;
-        drop((customers, orders, store));
-        let mut child = Command::new(env::current_exe()?);
-        let child = child.arg(rows.to_string()).arg("cascade-of").arg(&own).status()?;
-        if !child.success() {
-            return Err(format!("the process of the cascade ended with {child}").into());
+    println!("|---|--:|--:|--:|--:|--:|--:|");
+    for (at, case) in CASES.iter().enumerate() {
+        for rows in [10_000, 100_000, ROWS] {
+            let own = dir.join(format!("{at} {rows}"));
+            let store =
+                Store::options().map_size(8 << 30).durability(case.durability).open(&own)?;
+            let customers = CustomerRepository::open(&store)?;
+            let orders = OrderRepository::open(&store)?;
+            store.transaction(|txn| {
+                (7..9).try_for_each(|id| customers.insert(txn, &Customer { id }))
+            })?;
+            let step = 1 + u64::from(case.alternates);
+            let order = |id: u64| Order { id, customer: 7 + id % step, text: "x".repeat(80) };
+            orders.bulk_load(&store, (0..rows * step).map(order)).run()?;
+            drop((customers, orders, store));
+            let mut child = Command::new(env::current_exe()?);
+            let of = format!("{OF}{at}");
+            let child = child.arg(rows.to_string()).arg(of).arg(&own).status()?;
+            if !child.success() {
+                return Err(format!("the process of the cascade ended with {child}").into());
+            }
+            fs::remove_dir_all(&own)?;
         }
-        fs::remove_dir_all(&own)?;
     }
     Ok(())
 }
 
+/// The section of a process that measures a case. The position of the case follows.
+pub(crate) const OF: &str = "cascade-of-";
+
 /// Deletes a customer with so many orders.
-pub(crate) fn cascade_of(dir: &Path, rows: u64) -> Outcome<()> {
-    let store = Store::options().map_size(8 << 30).durability(Durability::None).open(dir)?;
+pub(crate) fn cascade_of(dir: &Path, rows: u64, case: &str) -> Outcome<()> {
+    let case = CASES.get(case.parse::<usize>()?).ok_or("there is no such case")?;
+    let store = Store::options().map_size(8 << 30).durability(case.durability).open(dir)?;
     let customers = CustomerRepository::open(&store)?;
     let orders = OrderRepository::open(&store)?;
     let (before, began) = (memory(), Instant::now());
     let most = with_peak(|| store.transaction(|txn| customers.delete(txn, 7)))?;
     let seconds = began.elapsed().as_secs_f64();
-    assert_eq!(orders.all(&store.read()?).count()?, 0);
+    let left = if case.alternates { rows } else { 0 };
+    assert_eq!(orders.all(&store.read()?).count()?, left);
     let rate = rows as f64 / seconds;
-    println!("| {rows} rows | {seconds:.2} s | {rate:.0} | {before:.1} MiB | {most:.1} MiB |");
+    let file = fs::metadata(dir.join("data.mdb"))?.len() as f64 / f64::from(1 << 20);
+    println!(
+        "| {} | {rows} | {seconds:.2} s | {rate:.0} | {before:.1} MiB | {most:.1} MiB | {file:.0} MiB |",
+        case.name
+    );
     Ok(())
 }

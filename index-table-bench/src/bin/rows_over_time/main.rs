@@ -130,9 +130,9 @@ fn main() -> Outcome<()> {
     let rounds = arguments.next().map_or(Ok(7), |rounds| rounds.parse())?;
     let only = arguments.next();
     let dir = arguments.next().map_or_else(env::temp_dir, PathBuf::from);
-    if only.as_deref() == Some("cascade-of") {
+    if let Some(case) = only.as_deref().and_then(|only| only.strip_prefix(expiry::OF)) {
         // In a process of its own, which has not loaded the rows.
-        return expiry::cascade_of(&dir, rounds.into());
+        return expiry::cascade_of(&dir, rounds.into(), case);
     }
     let dir = dir.join(format!("index-table-rows-over-time-{}", process::id()));
     let sections: [(&str, Measure); 5] = [
