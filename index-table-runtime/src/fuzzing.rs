@@ -101,3 +101,12 @@ pub fn records<R: Entity>(bytes: &[u8]) {
 pub fn journal(bytes: &[u8]) {
     crate::engine::lmdb::journal::fuzzing::journal(bytes);
 }
+
+/// Reads the bytes as a block of primary keys, and changes it.
+///
+/// # Panics
+///
+/// If the block has other primary keys, before or after the change.
+pub fn block(bytes: &[u8]) {
+    crate::engine::lmdb::fuzz_block(bytes);
+}

@@ -8,7 +8,7 @@ use std::{
 use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
-use super::{NAMES, TestResult, dump, hex, open, store, write};
+use super::{Dump, NAMES, TestResult, dump, hex, open, store, write};
 
 /// Tables of every strategy and layout. `docs/FORMAT.md` explains the bytes.
 #[test]
@@ -45,7 +45,10 @@ struct Citizen {
 #[test]
 fn blocks_are_filled_and_split() -> TestResult {
     let ids = |range: std::ops::RangeInclusive<u16>| -> Vec<u8> {
-        range.flat_map(u16::to_be_bytes).collect()
+        std::iter::once(0).chain(range.flat_map(u16::to_be_bytes)).collect()
+    };
+    let short = |range: std::ops::RangeInclusive<u8>| -> Vec<u8> {
+        std::iter::once(1).chain(range).collect()
     };
     let blocks = |path: &Path| -> Result<_, Box<dyn std::error::Error>> {
         Ok(dump(path)?.remove("people.town").unwrap_or_default())
@@ -63,7 +66,8 @@ fn blocks_are_filled_and_split() -> TestResult {
 
     let dir = tempfile::tempdir()?;
     change(dir.path(), &(0..=256).collect::<Vec<_>>(), &[])?;
-    assert_eq!(blocks(dir.path())?, [(first.clone(), ids(0..=255)), (second(256), ids(256..=256))]);
+    let expected = [(first.clone(), short(0..=255)), (second(256), ids(256..=256))];
+    assert_eq!(blocks(dir.path())?, expected);
 
     let dir = tempfile::tempdir()?;
     let mut order: Vec<u16> = (1..=256).collect();
@@ -73,7 +77,20 @@ fn blocks_are_filled_and_split() -> TestResult {
     change(dir.path(), &[], &(0..=128).collect::<Vec<_>>())?;
     assert_eq!(blocks(dir.path())?, [(first.clone(), ids(129..=256))]);
     change(dir.path(), &[3], &[])?;
-    assert_eq!(blocks(dir.path())?, [(first, [ids(3..=3), ids(129..=256)].concat())]);
+    assert_eq!(
+        blocks(dir.path())?,
+        [(first.clone(), [&ids(3..=3)[..], &ids(129..=256)[1..]].concat())]
+    );
+
+    // Primary keys that can lack a byte, then one that can't, and one in a block that is full of shorter ones.
+    let dir = tempfile::tempdir()?;
+    change(dir.path(), &[7, 9, 8], &[])?;
+    assert_eq!(blocks(dir.path())?, [(first.clone(), short(7..=9))]);
+    change(dir.path(), &[300], &[])?;
+    let expected = [&ids(7..=9)[..], &ids(300..=300)[1..]].concat();
+    assert_eq!(blocks(dir.path())?, [(first.clone(), expected)]);
+    change(dir.path(), &[], &[300])?;
+    assert_eq!(blocks(dir.path())?, [(first, ids(7..=9))]);
     Ok(())
 }
 
@@ -133,11 +150,8 @@ fn further_entries_of_a_key_are_after_its_first_entry() -> TestResult {
         })?;
     }
     change(&[], &[])?;
-    let (seven, eight, nine) = (
-        &b"\0\x07"[..],
-        (&b"l@x\0\0\x08"[..], &b"\0\x08"[..]),
-        (&b"l@x\0\0\x09"[..], &b"\0\x09"[..]),
-    );
+    let (seven, eight, nine) =
+        (&b"\x07"[..], (&b"l@x\0\0\x08"[..], &b"\x08"[..]), (&b"l@x\0\0\x09"[..], &b"\x09"[..]));
     assert(&[(b"l@x\0", seven), nine], Some(b"\x04\x01\x01\x05\"l@x\"\x017\x019"))?;
     change(&[8], &[])?;
     let state = b"\x04\x02\x02\x05\"l@x\"\x017\x018\x05\"l@x\"\x017\x019";
@@ -171,7 +185,7 @@ fn an_empty_first_block_is_replaced() -> TestResult {
             assert_eq!(ids, [256]);
         }
         let blocks = dump(dir.path())?.remove("people.town").unwrap_or_default();
-        assert_eq!(blocks.first(), Some(&(b"Oz\0".to_vec(), vec![1, 0])));
+        assert_eq!(blocks.first(), Some(&(b"Oz\0".to_vec(), vec![0, 1, 0])));
         assert_eq!(blocks.len(), 1 + usize::from(other_town_before));
     }
     Ok(())
@@ -180,8 +194,31 @@ fn an_empty_first_block_is_replaced() -> TestResult {
 /// A file written by an earlier build.
 #[test]
 fn a_file_of_an_earlier_release_opens() -> TestResult {
+    let before = opened("format-1.mdb")?;
+    // No table was rebuilt: the file still has the same bytes.
     let dir = tempfile::tempdir()?;
-    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-1.mdb");
+    write(dir.path())?;
+    assert_eq!(before, dump(dir.path())?);
+    Ok(())
+}
+
+/// The indexes of a file with whole primary keys are built again, with short ones.
+#[test]
+fn indexes_in_a_layout_of_an_earlier_build_are_built_again() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    write(dir.path())?;
+    let (mut built, mut written) = (opened("whole-keys.mdb")?, dump(dir.path())?);
+    // The record of the table counts its changes.
+    let catalogs = [&mut built, &mut written].map(|dump| dump.remove(".catalog"));
+    assert_ne!(catalogs[0], catalogs[1]);
+    assert_eq!(built, written);
+    Ok(())
+}
+
+/// Opens a file, runs queries, and returns the contents of the file.
+fn opened(file: &str) -> Result<Dump, Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     std::fs::copy(golden, dir.path().join("data.mdb"))?;
     let (store, people, notes) = open(dir.path())?;
     let txn = store.read()?;
@@ -193,8 +230,10 @@ fn a_file_of_an_earlier_release_opens() -> TestResult {
     let ages = people.by_age(&txn).entries().map(|entry| entry.map(|entry| entry.age));
     assert_eq!(ages.collect::<Result<Vec<_>, _>>()?, [None, Some(-1), Some(5)]);
     assert_eq!(notes.find_by_author(&txn, 'é').count()?, 1);
-    // Neither table was rebuilt: the file still has the same bytes.
+    assert_eq!(people.get_by_email(&txn, "515@x")?.map(|person| person.id), Some(0x0203));
     let reports = [people.verify(&txn).run()?, notes.verify(&txn).run()?];
     assert!(reports.iter().all(|report| report.is_clean() && report.rows > 0), "{reports:?}");
-    Ok(())
+    drop(txn);
+    drop((store, people, notes));
+    dump(dir.path())
 }

@@ -12,17 +12,21 @@ use super::{NAMES, TestResult, dump, hex, open, raw, write};
 #[test]
 fn a_scan_ends_at_a_damaged_entry() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let damaged: [(&str, &[u8], &[u8]); 4] = [
-        // A block with half a primary key, and a block without a primary key.
-        ("people.town", b"Oslo\0", &[0, 1, 0]),
+    let damaged: [(&str, &[u8], &[u8]); 7] = [
+        // A block with half a primary key, two without a primary key, and one whose primary keys lack all bytes.
+        ("people.town", b"Oslo\0", &[0, 1, 0, 1]),
         ("people.town", b"Pisa\0", &[]),
+        ("people.town", b"Pisa\0", &[1]),
+        ("people.town", b"Pisa\0", &[2, 1]),
         // A key with bytes after its end.
-        ("people.town", b"Quito\0xyz", &[0, 1]),
+        ("people.town", b"Quito\0xyz", &[1, 1]),
+        // A primary key of three bytes.
+        ("people.email", b"0\0", &[0, 0, 1]),
         // An entry in a full index without a row.
         ("people.age", &[0, 0, 9], &[1, 9]),
     ];
     for (name, key, value) in damaged {
-        let path = dir.path().join(hex(key));
+        let path = dir.path().join(hex(&[key, value].concat()));
         std::fs::create_dir(&path)?;
         write(&path)?;
         raw(
@@ -35,6 +39,7 @@ fn a_scan_ends_at_a_damaged_entry() -> TestResult {
         let txn = store.read()?;
         let mut rows: Vec<_> = match name {
             "people.town" => people.by_town(&txn).rows().collect(),
+            "people.email" => people.by_email(&txn).rows().collect(),
             _ => people.by_age(&txn).rows().collect(),
         };
         let last = rows.pop().ok_or("no result")?;

@@ -12,9 +12,9 @@ const FORGED: [&str; 6] = ["normalized", "partial", "covered", "whole", "once", 
 fn forge(path: &Path) {
     raw(path, &FORGED, |database, entries, txn| {
         let (one, two) = (1_u16.to_be_bytes(), 2_u16.to_be_bytes());
-        if let Some((key, _)) = entries.iter().find(|(_, value)| *value == one) {
-            // A block of primary keys.
-            return database.put(txn, key, &[one, two].concat());
+        // A block of one primary key, which lacks one byte.
+        if let Some((key, _)) = entries.iter().find(|(_, value)| *value == [1, 1]) {
+            return database.put(txn, key, &[1, 1, 2]);
         }
         let entry_of = |id| entries.iter().find(move |(key, _)| key.ends_with(id));
         let ((first, _), (_, data)) =

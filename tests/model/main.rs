@@ -21,6 +21,7 @@ mod pairs;
 mod postgres;
 mod scans;
 mod turning;
+mod widths;
 
 use index_table::{Result, Store, Verify};
 use proptest::prelude::*;

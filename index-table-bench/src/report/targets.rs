@@ -129,10 +129,6 @@ const CAUSES: &[(&str, &str)] = &[
         "818 instructions for an entry, 2,040 by SQLite: 2.5 times as many. The times differ by less. In index-table, finding the next entry takes 45 % (LMDB 18 %), and reading its fields 23 %; the rest is for the most part the digest's checksum.",
     ),
     (
-        "against SQLite: space after a bulk load",
-        "pages are 94 to 99 % full, and their contents are larger: LMDB takes ten bytes for each entry in addition to its key and value. A primary key has eight bytes in every index, where SQLite has three for a number of this size. See *Where the space of a bulk load goes*.",
-    ),
-    (
         "`cargo check` of 100 entities: what the derive adds",
         "each index has an entry struct with its implementations of traits, and six to ten methods \
          with their documentation. The share of each has not been measured.",

@@ -1,4 +1,4 @@
-//! The index on towns: primary keys in packed blocks.
+//! The index on towns: primary keys in packed blocks, without the zeros at their start.
 
 use std::ops::Bound;
 
@@ -16,6 +16,7 @@ pub(super) struct Scratch {
     at: Vec<u8>,
     found: Vec<u8>,
     packed: Vec<u8>,
+    split: Vec<u8>,
 }
 
 impl ByHand {
@@ -26,7 +27,7 @@ impl ByHand {
         txn: &'t mut RwTxn<'_>,
         town: &[u8],
         id: [u8; 8],
-        Scratch { at, found, packed }: &mut Scratch,
+        Scratch { at, found, packed, .. }: &mut Scratch,
     ) -> Result<Cursor<'t>> {
         refill(at, town);
         at.extend_from_slice(&id);
@@ -48,24 +49,44 @@ impl ByHand {
         buffers: &mut Scratch,
     ) -> Result<()> {
         let mut cursor = self.seek(txn, town, id, buffers)?;
-        let Scratch { at, found, packed } = buffers;
+        let Scratch { at, found, packed, split } = buffers;
         if found.is_empty() {
-            return put_at(&mut cursor, town, &id);
+            return put_at(&mut cursor, town, one(id, packed));
         }
         let Err(offset) = offset_of(packed, id) else { return Ok(()) };
-        if packed.len() < BLOCK {
-            packed.splice(offset..offset, id);
+        let (zeros, own) = (usize::from(packed[0]), zeros(id));
+        if own < zeros {
+            // The new primary key is the greatest, and makes all others longer.
+            let count = (packed.len() - 1) / (8 - zeros);
+            if (count + 1) * (8 - own) > BLOCK {
+                return put_at(&mut cursor, at, one(id, packed));
+            }
+            split.clear();
+            split.push(own as u8);
+            for bytes in packed[1..].chunks_exact(8 - zeros) {
+                split.resize(split.len() + zeros - own, 0);
+                split.extend_from_slice(bytes);
+            }
+            split.extend_from_slice(&id[own..]);
+            return put_current(&mut cursor, found, split);
+        }
+        let width = 8 - zeros;
+        if packed.len() - 1 + width > BLOCK && offset == packed.len() {
+            return put_at(&mut cursor, at, one(id, packed));
+        }
+        packed.splice(offset..offset, id[zeros..].iter().copied());
+        if packed.len() - 1 <= BLOCK {
             return put_current(&mut cursor, found, packed);
         }
-        if offset == packed.len() {
-            return put_at(&mut cursor, at, &id);
-        }
-        packed.splice(offset..offset, id);
-        let (low, high) = packed.split_at(packed.len() / 16 * 8);
-        put_current(&mut cursor, found, low)?;
+        let half = 1 + (packed.len() - 1) / width / 2 * width;
+        split.clear();
+        split.push(packed[0]);
+        split.extend_from_slice(&packed[half..]);
         refill(at, town);
-        at.extend_from_slice(&high[..8]);
-        put_at(&mut cursor, at, high)
+        at.extend_from_slice(&whole(zeros, &packed[half..half + width]));
+        packed.truncate(half);
+        put_current(&mut cursor, found, packed)?;
+        put_at(&mut cursor, at, split)
     }
 
     /// Removes a primary key from the blocks of a town.
@@ -79,8 +100,8 @@ impl ByHand {
         let mut cursor = self.seek(txn, town, id, buffers)?;
         let Scratch { found, packed, .. } = buffers;
         let Ok(offset) = offset_of(packed, id) else { return Ok(()) };
-        packed.drain(offset..offset + 8);
-        if !packed.is_empty() {
+        packed.drain(offset..offset + 8 - usize::from(packed[0]));
+        if packed.len() > 1 {
             return put_current(&mut cursor, found, packed);
         }
         drop(cursor);
@@ -103,8 +124,53 @@ impl ByHand {
 
 /// Returns the offset in bytes of a primary key in a block (`Ok`), or the offset at which it belongs (`Err`).
 pub(super) fn offset_of(packed: &[u8], id: [u8; 8]) -> std::result::Result<usize, usize> {
-    let (ids, _) = packed.as_chunks::<8>();
-    ids.binary_search(&id).map(|at| at * 8).map_err(|at| at * 8)
+    let Some((&missing, ids)) = packed.split_first() else { return Err(0) };
+    if zeros(id) < usize::from(missing) {
+        return Err(packed.len());
+    }
+    match 8 - missing {
+        1 => offset_among::<1>(ids, id),
+        2 => offset_among::<2>(ids, id),
+        3 => offset_among::<3>(ids, id),
+        4 => offset_among::<4>(ids, id),
+        5 => offset_among::<5>(ids, id),
+        6 => offset_among::<6>(ids, id),
+        7 => offset_among::<7>(ids, id),
+        _ => offset_among::<8>(ids, id),
+    }
+}
+
+fn offset_among<const WIDTH: usize>(ids: &[u8], id: [u8; 8]) -> std::result::Result<usize, usize> {
+    let Some(id) = id.last_chunk::<WIDTH>() else { return Err(1) };
+    let place = ids.as_chunks::<WIDTH>().0.binary_search(id);
+    place.map(|at| 1 + at * WIDTH).map_err(|at| 1 + at * WIDTH)
+}
+
+/// Returns the number of zeros at the start of a primary key that it does not need.
+pub(super) fn zeros(id: [u8; 8]) -> usize {
+    ((u64::from_be_bytes(id) | 1).leading_zeros() / 8) as usize
+}
+
+/// Returns a primary key that lacks zeros with all of its bytes.
+pub(super) fn whole(zeros: usize, bytes: &[u8]) -> [u8; 8] {
+    let mut id = [0; 8];
+    id[zeros..].copy_from_slice(bytes);
+    id
+}
+
+/// Returns the primary keys in a block, from an offset.
+pub(super) fn ids(block: &[u8], offset: usize) -> impl Iterator<Item = [u8; 8]> {
+    let zeros = block.first().map_or(0, |zeros| usize::from(*zeros));
+    let ids = block.get(offset..).unwrap_or_default().chunks_exact(8 - zeros);
+    ids.map(move |bytes| whole(zeros, bytes))
+}
+
+/// Returns a block of one primary key.
+fn one(id: [u8; 8], block: &mut Vec<u8>) -> &[u8] {
+    block.clear();
+    block.push(zeros(id) as u8);
+    block.extend_from_slice(&id[zeros(id)..]);
+    block
 }
 
 type Cursor<'t> = heed::RwRevRange<'t, Bytes, Bytes>;

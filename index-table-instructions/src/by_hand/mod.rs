@@ -16,7 +16,7 @@ use heed::{
 use tempfile::TempDir;
 
 use self::{
-    blocks::{Scratch, offset_of},
+    blocks::{Scratch, ids, offset_of, whole, zeros},
     bytes::{Entry, Image, append, decode, escape, refill},
 };
 
@@ -54,6 +54,11 @@ fn put_new(
     }
 }
 
+/// Returns a primary key without the zeros that it does not need.
+fn short(id: &[u8; 8]) -> &[u8] {
+    &id[zeros(*id)..]
+}
+
 impl ByHand {
     /// Writes all entries except the email's. `None` for the old row: the row is new.
     fn put_entries(
@@ -83,7 +88,7 @@ impl ByHand {
         self.by_last_name.put(txn, &new.last_name, &new.fact)?;
         if let Some(old) = old.filter(|old| old.email != new.email) {
             self.by_email.delete(txn, &old.email)?;
-            self.by_email.put(txn, &new.email, &new.id)?;
+            self.by_email.put(txn, &new.email, short(&new.id))?;
         }
         Ok(())
     }
@@ -95,7 +100,7 @@ impl ByHand {
         (image, scratch): &mut (Image, Scratch),
     ) -> Result<()> {
         image.load(row)?;
-        put_new(&self.by_email, txn, &image.email, &image.id, EMAIL_TAKEN)?;
+        put_new(&self.by_email, txn, &image.email, short(&image.id), EMAIL_TAKEN)?;
         put_new(&self.facts, txn, &image.id, &image.fact, "another row has the primary key")?;
         self.put_entries(txn, None, image, scratch)
     }
@@ -117,13 +122,14 @@ impl ByHand {
         let mut rows = Vec::with_capacity(PAGE);
         let mut last = None;
         let mut blocks;
-        let mut offset = 0;
+        let mut offset = 1;
         if let Some(after) = after {
             // The primary key belongs in the last block whose key is not greater.
             at.extend_from_slice(&after);
             let (key, block) =
                 self.by_town.get_lower_than_or_equal_to(txn, at)?.ok_or("the town has no rows")?;
-            offset = offset_of(block, after).map_or_else(|at| at, |at| at + 8);
+            let width = 8 - block.first().map_or(0, |zeros| usize::from(*zeros));
+            offset = offset_of(block, after).map_or_else(|at| at, |at| at + width);
             refill(at, key);
         }
         blocks = self.by_town.range(txn, &(Bound::Included(at.as_slice()), Bound::Unbounded))?;
@@ -131,15 +137,13 @@ impl ByHand {
             if !key.starts_with(town) {
                 break;
             }
-            let (ids, _) = block.get(offset..).unwrap_or_default().as_chunks::<8>();
-            offset = 0;
-            for id in ids {
+            for id in ids(block, std::mem::replace(&mut offset, 1)) {
                 if rows.len() == PAGE {
                     return Ok((rows, last));
                 }
-                let fact = self.facts.get(txn, id)?.ok_or("an entry without a row")?;
+                let fact = self.facts.get(txn, &id)?.ok_or("an entry without a row")?;
                 rows.push(decode(fact)?);
-                last = Some(*id);
+                last = Some(id);
             }
         }
         Ok((rows, None))
@@ -218,7 +222,7 @@ impl Side for ByHand {
                 Some(old) if old.email == new.email => {}
                 Some(_) if self.by_email.get(&txn, &new.email)?.is_none() => {}
                 Some(_) => return Err(EMAIL_TAKEN.into()),
-                None => put_new(&self.by_email, &mut txn, &new.email, &new.id, EMAIL_TAKEN)?,
+                None => put_new(&self.by_email, &mut txn, &new.email, short(&new.id), EMAIL_TAKEN)?,
             }
             self.facts.put(&mut txn, &new.id, &new.fact)?;
             self.put_entries(&mut txn, stored, &new, &mut scratch)?;
@@ -287,7 +291,9 @@ impl Side for ByHand {
             key.clear();
             escape(email, &mut key);
             let Some(id) = self.by_email.get(&txn, &key)? else { continue };
-            let fact = self.facts.get(&txn, id)?.ok_or("an entry without a row")?;
+            let zeros =
+                8_usize.checked_sub(id.len()).ok_or("a primary key of more than 8 bytes")?;
+            let fact = self.facts.get(&txn, &whole(zeros, id))?.ok_or("an entry without a row")?;
             sum += decode(fact)?.last_name.len();
         }
         Ok(sum)
@@ -329,7 +335,9 @@ impl Side for ByHand {
             key.clear();
             escape(town, &mut key);
             for block in self.by_town.prefix_iter(&txn, &key)? {
-                sum += block?.1.len() / 8;
+                let (_, block) = block?;
+                let width = 8 - block.first().map_or(0, |zeros| usize::from(*zeros));
+                sum += (block.len() - 1) / width;
             }
         }
         Ok(sum)
@@ -344,8 +352,8 @@ impl Side for ByHand {
             escape(town, &mut key);
             for block in self.by_town.prefix_iter(&txn, &key)? {
                 let (_, packed) = block?;
-                for id in packed.chunks_exact(8) {
-                    let fact = self.facts.get(&txn, id)?.ok_or("an entry without a row")?;
+                for id in ids(packed, 1) {
+                    let fact = self.facts.get(&txn, &id)?.ok_or("an entry without a row")?;
                     sum += decode(fact)?.last_name.len();
                 }
             }

@@ -4,16 +4,16 @@ use std::ops::AddAssign;
 
 use super::{Cursor, LongLived, Query, Space};
 use crate::model::{
-    entry::RawEntry,
+    entry::ShortEntry,
     error::{Boxed, Result},
     schema::{Source, TableSchema},
 };
 
-/// One result of a scan or cursor: an entry, or an error.
-pub(crate) type EntryResult<'t> = Result<RawEntry<'t>, Boxed>;
+/// One result of a scan: an entry, or an error.
+pub(crate) type EntryResult<'t> = Result<ShortEntry<'t>, Boxed>;
 
 /// An entry, and its row if the engine has joined it.
-pub(crate) type WithRow<'t> = (RawEntry<'t>, Option<&'t [u8]>);
+pub(crate) type WithRow<'t> = (ShortEntry<'t>, Option<&'t [u8]>);
 
 /// Keys of small records, with the records.
 pub(crate) type SmallRecords<'t> = Vec<(&'t [u8], &'t [u8])>;
@@ -61,7 +61,7 @@ pub(crate) trait Read<'t>: Copy {
 
     /// Returns the entry with this key in a unique index; if there are several, the first. The key of the
     /// returned entry may be empty, since the caller has it.
-    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>>;
 
     /// Returns the entry of [`unique`](Read::unique). An engine that can join returns its row as well, as in
     /// [the laws](super#borrowing-and-rows).

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::model::{
     aggregate::AggregateSchema,
-    entry::RawEntry,
+    entry::ShortEntry,
     error::EncodeError,
     expiry::Expiry,
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
@@ -448,7 +448,7 @@ pub struct EntryReader<'txn> {
 impl<'txn> EntryReader<'txn> {
     #[inline]
     pub(crate) fn new(
-        entry: RawEntry<'txn>,
+        entry: ShortEntry<'txn>,
         form: Form,
         body: Body,
         unescaped: &'txn Unescaped,
@@ -459,7 +459,7 @@ impl<'txn> EntryReader<'txn> {
         };
         Ok(Self {
             key: KeyReader::new(entry.key, unescaped),
-            primary_key: KeyReader::new(entry.primary_key, unescaped),
+            primary_key: KeyReader::of_primary_key(entry.primary_key, unescaped),
             data,
         })
     }

@@ -10,7 +10,7 @@ use crate::{
     engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Reader},
     model::{
         entity::Form,
-        entry::RawEntry,
+        entry::{KeyBuffer, RawEntry},
         error::{Boxed, Result},
         key::{DecodeError, KeyBuf},
         maintain::Image,
@@ -94,15 +94,17 @@ impl<'txn> Check<'txn> {
         entries: &mut Entries<'txn>,
         meter: &mut Meter<'txn>,
     ) -> Option<EntryResult<'txn>> {
+        let mut buffer = KeyBuffer::new();
         loop {
             let entry = match entries.next()? {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            if self.stops_before(entry, meter) {
+            let whole = entry.in_buffer(&mut buffer);
+            if self.stops_before(whole, meter) {
                 return None;
             }
-            match self.is_met(entry, entries.row(), meter) {
+            match self.is_met(whole, entries.row(), meter) {
                 Ok(true) => return Some(Ok(entry)),
                 Ok(false) => meter.pass(),
                 Err(error) => return Some(Err(error.into())),

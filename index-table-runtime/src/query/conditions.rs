@@ -182,7 +182,8 @@ pub(super) fn values_of<R: Entity>(
         ValueSource::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
         ValueSource::Entry(entry, form) => {
             let unescaped = Unescaped::default();
-            let entry = EntryReader::new(entry, form, const { Body::of::<R>() }, &unescaped)?;
+            let entry =
+                EntryReader::new(entry.into(), form, const { Body::of::<R>() }, &unescaped)?;
             R::hashed_in_entry(index, entry, values)
         }
     }

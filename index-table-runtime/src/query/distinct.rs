@@ -11,7 +11,7 @@ use crate::{
     engine::{Entries, Query, Reader},
     model::{
         KeyRange,
-        entry::RawEntry,
+        entry::ShortEntry,
         error::{Error, Result},
         key::{DecodeError, Key, KeyReader},
         schema::{Source, TableSchema},
@@ -205,7 +205,7 @@ impl<'txn> DistinctCursor<'txn> {
 
     fn decode<V: Key>(
         &self,
-        entry: RawEntry<'txn>,
+        entry: ShortEntry<'txn>,
     ) -> Result<DistinctValue<'txn, V::Ref<'txn>>, DecodeError> {
         let key = self.key(entry);
         let fields = key.get(self.leading..).ok_or(DecodeError::Short)?;
@@ -216,15 +216,16 @@ impl<'txn> DistinctCursor<'txn> {
         Ok(DistinctValue { value, prefix, once: self.once && rest.is_empty() })
     }
 
-    fn key(&self, entry: RawEntry<'txn>) -> &'txn [u8] {
+    fn key(&self, entry: ShortEntry<'txn>) -> &'txn [u8] {
         match self.query.source {
-            Source::Facts => entry.primary_key,
+            // The fact table has whole primary keys.
+            Source::Facts => entry.primary_key.bytes,
             Source::Index(_) => entry.key,
         }
     }
 
     #[cold]
-    fn corrupt(&self, entry: RawEntry<'txn>, error: DecodeError) -> Error {
+    fn corrupt(&self, entry: ShortEntry<'txn>, error: DecodeError) -> Error {
         self.schema.corrupt(self.query.source, self.key(entry), error)
     }
 

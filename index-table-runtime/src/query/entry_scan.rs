@@ -9,7 +9,7 @@ use crate::{
     engine::{Entries, EntryResult, LentEntries, Query, Reader},
     model::{
         entity::{Entity, EntryReader, Form},
-        entry::RawEntry,
+        entry::{KeyBuffer, RawEntry, ShortEntry},
         error::{Boxed, Error, Result},
         key::{DecodeError, Key, KeyReader, Unescaped},
         row::{self, Body},
@@ -109,9 +109,10 @@ impl<'txn, C> EntryScan<'txn, C> {
 
     /// Ends the scan with an error of an entry.
     #[cold]
-    fn failed(&mut self, entry: &RawEntry<'_>, failure: impl Into<Failure>) -> Error {
+    fn failed(&mut self, entry: &ShortEntry<'_>, failure: impl Into<Failure>) -> Error {
         self.running = None;
-        corrupt(self.schema, self.source, entry, failure.into())
+        let mut buffer = KeyBuffer::new();
+        corrupt(self.schema, self.source, &entry.in_buffer(&mut buffer), failure.into())
     }
 }
 
@@ -213,7 +214,8 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
             return Ok(Some(entry.data));
         }
         let row = matches.row();
-        match referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up) {
+        let primary_key = entry.primary_key;
+        match referred_row(self.reader, &mut self.meter, primary_key, row, self.has_looked_up) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(failure) => Err(corrupt(self.schema, self.source, &entry, failure).into()),
         }
@@ -254,7 +256,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
     #[inline(always)]
     pub(super) fn decode_next<I, T>(
         &mut self,
-        read: impl FnOnce(&mut Self, RawEntry<'txn>) -> Result<I, Failure>,
+        read: impl FnOnce(&mut Self, ShortEntry<'txn>) -> Result<I, Failure>,
         decode: impl FnOnce(I) -> Result<T, DecodeError>,
     ) -> Option<Result<T>> {
         let entry = match self.next()? {
@@ -280,13 +282,15 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
     }
 
     /// Returns the bytes of an entry's row.
-    pub(super) fn row_bytes(&mut self, entry: RawEntry<'txn>) -> Result<&'txn [u8], Failure> {
+    pub(super) fn row_bytes(&mut self, entry: ShortEntry<'txn>) -> Result<&'txn [u8], Failure> {
         if self.carries_row {
             self.meter.bytes(entry.data.len());
             return Ok(entry.data);
         }
         let row = self.running.as_ref().and_then(Matches::scanned_row);
-        referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up)
+        let mut buffer = KeyBuffer::new();
+        let primary_key = entry.primary_key.in_buffer(&mut buffer);
+        referred_row(self.reader, &mut self.meter, primary_key, row, self.has_looked_up)
     }
 
     /// Returns a reader of an entry of the index or, if `source` is the fact table, of its row. `body` is of the type of
@@ -294,13 +298,13 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
     #[inline]
     pub(super) fn entry_reader(
         &mut self,
-        entry: RawEntry<'txn>,
+        entry: ShortEntry<'txn>,
         source: Source,
         body: Body,
     ) -> Result<EntryReader<'txn>, Failure> {
         if matches!(source, Source::Facts) {
             self.meter.bytes(entry.key.len() + entry.primary_key.len());
-            let row = RawEntry { data: self.row_bytes(entry)?, ..entry };
+            let row = ShortEntry { data: self.row_bytes(entry)?, ..entry };
             return Ok(EntryReader::new(row, Form::Fact, body, self.unescaped())?);
         }
         self.meter.bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
@@ -347,7 +351,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 fn referred_row<'row, 'txn: 'row>(
     reader: Option<Reader<'txn>>,
     meter: &mut Meter<'txn>,
-    entry: RawEntry<'_>,
+    primary_key: &[u8],
     row: Option<&'row [u8]>,
     has_looked_up: bool,
 ) -> Result<&'row [u8], Failure> {
@@ -358,7 +362,7 @@ fn referred_row<'row, 'txn: 'row>(
         return Ok(row);
     }
     let Some(reader) = reader else { return Err(DANGLING.into()) };
-    let fact = meter.look_up(reader, entry.primary_key).map_err(Failure::Other)?;
+    let fact = meter.look_up(reader, primary_key).map_err(Failure::Other)?;
     fact.ok_or(Failure::Decode(DANGLING))
 }
 

@@ -9,7 +9,7 @@ use crate::{
     engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Read, Reader},
     model::{
         entity::Form,
-        entry::RawEntry,
+        entry::{KeyBuffer, RawEntry},
         error::{Boxed, Result},
         schema::{Source, TableSchema},
     },
@@ -199,7 +199,7 @@ pub(crate) fn row_by<'txn>(
             meter.fact();
             let fact = match joined {
                 Some(row) => Some(row),
-                None => reader.fact(entry.primary_key)?,
+                None => reader.fact(entry.primary_key.in_buffer(&mut KeyBuffer::new()))?,
             };
             fact.ok_or_else(|| schema.corrupt(source, key, DANGLING))?
         }

@@ -5,7 +5,7 @@ use crate::{
     engine::Entries,
     model::{
         entity::{IndexEntry, Viewed},
-        entry::RawEntry,
+        entry::{KeyBuffer, ShortEntry},
         error::Result,
         key::DecodeError,
         row::{self, Body},
@@ -221,17 +221,17 @@ impl<'txn> ScanRequest<'txn> {
         size: usize,
         mut next: impl FnMut(
             &mut EntryScan<'txn, Entries<'txn>>,
-            &mut RawEntry<'txn>,
+            &mut ShortEntry<'txn>,
         ) -> Option<Result<T>>,
     ) -> Result<Page<T>> {
         let query_hash = self.query_hash();
-        let mut last = RawEntry::NOWHERE;
+        let (mut last, mut buffer) = (ShortEntry::NOWHERE, KeyBuffer::new());
         if self.before.is_some() {
             let cursors = self.turn_back(Some(query_hash));
             self.read_page(size);
             let more = |scan: &mut EntryScan<'txn, Entries<'txn>>| {
                 let entry = scan.next().transpose()?;
-                Ok(entry.map(|entry| Cursor::new(query_hash, entry)))
+                Ok(entry.map(|entry| Cursor::new(query_hash, entry.in_buffer(&mut buffer))))
             };
             return page_back(self.scan(None), size, cursors, |scan| next(scan, &mut last), more);
         }
@@ -250,7 +250,7 @@ impl<'txn> ScanRequest<'txn> {
             return Ok(Page { items, next: None, previous: None });
         }
         let more = scan.next().transpose()?.is_some();
-        let next = more.then(|| Cursor::new(query_hash, last));
+        let next = more.then(|| Cursor::new(query_hash, last.in_buffer(&mut buffer)));
         Ok(Page { items, next, previous })
     }
 }

@@ -114,8 +114,8 @@ pub(crate) fn put_by(
         return add(rows, writer, new, written, RowWrite::Put);
     };
     let dangling = || rows.schema.corrupt(Source::Index(index), key, DANGLING);
-    let bytes = reader.fact(primary_key)?.ok_or_else(dangling)?;
-    rows.load_stored(old, bytes, primary_key)?;
+    let bytes = reader.fact(&primary_key)?.ok_or_else(dangling)?;
+    rows.load_stored(old, bytes, &primary_key)?;
     update(rows, writer, old, new, written, RowWrite::Put)
 }
 

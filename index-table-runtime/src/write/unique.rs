@@ -2,8 +2,9 @@
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read, Reader, Write as _, Writer},
+    engine::{Cursor as _, Query, Read, Reader, Write as _, Writer},
     model::{
+        entry::ShortKey,
         error::Result,
         key::{KeyBuf, MAX_KEY_LEN},
         maintain::{self, Change, Image, Sink},
@@ -91,7 +92,7 @@ pub(crate) fn check(
         }
         let (primary_key, hashed) = (new.primary_key(), new.hashed(index));
         match holder(rows, writer.reader(), index, key, primary_key, hashed)? {
-            Some(holder) => Err(rows.taken(index, key, hashed, holder)),
+            Some(holder) => Err(rows.taken(index, key, hashed, &holder)),
             None => Ok(()),
         }
     })?;
@@ -123,9 +124,9 @@ pub(crate) fn check_shared(
             if schema.fixed_primary_key().is_some_and(|len| len <= room) {
                 continue;
             }
-            let entries = Query::new(source, KeyRange::beginning_with(key));
-            for entry in reader.scan(entries)? {
-                let other = entry?.primary_key;
+            let mut entries = reader.cursor(Query::new(source, KeyRange::beginning_with(key)))?;
+            while entries.advance()? {
+                let other = entries.entry().primary_key;
                 if !own.contains(&Some(other)) {
                     let further = other.max(new.primary_key());
                     if further.len() > room {
@@ -152,7 +153,7 @@ fn check_passed(
         let hashed = new.hashed(index);
         for key in new.keys(index) {
             if let Some(holder) = holder(rows, reader, index, key, old.primary_key(), hashed)? {
-                return Err(rows.taken(index, key, hashed, holder));
+                return Err(rows.taken(index, key, hashed, &holder));
             }
         }
     }
@@ -162,35 +163,36 @@ fn check_passed(
 /// Returns the primary key of a row other than `own` that has this key in a unique index, and the same values in
 /// its hashed fields.
 #[inline]
-pub(crate) fn holder<'t>(
+pub(crate) fn holder(
     rows: &RowVtable,
-    reader: Reader<'t>,
+    reader: Reader<'_>,
     index: usize,
     key: &[u8],
     own: &[u8],
     hashed: &[u8],
-) -> Result<Option<&'t [u8]>> {
+) -> Result<Option<Vec<u8>>> {
     if rows.schema.index(Source::Index(index)).is_some_and(IndexSchema::is_hashed) {
         return holder_of_values(rows, reader, index, key, own, hashed);
     }
     let holder = reader.unique(index, key)?.map(|entry| entry.primary_key);
     // A row does not conflict with itself.
-    Ok(holder.filter(|holder| *holder != own))
+    Ok(holder.filter(|holder| !holder.is(own)).map(ShortKey::to_vec))
 }
 
 /// Returns the primary key of a row other than `own` with this key and the same values in the hashed fields.
-fn holder_of_values<'t>(
+fn holder_of_values(
     rows: &RowVtable,
-    reader: Reader<'t>,
+    reader: Reader<'_>,
     index: usize,
     key: &[u8],
     own: &[u8],
     hashed: &[u8],
-) -> Result<Option<&'t [u8]>> {
+) -> Result<Option<Vec<u8>>> {
     let source = Source::Index(index);
     let mut values = KeyBuf::new();
-    for entry in reader.scan(Query::new(source, KeyRange::beginning_with(key)))? {
-        let primary_key = entry?.primary_key;
+    let mut entries = reader.cursor(Query::new(source, KeyRange::beginning_with(key)))?;
+    while entries.advance()? {
+        let primary_key = entries.entry().primary_key;
         if primary_key == own {
             continue;
         }
@@ -200,7 +202,7 @@ fn holder_of_values<'t>(
         let read = (rows.hashed)(fact, index, &mut values);
         read.map_err(|error| rows.corrupt(error, primary_key))?;
         if values.as_bytes() == hashed {
-            return Ok(Some(primary_key));
+            return Ok(Some(primary_key.to_vec()));
         }
     }
     Ok(None)

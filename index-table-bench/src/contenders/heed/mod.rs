@@ -9,7 +9,7 @@ use std::{ops::Bound, path::Path};
 
 use heed::{CommitOrAbort, Env, EnvOpenOptions, RwTxn, WithoutTls, types::Bytes};
 
-use self::towns::{Packed, Plain, Towns};
+use self::towns::{Packed, Plain, Towns, short, whole};
 use super::keys;
 use crate::{
     contender::{Contender, Digest, Failure, Outcome},
@@ -93,7 +93,7 @@ impl<T: Towns> Tables<T> {
     fn insert(&mut self, txn: &mut RwTxn<'_>, row: &Customer) -> Outcome {
         let Self { facts, by_town, by_name, by_email, key, value } = self;
         let id = row.id.to_be_bytes();
-        if by_email.get_or_put(txn, keys::one_text(key, &row.email), &id)?.is_some() {
+        if by_email.get_or_put(txn, keys::one_text(key, &row.email), short(&id))?.is_some() {
             return Err("another row has the email".into());
         }
         if facts.get_or_put(txn, &id, keys::fact(value, row)?)?.is_some() {
@@ -177,7 +177,10 @@ impl<T: Towns> Contender for Heed<T> {
         let mut key = Vec::new();
         for email in emails {
             match self.tables.by_email.get(&txn, keys::one_text(&mut key, email))? {
-                Some(id) => digest.row(Some(&self.row(&txn, id.try_into()?)?)),
+                Some(id) => {
+                    let zeros = 8_usize.checked_sub(id.len()).ok_or("a long primary key")?;
+                    digest.row(Some(&self.row(&txn, whole(zeros, id))?));
+                }
                 None => digest.row(None),
             }
         }

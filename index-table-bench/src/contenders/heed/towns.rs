@@ -106,15 +106,16 @@ impl Towns for Plain {
     }
 }
 
-/// Blocks of up to 64 primary keys. The key of the first block is the town. The key of each further block is
-/// the town and the lowest primary key that belongs in it.
+/// Blocks of up to 512 bytes of primary keys, after a byte with the number of zeros that all of them lack. The key of the
+/// first block is the town. The key of each further block is the town and the lowest primary key that belongs in it.
 pub(super) struct Packed {
     database: Database,
     /// Buffers: the key of a block that starts with the primary key, and the key and the contents of the
-    /// found block.
+    /// found block, and a new block.
     at: Vec<u8>,
     found: Vec<u8>,
     block: Vec<u8>,
+    new: Vec<u8>,
 }
 
 const BLOCK: usize = 512;
@@ -141,36 +142,53 @@ impl Packed {
 
 impl Towns for Packed {
     fn new(database: Database) -> Self {
-        Self { database, at: Vec::new(), found: Vec::new(), block: Vec::new() }
+        let [at, found, block, new] = Default::default();
+        Self { database, at, found, block, new }
     }
 
     fn insert(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome {
         let mut cursor = self.seek(txn, town, id)?;
-        let Self { at, found, block, .. } = self;
+        let Self { at, found, block, new, .. } = self;
+        refill(new, &[zeros(id) as u8], short(&id));
         if found.is_empty() {
-            return add(&mut cursor, town, &id);
+            return add(&mut cursor, town, new);
         }
         let Err(offset) = find(block, id) else { return Ok(()) };
-        let full = block.len() == BLOCK;
-        if full && offset == block.len() {
-            return add(&mut cursor, at, &id);
+        let (missing, own) = (usize::from(block[0]), zeros(id));
+        if own < missing {
+            // The new primary key is the greatest, and makes all others longer.
+            let count = (block.len() - 1) / (8 - missing);
+            if (count + 1) * (8 - own) > BLOCK {
+                return add(&mut cursor, at, new);
+            }
+            refill(new, &[own as u8], &[]);
+            ids(block).for_each(|id| new.extend_from_slice(&id[own..]));
+            new.extend_from_slice(&id[own..]);
+            return replace(&mut cursor, found, new);
         }
-        block.splice(offset..offset, id);
+        let width = 8 - missing;
+        let full = block.len() - 1 + width > BLOCK;
+        if full && offset == block.len() {
+            return add(&mut cursor, at, new);
+        }
+        block.splice(offset..offset, id[missing..].iter().copied());
         if !full {
             return replace(&mut cursor, found, block);
         }
-        let (low, high) = block.split_at(BLOCK / 2);
+        let half = 1 + (block.len() - 1) / width / 2 * width;
+        let (low, high) = block.split_at(half);
+        refill(new, &block[..1], high);
         replace(&mut cursor, found, low)?;
-        refill(at, town, &high[..id.len()]);
-        add(&mut cursor, at, high)
+        refill(at, town, &whole(missing, &high[..width]));
+        add(&mut cursor, at, new)
     }
 
     fn remove(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome {
         let mut cursor = self.seek(txn, town, id)?;
         let Self { database, found, block, .. } = self;
         let Ok(offset) = find(block, id) else { return Ok(()) };
-        block.drain(offset..offset + id.len());
-        if !block.is_empty() {
+        block.drain(offset..offset + 8 - usize::from(block[0]));
+        if block.len() > 1 {
             return replace(&mut cursor, found, block);
         }
         #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
@@ -199,7 +217,7 @@ impl Towns for Packed {
         mut work: impl FnMut(Id) -> Outcome,
     ) -> Outcome {
         for entry in self.database.prefix_iter(txn, town)? {
-            entry?.1.as_chunks().0.iter().try_for_each(|id| work(*id))?;
+            ids(entry?.1).try_for_each(&mut work)?;
         }
         Ok(())
     }
@@ -223,8 +241,8 @@ impl Towns for Packed {
             if !key.starts_with(town) {
                 continue;
             }
-            for id in block.as_chunks().0.iter().filter(|id| **id > after) {
-                if !work(*id)? {
+            for id in ids(block).filter(|id| *id > after) {
+                if !work(id)? {
                     return Ok(());
                 }
             }
@@ -233,11 +251,12 @@ impl Towns for Packed {
     }
 
     fn count(&self, txn: &RoTxn<'_, AnyTls>, town: &[u8]) -> Outcome<u64> {
-        let mut bytes = 0;
+        let mut count = 0;
         for entry in self.database.prefix_iter(txn, town)? {
-            bytes += entry?.1.len();
+            let (zeros, ids) = entry?.1.split_first().ok_or("an empty block")?;
+            count += ids.len() / (8 - usize::from(*zeros));
         }
-        Ok((bytes / size_of::<Id>()) as u64)
+        Ok(count as u64)
     }
 }
 
@@ -261,8 +280,50 @@ fn replace(cursor: &mut RwRevRange<'_, Bytes, Bytes>, found: &[u8], block: &[u8]
 
 /// Returns the offset in bytes of a primary key in a block (`Ok`), or the offset at which it belongs (`Err`).
 fn find(block: &[u8], id: Id) -> Result<usize, usize> {
-    let offset = block.as_chunks().0.binary_search(&id);
-    offset.map(|at| at * id.len()).map_err(|at| at * id.len())
+    let Some((&missing, ids)) = block.split_first() else { return Err(0) };
+    if zeros(id) < usize::from(missing) {
+        return Err(block.len());
+    }
+    match 8 - missing {
+        1 => find_among::<1>(ids, id),
+        2 => find_among::<2>(ids, id),
+        3 => find_among::<3>(ids, id),
+        4 => find_among::<4>(ids, id),
+        5 => find_among::<5>(ids, id),
+        6 => find_among::<6>(ids, id),
+        7 => find_among::<7>(ids, id),
+        _ => find_among::<8>(ids, id),
+    }
+}
+
+fn find_among<const WIDTH: usize>(ids: &[u8], id: Id) -> Result<usize, usize> {
+    let Some(id) = id.last_chunk::<WIDTH>() else { return Err(1) };
+    let offset = ids.as_chunks::<WIDTH>().0.binary_search(id);
+    offset.map(|at| 1 + at * WIDTH).map_err(|at| 1 + at * WIDTH)
+}
+
+/// Returns the number of zeros at the start of a primary key that it does not need.
+fn zeros(id: Id) -> usize {
+    ((u64::from_be_bytes(id) | 1).leading_zeros() / 8) as usize
+}
+
+/// Returns a primary key without these zeros.
+pub(super) fn short(id: &Id) -> &[u8] {
+    &id[zeros(*id)..]
+}
+
+/// Returns a primary key that lacks zeros with all of its bytes.
+pub(super) fn whole(zeros: usize, bytes: &[u8]) -> Id {
+    let mut id = [0; 8];
+    id[zeros..].copy_from_slice(bytes);
+    id
+}
+
+/// Returns the primary keys in a block.
+fn ids(block: &[u8]) -> impl Iterator<Item = Id> {
+    let zeros = block.first().map_or(0, |zeros| usize::from(*zeros));
+    let ids = block.get(1..).unwrap_or_default().chunks_exact(8 - zeros);
+    ids.map(move |bytes| whole(zeros, bytes))
 }
 
 fn refill(buffer: &mut Vec<u8>, one: &[u8], other: &[u8]) {

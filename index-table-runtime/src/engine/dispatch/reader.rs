@@ -14,7 +14,7 @@ use crate::{
         shards::{self},
     },
     model::{
-        entry::RawEntry,
+        entry::{RawEntry, ShortEntry},
         error::{Boxed, Error, Result},
         reference::Referrer,
         schema::{Source, TableSchema},
@@ -212,7 +212,7 @@ impl<'t> Read<'t> for Reader<'t> {
         #[inline]
         fn facts_at_once(self) -> usize;
         fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
-        fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
+        fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>>;
         #[inline]
         fn unique_row(
             self,

@@ -5,7 +5,12 @@
 
 use heed::RwTxn;
 
-use super::{blocks::BLOCK, journal::recorder::Recorder, named::Named};
+use super::{
+    blocks::BLOCK,
+    journal::recorder::Recorder,
+    named::Named,
+    short::{short, write_all},
+};
 
 /// The block that is being filled.
 #[derive(Debug, Default)]
@@ -14,7 +19,12 @@ pub(super) struct Block {
     key: Vec<u8>,
     /// The LMDB key: the index key, and from the second block on a primary key.
     at: Vec<u8>,
+    /// The length of a whole primary key.
+    primary_key: usize,
+    /// The whole primary keys.
     packed: Vec<u8>,
+    /// The written block.
+    value: Vec<u8>,
 }
 
 /// The result of adding an entry.
@@ -46,7 +56,9 @@ impl Block {
                 std::cmp::Ordering::Equal => return Ok(Taken::Yes),
                 std::cmp::Ordering::Greater => return Ok(Taken::No),
             }
-            if self.packed.len() + len > BLOCK {
+            // The new primary key is the greatest, so it decides how many bytes all others lack.
+            let count = self.packed.len().checked_div(len).unwrap_or_default() + 1;
+            if count * short(primary_key).len() > BLOCK {
                 if !self.write(database, txn, recorder)? {
                     return Ok(Taken::NotLast);
                 }
@@ -66,12 +78,13 @@ impl Block {
             buffer.clear();
             buffer.extend_from_slice(bytes);
         }
+        self.primary_key = len;
         Ok(Taken::Yes)
     }
 
     /// Writes the block, if there is one. Returns false if the database has a later entry.
     pub(super) fn write(
-        &self,
+        &mut self,
         database: &Named<'_>,
         txn: &mut RwTxn<'_>,
         recorder: &mut Recorder,
@@ -79,11 +92,12 @@ impl Block {
         if self.packed.is_empty() {
             return Ok(true);
         }
-        database.append(txn, recorder, &self.at, &self.packed)
+        write_all(&self.packed, self.primary_key, &mut self.value);
+        database.append(txn, recorder, &self.at, &self.value)
     }
 
     /// Returns the index key, and the primary keys that are not written yet.
-    pub(super) fn entries(&self, primary_key: usize) -> (&[u8], impl Iterator<Item = &[u8]>) {
-        (&self.key, self.packed.chunks(primary_key.max(1)))
+    pub(super) fn entries(&self) -> (&[u8], impl Iterator<Item = &[u8]>) {
+        (&self.key, self.packed.chunks(self.primary_key.max(1)))
     }
 }

@@ -1,9 +1,9 @@
 //! Packed blocks. A block is one physical entry with up to 512 bytes of primary keys under one index key.
 //!
 //! The first block of a key is stored under the key alone. Each further block is stored under the key and a lower
-//! bound of its primary keys. The value has the block's primary keys in order. So a primary key belongs to the last
-//! block at or below (key, primary key), which one seek finds for any number of rows. Keys are self-delimiting, so
-//! every LMDB key that starts with a key is a block of that key.
+//! bound of its primary keys. The value has the block's [short](super::short) primary keys in order. So a primary key
+//! belongs to the last block at or below (key, primary key), which one seek finds for any number of rows. Keys are
+//! self-delimiting, so every LMDB key that starts with a key is a block of that key.
 //!
 //! If a new primary key is after all keys of a full block, a new block is started. So rows in the order of their
 //! primary keys fill their blocks. Otherwise, the full block is split in half. An empty block is removed. If it was
@@ -17,38 +17,39 @@ use std::{
 
 use heed::{PutFlags, RwTxn};
 
-use super::{journal::recorder::Recorder, named::Named};
+use super::{
+    journal::recorder::Recorder,
+    named::Named,
+    short::{Packed, write_one, zeros},
+};
+use crate::model::entry::ShortKey;
 
-/// The maximum bytes of primary keys in one block: 64 keys of 8 bytes. According to the measurement in
-/// `docs/LAYOUT.md`, sizes from 256 to 1024 bytes make little difference.
+/// The maximum bytes of primary keys in one block: 64 keys of 8 bytes, or 170 keys of 3 bytes. According to the
+/// measurement in `docs/LAYOUT.md`, sizes from 256 to 1024 bytes make little difference.
 pub(super) const BLOCK: usize = 512;
 
-/// The maximum length of a packed primary key. Blocks of longer keys would save no space.
+/// The maximum length of a primary key in a block. Blocks of longer ones would save no space.
 pub(super) const LONGEST: usize = 64;
 
 /// The unread primary keys of one block, and their index key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block<'t> {
     key: &'t [u8],
-    packed: &'t [u8],
-    primary_key: usize,
+    packed: Packed<'t>,
 }
 
 impl<'t> Block<'t> {
-    pub(super) const EMPTY: Self = Self { key: &[], packed: &[], primary_key: 1 };
+    pub(super) const EMPTY: Self = Self { key: &[], packed: Packed::EMPTY };
 
     /// Returns the block in a physical entry; `None` if the entry is not a block of `key`.
     pub(super) fn of(
         key: &[u8],
         primary_key: usize,
         physical: &'t [u8],
-        packed: &'t [u8],
+        packed: Packed<'t>,
     ) -> Option<Self> {
-        is_block_of(key, primary_key, physical).then(|| Self {
-            key: physical.get(..key.len()).unwrap_or_default(),
-            packed,
-            primary_key,
-        })
+        is_block_of(key, primary_key, physical)
+            .then(|| Self { key: physical.get(..key.len()).unwrap_or_default(), packed })
     }
 
     pub(super) const fn key(&self) -> &'t [u8] {
@@ -56,41 +57,36 @@ impl<'t> Block<'t> {
     }
 
     /// Returns the number of unread primary keys.
-    pub(super) const fn len(&self) -> usize {
-        self.packed.len() / self.primary_key
+    pub(super) fn len(&self) -> usize {
+        self.packed.len()
     }
 
     /// Keeps the primary keys that are greater than `primary_key`, or equal if `inclusive`.
     pub(super) fn after(self, primary_key: &[u8], inclusive: bool) -> Self {
-        let at = match place(self.packed, self.primary_key, primary_key) {
-            Ok(at) if !inclusive => at + self.primary_key,
+        let at = match self.packed.place(primary_key) {
+            Ok(at) if !inclusive => self.packed.after(at),
             Ok(at) | Err(at) => at,
         };
-        Self { packed: self.packed.get(at..).unwrap_or_default(), ..self }
+        Self { packed: self.packed.from(at), ..self }
     }
 
     /// Keeps the primary keys that are less than `primary_key`, or equal if `inclusive`.
     pub(super) fn before(self, primary_key: &[u8], inclusive: bool) -> Self {
-        let at = match place(self.packed, self.primary_key, primary_key) {
-            Ok(at) if inclusive => at + self.primary_key,
+        let at = match self.packed.place(primary_key) {
+            Ok(at) if inclusive => self.packed.after(at),
             Ok(at) | Err(at) => at,
         };
-        Self { packed: self.packed.get(..at).unwrap_or_default(), ..self }
+        Self { packed: self.packed.up_to(at), ..self }
     }
 
     #[inline]
-    pub(super) fn next(&mut self) -> Option<&'t [u8]> {
-        let (first, rest) = self.packed.split_at_checked(self.primary_key)?;
-        self.packed = rest;
-        Some(first)
+    pub(super) fn next(&mut self) -> Option<ShortKey<'t>> {
+        self.packed.next()
     }
 
     #[inline]
-    pub(super) fn next_back(&mut self) -> Option<&'t [u8]> {
-        let at = self.packed.len().checked_sub(self.primary_key)?;
-        let (rest, last) = self.packed.split_at_checked(at)?;
-        self.packed = rest;
-        Some(last)
+    pub(super) fn next_back(&mut self) -> Option<ShortKey<'t>> {
+        self.packed.next_back()
     }
 }
 
@@ -98,39 +94,30 @@ pub(super) fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bo
     physical.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.len() == primary_key)
 }
 
-/// Returns the number of primary keys in a block; `None` if the block is empty, or has an incomplete key.
-#[inline]
-pub(super) fn count(packed: &[u8], len: usize) -> Option<usize> {
-    // For constant lengths, the compiler replaces the division by a shift.
-    let (count, rest) = match len {
-        4 => (packed.len() / 4, packed.len() % 4),
-        8 => (packed.len() / 8, packed.len() % 8),
-        16 => (packed.len() / 16, packed.len() % 16),
-        _ => (packed.len().checked_div(len)?, packed.len() % len),
-    };
-    (count > 0 && rest == 0).then_some(count)
+/// The error of a change of a malformed block, inside of an error of heed.
+#[derive(Debug, thiserror::Error)]
+#[error("the block is malformed")]
+pub(super) struct Malformed {
+    /// The name of the database.
+    pub(super) database: String,
+    /// The LMDB key of the block.
+    pub(super) at: Vec<u8>,
 }
 
-/// Returns the offset of a primary key among packed ones (`Ok`), or the offset at which it belongs (`Err`), in bytes.
-pub(super) fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
-    // For constant lengths, the compiler compares two keys without a call.
-    if let Ok(primary_key) = <&[u8; 8]>::try_from(primary_key)
-        && len == 8
-    {
-        let place = packed.as_chunks::<8>().0.binary_search(primary_key);
-        return place.map(|at| at * 8).map_err(|at| at * 8);
-    }
-    let (mut low, mut high) = (0, packed.len() / len);
-    while low < high {
-        let middle = low.midpoint(high);
-        let at = middle * len;
-        match packed.get(at..at + len).unwrap_or_default().cmp(primary_key) {
-            std::cmp::Ordering::Less => low = middle + 1,
-            std::cmp::Ordering::Equal => return Ok(at),
-            std::cmp::Ordering::Greater => high = middle,
-        }
-    }
-    Err(low * len)
+/// Reads a block that is to be changed.
+#[inline]
+fn read<'b>(
+    database: &Named<'_>,
+    at: &[u8],
+    value: &'b [u8],
+    primary_key: usize,
+) -> heed::Result<Packed<'b>> {
+    Packed::read(value, primary_key).ok_or_else(|| malformed(database.name(), at))
+}
+
+#[cold]
+fn malformed(database: &str, at: &[u8]) -> heed::Error {
+    heed::Error::Decoding(Malformed { database: database.to_owned(), at: at.to_vec() }.into())
 }
 
 /// Buffers for one change.
@@ -142,8 +129,10 @@ pub(super) struct Scratch {
     at: Vec<u8>,
     /// The physical key of the block that was found.
     found: Vec<u8>,
-    /// The primary keys of the block.
+    /// The changed block.
     packed: Vec<u8>,
+    /// The new block after a block that was split.
+    split: Vec<u8>,
 }
 
 /// The forecast for the next change of an index, based on the last change.
@@ -176,10 +165,12 @@ pub(super) fn insert(
     txn: &mut RwTxn<'_>,
     key: &[u8],
     primary_key: &[u8],
-    Scratch { recorder, at, found, packed }: &mut Scratch,
+    Scratch { recorder, at, found, packed, split }: &mut Scratch,
 ) -> heed::Result<()> {
+    let zeros = zeros(primary_key);
     if forecast.single_rows() {
-        if database.put_if_missing(txn, recorder, key, primary_key)? {
+        write_one(primary_key, zeros, packed);
+        if database.put_if_missing(txn, recorder, key, packed)? {
             return Ok(());
         }
         forecast.learn(false);
@@ -189,36 +180,42 @@ pub(super) fn insert(
         database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
     let is_at_end = match range.next().transpose()? {
         Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
-            let Err(offset) = place(block, primary_key.len(), primary_key) else { return Ok(()) };
-            let (low, high) = block.split_at_checked(offset).unwrap_or((block, &[]));
+            let block = read(database, physical, block, primary_key.len())?;
+            let Err(offset) = block.place_with(primary_key, zeros) else { return Ok(()) };
             refill(found, physical);
-            refill(packed, low);
-            packed.extend_from_slice(primary_key);
-            packed.extend_from_slice(high);
-            high.is_empty()
+            block.write_with(offset, (primary_key, zeros), packed);
+            offset == block.keys().len()
         }
         // The cursor is on the entry before the new entry, or has no position in an empty database.
         _ => {
             forecast.learn(true);
-            put_at(&mut range, key, primary_key)?;
-            return recorder.put(database.name(), key, primary_key);
+            write_one(primary_key, zeros, packed);
+            put_at(&mut range, key, packed)?;
+            return recorder.put(database.name(), key, packed);
         }
     };
-    if packed.len() <= BLOCK {
+    // The first byte is not a part of a primary key.
+    if packed.len() <= BLOCK + 1 {
         put_current(&mut range, found, packed)?;
         return recorder.put(database.name(), found, packed);
     }
     if is_at_end {
-        put_at(&mut range, at, primary_key)?;
-        return recorder.put(database.name(), at, primary_key);
+        write_one(primary_key, zeros, packed);
+        put_at(&mut range, at, packed)?;
+        return recorder.put(database.name(), at, packed);
     }
-    let half = packed.len() / primary_key.len() / 2 * primary_key.len();
-    let (low, high) = packed.split_at(half);
-    put_current(&mut range, found, low)?;
-    join(at, key, high.get(..primary_key.len()).unwrap_or_default());
-    put_at(&mut range, at, high)?;
-    recorder.put(database.name(), found, low)?;
-    recorder.put(database.name(), at, high)
+    let all = read(database, found, packed, primary_key.len())?;
+    let half = all.offset_of(all.len() / 2);
+    let mut high = all.from(half);
+    high.write(split);
+    if let Some(separator) = high.next() {
+        join_short(at, key, separator);
+    }
+    packed.truncate(half + 1);
+    put_current(&mut range, found, packed)?;
+    put_at(&mut range, at, split)?;
+    recorder.put(database.name(), found, packed)?;
+    recorder.put(database.name(), at, split)
 }
 
 /// Removes a primary key from an index key. Returns false if it was missing.
@@ -228,7 +225,7 @@ pub(super) fn remove(
     txn: &mut RwTxn<'_>,
     key: &[u8],
     primary_key: &[u8],
-    Scratch { recorder, at, found, packed }: &mut Scratch,
+    Scratch { recorder, at, found, packed, .. }: &mut Scratch,
 ) -> heed::Result<bool> {
     if forecast.single_rows() {
         if remove_single(database, txn, recorder, key, primary_key, found, packed)? {
@@ -239,18 +236,17 @@ pub(super) fn remove(
     join(at, key, primary_key);
     let mut range =
         database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
-    match range.next().transpose()? {
+    let is_empty = match range.next().transpose()? {
         Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
-            let Ok(offset) = place(block, primary_key.len(), primary_key) else {
-                return Ok(false);
-            };
+            let block = read(database, physical, block, primary_key.len())?;
+            let Ok(offset) = block.place(primary_key) else { return Ok(false) };
             refill(found, physical);
-            refill(packed, block.get(..offset).unwrap_or_default());
-            packed.extend_from_slice(block.get(offset + primary_key.len()..).unwrap_or_default());
+            block.write_without(offset, packed);
+            block.len() == 1
         }
         _ => return Ok(false),
-    }
-    if packed.is_empty() {
+    };
+    if is_empty {
         #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
         // SAFETY: nothing borrowed from the database is alive: `found` and `packed` are copies.
         unsafe {
@@ -283,7 +279,7 @@ fn remove_single(
 ) -> heed::Result<bool> {
     let mut range = database.range_mut(txn, &(Bound::Included(key), Bound::Unbounded))?;
     match range.next().transpose()? {
-        Some((physical, block)) if physical == key && block == primary_key => {}
+        Some((physical, block)) if physical == key && is_only(block, primary_key) => {}
         _ => return Ok(false),
     }
     #[expect(unsafe_code, reason = "heed's cursors don't track what borrows from the page")]
@@ -303,6 +299,12 @@ fn remove_single(
     drop(range);
     promote(database, txn, recorder, key, found, packed)?;
     Ok(true)
+}
+
+/// Whether a block has this primary key alone.
+fn is_only(block: &[u8], primary_key: &[u8]) -> bool {
+    let packed = Packed::read(block, primary_key.len());
+    packed.is_some_and(|packed| packed.len() == 1 && packed.place(primary_key).is_ok())
 }
 
 /// Moves the second block of a key, whose first block was removed, to the key alone.
@@ -359,6 +361,13 @@ fn put_at(cursor: &mut Cursor<'_>, at: &[u8], packed: &[u8]) -> heed::Result<()>
 fn join(buffer: &mut Vec<u8>, key: &[u8], primary_key: &[u8]) {
     refill(buffer, key);
     buffer.extend_from_slice(primary_key);
+}
+
+/// Joins an index key and a primary key that lacks bytes.
+fn join_short(buffer: &mut Vec<u8>, key: &[u8], primary_key: ShortKey<'_>) {
+    refill(buffer, key);
+    buffer.resize(key.len() + primary_key.zeros, 0);
+    buffer.extend_from_slice(primary_key.bytes);
 }
 
 pub(super) fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {

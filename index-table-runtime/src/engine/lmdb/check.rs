@@ -7,10 +7,11 @@ use std::ops::Bound;
 use super::{
     layout::Layout,
     read::{Parts, PhysicalRange, Reader},
+    short::Packed,
 };
 use crate::model::{
     KeyRange,
-    entry::RawEntry,
+    entry::{LONGEST_SHORT_KEY, ShortEntry, ShortKey},
     error::Result,
     schema::{IndexSchema, Source},
 };
@@ -64,7 +65,7 @@ impl<'t> Pieces<'t> {
                 }
                 Rules::Blocks(rules)
             }
-            Layout::Unique => {
+            Layout::Unique | Layout::ShortUnique { .. } => {
                 let mut rules =
                     UniqueRules { parts: Parts::of(reader.tables.schema, source), last: None };
                 if let Some(after) = after
@@ -112,17 +113,19 @@ const UNREADABLE: Fault =
 struct UniqueRules<'t> {
     parts: Parts,
     /// The key and the primary key of the last entry.
-    last: Option<(&'t [u8], &'t [u8])>,
+    last: Option<(&'t [u8], ShortKey<'t>)>,
 }
 
 impl<'t> UniqueRules<'t> {
     /// Returns the damage of the next entry.
     fn fault(&mut self, at: &'t [u8], value: &'t [u8]) -> Option<Fault> {
-        let Some(RawEntry { key, primary_key, .. }) = self.parts.entry(at, value) else {
+        let Some(ShortEntry { key, primary_key, .. }) = self.parts.entry(at, value) else {
             return Some(UNREADABLE);
         };
         let last = self.last.replace((key, primary_key));
-        let is_next_of_key = |(last, before): (&[u8], &[u8])| last == key && before < primary_key;
+        let is_next_of_key = |(last, before): (&[u8], ShortKey<'_>)| {
+            last == key && before.compare(primary_key).is_lt()
+        };
         if key.len() == at.len() || last.is_some_and(is_next_of_key) {
             return None;
         }
@@ -137,13 +140,13 @@ struct BlockRules<'t> {
     index: &'static IndexSchema,
     /// The length of a primary key.
     primary_key: usize,
-    /// The index key of the last block, and its greatest primary key.
-    last: Option<(&'t [u8], &'t [u8])>,
+    /// The index key of the last block, and its greatest primary key; `None` if the block can't be read.
+    last: Option<(&'t [u8], Option<ShortKey<'t>>)>,
 }
 
 impl<'t> BlockRules<'t> {
     /// Returns the damage of the next block.
-    fn fault(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Option<Fault> {
+    fn fault(&mut self, physical: &'t [u8], value: &'t [u8]) -> Option<Fault> {
         let key = self.index.key_len(physical).ok();
         let key = key.filter(
             |key| matches!(physical.len() - key, rest if rest == 0 || rest == self.primary_key),
@@ -152,33 +155,52 @@ impl<'t> BlockRules<'t> {
             let reason = "its LMDB key is neither a key, nor a key and a primary key";
             return Some(Fault { reason, key: None });
         };
-        let before = self.last.filter(|(last, _)| *last == key).map(|(_, greatest)| greatest);
-        let mut greatest = before.unwrap_or_default();
-        let reason = if before.is_none() && !separator.is_empty() {
-            Some("the first block of its key is not stored under the key alone")
-        } else if packed.is_empty() {
-            Some("the block is empty")
-        } else if !packed.len().is_multiple_of(self.primary_key) {
-            Some("the block has an incomplete primary key")
-        } else if before.is_some_and(|before| before >= separator) {
-            Some("the block before it has primary keys at or above its separator")
+        let before = self.last.filter(|(last, _)| *last == key);
+        let (reason, greatest) = if before.is_none() && !separator.is_empty() {
+            (Some("the first block of its key is not stored under the key alone"), None)
         } else {
-            let mut keys = packed.chunks_exact(self.primary_key);
-            let first_is_inside =
-                packed.get(..self.primary_key).is_some_and(|first| first >= separator);
-            let ascending = keys.all(|key| {
-                // The first primary key may have any bytes, even all `00`.
-                let ascends = greatest.is_empty() || key > greatest;
-                greatest = key;
-                ascends
-            });
-            match (first_is_inside, ascending) {
-                (false, _) => Some("the block has a primary key below its separator"),
-                (true, false) => Some("the primary keys in the block are not in order, each once"),
-                (true, true) => None,
-            }
+            self.fault_in(before.and_then(|(_, greatest)| greatest), separator, value)
         };
         self.last = Some((physical.get(..key.len()).unwrap_or_default(), greatest));
         reason.map(|reason| Fault { reason, key: Some(key.len()) })
+    }
+
+    /// Returns the damage of a block, and its greatest primary key. `greatest` is the greatest primary key of the blocks
+    /// of its key before it.
+    fn fault_in(
+        &self,
+        greatest: Option<ShortKey<'t>>,
+        separator: &'t [u8],
+        value: &'t [u8],
+    ) -> (Option<&'static str>, Option<ShortKey<'t>>) {
+        let Some(mut keys) = Packed::read(value, self.primary_key) else {
+            let reason = match value {
+                [] | [_] => "the block is empty",
+                [1..=u8::MAX, ..] if self.primary_key > LONGEST_SHORT_KEY => {
+                    "the block leaves out bytes of long primary keys"
+                }
+                [zeros, ..] if usize::from(*zeros) >= self.primary_key => {
+                    "the block leaves out as many bytes as a primary key has"
+                }
+                _ => "the block has an incomplete primary key",
+            };
+            return (Some(reason), greatest);
+        };
+        let separator = ShortKey::whole(separator);
+        if greatest.is_some_and(|before| before.compare(separator).is_ge()) {
+            let reason = "the block before it has primary keys at or above its separator";
+            return (Some(reason), greatest);
+        }
+        let (mut reason, mut last) = (None, None::<ShortKey<'t>>);
+        while let Some(key) = keys.next() {
+            if last.is_none() && key.compare(separator).is_lt() {
+                reason = Some("the block has a primary key below its separator");
+            } else if last.is_some_and(|last| last.bytes >= key.bytes) {
+                reason =
+                    reason.or(Some("the primary keys in the block are not in order, each once"));
+            }
+            last = Some(key);
+        }
+        (reason, last)
     }
 }

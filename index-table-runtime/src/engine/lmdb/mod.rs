@@ -9,13 +9,16 @@
 //! | `{table}.{index}` | each index | see below |
 //! | `{table}.change-stream` | each table with a change stream | see [`crate::write::changes`] |
 //!
-//! An index has one of three layouts:
+//! An index has one of four layouts:
 //!
 //! | [`Layout`](layout::Layout) | for | physical entry |
 //! |---|---|---|
-//! | `unique` | unique indexes without a hashed field | key → primary key, data (see [`shared`] for several entries of a key) |
-//! | `blocks` | normalized indexes whose primary keys all have the same length, 64 bytes at most | key, or key and a primary key → up to 512 bytes of primary keys (see [`blocks`]) |
+//! | `short-unique` | normalized unique indexes without a hashed field, if all primary keys have the same length, 16 bytes at most | key → [short primary key](short) |
+//! | `unique` | other unique indexes without a hashed field | key → primary key, data |
+//! | `short-blocks` | other normalized indexes, if all primary keys have the same length, 64 bytes at most | key, or key and a primary key → up to 512 bytes of short primary keys (see [`blocks`]) |
 //! | `entries` | all others | key, primary key → data |
+//!
+//! In the first two layouts, a key can have several entries while the index is built or violated (see [`shared`]).
 //!
 //! `docs/FORMAT.md` specifies the bytes. `docs/LAYOUT.md` has the measurements that led to the choice.
 
@@ -45,6 +48,7 @@ mod reserve;
 mod room;
 mod sample;
 mod shared;
+mod short;
 mod size;
 mod slots;
 mod tables;
@@ -69,6 +73,8 @@ pub(crate) use layout::layout;
 pub(crate) use names::{FILE, LOCK_FILE};
 pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use sample::Sampled;
+#[cfg(feature = "fuzzing")]
+pub(crate) use short::fuzz as fuzz_block;
 pub(crate) use slots::slots_of_open;
 pub use slots::{ReaderSlot, ReaderSlots, reader_slots};
 pub(crate) use tables::Tables;

@@ -8,10 +8,11 @@ use super::{
     names::FILE,
     pages::{self, Fault},
     read::{Parts, Reader},
+    short::Counter,
 };
 use crate::model::{
     KeyRange,
-    entry::RawEntry,
+    entry::{KeyBuffer, RawEntry, ShortEntry},
     error::{Error, Result},
     schema::{IndexSchema, Source},
 };
@@ -70,13 +71,11 @@ impl<'t> Reader<'t> {
             read.push((leaf.weight, entries));
         }
         let (scale, split) = (stored as f64 / found, self.split_of(source)?);
-        let mut count = 0;
+        let (mut count, mut buffer) = (0, KeyBuffer::new());
         for (leaf, (weight, entries)) in read.into_iter().enumerate() {
             for (key, value) in entries {
-                let Some((RawEntry { key, primary_key, .. }, several)) = split.entry(key, value)
-                else {
-                    continue;
-                };
+                let Some((entry, several)) = split.entry(key, value) else { continue };
+                let RawEntry { key, primary_key, .. } = entry.in_buffer(&mut buffer);
                 let (read, weight) = (several.entries as u64, weight * scale);
                 let (entries, bytes) = (read as f64 * weight, several.bytes as f64 * weight);
                 count += read;
@@ -104,7 +103,7 @@ impl<'t> Reader<'t> {
         let (own, index) = self.index(index)?;
         Ok(match own.layout {
             Layout::Blocks { primary_key } => Split::Blocks { index, primary_key },
-            Layout::Entries | Layout::Unique => Split::Single(parts),
+            Layout::Entries | Layout::Unique | Layout::ShortUnique { .. } => Split::Single(parts),
         })
     }
 }
@@ -126,7 +125,7 @@ struct Several {
 
 impl Split {
     /// Returns an entry, and the number of entries with their bytes; `None` if it is damaged.
-    fn entry<'t>(&self, at: &'t [u8], value: &'t [u8]) -> Option<(RawEntry<'t>, Several)> {
+    fn entry<'t>(&self, at: &'t [u8], value: &'t [u8]) -> Option<(ShortEntry<'t>, Several)> {
         match self {
             Self::Single(parts) => {
                 let entry = parts.entry(at, value)?;
@@ -135,9 +134,10 @@ impl Split {
             }
             Self::Blocks { index, primary_key } => {
                 let key = at.get(..index.key_len(at).ok()?)?;
-                let entries = value.len().checked_div(*primary_key)?;
+                let entries = Counter::new(*primary_key).count(value)? as usize;
                 let bytes = entries * (key.len() + primary_key);
-                Some((RawEntry { key, primary_key: &[], data: &[] }, Several { entries, bytes }))
+                let entry = RawEntry { key, primary_key: &[], data: &[] };
+                Some((entry.into(), Several { entries, bytes }))
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Several entries under one key of an index in the layout `unique`. They exist while such an index is built, and
-//! while rows violate it.
+//! Several entries under one key of an index in a layout with one entry for each key. They exist while such an index is
+//! built, and while rows violate it.
 //!
 //! The entry with the least primary key is stored under the key alone, like the only entry of a key. Each
 //! further entry is stored under key ‖ primary key, with the same value as an only entry. Keys are
@@ -13,11 +13,13 @@ use heed::RwTxn;
 use super::{
     error::Failure,
     journal::recorder::Recorder,
+    layout::Layout,
     read::Parts,
+    short::short,
     tables::{Index, Tables},
 };
 use crate::model::{
-    entry::RawEntry,
+    entry::{RawEntry, ShortKey},
     error::Result,
     key::MAX_KEY_LEN,
     schema::{Source, TableSchema},
@@ -30,17 +32,20 @@ pub(super) fn put(
     index: usize,
     entry: RawEntry<'_>,
 ) -> Result<(), Failure> {
-    let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
+    let Some(Index { database, layout, .. }) = tables.indexes.get(index) else { return Ok(()) };
     let RawEntry { key, primary_key, data } = entry;
-    let value = [primary_key, data].concat();
+    let value = match layout {
+        Layout::ShortUnique { .. } => short(primary_key).to_vec(),
+        _ => [primary_key, data].concat(),
+    };
     let (mut at, mut moved) = (key.to_vec(), None);
     if let Some(first) = database.get(txn, key)? {
         let holder = holder(tables.schema, index, key, first)?;
-        match holder.cmp(primary_key) {
+        match holder.compare(ShortKey::whole(primary_key)) {
             Ordering::Less => at = further_key(tables.schema, index, key, primary_key)?,
             Ordering::Equal => {}
             Ordering::Greater => {
-                let further = further_key(tables.schema, index, key, holder)?;
+                let further = further_key(tables.schema, index, key, &holder.to_vec())?;
                 moved = Some((further, first.to_vec()));
             }
         }
@@ -62,15 +67,16 @@ pub(super) fn remove(
 ) -> Result<(), Failure> {
     let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
     let Some(first) = database.get(txn, key)? else { return Ok(()) };
-    if holder(tables.schema, index, key, first)? != primary_key {
+    if !holder(tables.schema, index, key, first)?.is(primary_key) {
         let further = [key, primary_key].concat();
         if further.len() <= MAX_KEY_LEN {
             database.delete(txn, recorder, &further)?;
         }
         return Ok(());
     }
+    let parts = Parts::of(tables.schema, Source::Index(index));
     let is_further = |(at, value): &(&[u8], &[u8])| {
-        at.strip_prefix(key).is_some_and(|suffix| value.starts_with(suffix))
+        at.strip_prefix(key).zip(parts.first(value)).is_some_and(|(end, (next, _))| next.is(end))
     };
     let next = database.get_greater_than(txn, key)?.filter(is_further);
     let next = next.map(|(at, value)| (at.to_vec(), value.to_vec()));
@@ -92,7 +98,7 @@ fn holder<'v>(
     index: usize,
     key: &[u8],
     value: &'v [u8],
-) -> Result<&'v [u8]> {
+) -> Result<ShortKey<'v>> {
     let source = Source::Index(index);
     let parts = Parts::of(schema, source);
     match parts.first(value) {

@@ -2,12 +2,13 @@ use heed::RwTxn;
 
 use super::{
     append::{Block, Taken},
-    blocks::{self, Scratch},
+    blocks::{self, Malformed, Scratch},
     env::Engine,
     error::Failure,
     layout::{self, Layout},
     read::Reader,
     shared,
+    short::short,
     tables::{Index, Small, Tables},
     turn::Writing,
 };
@@ -16,6 +17,7 @@ use crate::{
     model::{
         entry::RawEntry,
         error::{Error, Result},
+        key::DecodeError,
         maintain::{Change, Sink},
         schema::{IndexSchema, Source},
     },
@@ -67,6 +69,13 @@ impl<'t, 's> Writer<'t, 's> {
 
     #[cold]
     fn failed(&mut self, error: heed::Error) -> Error {
+        if let heed::Error::Decoding(source) = &error
+            && let Some(Malformed { database, at }) = source.downcast_ref()
+            && let mut indexes = self.tables.indexes.iter()
+            && let Some(index) = indexes.position(|index| index.database.name() == database)
+        {
+            return self.tables.schema.corrupt(Source::Index(index), at, DecodeError::Short);
+        }
         self.engine.write_error(self.retry, error)
     }
 
@@ -99,6 +108,10 @@ impl<'t, 's> Writer<'t, 's> {
                         let (recorder, value) = scratch.joined(primary_key, data);
                         index.database.put(txn, recorder, key, value)
                     }
+                    Layout::ShortUnique { .. } => {
+                        let value = short(primary_key);
+                        index.database.put(txn, &mut scratch.recorder, key, value)
+                    }
                     Layout::Entries => {
                         let (recorder, key) = scratch.joined(key, primary_key);
                         index.database.put(txn, recorder, key, data)
@@ -113,7 +126,7 @@ impl<'t, 's> Writer<'t, 's> {
             Change::DeleteEntry { index, key, primary_key } => {
                 let Some(index) = tables.indexes.get(index) else { return Ok(()) };
                 match index.layout {
-                    Layout::Unique => {
+                    Layout::Unique | Layout::ShortUnique { .. } => {
                         index.database.delete(txn, &mut scratch.recorder, key).map(drop)
                     }
                     Layout::Entries => {
@@ -150,6 +163,10 @@ impl<'t, 's> Writer<'t, 's> {
                 let (recorder, value) = scratch.joined(primary_key, data);
                 database.append(txn, recorder, key, value)
             }
+            Layout::ShortUnique { .. } => {
+                let value = short(primary_key);
+                database.append(txn, &mut scratch.recorder, key, value)
+            }
             Layout::Entries => {
                 let (recorder, key) = scratch.joined(key, primary_key);
                 database.append(txn, recorder, key, data)
@@ -171,7 +188,7 @@ impl<'t, 's> Writer<'t, 's> {
     }
 
     /// Writes the primary keys in `block`.
-    fn append_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
+    fn append_block(&mut self, index: usize, block: &mut Block) -> heed::Result<()> {
         let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
         if block.write(database, txn, &mut scratch.recorder)? {
@@ -184,12 +201,10 @@ impl<'t, 's> Writer<'t, 's> {
     /// Writes the primary keys in `block` entry by entry.
     fn put_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
         let Self { txn, tables, scratch, .. } = self;
-        let Some(Index { database, forecast, layout: Layout::Blocks { primary_key } }) =
-            tables.indexes.get(index)
-        else {
+        let Some(Index { database, forecast, .. }) = tables.indexes.get(index) else {
             return Ok(());
         };
-        let (key, mut primary_keys) = block.entries(*primary_key);
+        let (key, mut primary_keys) = block.entries();
         primary_keys.try_for_each(|primary_key| {
             blocks::insert(database, forecast, txn, key, primary_key, scratch)
         })
@@ -216,7 +231,7 @@ impl Write for Writer<'_, '_> {
             }
         }
         if is_after && let Source::Index(index) = source {
-            self.append_block(index, &block).map_err(|error| self.failed(error))?;
+            self.append_block(index, &mut block).map_err(|error| self.failed(error))?;
         }
         Ok(count)
     }
@@ -235,9 +250,17 @@ impl Write for Writer<'_, '_> {
         data: &[u8],
     ) -> Result<bool> {
         let Self { txn, tables, scratch, .. } = self;
-        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
-        let (recorder, value) = scratch.joined(primary_key, data);
-        database.insert(txn, recorder, key, value).map_err(|error| self.failed(error))
+        let Some(Index { database, layout, .. }) = tables.indexes.get(index) else {
+            return Ok(false);
+        };
+        let inserted = if matches!(layout, Layout::ShortUnique { .. }) {
+            let value = short(primary_key);
+            database.insert(txn, &mut scratch.recorder, key, value)
+        } else {
+            let (recorder, value) = scratch.joined(primary_key, data);
+            database.insert(txn, recorder, key, value)
+        };
+        inserted.map_err(|error| self.failed(error))
     }
 
     fn put_shared(

@@ -318,7 +318,7 @@ impl Sink for Writer<'_> {
                 if self.is_unique(index)
                     && let Some(holder) = self.reader().unique(index, key)?
                 {
-                    let bytes = [key, holder.primary_key].concat();
+                    let bytes = [key, &holder.primary_key.to_vec()].concat();
                     self.map(Source::Index(index)).remove(&bytes);
                 }
                 let entry = (key.len(), data.to_vec());
@@ -363,9 +363,9 @@ impl Write for Writer<'_> {
         data: &[u8],
     ) -> Result<()> {
         // All entries of a key except the first are stored under key ‖ primary key, as on disk.
-        let first = self.reader().unique(index, key)?.map(|first| first.primary_key);
-        if let Some(first) = first.filter(|first| *first != primary_key) {
-            let len = key.len() + first.max(primary_key).len();
+        let first = self.reader().unique(index, key)?.map(|first| first.primary_key.to_vec());
+        if let Some(first) = first.filter(|first| first != primary_key) {
+            let len = key.len() + first.as_slice().max(primary_key).len();
             if len > MAX_KEY_LEN {
                 return Err(self.tables.schema.too_long(Source::Index(index), key, len));
             }

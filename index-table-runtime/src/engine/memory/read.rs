@@ -7,7 +7,7 @@ use crate::{
     engine::{Count, Cursor, EntryResult, LongLived, Query, Read, Space},
     model::{
         KeyRange,
-        entry::RawEntry,
+        entry::{RawEntry, ShortEntry},
         error::{Boxed, Result},
         reference::Referrer,
         schema::{Source, Strategy, TableSchema},
@@ -72,10 +72,10 @@ impl<'t> Read<'t> for Reader<'t> {
         Ok(found.filter(|(len, _)| *len == key.len()).map(|(_, data)| data.as_slice()))
     }
 
-    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>> {
         let Some(map) = self.map(Source::Index(index)) else { return Ok(None) };
         let next = map.range::<[u8], _>((Bound::Included(key), Bound::Unbounded)).next();
-        Ok(next.map(entry).filter(|entry| entry.key == key))
+        Ok(next.map(entry).filter(|entry| entry.key == key).map(Into::into))
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
@@ -165,10 +165,8 @@ pub(crate) struct Entries<'t> {
     row: Option<&'t [u8]>,
 }
 
-impl<'t> Iterator for Entries<'t> {
-    type Item = EntryResult<'t>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<'t> Entries<'t> {
+    fn step(&mut self) -> Option<Result<RawEntry<'t>, Boxed>> {
         self.row = None;
         let next = if self.reverse { self.range.next_back() } else { self.range.next() };
         let inside = |bytes: &[u8]| {
@@ -182,6 +180,14 @@ impl<'t> Iterator for Entries<'t> {
             }
         }
         Some(Ok(entry))
+    }
+}
+
+impl<'t> Iterator for Entries<'t> {
+    type Item = EntryResult<'t>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step().map(|entry| entry.map(Into::into))
     }
 }
 
@@ -201,7 +207,7 @@ pub(crate) struct LentEntries<'t> {
 
 impl Cursor for LentEntries<'_> {
     fn advance(&mut self) -> Result<bool, Boxed> {
-        let next = self.entries.next().transpose()?;
+        let next = self.entries.step().transpose()?;
         self.entry = next.unwrap_or(RawEntry::NOWHERE);
         Ok(next.is_some())
     }

@@ -19,7 +19,7 @@ use crate::{
         one_by_one,
     },
     model::{
-        entry::RawEntry,
+        entry::{RawEntry, ShortEntry},
         error::{Boxed, Error, Result},
         key::successor,
         reference::Referrer,
@@ -171,10 +171,10 @@ impl<'t> Read<'t> for Reader<'t> {
         rows.first().map(|row| column(row, 0)).transpose()
     }
 
-    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>> {
         let relation = self.relation(Source::Index(index))?;
         let row = self.first(|sorts| select::unique(relation, sorts), key)?;
-        row.map(|row| entry(row, relation.form)).transpose()
+        row.map(|row| Ok(entry(row, relation.form)?.into())).transpose()
     }
 
     fn unique_row(self, index: usize, key: &[u8]) -> Result<Option<WithRow<'t>>> {
@@ -182,7 +182,7 @@ impl<'t> Read<'t> for Reader<'t> {
         let facts = &self.tables.facts;
         let row = self.first(|sorts| select::unique_row(relation, sorts, facts), key)?;
         let Some(row) = row else { return Ok(None) };
-        Ok(Some((entry(row, relation.form)?, column(row, 3)?)))
+        Ok(Some((entry(row, relation.form)?.into(), column(row, 3)?)))
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
@@ -377,7 +377,7 @@ impl<'t> Iterator for Entries<'t> {
     type Item = EntryResult<'t>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.step().map_err(Boxed::from);
+        let step = self.step().map_err(Boxed::from).map(|entry| entry.map(Into::into));
         if step.is_err() {
             self.parts.is_complete = true;
         }

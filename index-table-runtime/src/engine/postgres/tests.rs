@@ -109,7 +109,7 @@ pub(super) fn ids(engine: &Engine, tables: &Tables) -> Result<Vec<u8>> {
     let (txn, mut ids) = (engine.read()?, Vec::new());
     let all = crate::engine::Query::new(Source::Facts, crate::model::KeyRange::ALL);
     for entry in txn.reader(tables).scan(all)? {
-        ids.extend(entry?.primary_key);
+        ids.extend(entry?.primary_key.bytes);
     }
     Ok(ids)
 }

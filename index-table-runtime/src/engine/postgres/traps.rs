@@ -112,8 +112,8 @@ fn an_insertion_with_a_taken_key_changes_nothing_and_steals_no_entry() {
         assert!(!insert(&mut txn, &tables, 1, 8)?, "the primary key is taken");
         assert!(insert(&mut txn, &tables, 2, 8)?);
         let reader = txn.reader(&tables);
-        let holder = reader.unique(1, &[7])?.map(|entry| entry.primary_key);
-        assert_eq!(holder, Some(&[1][..]));
+        let holder = reader.unique(1, &[7])?.map(|entry| entry.primary_key.to_vec());
+        assert_eq!(holder, Some(vec![1]));
         txn.commit(|| ())?;
         assert_eq!(ids(engine, &tables)?, [1, 2]);
         assert_eq!(entries(engine, &tables)?, [2, 2]);

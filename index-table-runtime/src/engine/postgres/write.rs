@@ -284,9 +284,9 @@ impl Write for Writer<'_> {
         data: &[u8],
     ) -> Result<()> {
         // The limit of all engines.
-        let first = self.reader().unique(index, key)?.map(|first| first.primary_key);
-        if let Some(first) = first.filter(|first| *first != primary_key) {
-            let len = key.len() + first.max(primary_key).len();
+        let first = self.reader().unique(index, key)?.map(|first| first.primary_key.to_vec());
+        if let Some(first) = first.filter(|first| first != primary_key) {
+            let len = key.len() + first.as_slice().max(primary_key).len();
             if len > MAX_KEY_LEN {
                 return Err(self.tables.schema.too_long(Source::Index(index), key, len));
             }

@@ -9,7 +9,7 @@ use super::Reader;
 use crate::{
     engine::{self, EntryResult, LongLived},
     model::{
-        entry::RawEntry,
+        entry::{KeyBuffer, RawEntry, ShortEntry, ShortKey},
         error::{Boxed, Result},
         schema::Source,
         shard::{ShardNumber, first_bytes},
@@ -22,7 +22,7 @@ trait Stream {
     fn advance(&mut self) -> Result<bool, Boxed>;
 
     /// Returns the current entry.
-    fn entry(&self) -> RawEntry<'_>;
+    fn entry(&self) -> ShortEntry<'_>;
 }
 
 impl Stream for engine::LentEntries<'_> {
@@ -30,15 +30,15 @@ impl Stream for engine::LentEntries<'_> {
         engine::Cursor::advance(self)
     }
 
-    fn entry(&self) -> RawEntry<'_> {
-        engine::Cursor::entry(self)
+    fn entry(&self) -> ShortEntry<'_> {
+        engine::Cursor::entry(self).into()
     }
 }
 
 /// A stream of entries that live as long as the transaction, with the current entry.
 struct Kept<'t> {
     entries: engine::Entries<'t>,
-    entry: RawEntry<'t>,
+    entry: ShortEntry<'t>,
 }
 
 impl Stream for Kept<'_> {
@@ -46,11 +46,11 @@ impl Stream for Kept<'_> {
     #[inline(always)]
     fn advance(&mut self) -> Result<bool, Boxed> {
         let next = self.entries.next().transpose()?;
-        self.entry = next.unwrap_or(RawEntry::NOWHERE);
+        self.entry = next.unwrap_or(ShortEntry::NOWHERE);
         Ok(next.is_some())
     }
 
-    fn entry(&self) -> RawEntry<'_> {
+    fn entry(&self) -> ShortEntry<'_> {
         self.entry
     }
 }
@@ -99,7 +99,7 @@ impl Head {
     const END: Self = Self { key: u128::MAX, primary_key: u64::MAX, state: State::Ended };
 
     #[inline]
-    fn new(entry: &RawEntry<'_>, reverse: bool) -> Self {
+    fn new(entry: &ShortEntry<'_>, reverse: bool) -> Self {
         let length = entry.key.len();
         let (key, state) = if let Some(first) = entry.key.first_chunk() {
             (u128::from_be_bytes(*first) & !0xFF | LONG, State::Long)
@@ -108,7 +108,8 @@ impl Head {
             let number = number.checked_shl(8 * (16 - length) as u32).unwrap_or_default();
             (number | length as u128, State::Short)
         };
-        let primary_key = first_bytes(entry.primary_key);
+        let ShortKey { bytes, zeros } = entry.primary_key;
+        let primary_key = first_bytes(bytes).checked_shr(8 * zeros as u32).unwrap_or_default();
         if reverse {
             Self { key: !key, primary_key: !primary_key, state }
         } else {
@@ -249,9 +250,9 @@ impl<S: Stream> Merged<S> {
         if has_ended(one) || has_ended(other) {
             return !has_ended(one);
         }
-        let entry = |at: usize| self.streams.get(at).map_or(RawEntry::NOWHERE, S::entry);
+        let entry = |at: usize| self.streams.get(at).map_or(ShortEntry::NOWHERE, S::entry);
         let (one, other) = (entry(one), entry(other));
-        let order = (one.key, one.primary_key).cmp(&(other.key, other.primary_key));
+        let order = one.key.cmp(other.key).then_with(|| one.primary_key.compare(other.primary_key));
         order == if self.reverse { Ordering::Greater } else { Ordering::Less }
     }
 }
@@ -299,9 +300,10 @@ impl<S: Stream> Filtered<'_, S> {
     #[cold]
     fn advance_to_kept(&mut self) -> Result<bool, Boxed> {
         while self.merged.advance()? {
-            let entry = self.merged.first().map_or(RawEntry::NOWHERE, S::entry);
-            let stream = self.merged.winner();
-            let keeps = |filter: &Filter<'_>| filter.keeps(stream, entry.key, entry.primary_key);
+            let (stream, mut buffer) = (self.merged.winner(), KeyBuffer::new());
+            let entry = self.merged.first().map_or(ShortEntry::NOWHERE, S::entry);
+            let RawEntry { key, primary_key, .. } = entry.in_buffer(&mut buffer);
+            let keeps = |filter: &Filter<'_>| filter.keeps(stream, key, primary_key);
             if self.filter.as_ref().is_none_or(keeps) {
                 return Ok(true);
             }
@@ -330,7 +332,7 @@ impl engine::Cursor for LentEntries<'_> {
     }
 
     fn entry(&self) -> RawEntry<'_> {
-        self.0.merged.first().map_or(RawEntry::NOWHERE, Stream::entry)
+        self.0.merged.first().map_or(RawEntry::NOWHERE, engine::Cursor::entry)
     }
 
     fn row(&self) -> Option<&[u8]> {
@@ -347,7 +349,7 @@ impl<'t> Entries<'t> {
         reverse: bool,
         filter: Option<Filter<'t>>,
     ) -> Self {
-        let kept = |entries| Kept { entries, entry: RawEntry::NOWHERE };
+        let kept = |entries| Kept { entries, entry: ShortEntry::NOWHERE };
         let merged = Merged::new(streams.into_iter().map(kept).collect(), reverse);
         Self(Box::new(Filtered { merged, filter }))
     }
@@ -392,8 +394,12 @@ mod tests {
             Ok(true)
         }
 
-        fn entry(&self) -> RawEntry<'_> {
-            RawEntry { key: &self.current.0, primary_key: &self.current.1, ..RawEntry::NOWHERE }
+        fn entry(&self) -> ShortEntry<'_> {
+            let (key, primary_key) = &self.current;
+            // Some primary keys lack the zeros at their start.
+            let zeros = primary_key.iter().take_while(|&&byte| byte == 0).count() * (key.len() % 2);
+            let primary_key = ShortKey { bytes: &primary_key[zeros..], zeros };
+            ShortEntry { key, primary_key, data: &[] }
         }
     }
 

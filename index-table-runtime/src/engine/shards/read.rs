@@ -7,7 +7,7 @@ use crate::{
     engine::{self, Query, Read, Space, WithRow},
     model::{
         KeyRange,
-        entry::RawEntry,
+        entry::{KeyBuffer, ShortEntry},
         error::{Error, Result},
         schema::{Source, TableSchema},
         shard::{Routing, ShardNumber, ShardSet, Shards},
@@ -365,17 +365,18 @@ impl<'t> Reader<'t> {
         Ok(self.unique(index, key)?.map(|entry| (entry, None)))
     }
 
-    pub(crate) fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+    pub(crate) fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>> {
         // A unique index contains the shard key or is global, so this is a single shard.
         let shards = self.shards_within(Source::Index(index), &KeyRange::beginning_with(key))?;
-        let mut first: Option<RawEntry<'t>> = None;
-        let source = Source::Index(index);
+        let mut first: Option<ShortEntry<'t>> = None;
+        let (source, mut buffer) = (Source::Index(index), KeyBuffer::new());
         for shard in shards.iter().copied() {
             let found = self.of_shard(shard)?.unique(index, key)?;
-            let found =
-                found.filter(|found| !self.is_copy(source, (key, found.primary_key), shard));
-            let is_before = |found: &RawEntry<'_>| {
-                first.is_none_or(|first| found.primary_key < first.primary_key)
+            let found = found.filter(|found| {
+                !self.is_copy(source, (key, found.primary_key.in_buffer(&mut buffer)), shard)
+            });
+            let is_before = |found: &ShortEntry<'_>| {
+                first.is_none_or(|first| found.primary_key.compare(first.primary_key).is_lt())
             };
             first = found.filter(is_before).or(first);
         }

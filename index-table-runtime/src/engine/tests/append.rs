@@ -44,8 +44,7 @@ fn dump(txn: &Txn<'_>, tables: &Tables, source: Source) -> Result<Dump> {
         }
     }
     for entry in reader.scan(Query::new(source, KeyRange::ALL))? {
-        let RawEntry { key, primary_key, data } = entry?;
-        entries.push((key.to_vec(), primary_key.to_vec(), data.to_vec()));
+        entries.push(super::kept(entry?));
     }
     Ok((pieces, entries))
 }

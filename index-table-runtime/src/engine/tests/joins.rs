@@ -18,7 +18,7 @@ fn scanned(reader: Reader<'_>, query: &Query) -> Result<Joined> {
         found.push((entry, entries.row()));
     }
     // All entries and rows stay borrowed until the end of the scan.
-    Ok(found.into_iter().map(|(entry, row)| (owned(entry), row.map(<[u8]>::to_vec))).collect())
+    Ok(found.into_iter().map(|(entry, row)| (kept(entry), row.map(<[u8]>::to_vec))).collect())
 }
 
 fn lent(reader: Reader<'_>, query: &Query) -> Result<Joined> {

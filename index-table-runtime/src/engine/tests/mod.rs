@@ -24,7 +24,7 @@ use super::{
 use crate::model::shard::Distribution;
 use crate::model::{
     KeyRange,
-    entry::RawEntry,
+    entry::{KeyBuffer, RawEntry, ShortEntry},
     error::Result,
     maintain::{Change, Sink as _},
     schema::{IndexSchema, KeyField, Parts, Source, Strategy as Carried, TableSchema},
@@ -240,11 +240,15 @@ fn owned(RawEntry { key, primary_key, data }: RawEntry<'_>) -> Owned {
     (key.to_vec(), primary_key.to_vec(), data.to_vec())
 }
 
+fn kept(entry: ShortEntry<'_>) -> Owned {
+    owned(entry.in_buffer(&mut KeyBuffer::new()))
+}
+
 /// Returns the entries of a scan, after checking that a cursor has the same entries, and that the engine
 /// counts the same number.
 fn scan(reader: Reader<'_>, query: &Query) -> Result<Vec<Owned>> {
     let entries = reader.scan(query.clone())?;
-    let entries = entries.map(|entry| Ok(owned(entry?))).collect::<Result<Vec<_>>>()?;
+    let entries = entries.map(|entry| Ok(kept(entry?))).collect::<Result<Vec<_>>>()?;
     let (mut lent, mut cursor) = (Vec::new(), reader.cursor(query.clone())?);
     while cursor.advance()? {
         lent.push(owned(cursor.entry()));

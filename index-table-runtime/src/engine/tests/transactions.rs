@@ -78,8 +78,8 @@ fn inserts_report_whether_the_key_was_free() {
         assert!(!writer.insert_entry(UNIQUE, &[7], &[0, 2], b"")?);
         let reader = writer.reader();
         assert_eq!(reader.fact(&[0, 1])?, Some(&b"first"[..]));
-        let holder = reader.unique(UNIQUE, &[7])?.map(|entry| entry.primary_key);
-        assert_eq!(holder, Some(&[0, 1][..]));
+        let holder = reader.unique(UNIQUE, &[7])?.map(|entry| entry.primary_key.to_vec());
+        assert_eq!(holder, Some(vec![0, 1]));
         Ok(())
     });
 }
@@ -121,7 +121,7 @@ fn a_shared_unique_key_has_an_entry_for_each_row() {
         assert_eq!(writer.reader().entry(UNIQUE, &[7], &[0, 5])?, None);
         let first = |reader: Reader<'_>| -> Result<Option<u8>> {
             let first = reader.unique(UNIQUE, &[7])?;
-            Ok(first.and_then(|first| first.primary_key.last().copied()))
+            Ok(first.and_then(|first| first.primary_key.bytes.last().copied()))
         };
         assert_eq!(first(writer.reader())?, Some(1));
         for (id, left) in [(3, &[1, 2, 4][..]), (1, &[2, 4]), (9, &[2, 4]), (2, &[4])] {

@@ -119,7 +119,7 @@ pub(super) fn inverted<T>(out: &mut KeyBuf, encode: impl FnOnce(&mut KeyBuf) -> 
 pub(super) fn upright(shape: &KeyShape, reader: &mut KeyReader<'_>) -> Result<KeyBuf, DecodeError> {
     let mut end = *reader;
     shape.skip(&mut end)?;
-    let len = reader.rest().len() - end.rest().len();
+    let len = reader.len() - end.len();
     let mut bytes = KeyBuf::new();
     bytes.extend(reader.take(len)?);
     bytes.invert_from(0);

@@ -27,5 +27,5 @@ fn collides(encoding: &[u8]) -> bool {
 
 /// Skips one hash.
 pub(crate) fn skip(reader: &mut KeyReader<'_>) -> Result<(), DecodeError> {
-    reader.take(LEN).map(drop)
+    reader.skip(LEN)
 }

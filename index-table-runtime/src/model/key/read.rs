@@ -1,5 +1,7 @@
 use std::cell::{Cell, OnceCell};
 
+use crate::model::entry::ShortKey;
+
 /// The reason why bytes can't be decoded. The caller adds the table, the index and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -54,16 +56,30 @@ pub enum DecodeError {
 #[derive(Debug, Clone, Copy)]
 pub struct KeyReader<'a> {
     rest: &'a [u8],
+    /// The number of `00` bytes to be read before `rest`. Only primary keys of a fixed length lack such bytes.
+    zeros: usize,
     unescaped: &'a Unescaped,
 }
 
 impl<'a> KeyReader<'a> {
     pub(crate) const fn new(bytes: &'a [u8], unescaped: &'a Unescaped) -> Self {
-        Self { rest: bytes, unescaped }
+        Self { rest: bytes, zeros: 0, unescaped }
     }
 
+    /// Reads a primary key that may lack `00` bytes.
+    #[inline]
+    pub(crate) const fn of_primary_key(key: ShortKey<'a>, unescaped: &'a Unescaped) -> Self {
+        Self { rest: key.bytes, zeros: key.zeros, unescaped }
+    }
+
+    /// Returns the bytes that are not yet read, without missing zeros.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
+    }
+
+    /// Returns the number of bytes that are not yet read.
+    pub(super) const fn len(&self) -> usize {
+        self.zeros + self.rest.len()
     }
 
     /// Continues with `rest`, the end of the remaining bytes.
@@ -74,6 +90,9 @@ impl<'a> KeyReader<'a> {
 
     #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        if self.zeros > 0 {
+            return self.take_after_zeros(len);
+        }
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(taken)
@@ -81,9 +100,43 @@ impl<'a> KeyReader<'a> {
 
     #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        if self.zeros > 0 {
+            let mut array = [0; N];
+            self.read_after_zeros(&mut array)?;
+            return Ok(array);
+        }
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Short)?;
         self.rest = rest;
         Ok(*taken)
+    }
+
+    /// Fills `bytes` with missing zeros and the bytes after them.
+    fn read_after_zeros(&mut self, bytes: &mut [u8]) -> Result<(), DecodeError> {
+        let zeros = self.zeros.min(bytes.len());
+        let (first, last) = bytes.split_at_mut_checked(zeros).ok_or(DecodeError::Short)?;
+        let (taken, rest) = self.rest.split_at_checked(last.len()).ok_or(DecodeError::Short)?;
+        first.fill(0);
+        last.copy_from_slice(taken);
+        (self.zeros, self.rest) = (self.zeros - zeros, rest);
+        Ok(())
+    }
+
+    /// Takes bytes of which the first are missing zeros. Types of a fixed length are read by [`array`](Self::array), so
+    /// only values that are shown or converted one by one get here.
+    #[cold]
+    fn take_after_zeros(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let mut bytes = vec![0; len];
+        self.read_after_zeros(&mut bytes)?;
+        Ok(self.keep(bytes))
+    }
+
+    /// Skips bytes.
+    #[inline]
+    pub(super) fn skip(&mut self, len: usize) -> Result<(), DecodeError> {
+        let zeros = self.zeros.min(len);
+        self.rest = self.rest.get(len - zeros..).ok_or(DecodeError::Short)?;
+        self.zeros -= zeros;
+        Ok(())
     }
 
     pub(super) fn keep(&self, bytes: Vec<u8>) -> &'a [u8] {

@@ -84,7 +84,7 @@ impl KeyShape {
     /// Like [`skip`](Self::skip), for bytes that were combined with `mask` by exclusive or.
     fn skip_masked(&self, reader: &mut KeyReader<'_>, mask: u8) -> Result<(), DecodeError> {
         if let Some(len) = self.fixed_len() {
-            return reader.take(len).map(drop);
+            return reader.skip(len);
         }
         match self {
             Self::Option(shape) => {
@@ -108,12 +108,12 @@ impl KeyShape {
                         ));
                     }
                 };
-                reader.take(len).map(drop)
+                reader.skip(len)
             }
             Self::Named(_, shape) => shape.skip_masked(reader, mask),
             _ => {
                 let end = reader.rest().iter().position(|&byte| byte == END ^ mask);
-                reader.take(end.ok_or(DecodeError::Short)? + 1).map(drop)
+                reader.skip(end.ok_or(DecodeError::Short)? + 1)
             }
         }
     }

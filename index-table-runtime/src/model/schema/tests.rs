@@ -98,7 +98,7 @@ fn the_bytes_of_states_match_the_format() {
         key: vec![KeyFieldRecord { name: town, shape: text, form: field }],
         strategy: StrategyRecord::Normalized,
         options: Vec::new(),
-        layout: "blocks".to_owned(),
+        layout: "short-blocks".to_owned(),
     };
     let states = [
         building(None, 0),

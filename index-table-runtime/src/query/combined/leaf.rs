@@ -9,7 +9,7 @@ use super::{
 use crate::{
     engine::{Entries, Query, Reader},
     model::{
-        entry::Position,
+        entry::{KeyBuffer, Position},
         error::Result,
         schema::{Source, TableSchema},
     },
@@ -67,7 +67,7 @@ impl<'txn> Leaf<'txn> {
         if let Some(sorted) = &mut self.sorted {
             return sorted.first(from);
         }
-        let mut steps = 0;
+        let (mut steps, mut buffer) = (0, KeyBuffer::new());
         loop {
             if self.entries.is_none() || steps == STEPS {
                 self.meter.seek();
@@ -82,8 +82,9 @@ impl<'txn> Leaf<'txn> {
             steps += 1;
             let Some(entry) = entries.next(&mut self.meter).transpose()? else { return Ok(None) };
             self.meter.step();
-            if is_at(entry.primary_key, from, self.reverse) {
-                return Ok(Some(PrimaryKey::Lent(entry.primary_key)));
+            let whole = entry.primary_key.in_buffer(&mut buffer);
+            if is_at(whole, from, self.reverse) {
+                return Ok(Some(PrimaryKey::new(entry.primary_key, whole)));
             }
         }
     }

@@ -6,13 +6,36 @@ use std::{
     rc::Rc,
 };
 
+use crate::model::entry::{LONGEST_SHORT_KEY, ShortKey};
+
 /// A primary key that a scan has found.
 #[derive(Debug, Clone)]
 pub(super) enum PrimaryKey<'txn> {
     /// Borrowed from an entry, for the lifetime of the transaction.
     Lent(&'txn [u8]),
+    /// Completed, since it lacks bytes in its entry.
+    Completed {
+        /// The bytes of the key, and further zeros.
+        bytes: [u8; LONGEST_SHORT_KEY],
+        /// The length of the key.
+        len: usize,
+    },
     /// Copied from the sorted primary keys, or from a cursor.
     Sorted(Rc<[u8]>),
+}
+
+impl<'txn> PrimaryKey<'txn> {
+    /// Returns the primary key of an entry. `whole` has all of its bytes.
+    pub(super) fn new(key: ShortKey<'txn>, whole: &[u8]) -> Self {
+        if key.zeros == 0 {
+            return Self::Lent(key.bytes);
+        }
+        let mut bytes = [0; LONGEST_SHORT_KEY];
+        if let Some(own) = bytes.get_mut(..whole.len()) {
+            own.copy_from_slice(whole);
+        }
+        Self::Completed { bytes, len: whole.len() }
+    }
 }
 
 impl Deref for PrimaryKey<'_> {
@@ -21,6 +44,7 @@ impl Deref for PrimaryKey<'_> {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Lent(key) => key,
+            Self::Completed { bytes, len } => bytes.get(..*len).unwrap_or_default(),
             Self::Sorted(key) => key,
         }
     }

@@ -370,7 +370,9 @@ impl<'s> WriteTxn<'s> {
                 shared.as_declared.fetch_max(stamp.number(), Ordering::Relaxed);
             }
         }
-        watch::wake(wakers);
+        if !wakers.is_empty() {
+            watch::wake(wakers);
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use crate::model::KeyRange;
 use crate::{
     engine::{Ascending, Cursor as _, Query, Read, Write, Writer},
     model::{
-        entry::{Position, RawEntry},
+        entry::{Position, RawEntry, ShortKey},
         error::Result,
         maintain::{Change, Image, Sink},
         row_vtable::RowVtable,
@@ -181,10 +181,11 @@ fn add_shared(
     let RawEntry { key, primary_key, data } = entry;
     writer.put_shared(index, key, primary_key, data)?;
     let first = writer.reader().unique(index, key)?;
-    match first.map(|first| first.primary_key).filter(|holder| *holder != primary_key) {
+    let holder = first.map(|first| first.primary_key).filter(|holder| !holder.is(primary_key));
+    match holder.map(ShortKey::to_vec) {
         Some(holder) => {
             let image = &image(rows, writer, primary_key)?;
-            on_duplicate(Met { image, index, key, holder, count: 1 })
+            on_duplicate(Met { image, index, key, holder: &holder, count: 1 })
         }
         None => Ok(()),
     }
@@ -203,14 +204,14 @@ fn add_hashed(
     let others = Query::new(Source::Index(index), KeyRange::beginning_with(key));
     let is_shared = writer.reader().scan(others)?.any(|other| {
         // The search for the holder returns this error.
-        other.map_or(true, |other| other.key == key && other.primary_key != primary_key)
+        other.map_or(true, |other| other.key == key && !other.primary_key.is(primary_key))
     });
     if is_shared {
         let image = image(rows, writer, primary_key)?;
         let hashed = image.hashed(index);
         let holder = unique::holder(rows, writer.reader(), index, key, primary_key, hashed)?;
         if let Some(holder) = holder {
-            on_duplicate(Met { image: &image, index, key, holder, count: 1 })?;
+            on_duplicate(Met { image: &image, index, key, holder: &holder, count: 1 })?;
         }
     }
     writer.change(Change::PutEntry { index, key, primary_key, data })

@@ -268,12 +268,12 @@ impl Deciding<'_, '_> {
         let holder = unique::holder(rows, *reader, index, key, primary_key, hashed)?;
         let Some(holder) = holder else { return Ok(false) };
         match gathered.on_duplicate {
-            OnDuplicate::Fail => Err(rows.taken(index, key, hashed, holder)),
+            OnDuplicate::Fail => Err(rows.taken(index, key, hashed, &holder)),
             OnDuplicate::Skip => Ok(true),
             OnDuplicate::Replace => {
                 // The key and the hashed values are stored for the error.
                 let lengths = [index as u64, key.len() as u64].map(u64::to_ne_bytes).concat();
-                taken.add(holder, &lengths, &[key, hashed].concat())?;
+                taken.add(&holder, &lengths, &[key, hashed].concat())?;
                 Ok(false)
             }
         }

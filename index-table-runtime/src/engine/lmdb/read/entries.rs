@@ -4,7 +4,7 @@ use super::{packed::BlockEntries, parts::Parts, range::PhysicalRange, reader::Re
 use crate::{
     engine::{Cursor, EntryResult, LongLived, Query, lmdb::layout::Layout},
     model::{
-        entry::RawEntry,
+        entry::{KeyBuffer, RawEntry, ShortEntry},
         error::{Boxed, Error, Result},
         schema::Source,
     },
@@ -71,12 +71,15 @@ impl<'t> LongLived<'t> for Entries<'t> {}
 pub(crate) struct LentEntries<'t> {
     entries: Entries<'t>,
     /// The current entry.
-    entry: RawEntry<'t>,
+    entry: ShortEntry<'t>,
+    /// The primary key of the current entry, if it lacks bytes in the page.
+    primary_key: KeyBuffer,
 }
 
 impl<'t> LentEntries<'t> {
     pub(super) fn new(reader: Reader<'t>, query: Query) -> Result<Self> {
-        Ok(Self { entries: Entries::new(reader, query)?, entry: RawEntry::NOWHERE })
+        let entries = Entries::new(reader, query)?;
+        Ok(Self { entries, entry: ShortEntry::NOWHERE, primary_key: KeyBuffer::new() })
     }
 }
 
@@ -87,6 +90,9 @@ impl Cursor for LentEntries<'_> {
         match self.entries.next() {
             Some(Ok(entry)) => {
                 self.entry = entry;
+                if entry.primary_key.zeros > 0 {
+                    self.primary_key.fill(entry.primary_key);
+                }
                 Ok(true)
             }
             Some(Err(error)) => Err(error),
@@ -96,6 +102,6 @@ impl Cursor for LentEntries<'_> {
 
     #[inline]
     fn entry(&self) -> RawEntry<'_> {
-        self.entry
+        self.entry.after_fill(&self.primary_key)
     }
 }

@@ -16,12 +16,13 @@ pub(crate) use reader::Reader;
 use super::{
     blocks,
     layout::Layout,
+    short::Packed,
     tables::{Index, Small},
 };
 use crate::{
     engine::{Count, Query, Read, Space},
     model::{
-        entry::RawEntry,
+        entry::{ShortEntry, ShortKey},
         error::Result,
         reference::Referrer,
         schema::{Source, TableSchema},
@@ -52,8 +53,12 @@ impl<'t> Read<'t> for Reader<'t> {
         let Index { database, layout, .. } = self.index(index)?.0;
         let joined = || [key, primary_key].concat();
         match layout {
-            Layout::Unique => {
-                let own = |value: Option<&'t [u8]>| value?.strip_prefix(primary_key);
+            Layout::Unique | Layout::ShortUnique { .. } => {
+                let parts = Parts::of(self.tables.schema, Source::Index(index));
+                let own = |value: Option<&'t [u8]>| {
+                    let (holder, data) = parts.first(value?)?;
+                    holder.is(primary_key).then_some(data)
+                };
                 match own(self.value(database, key)?) {
                     None => Ok(own(self.value(database, &joined())?)),
                     own => Ok(own),
@@ -62,9 +67,10 @@ impl<'t> Read<'t> for Reader<'t> {
             Layout::Entries => self.value(database, &joined()),
             Layout::Blocks { .. } => {
                 let block = self.at_or_below(database, &joined())?;
-                let holds = |(physical, packed): (&[u8], &[u8])| {
+                let holds = |(physical, value): (&[u8], &[u8])| {
                     blocks::is_block_of(key, primary_key.len(), physical)
-                        && blocks::place(packed, primary_key.len(), primary_key).is_ok()
+                        && Packed::read(value, primary_key.len())
+                            .is_some_and(|packed| packed.place(primary_key).is_ok())
                 };
                 Ok(block.filter(|block| holds(*block)).map(|_| &[][..]))
             }
@@ -72,13 +78,21 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     #[inline]
-    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>> {
         let source = Source::Index(index);
         // LMDB's `get` returns no key, and the key of the caller does not live as long as the page.
-        let Some(value) = self.value(self.database(source)?, key)? else { return Ok(None) };
+        let (Index { database, layout, .. }, _) = self.index(index)?;
+        let Some(value) = self.value(database, key)? else { return Ok(None) };
+        if let Layout::ShortUnique { primary_key } = layout
+            && let Some(zeros) = primary_key.checked_sub(value.len())
+            && !value.is_empty()
+        {
+            let primary_key = ShortKey { bytes: value, zeros };
+            return Ok(Some(ShortEntry { key: &[], primary_key, data: &[] }));
+        }
         let parts = Parts::of(self.tables.schema, source);
         match parts.first(value) {
-            Some((primary_key, data)) => Ok(Some(RawEntry { key: &[], primary_key, data })),
+            Some((primary_key, data)) => Ok(Some(ShortEntry { key: &[], primary_key, data })),
             None => Err(parts.damaged(source, key, value)),
         }
     }

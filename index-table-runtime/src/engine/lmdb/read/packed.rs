@@ -7,10 +7,13 @@ use super::{
 use crate::{
     engine::{
         Count, EntryResult, Query,
-        lmdb::blocks::{self, Block},
+        lmdb::{
+            blocks::Block,
+            short::{Counter, Packed},
+        },
     },
     model::{
-        entry::{Position, RawEntry},
+        entry::{Position, ShortEntry},
         error::Result,
         key::DecodeError,
         schema::{IndexSchema, Source},
@@ -55,7 +58,8 @@ impl<'t> BlockEntries<'t> {
             } else {
                 // The block with the position is the last one at or below it.
                 let found = reader.at_or_below(reader.database(source)?, &at)?;
-                if let Some((physical, packed)) = found
+                if let Some((physical, value)) = found
+                    && let Some(packed) = Packed::read(value, primary_key)
                     && let Some(own) = Block::of(&position.key, primary_key, physical, packed)
                 {
                     block = own.after(&position.primary_key, inclusive);
@@ -76,19 +80,19 @@ impl<'t> BlockEntries<'t> {
         if self.resume.is_some()
             && let Some(first) = self.range.next()
         {
-            let (physical, packed) = first?;
-            self.read_block(physical, packed)?;
+            let (physical, value) = first?;
+            self.read_block(physical, value)?;
         }
         let Self { reader, source, primary_key, block, range, .. } = self;
         count_blocks(reader, source, primary_key, block.len(), range, limit)
     }
 
-    fn read_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<()> {
-        let next = self.next_block(physical, packed);
+    fn read_block(&mut self, physical: &'t [u8], value: &'t [u8]) -> Result<()> {
+        let next = self.next_block(physical, value);
         next.map_err(|error| self.reader.tables.schema.corrupt(self.source, physical, error))
     }
 
-    fn next_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<(), DecodeError> {
+    fn next_block(&mut self, physical: &'t [u8], value: &'t [u8]) -> Result<(), DecodeError> {
         // Every LMDB key that starts with the last block's key belongs to that key, since keys are
         // self-delimiting.
         let last = self.block.key();
@@ -97,10 +101,8 @@ impl<'t> BlockEntries<'t> {
             _ => self.index.key_len(physical)?,
         };
         let key = physical.get(..len).unwrap_or_default();
+        let packed = Packed::read(value, self.primary_key).ok_or(DecodeError::Short)?;
         let block = Block::of(key, self.primary_key, physical, packed).ok_or(DecodeError::Long)?;
-        if blocks::count(packed, self.primary_key).is_none() {
-            return Err(DecodeError::Short);
-        }
         self.block = match self.resume.take() {
             Some(Position { key, primary_key }) if key == block.key() => {
                 block.before(&primary_key, self.inclusive)
@@ -120,11 +122,11 @@ impl<'t> Iterator for BlockEntries<'t> {
         loop {
             let next = if self.reverse { self.block.next_back() } else { self.block.next() };
             if let Some(primary_key) = next {
-                return Some(Ok(RawEntry { key: self.block.key(), primary_key, data: &[] }));
+                return Some(Ok(ShortEntry { key: self.block.key(), primary_key, data: &[] }));
             }
             match self.range.next()? {
-                Ok((physical, packed)) => {
-                    if let Err(error) = self.read_block(physical, packed) {
+                Ok((physical, value)) => {
+                    if let Err(error) = self.read_block(physical, value) {
                         return Some(Err(error.into()));
                     }
                 }
@@ -145,13 +147,14 @@ pub(super) fn count_blocks<'t>(
     limit: u64,
 ) -> Result<Count> {
     let mut count = Count { found: first as u64, seeks: 1, steps: u64::from(first > 0) };
+    let mut counter = Counter::new(primary_key);
     while count.found < limit {
         let Some(next) = blocks.next() else { break };
-        let (physical, packed) = next?;
-        let Some(more) = blocks::count(packed, primary_key) else {
+        let (physical, value) = next?;
+        let Some(more) = counter.count(value) else {
             return Err(reader.tables.schema.corrupt(source, physical, DecodeError::Short));
         };
-        count.found += more as u64;
+        count.found += u64::from(more);
         count.steps += 1;
     }
     count.found = count.found.min(limit);

@@ -12,7 +12,7 @@ use crate::{
     },
     model::{
         KeyRange,
-        entry::Position,
+        entry::{Position, ShortKey},
         error::{Boxed, Result},
         key::MAX_KEY_LEN,
         schema::Source,
@@ -73,7 +73,7 @@ impl<'t> Reader<'t> {
     pub(super) fn walk(self, query: Query) -> Result<PhysicalRange<'t>> {
         let Query { source, bounds, reverse, position, inclusive, .. } = query;
         if let Some(position) = &position
-            && let Some(Layout::Unique) = self.layout(source)
+            && let Some(Layout::Unique | Layout::ShortUnique { .. }) = self.layout(source)
             && let Some(inclusive) = self.key_place(source, position, reverse, inclusive)?
         {
             let at = place(&position.key, inclusive);
@@ -104,7 +104,7 @@ impl<'t> Reader<'t> {
         let Some((first, _)) = value.and_then(|value| parts.first(value)) else {
             return Ok(Some(inclusive));
         };
-        let order = first.cmp(primary_key);
+        let order = first.compare(ShortKey::whole(primary_key));
         if order == Ordering::Equal {
             return Ok((reverse || inclusive).then_some(inclusive));
         }

@@ -143,7 +143,7 @@ impl Opened {
         let txn = self.engine.read()?;
         let rows = self.tables.iter().map(|tables| {
             let found = txn.reader(tables).scan(Query::new(Source::Facts, KeyRange::ALL))?;
-            found.map(|row| Ok(row?.primary_key[0])).collect::<Result<Vec<u8>>>()
+            found.map(|row| Ok(row?.primary_key.bytes[0])).collect::<Result<Vec<u8>>>()
         });
         rows.collect()
     }
