@@ -223,7 +223,6 @@ fn replace_entries(
 ) -> Result<()> {
     let (before, after) = (old.keys(index), new.keys(index));
     let (primary_key, data) = (new.primary_key(), new.data(index, declared));
-    let changed = moved || old.data(index, declared) != data;
     let delete = |key| Change::DeleteEntry { index, key, primary_key: old.primary_key() };
     let put = |key| Change::PutEntry { index, key, primary_key, data };
     // The most frequent case.
@@ -240,6 +239,7 @@ fn replace_entries(
             Ordering::Equal => {}
         }
     }
+    let changed = moved || old.data(index, declared) != data;
     for step in (Steps { old: before, new: after }) {
         match step {
             KeyChange::Remove(key) => sink.change(delete(key))?,
