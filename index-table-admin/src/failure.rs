@@ -14,9 +14,6 @@ pub(crate) struct Failure {
 /// The advice for missing permissions.
 pub(crate) const OTHER_USER: &str = "run the command as the user that runs the service";
 
-/// The advice for a load of rows that exist.
-const ON_DUPLICATE: &str = "no row was loaded: `--on-duplicate skip` keeps the first row, and `--on-duplicate replace` the last";
-
 /// The exit codes. The documentation of the crate describes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Code {
@@ -105,13 +102,6 @@ impl From<Error> for Failure {
                 )
             }
             Error::ShardUnavailable { shard, reason } => unavailable(shard, reason),
-            // Of all commands, only `load` inserts rows.
-            Error::DuplicateKey { table, key } => {
-                format!("table `{table}` already has a row with primary key {key}; {ON_DUPLICATE}")
-            }
-            Error::UniqueViolation { table, index, key, holder } => format!(
-                "unique index `{index}` of table `{table}` already has the key {key}, for the row with primary key {holder}; no row was loaded: `--on-duplicate skip` leaves out rows whose key exists; to load them, delete the other rows first"
-            ),
             Error::Io { source, .. }
             | Error::ReadOnly { source: Some(source), .. }
             | Error::NoReaderSlot { source, .. }

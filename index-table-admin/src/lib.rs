@@ -40,6 +40,7 @@ mod exact;
 mod failure;
 mod id;
 mod interrupt;
+mod lines;
 mod names;
 mod open;
 mod output;

@@ -111,9 +111,10 @@ impl Opened {
 pub(crate) fn store_around(path: &Path, other: Option<&Path>) -> Option<String> {
     let other = other.and_then(|other| other.canonicalize().ok());
     let parents = path.ancestors().skip(1);
-    let inner = parents.map(|parent| match parent.as_os_str().is_empty() {
-        true => Path::new(".").canonicalize(),
-        false => parent.canonicalize(),
+    let inner = parents.map(|parent| {
+        // The parent of a name.
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        parent.canonicalize()
     });
     let inner = inner.flatten().next()?;
     let is_store = |path: &&Path| other.as_deref() == Some(*path) || path.join(DATA).is_file();

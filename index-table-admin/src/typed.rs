@@ -1,6 +1,6 @@
 //! Tables with the types of their rows.
 
-use std::{fmt, io::BufRead, marker::PhantomData, time::SystemTime};
+use std::{cell::Cell, fmt, io::BufRead, marker::PhantomData, time::SystemTime};
 
 use index_table::{
     __private::{
@@ -12,7 +12,11 @@ use index_table::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{exact, failure::Failure};
+use crate::{
+    exact,
+    failure::Failure,
+    lines::{Lines, LoadError},
+};
 
 /// The types of rows that [`main`](crate::main) works with: a tuple of structs with `#[derive(IndexTable)]`, of up to
 /// twelve.
@@ -225,22 +229,12 @@ impl<R: Row> Typed for Opened<R> {
         on_duplicate: OnDuplicate,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Loaded, Failure> {
-        let rows = lines.lines().enumerate().filter_map(|(at, line)| {
-            let read = |line: std::io::Result<String>| {
-                let line = line.map_err(|error| error.to_string())?;
-                if line.trim().is_empty() {
-                    return Ok(None);
-                }
-                let json = serde_json::from_str(&line).map_err(|error| error.to_string())?;
-                exact::from_value::<R>(json).map(Some).map_err(|error| error.to_string())
-            };
-            let refused = |reason| {
-                Failure::arguments(format!("line {}: {reason}; no row was loaded", at + 1))
-            };
-            read(line).map_err(refused).transpose()
-        });
+        let (mut read, failed) = (Lines::default(), Cell::new(None));
+        let rows = lines.lines().filter_map(|line| read.row::<R>(line));
         let load = self.table.bulk_load(store, rows).on_duplicate(on_duplicate);
-        let report = load.progress(progress).try_run::<R, Failure>()?;
+        let load = load.on_failed_row(|row, earlier| failed.set(Some((row, earlier))));
+        let outcome = load.progress(progress).try_run::<R, LoadError>();
+        let report = outcome.map_err(|error| read.failure(error, failed.get()))?;
         Ok(Loaded {
             table: R::TABLE.name,
             read: report.read,

@@ -204,29 +204,109 @@ fn a_load_that_violates_a_unique_index_names_it_and_the_way_out() {
     let mut other = customer(3);
     other.email = Some("2@example.com".to_owned());
     let row = serde_json::to_string(&other).expect("JSON");
-    let output = typed(&row, &["load"], dir.path(), &["customers"]);
-    assert_eq!(output.status.code(), Some(5));
-    let error = String::from_utf8_lossy(&output.stderr);
-    for part in [
-        "unique index `email` of table `customers`",
-        "2@example.com",
-        "primary key 2",
-        "no row was loaded: `--on-duplicate skip` leaves out rows whose key exists",
-    ] {
-        assert!(error.contains(part), "{part}: {error}");
-    }
+    // After an empty line and another row, it is in line 3.
+    let row = format!("\n{}\n{row}", serde_json::to_string(&customer(4)).expect("JSON"));
+    let violates = |policy: &str| {
+        let rest = ["customers", "--on-duplicate", policy];
+        let output = typed(&row, &["load"], dir.path(), &rest);
+        assert_eq!(output.status.code(), Some(5));
+        let error = String::from_utf8_lossy(&output.stderr);
+        for part in [
+            "line 3: unique index `email` of table `customers` already has the key Some(\"2@example.com\")",
+            "for the row with primary key 2; no row was loaded",
+            "`--on-duplicate skip` leaves out rows whose key exists",
+            "`--on-duplicate replace` replaces rows with the same primary key only",
+            "change the key, or delete the row with primary key 2 first",
+        ] {
+            assert!(error.contains(part), "{policy}: {part}: {error}");
+        }
+        assert_eq!(facts(dir.path()).len(), 2);
+    };
+    violates("fail");
+    violates("replace");
     let load = |policy| {
         let rest = ["customers", "--on-duplicate", policy];
         typed_input(&row, &["--json", "load"], dir.path(), &rest)
     };
     assert_eq!(load("skip")["skipped"], 1);
     assert_eq!(typed_json(&["get"], dir.path(), &["customers", "2"])["email"], "2@example.com");
-    // The error does not name `replace`, which replaces rows with the same primary key only.
-    let output = typed(&row, &["load"], dir.path(), &["customers", "--on-duplicate", "replace"]);
-    assert_eq!(output.status.code(), Some(5));
     typed_text(&["delete"], dir.path(), &["customers", "2"]);
-    assert_eq!(load("fail")["written"], 1);
+    assert_eq!(load("replace")["written"], 2);
     typed_text(&["verify"], dir.path(), &[]);
+    // The value of the option says it, too.
+    let help = typed("", &["load", "--help"], dir.path(), &[]);
+    let help =
+        String::from_utf8_lossy(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("nothing is loaded, so that no row is lost"), "{help}");
+}
+
+#[test]
+fn a_load_whose_lines_have_the_same_key_names_both_lines() {
+    let dir = plain(1);
+    let mut other = customer(5);
+    other.email = customer(4).email;
+    let lines = |rows: &[support::Customer]| {
+        let lines = rows.iter().map(|row| serde_json::to_string(row).expect("JSON") + "\n");
+        lines.collect::<String>()
+    };
+    let fails = |rows: &[support::Customer], policy, part: &str| {
+        let rest = ["customers", "--on-duplicate", policy];
+        let output = typed(&lines(rows), &["load"], dir.path(), &rest);
+        assert_eq!(output.status.code(), Some(5));
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(part), "{part}: {error}");
+        assert_eq!(facts(dir.path()).len(), 1);
+    };
+    let rows = [customer(6), customer(4), customer(7), other];
+    for policy in ["fail", "replace"] {
+        let part = "line 4, with the key of line 2: unique index `email`";
+        fails(&rows, policy, part);
+    }
+    let rows = [customer(6), customer(4), customer(6)];
+    fails(&rows, "fail", "line 3, with the key of line 1: table `customers` already has");
+    let mut long = customer(8);
+    long.town = "x".repeat(600);
+    fails(&[customer(6), customer(7), long, customer(9)], "fail", "error: line 3: ");
+}
+
+#[test]
+fn a_load_that_fails_in_a_shard_names_the_shards_and_the_line() {
+    let middle = || ("m".to_owned(), jiff::civil::date(2024, 2, 1));
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = ShardedStore::options()
+        .shard("north", "north")
+        .shard("south", "south")
+        .map("readings", ShardMap::ranges().to("north", ..middle()).to("south", middle()..))
+        .open(dir.path())
+        .expect("a store");
+    let readings = ReadingRepository::open(&store).expect("a table");
+    let row = |place: &str, number| Reading {
+        place: place.to_owned(),
+        day: jiff::civil::date(2024, 2, 29),
+        number,
+    };
+    store.transaction(|txn| readings.insert(txn, &row("b", 1))).expect("a commit");
+    drop((readings, store));
+    let rows = [row("z", 1), row("a", 7), row("y", 1), row("b", 1)];
+    let lines: String =
+        rows.iter().map(|row| serde_json::to_string(row).expect("JSON") + "\n").collect();
+    let output = typed(&lines, &["load"], dir.path(), &["readings"]);
+    assert_eq!(output.status.code(), Some(5));
+    let error = String::from_utf8_lossy(&output.stderr);
+    for part in [
+        "line 4: table `readings` already has a row",
+        "no row was loaded in north, and the rows of south were loaded",
+        "run the command with `--on-duplicate skip`",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let report = typed_input(
+        &lines,
+        &["--json", "load"],
+        dir.path(),
+        &["readings", "--on-duplicate", "skip"],
+    );
+    assert_eq!((&report["written"], &report["skipped"]), (&1.into(), &3.into()), "{report}");
 }
 
 #[test]

@@ -184,9 +184,10 @@ impl Expire {
 enum Duplicate {
     /// Load nothing.
     Fail,
-    /// Keep the first row.
+    /// Keep the first row, and leave out the others.
     Skip,
-    /// Keep the last row.
+    /// Keep the last row. It replaces the row with the same primary key. If a row with another primary key has its key in
+    /// a unique index, nothing is loaded, so that no row is lost.
     Replace,
 }
 
@@ -220,7 +221,12 @@ impl Load {
         };
         let opened = if self.create { Opened::to_create(dir)? } else { Opened::to_write(dir)? };
         let table = declared.open(&opened.store)?;
-        on_ctrl_c(out, "all rows were loaded, or none; run the command again", || ());
+        let after = if opened.sharded.is_some() {
+            "in each shard, all rows were loaded, or none; run the command again with `--on-duplicate skip`"
+        } else {
+            "all rows were loaded, or none; run the command again"
+        };
+        on_ctrl_c(out, after, || ());
         let on_duplicate = match self.on_duplicate {
             Duplicate::Fail => OnDuplicate::Fail,
             Duplicate::Skip => OnDuplicate::Skip,

@@ -197,7 +197,8 @@ fn check_references(
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
         rows.load_stored(new, row, primary_key)?;
-        references::check_others(rows, writer.reader(), new)?;
+        references::check_others(rows, writer.reader(), new)
+            .map_err(|error| gathered.failed(facts.number(), None, error))?;
     }
     Ok(())
 }
@@ -214,7 +215,8 @@ fn check_own_references(
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
         rows.load_stored(new, row, primary_key)?;
-        references::check_own(rows, writer.reader(), new)?;
+        references::check_own(rows, writer.reader(), new)
+            .map_err(|error| gathered.failed(facts.number(), None, error))?;
     }
     Ok(())
 }
@@ -303,6 +305,11 @@ impl<'a, 'n, 't> RemainingRecords<'a, 'n, 't> {
         reporter: &'n mut ProgressReporter<'t>,
     ) -> Self {
         Self { reading: records.read(), left_out, reporter }
+    }
+
+    /// Returns the number of the current row.
+    fn number(&self) -> u64 {
+        self.reading.gist().number
     }
 }
 

@@ -114,7 +114,7 @@ struct Deciding<'a, 't> {
     /// With [`OnDuplicate::Skip`]: the shared keys, as (number of the row, number of the key).
     common: Notes,
     /// With [`OnDuplicate::Replace`]: the keys of unique indexes that other rows of the table have, as
-    /// (primary key of that row, empty), with the index, the new row and the key.
+    /// (primary key of that row, empty), with the new row, the index and the key.
     taken: Notes,
 }
 
@@ -192,7 +192,8 @@ impl Deciding<'_, '_> {
             let known = any && first.primary_key == primary_key;
             match gathered.on_duplicate {
                 OnDuplicate::Fail if known || stored.is_some() => {
-                    return Err(rows.duplicate(primary_key));
+                    let error = rows.duplicate(primary_key);
+                    return Err(gathered.failed(row, known.then_some(first.row), error));
                 }
                 OnDuplicate::Skip if stored.is_some() => decision.left_out.insert(row),
                 OnDuplicate::Skip if known => first.add_row(row, common)?,
@@ -236,12 +237,9 @@ impl Deciding<'_, '_> {
             let known = firsts.iter_mut().take(values).find(|it| it.hashed == entry.hashed);
             if let Some(first) = known {
                 if self.gathered.on_duplicate != OnDuplicate::Skip {
-                    return Err(self.rows.taken(
-                        index,
-                        entry.entry.key,
-                        entry.hashed,
-                        &first.primary_key,
-                    ));
+                    let (key, holder) = (entry.entry.key, &first.primary_key);
+                    let error = self.rows.taken(index, key, entry.hashed, holder);
+                    return Err(self.gathered.failed(entry.number, Some(first.row), error));
                 }
                 first.add_row(entry.number, &mut self.common)?;
                 continue;
@@ -263,17 +261,19 @@ impl Deciding<'_, '_> {
 
     /// Returns true if the row is left out because another row in the table has its key.
     fn is_held(&mut self, index: usize, entry: Gist<'_>) -> Result<bool> {
-        let Gist { entry: RawEntry { key, primary_key, .. }, hashed, .. } = entry;
+        let Gist { entry: RawEntry { key, primary_key, .. }, hashed, number } = entry;
         let Self { rows, reader, gathered, taken, .. } = self;
         let holder = unique::holder(rows, *reader, index, key, primary_key, hashed)?;
         let Some(holder) = holder else { return Ok(false) };
         match gathered.on_duplicate {
-            OnDuplicate::Fail => Err(rows.taken(index, key, hashed, &holder)),
+            OnDuplicate::Fail => {
+                Err(gathered.failed(number, None, rows.taken(index, key, hashed, &holder)))
+            }
             OnDuplicate::Skip => Ok(true),
             OnDuplicate::Replace => {
                 // The key and the hashed values are stored for the error.
-                let lengths = [index as u64, key.len() as u64].map(u64::to_ne_bytes).concat();
-                taken.add(&holder, &lengths, &[key, hashed].concat())?;
+                let numbers = [number, index as u64, key.len() as u64].map(u64::to_ne_bytes);
+                taken.add(&holder, &numbers.concat(), &[key, hashed].concat())?;
                 Ok(false)
             }
         }
@@ -342,13 +342,15 @@ fn refuse_taken(
         }
         if replaced.as_deref() != Some(holder) {
             let parts = || {
-                let (index, rest) = data.split_first_chunk()?;
+                let (number, rest) = data.split_first_chunk()?;
+                let (index, rest) = rest.split_first_chunk()?;
                 let (len, rest) = rest.split_first_chunk()?;
                 let (key, hashed) = rest.split_at_checked(u64::from_ne_bytes(*len) as usize)?;
-                Some((u64::from_ne_bytes(*index) as usize, key, hashed))
+                let number = u64::from_ne_bytes(*number);
+                Some((number, u64::from_ne_bytes(*index) as usize, key, hashed))
             };
-            let (index, key, hashed) = parts().unwrap_or_default();
-            return Err(rows.taken(index, key, hashed, holder));
+            let (number, index, key, hashed) = parts().unwrap_or_default();
+            return Err(gathered.failed(number, None, rows.taken(index, key, hashed, holder)));
         }
     }
     Ok(())

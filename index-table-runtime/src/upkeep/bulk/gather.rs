@@ -1,12 +1,12 @@
 //! Converts rows to sorted facts and entries.
 
-use std::path::Path;
+use std::{path::Path, sync::OnceLock};
 
 use super::OnDuplicate;
 use crate::{
     model::{
         entry::RawEntry,
-        error::Result,
+        error::{Error, Result},
         maintain::Image,
         schema::{IndexSchema, TableSchema},
     },
@@ -18,20 +18,33 @@ pub(crate) struct Gatherer {
     schema: &'static TableSchema,
     /// The sorters of the facts, and then of each index.
     sorters: Sorters,
-    on_duplicate: OnDuplicate,
+    policy: Policy,
     memory: usize,
     directory: Box<Path>,
     read: u64,
     tail: Vec<u8>,
 }
 
+/// What to do with duplicates.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Policy {
+    pub(super) on_duplicate: OnDuplicate,
+    /// Whether a row that fails is reported by its number.
+    pub(super) reports_number: bool,
+}
+
+/// The number of the row that fails, and the number of the earlier row with the same key, if it is in the load.
+pub(super) type FailedRow = (u64, Option<u64>);
+
 /// All rows, as facts and entries in order.
 pub(crate) struct Gathered {
     pub(super) facts: Records,
     pub(super) indexes: Vec<Records>,
     pub(super) on_duplicate: OnDuplicate,
-    /// The number of rows. The rows are numbered from 0.
+    /// The number of rows.
     pub(super) rows: u64,
+    /// Set with [`Policy::reports_number`].
+    pub(super) failed: OnceLock<FailedRow>,
     /// The memory for decisions about rows, in bytes.
     pub(super) memory: usize,
     pub(super) directory: Box<Path>,
@@ -46,7 +59,8 @@ pub(crate) struct Records {
 /// The parts of the tail, which follows the data of each entry.
 ///
 /// If the index is unique and has hashed fields, the tail has their values, and then the length of the values as
-/// a `u32`. If rows may be left out, the number of the row as a `u64` follows.
+/// a `u32`. If rows may be left out, or a row that fails is reported, the number of the row as a `u64` follows. The rows
+/// of a load are numbered from 0.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
     hashed: bool,
@@ -55,9 +69,10 @@ struct Tail {
 
 impl Tail {
     /// Returns the parts of the tails of an index, or of the facts if `index` is `None`.
-    fn of(index: Option<&IndexSchema>, on_duplicate: OnDuplicate) -> Self {
+    fn of(index: Option<&IndexSchema>, policy: Policy) -> Self {
         let hashed = index.is_some_and(|index| index.unique && index.is_hashed());
-        Self { hashed, number: on_duplicate != OnDuplicate::Fail }
+        let number = policy.on_duplicate != OnDuplicate::Fail || policy.reports_number;
+        Self { hashed, number }
     }
 
     fn write(self, tail: &mut Vec<u8>, hashed: &[u8], number: u64) {
@@ -95,7 +110,7 @@ pub(super) struct Gist<'a> {
     pub(super) entry: RawEntry<'a>,
     /// The values of hashed fields.
     pub(super) hashed: &'a [u8],
-    /// The number of the entry's row; 0 if no rows can be left out.
+    /// The number of the entry's row; 0 if it is not needed.
     pub(super) number: u64,
 }
 
@@ -104,23 +119,23 @@ impl Gatherer {
         schema: &'static TableSchema,
         directory: &Path,
         memory: usize,
-        on_duplicate: OnDuplicate,
+        policy: Policy,
     ) -> Self {
         let sorters = Sorters::new(schema.indexes.len() + 1, directory, memory);
         let directory = directory.into();
-        Self { schema, sorters, on_duplicate, memory, directory, read: 0, tail: Vec::new() }
+        Self { schema, sorters, policy, memory, directory, read: 0, tail: Vec::new() }
     }
 
-    /// Adds a row.
-    pub(super) fn add(&mut self, image: &Image) -> Result<()> {
-        let Self { schema, sorters, on_duplicate, read, tail, .. } = self;
-        let (number, primary_key) = (*read, image.primary_key());
+    /// Adds the row with this number.
+    pub(super) fn add(&mut self, image: &Image, number: u64) -> Result<()> {
+        let Self { schema, sorters, policy, read, tail, .. } = self;
+        let primary_key = image.primary_key();
         *read += 1;
-        Tail::of(None, *on_duplicate).write(tail, &[], number);
+        Tail::of(None, *policy).write(tail, &[], number);
         sorters.push(0, &[], primary_key, image.row(), tail)?;
         for (index, declared) in schema.indexes.iter().enumerate() {
             let data = image.data(index, declared);
-            Tail::of(Some(declared), *on_duplicate).write(tail, image.hashed(index), number);
+            Tail::of(Some(declared), *policy).write(tail, image.hashed(index), number);
             for key in image.keys(index) {
                 sorters.push(index + 1, key, primary_key, data, tail)?;
             }
@@ -129,9 +144,9 @@ impl Gatherer {
     }
 
     pub(super) fn finish(self) -> Result<Gathered> {
-        let Self { schema, sorters, on_duplicate, memory, directory, read, .. } = self;
+        let Self { schema, sorters, policy, memory, directory, read, .. } = self;
         let indexes = schema.indexes.iter().map(Some);
-        let tails = std::iter::once(None).chain(indexes).map(|it| Tail::of(it, on_duplicate));
+        let tails = std::iter::once(None).chain(indexes).map(|it| Tail::of(it, policy));
         let records = sorters.finish()?.into_iter().zip(tails);
         let mut records = records.map(|(sorted, tail)| Records { sorted, tail });
         let facts = records.next();
@@ -140,11 +155,22 @@ impl Gatherer {
         let none = || Sorters::new(1, &directory, 0).finish().map(|mut none| none.remove(0));
         let facts = match facts {
             Some(facts) => facts,
-            None => Records { sorted: none()?, tail: Tail::of(None, on_duplicate) },
+            None => Records { sorted: none()?, tail: Tail::of(None, policy) },
         };
         // Half of an eighth of the memory is for records, and half for the buffers of their merge.
         let memory = memory.max(LEAST_MEMORY) / 16;
-        Ok(Gathered { facts, indexes, on_duplicate, rows: read, memory, directory })
+        let (on_duplicate, failed) = (policy.on_duplicate, OnceLock::new());
+        Ok(Gathered { facts, indexes, on_duplicate, rows: read, failed, memory, directory })
+    }
+}
+
+impl Gathered {
+    /// Returns the error of a row, after noting its number.
+    #[cold]
+    pub(super) fn failed(&self, row: u64, earlier: Option<u64>, error: Error) -> Error {
+        // The first row stays.
+        let _ = self.failed.set((row, earlier));
+        error
     }
 }
 

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{LoadReport, LoadedShard, OnDuplicate, apply::apply, gather::Gatherer};
+use super::{
+    LoadReport, LoadedShard,
+    apply::apply,
+    gather::{FailedRow, Gathered, Gatherer, Policy},
+};
 use crate::{
     engine::{
         Tables,
@@ -34,7 +38,7 @@ pub(super) struct Gatherers<'a> {
     by_shard: BTreeMap<ShardNumber, Gatherer>,
     directory: PathBuf,
     memory: usize,
-    on_duplicate: OnDuplicate,
+    policy: Policy,
     read: u64,
 }
 
@@ -54,20 +58,15 @@ impl<'a> Split<'a> {
         Ok(Some(Self { table, tables, engine, _held: engine.hold_moves() }))
     }
 
-    pub(super) fn with(
-        self,
-        directory: PathBuf,
-        memory: usize,
-        on_duplicate: OnDuplicate,
-    ) -> Gatherers<'a> {
+    pub(super) fn with(self, directory: PathBuf, memory: usize, policy: Policy) -> Gatherers<'a> {
         let memory = memory / self.tables.routing().shards().len().max(1);
         let (split, by_shard) = (self, BTreeMap::new());
-        Gatherers { split, by_shard, directory, memory, on_duplicate, read: 0 }
+        Gatherers { split, by_shard, directory, memory, policy, read: 0 }
     }
 }
 
 impl Gatherers<'_> {
-    pub(super) fn add(&mut self, image: &Image) -> Result<()> {
+    pub(super) fn add(&mut self, image: &Image, number: u64) -> Result<()> {
         let Self { split: Split { tables, table, engine, .. }, by_shard, .. } = self;
         let routing = tables.routing();
         if routing.moves() {
@@ -76,16 +75,17 @@ impl Gatherers<'_> {
         let shard = routing.shard_of(image.primary_key());
         let shard = shard.ok_or_else(|| tables.no_shard(image.primary_key()))?;
         let gatherer = by_shard.entry(shard).or_insert_with(|| {
-            Gatherer::new(table.schema, &self.directory, self.memory, self.on_duplicate)
+            Gatherer::new(table.schema, &self.directory, self.memory, self.policy)
         });
         self.read += 1;
-        gatherer.add(image)
+        gatherer.add(image, number)
     }
 
     pub(super) fn load(
         self,
         store: &Store,
         reporter: &mut ProgressReporter<'_>,
+        failed: &mut Option<FailedRow>,
     ) -> Result<LoadReport> {
         let Self { split, by_shard, read, .. } = self;
         let table = split.table;
@@ -106,7 +106,7 @@ impl Gatherers<'_> {
         }
         let mut report = LoadReport { read, ..LoadReport::default() };
         let (mut not_loaded, mut failure) = (Vec::new(), None);
-        for (shard, outcome) in names.into_iter().zip(outcomes) {
+        for (shard, (outcome, row)) in names.into_iter().zip(outcomes) {
             match outcome {
                 Ok(LoadReport { written, skipped, replaced, .. }) => {
                     report.written += written;
@@ -116,7 +116,9 @@ impl Gatherers<'_> {
                 }
                 Err(error) => {
                     not_loaded.push(shard);
-                    failure.get_or_insert(error);
+                    if failure.is_none() {
+                        (failure, *failed) = (Some(error), row);
+                    }
                 }
             }
         }
@@ -137,8 +139,24 @@ fn load(
     shard: ShardNumber,
     rows: Gatherer,
     progress: &dyn Fn(Progress),
+) -> (Result<LoadReport>, Option<FailedRow>) {
+    match rows.finish() {
+        Ok(gathered) => {
+            let outcome = load_gathered(store, table, shard, &gathered, progress);
+            (outcome, gathered.failed.get().copied())
+        }
+        Err(error) => (Err(error), None),
+    }
+}
+
+fn load_gathered(
+    store: &Store,
+    table: &OpenTable,
+    shard: ShardNumber,
+    gathered: &Gathered,
+    progress: &dyn Fn(Progress),
 ) -> Result<LoadReport> {
-    let (gathered, id) = (rows.finish()?, shard_id(store, shard)?);
+    let id = shard_id(store, shard)?;
     let mut reporter = ProgressReporter::new(Some(Box::new(progress)), "", None);
     store.run_transaction(
         |_| store.write_on(&id),
@@ -151,7 +169,7 @@ fn load(
                 if let Some(plan) = &mut written.plan {
                     plan.turn_to_shard(table.schema, shard, writer.reader())?;
                 }
-                report = apply(table.rows, writer, [old, new], &gathered, written, &mut reporter)?;
+                report = apply(table.rows, writer, [old, new], gathered, written, &mut reporter)?;
                 Ok(())
             })?;
             Ok(report)
