@@ -244,6 +244,7 @@ impl Engine {
     /// # Errors
     ///
     /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "of one engine"))]
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,

@@ -7,7 +7,6 @@ use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
 use super::{
     env::Engine,
     gate::Pass,
-    journal::changes::Mark,
     read::Reader,
     tables::Tables,
     turn::{Turn, Writing},
@@ -28,9 +27,8 @@ pub(crate) struct Txn<'s> {
 enum Inner<'s> {
     Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "released on drop")] Pass<'s>),
     Write(RwTxn<'s>, Turn<'s>),
-    /// A nested transaction, with the buffers of the outer transaction, and the mark at the end of the outer
-    /// transaction's changes.
-    Nested(RwTxn<'s>, &'s mut Writing, Option<Mark>),
+    /// A nested transaction, with the buffers of the outer transaction.
+    Nested(RwTxn<'s>, &'s mut Writing),
     Over,
 }
 
@@ -72,13 +70,13 @@ impl<'s> Txn<'s> {
         let engine = self.engine;
         let (txn, writing) = match &mut self.inner {
             Inner::Write(txn, turn) => (txn, &mut *turn.writing),
-            Inner::Nested(txn, writing, _) => (txn, &mut **writing),
+            Inner::Nested(txn, writing) => (txn, &mut **writing),
             Inner::Read(..) | Inner::Over => return None,
         };
         let nested = engine.env.nested_write_txn(txn).map_err(|error| engine.error(error));
         Some(nested.map(|txn| {
-            let mark = writing.scratch.recorder.nest();
-            Txn { inner: Inner::Nested(txn, writing, mark), engine }
+            writing.scratch.recorder.nest();
+            Txn { inner: Inner::Nested(txn, writing), engine }
         }))
     }
 
@@ -98,7 +96,7 @@ impl<'s> Txn<'s> {
             Inner::Write(txn, turn) => {
                 Some(Writer::new(self.engine, txn, tables, &mut turn.writing))
             }
-            Inner::Nested(txn, writing, _) => Some(Writer::new(self.engine, txn, tables, writing)),
+            Inner::Nested(txn, writing) => Some(Writer::new(self.engine, txn, tables, writing)),
         }
     }
 
@@ -117,7 +115,7 @@ impl<'s> Txn<'s> {
         match &self.inner {
             Inner::Read(..) | Inner::Over => None,
             Inner::Write(_, turn) => turn.writing.retry,
-            Inner::Nested(_, writing, _) => writing.retry,
+            Inner::Nested(_, writing) => writing.retry,
         }
     }
 
@@ -135,13 +133,12 @@ impl<'s> Txn<'s> {
                 engine.logged(logged, number);
                 Ok(())
             }
-            Inner::Nested(mut txn, writing, mark) => {
+            Inner::Nested(mut txn, writing) => {
                 // Committing a failed nested transaction would damage the outer one. The probe detects the
                 // failure: an empty transaction inside a failed transaction can't be committed.
                 let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
                 let committed = probe.and_then(|()| txn.commit());
-                let mark = if committed.is_ok() { None } else { mark };
-                writing.scratch.recorder.unnest(mark);
+                writing.scratch.recorder.unnest(committed.is_err());
                 let failed = |error| self.engine.write_error(&mut writing.retry, error);
                 committed.map_err(failed).map_err(CommitFailure::Failed)
             }
@@ -155,8 +152,8 @@ impl Drop for Txn<'_> {
             // Ending the transaction here would end it in the parent process too: the reader slot and the
             // lock are in shared memory.
             mem::forget(mem::replace(&mut self.inner, Inner::Over));
-        } else if let Inner::Nested(_, writing, mark) = &mut self.inner {
-            writing.scratch.recorder.unnest(mark.take());
+        } else if let Inner::Nested(_, writing) = &mut self.inner {
+            writing.scratch.recorder.unnest(true);
         }
     }
 }

@@ -43,6 +43,13 @@ pub(crate) struct Mark {
     operations: u64,
 }
 
+impl Mark {
+    /// Returns the number of bytes before it.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Changes {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -67,9 +74,16 @@ impl Changes {
         self.database.clear();
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        let (bytes, database) = (self.bytes.len(), self.database.clone());
+    /// Returns the current position. The next operation names its database, so that a part can begin with it.
+    pub(crate) fn mark(&mut self) -> Mark {
+        let (bytes, database) = (self.bytes.len(), std::mem::take(&mut self.database));
         Mark { bytes, database, operations: self.operations }
+    }
+
+    /// Removes the operations that were added after the mark, if the bytes before it were removed.
+    pub(crate) fn forget_after(&mut self, mark: &Mark) {
+        self.forget_bytes();
+        self.operations = mark.operations;
     }
 
     /// Removes the operations that were added after the mark.

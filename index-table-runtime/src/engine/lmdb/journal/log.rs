@@ -33,6 +33,13 @@ pub(crate) struct Log {
     buffer: Vec<u8>,
 }
 
+/// The end of a frame in the current segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct End {
+    offset: u64,
+    link: u64,
+}
+
 /// A failure of a commit before LMDB commits.
 pub(in crate::engine::lmdb) enum AppendFailure {
     /// The record is not in the journal.
@@ -197,6 +204,16 @@ impl Log {
     /// Returns to the end of the last complete record. The next frame overwrites the frames after it.
     pub(crate) const fn roll_back(&mut self) {
         (self.offset, self.link) = self.whole;
+    }
+
+    /// Returns the end of the last frame.
+    pub(crate) const fn position(&self) -> End {
+        End { offset: self.offset, link: self.link }
+    }
+
+    /// Returns to an earlier end in the parts of the current record. The next frame overwrites the frames after it.
+    pub(crate) const fn back_to(&mut self, end: End) {
+        (self.offset, self.link) = (end.offset, end.link);
     }
 
     /// Erases the start of a record whose append has failed, so that the record is never read.

@@ -8,7 +8,7 @@ use std::{
 use super::{
     changes::{Changes, Mark, Operation},
     frame::{Kind, Section},
-    log::{self, AppendFailure, Log},
+    log::{self, AppendFailure, End, Log},
     shared::group::Group,
 };
 
@@ -30,10 +30,18 @@ struct Recording {
     record: u64,
     /// The number of LMDB's transaction.
     number: u64,
-    /// The number of open nested transactions, whose changes may be removed again.
-    nested: u32,
+    /// The open nested transactions.
+    nested: Vec<Nested>,
     /// Whether a part could not be appended.
     failed: bool,
+}
+
+/// An open nested transaction, whose changes may be removed again.
+struct Nested {
+    /// The end of the changes before it, unless they were appended.
+    mark: Mark,
+    /// The end of the log before it, if it is in an appended part.
+    end: Option<End>,
 }
 
 /// The log to which changes are appended.
@@ -79,6 +87,30 @@ pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Appends the changes so far as parts of the record. A part ends where a nested transaction begins, so that the parts
+/// after this position can be removed.
+fn append_parts(
+    log: &mut Log,
+    number: u64,
+    changes: &[u8],
+    nested: &mut [Nested],
+) -> io::Result<()> {
+    let (time, mut from) = (log::now(), 0);
+    let mut append = |log: &mut Log, to| {
+        let changes = changes.get(from..to).unwrap_or_default();
+        from = to;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        log.append(Kind::Part, &[Section { shard: 0, number, changes }], time)
+    };
+    for nested in nested.iter_mut().filter(|nested| nested.end.is_none()) {
+        append(log, nested.mark.bytes())?;
+        nested.end = Some(log.position());
+    }
+    append(log, changes.len())
+}
+
 impl Recorder {
     pub(super) fn new(log: Arc<Mutex<Log>>) -> Self {
         Self::with(Sink::Own(log))
@@ -91,7 +123,7 @@ impl Recorder {
 
     fn with(sink: Sink) -> Self {
         let (changes, parts) = (Changes::default(), Vec::new());
-        let (record, number, nested, failed) = (0, 0, 0, false);
+        let (record, number, nested, failed) = (0, 0, Vec::new(), false);
         let recording = Recording { sink, changes, parts, record, number, nested, failed };
         Self { journal: Some(Box::new(recording)) }
     }
@@ -141,19 +173,20 @@ impl Recorder {
     }
 
     /// Starts a nested transaction.
-    pub(in crate::engine::lmdb) fn nest(&mut self) -> Option<Mark> {
-        let recording = self.journal.as_mut()?;
-        recording.nested += 1;
-        Some(recording.changes.mark())
+    pub(in crate::engine::lmdb) fn nest(&mut self) {
+        if let Some(recording) = &mut self.journal {
+            let mark = recording.changes.mark();
+            recording.nested.push(Nested { mark, end: None });
+        }
     }
 
-    /// Ends a nested transaction. A mark means that it was rolled back.
-    pub(in crate::engine::lmdb) fn unnest(&mut self, rolled_back: Option<Mark>) {
-        if let Some(recording) = &mut self.journal {
-            recording.nested = recording.nested.saturating_sub(1);
-            if let Some(mark) = rolled_back {
-                recording.changes.back_to(mark);
-            }
+    /// Ends the innermost nested transaction, and removes its changes if it was rolled back.
+    pub(in crate::engine::lmdb) fn unnest(&mut self, is_rolled_back: bool) {
+        if let Some(recording) = &mut self.journal
+            && let Some(nested) = recording.nested.pop()
+            && is_rolled_back
+        {
+            recording.back_to(nested);
         }
     }
 
@@ -216,7 +249,7 @@ impl Recording {
     fn begin(&mut self, number: u64) {
         self.changes.clear();
         self.number = number;
-        self.nested = 0;
+        self.nested.clear();
         self.failed = false;
         self.parts.clear();
         if let Sink::Own(log) = &self.sink {
@@ -229,11 +262,15 @@ impl Recording {
             return Err(heed::MdbError::BadTxn.into());
         }
         self.changes.add(database, operation);
-        if self.changes.bytes().len() < PART || self.nested > 0 {
+        if self.changes.bytes().len() < PART {
             return Ok(());
         }
         let appended = match &self.sink {
-            Sink::Own(log) => lock(log).append(Kind::Part, &[self.section(0)], log::now()),
+            Sink::Own(log) => {
+                append_parts(&mut lock(log), self.number, self.changes.bytes(), &mut self.nested)
+            }
+            // The parts of a nested transaction could not be removed.
+            Sink::Shared(..) if !self.nested.is_empty() => return Ok(()),
             Sink::Shared(..) => {
                 self.parts.push(self.changes.bytes().to_vec());
                 Ok(())
@@ -242,6 +279,15 @@ impl Recording {
         self.failed = appended.is_err();
         self.changes.forget_bytes();
         appended.map_err(heed::Error::Io)
+    }
+
+    /// Removes the changes of a nested transaction.
+    fn back_to(&mut self, Nested { mark, end }: Nested) {
+        let Some(end) = end else { return self.changes.back_to(mark) };
+        self.changes.forget_after(&mark);
+        if let Sink::Own(log) = &self.sink {
+            lock(log).back_to(end);
+        }
     }
 
     fn section(&self, shard: u32) -> Section<'_> {
