@@ -4,25 +4,42 @@ use index_table::{Durability, Store};
 use tempfile::TempDir;
 
 use super::{NAME, PAGE, Result, Side};
-use crate::data::{Customer, CustomerRepository};
+use crate::{
+    beside::Others,
+    data::{Customer, CustomerRepository},
+};
 
+/// The table alone, or beside other tables.
 pub(crate) struct Generated {
+    _others: Option<Others>,
     customers: CustomerRepository,
     store: Store,
     _directory: TempDir,
 }
 
-impl Side for Generated {
-    fn new(rows: &[Customer]) -> Result<Self> {
+impl Generated {
+    pub(crate) fn alone(rows: &[Customer]) -> Result<Self> {
+        Self::new(rows, false)
+    }
+
+    pub(crate) fn beside(rows: &[Customer]) -> Result<Self> {
+        Self::new(rows, true)
+    }
+
+    /// Creates a table with these rows.
+    fn new(rows: &[Customer], is_beside: bool) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let options = Store::options().map_size(1 << 28).durability(Durability::None);
         let store = options.open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
-        let side = Self { customers, store, _directory: directory };
+        let others = if is_beside { Some(Others::open(&store)?) } else { None };
+        let side = Self { _others: others, customers, store, _directory: directory };
         side.insert(rows)?;
         Ok(side)
     }
+}
 
+impl Side for Generated {
     fn insert(&self, rows: &[Customer]) -> Result<()> {
         let mut txn = self.store.write()?;
         for row in rows {

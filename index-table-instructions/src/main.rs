@@ -1,12 +1,15 @@
 //! `index-table-instructions generated|by-hand OPERATION` runs an operation many times on a small table,
 //! inside of [`measured`], whose instructions callgrind counts. `scripts/instructions` runs both sides and
 //! compares the counts. `index-table-instructions shard|plain shard-OPERATION` does the same for a
-//! transaction of one shard and for a plain store.
+//! transaction of one shard and for a plain store. `index-table-instructions beside|alone OPERATION` does the same for a
+//! table of a store with other tables that declare revisions, expiry, references, parts, aggregates and changes, and for
+//! the table alone.
 
 use std::error::Error;
 
 use data::Customer;
 
+mod beside;
 mod by_hand;
 mod data;
 mod generated;
@@ -30,8 +33,6 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// One side of the comparison.
 trait Side: Sized {
-    /// Creates a table with these rows.
-    fn new(rows: &[Customer]) -> Result<Self>;
     /// Writes new rows in one transaction.
     fn insert(&self, rows: &[Customer]) -> Result<()>;
     /// Writes new rows, each in its own transaction.
@@ -67,7 +68,8 @@ fn measured<T>(operation: impl FnOnce() -> T) -> T {
     operation()
 }
 
-fn run<S: Side>(operation: &str) -> Result<usize> {
+/// Runs an operation on a table that `new_side` creates.
+fn run<S: Side>(operation: &str, new_side: fn(&[Customer]) -> Result<S>) -> Result<usize> {
     let before: Vec<Customer> = (0..ROWS).map(Customer::number).collect();
     let some: Vec<Customer> = before.iter().step_by((ROWS / SOME) as usize).cloned().collect();
     let new: Vec<Customer> = (ROWS..ROWS + SOME).map(Customer::number).collect();
@@ -80,7 +82,7 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
         rows.iter_mut().for_each(change);
         rows
     };
-    let side = S::new(&before)?;
+    let side = new_side(&before)?;
     match operation {
         "insert" => measured(|| side.insert(&new))?,
         "insert-in-transactions" => measured(|| side.insert_in_transactions(&new))?,
@@ -117,12 +119,19 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (side, operation) = (arguments.next(), arguments.next().unwrap_or_default());
+    let operation = operation.strip_prefix("beside-").unwrap_or(&operation);
     let sum = match side.as_deref() {
-        Some("generated") => run::<generated::Generated>(&operation)?,
-        Some("by-hand") => run::<by_hand::ByHand>(&operation)?,
-        Some("shard") => shards::run(&operation, true)?,
-        Some("plain") => shards::run(&operation, false)?,
-        _ => return Err("index-table-instructions generated|by-hand|shard|plain OPERATION".into()),
+        Some("generated" | "alone") => run(operation, generated::Generated::alone)?,
+        Some("beside") => run(operation, generated::Generated::beside)?,
+        Some("by-hand") => run(operation, by_hand::ByHand::new)?,
+        Some("shard") => shards::run(operation, true)?,
+        Some("plain") => shards::run(operation, false)?,
+        _ => {
+            return Err(
+                "index-table-instructions generated|by-hand|shard|plain|beside|alone OPERATION"
+                    .into(),
+            );
+        }
     };
     println!("{sum}");
     Ok(())

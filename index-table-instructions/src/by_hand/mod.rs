@@ -150,8 +150,9 @@ impl ByHand {
     }
 }
 
-impl Side for ByHand {
-    fn new(rows: &[Customer]) -> Result<Self> {
+impl ByHand {
+    /// Creates a table with these rows.
+    pub(crate) fn new(rows: &[Customer]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(1 << 28).max_dbs(64);
@@ -186,7 +187,9 @@ impl Side for ByHand {
         side.insert(rows)?;
         Ok(side)
     }
+}
 
+impl Side for ByHand {
     fn insert(&self, rows: &[Customer]) -> Result<()> {
         let mut txn = self.env.write_txn()?;
         let mut buffers = (Image::default(), Scratch::default());
