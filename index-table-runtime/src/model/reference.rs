@@ -92,6 +92,9 @@ pub trait PartOf<W>: Entity {}
 /// referenced table. No index has such a name.
 pub(crate) const MARK: char = '@';
 
+/// The name of the reference of a part to its main row.
+pub(crate) const PART_OF: &str = "part_of";
+
 /// The first byte of the record of a referrer. No state of an index begins with it, so a release without references
 /// refuses the table.
 const TAG: u8 = 127;

@@ -7,7 +7,7 @@ use crate::{
         error::{Error, Result},
         key::kept_text,
         maintain::Image,
-        reference::{self, MARK, Referrer},
+        reference::{self, MARK, PART_OF, Referrer},
         row_vtable::RowVtable,
         schema::{Source, TableRecord, TableSchema},
         shard::{Distribution, Routing},
@@ -104,11 +104,22 @@ pub(super) fn check_shards(
             is_co_located = other.all_shards() == routing.all_shards();
         }
         if !is_co_located {
+            let (table, to) = (schema.name, reference.to.name);
+            if reference.name == PART_OF && reference.index.is_none() {
+                return Err(Error::SchemaMismatch {
+                    table,
+                    difference: format!(
+                        "a part and its main row in table `{to}` can be in different shards"
+                    ),
+                    way_out: "place both tables in the same shard, or give both the same `shard_by` and `shard_map`; or \
+                              remove `part_of`, so that the program inserts and deletes the rows of both tables itself",
+                });
+            }
             return Err(Error::SchemaMismatch {
-                table: schema.name,
+                table,
                 difference: format!(
-                    "a row and its referenced row in table `{}` (reference `{}`) can be in different shards",
-                    reference.to.name, reference.name
+                    "a row and its referenced row in table `{to}` (reference `{}`) can be in different shards",
+                    reference.name
                 ),
                 way_out: "give both tables the same `shard_by` and `shard_map`, with the shard key as the first fields of \
                           the reference; or place both in the same shard; or make the referenced table a `#[table(reference)]`",
