@@ -287,7 +287,7 @@ fn an_interrupted_repair_has_changed_nothing() {
 fn an_interrupted_upgrade_continues() {
     const ROWS: u64 = 30_000;
     let dir = tempfile::tempdir().expect("a directory");
-    support::older_documents(dir.path(), ROWS);
+    support::older_documents(dir.path(), ROWS, 1000);
     let upgrade = || start("upgrade", dir.path(), &["documents"]);
     let interrupted = interrupt_often("the same command continues", upgrade);
     assert!(interrupted > 0, "the upgrade had ended before the signal");

@@ -143,11 +143,11 @@ impl From<DocumentV1> for Document {
     }
 }
 
-/// Creates a store with documents of the older version.
-pub(crate) fn older_documents(dir: &Path, rows: u64) {
+/// Creates a store with documents of the older version, with texts of this length.
+pub(crate) fn older_documents(dir: &Path, rows: u64, length: usize) {
     let store = Store::open(dir).expect("a store");
     let documents = DocumentsV1::open(&store).expect("a table");
-    let document = |id| DocumentV1 { id, text: "x".repeat(1000) };
+    let document = |id| DocumentV1 { id, text: "x".repeat(length) };
     documents.bulk_load(&store, (0..rows).map(document)).run().expect("a load");
 }
 

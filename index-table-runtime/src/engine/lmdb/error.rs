@@ -39,6 +39,8 @@ impl Engine {
             heed::Error::Mdb(
                 error @ (MdbError::Corrupted
                 | MdbError::PageNotFound
+                // A tree of intact pages is not so deep.
+                | MdbError::CursorFull
                 | MdbError::Invalid
                 | MdbError::VersionMismatch),
             ) => damaged(&self.path, error.to_string()),
