@@ -21,7 +21,7 @@ use crate::model::{
 };
 
 /// A value with entries in this number of leaves has about as many entries as they represent.
-const LEAVES: usize = 4;
+const LEAVES: usize = 16;
 
 /// The parts of a sample that a common value has at least. No sample misses such a value.
 const PARTS: f64 = 2.0;

@@ -66,9 +66,12 @@ pub(in crate::engine::lmdb) fn sample(
         (level, height) = (lower, height - 1);
     }
     let mut random = Random(state);
-    let each = level.len().div_ceil(most.max(1)).max(1);
-    let mut leaves = Vec::with_capacity(level.len() / each + 1);
-    for group in level.chunks(each) {
+    let groups = most.clamp(1, level.len().max(1));
+    let mut leaves = Vec::with_capacity(groups);
+    for at in 0..groups {
+        // The sizes of the groups differ by 1 at most.
+        let [from, to] = [at, at + 1].map(|at| at * level.len() / groups);
+        let group = level.get(from..to).unwrap_or_default();
         let Some(chosen) = group.get(random.below(group.len())) else { continue };
         let Below { start, end, page } = chosen;
         let mut below = Below { start: start.clone(), end: end.clone(), page: *page };
