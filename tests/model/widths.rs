@@ -35,16 +35,13 @@ fn run(store: &Store, operations: &[Operation]) -> Result<(), TestCaseError> {
     let mut model = BTreeMap::new();
     let mut txn = store.write().map_err(fail)?;
     for (id, town) in operations {
-        match town {
-            Some(town) => {
-                let place = Place { id: *id, town: *town, code: !id };
-                places.put(&mut txn, &place).map_err(fail)?;
-                model.insert(*id, place);
-            }
-            None => {
-                let deleted = places.delete(&mut txn, *id).map_err(fail)?;
-                prop_assert_eq!(deleted, model.remove(id).is_some());
-            }
+        if let Some(town) = town {
+            let place = Place { id: *id, town: *town, code: !id };
+            places.put(&mut txn, &place).map_err(fail)?;
+            model.insert(*id, place);
+        } else {
+            let deleted = places.delete(&mut txn, *id).map_err(fail)?;
+            prop_assert_eq!(deleted, model.remove(id).is_some());
         }
     }
     for town in 0..2 {
