@@ -41,8 +41,8 @@ impl<R: Entity> Table<R> {
     /// The figures are exact, at the cost of [`analyze`](Table::analyze), where no sample is offered: in memory, on a
     /// server, and in a sharded store while keys of the table move to another shard.
     ///
-    /// Use it for large tables: the exact analysis of an index takes about 50 ns for each entry. Below a million
-    /// entries, the exact analysis takes less than a tenth of a second.
+    /// Use it for large tables. The exact analysis takes about 60 ns of processor time for each entry. A sample of 1,024 pages
+    /// of three indexes takes as long as the exact analysis of a million rows, 0.2 s, and half as long as that of four million.
     ///
     /// Cost: up to so many pages of each index, and of the rows if the table has a shard key; up to 1,024 entries for each
     /// value at an end of a page, and for each value of a key with few values; in a sharded store, a look-up of each value of the sample in each shard. The keys of
