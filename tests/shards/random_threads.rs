@@ -1,7 +1,10 @@
 //! Random moves, splits, merges and rebalancing, beside threads that read and write. Each writer has a model of its rows.
+//! The threads pause when the store is opened again, or killed, and go on in the opened store.
 
 use std::{
     collections::BTreeMap,
+    fs, mem,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
 };
@@ -10,7 +13,7 @@ use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedSt
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::online::Random;
+use crate::{online::Random, random_local::random_together::copy};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "accounts", shard_by = tenant)]
@@ -59,6 +62,19 @@ enum Change {
     Add,
     /// Merges a shard into others, and removes it.
     Remove(usize),
+    /// Closes the store, and opens it again.
+    Reopen,
+    /// Continues with the files that a killed process would leave.
+    Kill,
+    /// Detaches a shard, renames its directory, and attaches it again.
+    Reattach(usize),
+}
+
+impl Change {
+    /// Whether the threads pause during the change.
+    const fn is_pause(&self) -> bool {
+        matches!(self, Self::Reopen | Self::Kill | Self::Reattach(_))
+    }
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -73,6 +89,9 @@ fn change() -> impl Strategy<Value = Change> {
         1 => Just(Change::RebalanceEntries),
         1 => Just(Change::Add),
         1 => (0..8_usize).prop_map(Change::Remove),
+        2 => Just(Change::Reopen),
+        1 => Just(Change::Kill),
+        1 => (0..8_usize).prop_map(Change::Reattach),
     ]
 }
 
@@ -129,28 +148,34 @@ fn run(store: &ShardedStore, change: &Change, number: usize) -> Result<()> {
             onto("accounts.code", &others)?;
             store.remove_shard(removed)
         }
-        Change::Add | Change::Remove(_) => Ok(()),
+        Change::Add | Change::Remove(_) | Change::Reopen | Change::Kill | Change::Reattach(_) => {
+            Ok(())
+        }
     }
 }
 
-/// Changes rows of its own, and moves money between the accounts of all, until `done`. Returns its rows.
+/// The rows of the writers: their texts, by primary key.
+type Rows = BTreeMap<(u32, u64), String>;
+
+/// Changes rows of its own, and moves money between the accounts of all, until `done`. `phase` is the number of pauses so
+/// far.
 fn write(
-    store: &ShardedStore,
-    accounts: &AccountRepository,
-    writer: u64,
+    (store, accounts): (&ShardedStore, &AccountRepository),
+    (writer, phase): (u64, u8),
+    own: &mut Rows,
     (done, commits): (&AtomicBool, &AtomicU64),
-) -> Result<BTreeMap<(u32, u64), String>> {
-    let mut random = Random::new(writer as u8);
+) -> Result<()> {
+    let mut random = Random::new(writer as u8 + 10 * phase);
     let mut tenant = move || u32::from(random.below(TENANTS as u16));
-    let mut numbers = Random::new(100 + writer as u8);
-    let (mut own, mut round) = (BTreeMap::new(), 0);
+    let mut numbers = Random::new(100 + writer as u8 + 10 * phase);
+    let mut round = 0;
     while !done.load(Relaxed) {
         round += 1;
         let (one, other) = (tenant(), tenant());
         let number = FIRST + WRITERS * u64::from(numbers.below(20)) + writer;
         let (from, to) = (u64::from(numbers.below(4)) % FIRST, u64::from(numbers.below(4)) % FIRST);
         let is_deleted = own.contains_key(&(one, number)) && numbers.below(2) == 0;
-        let text = format!("w{writer} {round}");
+        let text = format!("w{writer} {phase} {round}");
         let written = store.transaction(|txn| {
             accounts.update(txn, one, from, |row| row.balance -= 1)?;
             accounts.update(txn, other, to, |row| row.balance += 1)?;
@@ -170,7 +195,7 @@ fn write(
         }
         commits.fetch_add(1, Relaxed);
     }
-    Ok(own)
+    Ok(())
 }
 
 /// Compares queries of one snapshot with each other, until `done`.
@@ -218,28 +243,27 @@ fn read(
     Ok(())
 }
 
-fn compare(store: &ShardedStore, changes: &[Change]) -> Result<()> {
-    let accounts = AccountRepository::open(store)?;
-    let all = || (0..TENANTS).flat_map(|tenant| (0..FIRST).map(move |number| (tenant, number)));
-    let money = |number: u64| if number.is_multiple_of(2) { MONEY } else { -MONEY };
-    store.transaction(|txn| {
-        all().try_for_each(|(tenant, number)| {
-            accounts.insert(txn, &account(tenant, number, money(number)))
-        })
-    })?;
+/// Makes changes beside threads that read and write.
+fn work(
+    (store, accounts): (&ShardedStore, &AccountRepository),
+    changes: &[Change],
+    (first, phase): (usize, u8),
+    own: &mut [Rows],
+) -> Result<()> {
     let done = AtomicBool::new(false);
     let (commits, reads) = (AtomicU64::new(0), AtomicU64::new(0));
-    let own = thread::scope(|scope| -> Result<BTreeMap<(u32, u64), String>> {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
+    thread::scope(|scope| -> Result<()> {
+        let writers: Vec<_> = (0..)
+            .zip(own)
+            .map(|(writer, own)| {
                 scope.spawn({
-                    let (accounts, counted) = (&accounts, (&done, &commits));
-                    move || write(store, accounts, writer, counted)
+                    let counted = (&done, &commits);
+                    move || write((store, accounts), (writer, phase), own, counted)
                 })
             })
             .collect();
-        let reader = scope.spawn(|| read(store, &accounts, (&done, &reads)));
-        let outcome = (0..).zip(changes).try_for_each(|(number, change)| {
+        let reader = scope.spawn(|| read(store, accounts, (&done, &reads)));
+        let outcome = (first..).zip(changes).try_for_each(|(number, change)| {
             let (written, seen) = (commits.load(Relaxed), reads.load(Relaxed));
             run(store, change, number)?;
             // All threads work between two changes.
@@ -253,24 +277,94 @@ fn compare(store: &ShardedStore, changes: &[Change]) -> Result<()> {
             Ok(())
         });
         done.store(true, Relaxed);
-        let mut own = BTreeMap::new();
         for writer in writers {
-            own.extend(writer.join().expect("a writer has panicked")?);
+            writer.join().expect("a writer has panicked")?;
         }
         reader.join().expect("the reader has panicked")?;
-        outcome.map(|()| own)
-    })?;
+        outcome
+    })
+}
+
+/// Compares the rows with those of the writers.
+fn check(store: &ShardedStore, accounts: &AccountRepository, own: &[Rows]) -> Result<()> {
     let txn = store.read()?;
     let rows = accounts.all(&txn).rows().collect::<Result<Vec<_>>>()?;
     let (first, written): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.number < FIRST);
     assert_eq!(first.len() as u64, u64::from(TENANTS) * FIRST);
-    let written: BTreeMap<_, _> =
+    assert_eq!(first.iter().map(|row| row.balance).sum::<i64>(), 0);
+    let written: Rows =
         written.into_iter().map(|row| ((row.tenant, row.number), row.town)).collect();
-    assert_eq!(written, own);
+    assert_eq!(written, own.iter().flatten().map(|(key, town)| (*key, town.clone())).collect());
     drop(txn);
     let report = store.verify()?;
     assert!(report.is_clean(), "{report}");
     assert_eq!(store.moves()?, []);
+    Ok(())
+}
+
+/// The directories of shards that were renamed, by the names of the shards.
+type Places = BTreeMap<String, String>;
+
+/// Detaches a shard, renames its directory, and attaches it again.
+fn reattach(
+    store: &ShardedStore,
+    (path, places): (&Path, &mut Places),
+    at: usize,
+    number: usize,
+) -> Result<()> {
+    let ids = store.shard_ids();
+    let name = ids[at % ids.len()].name().to_owned();
+    match store.detach_shard(&name) {
+        // All entries of the global index are in this shard.
+        Err(Error::ShardRefused { reason, .. }) if reason.contains("`accounts.code`") => {
+            return Ok(());
+        }
+        detached => detached?,
+    }
+    let (place, next) = (places.get(&name).unwrap_or(&name), format!("attached.{number}"));
+    fs::rename(path.join(place), path.join(&next)).expect("renamed");
+    store.attach_shard(&name, &next)?;
+    places.insert(name, next);
+    Ok(())
+}
+
+/// Makes changes in a store on disk, or in memory without a path.
+fn compare(mut store: ShardedStore, mut path: Option<PathBuf>, changes: &[Change]) -> Result<()> {
+    let mut accounts = AccountRepository::open(&store)?;
+    let all = || (0..TENANTS).flat_map(|tenant| (0..FIRST).map(move |number| (tenant, number)));
+    let money = |number: u64| if number.is_multiple_of(2) { MONEY } else { -MONEY };
+    store.transaction(|txn| {
+        all().try_for_each(|(tenant, number)| {
+            accounts.insert(txn, &account(tenant, number, money(number)))
+        })
+    })?;
+    let mut own = vec![Rows::new(); WRITERS as usize];
+    let (mut number, mut places) = (0, Places::new());
+    for (phase, part) in (0_u8..).zip(changes.split_inclusive(Change::is_pause)) {
+        work((&store, &accounts), part, (number, phase), &mut own)?;
+        number += part.len();
+        check(&store, &accounts, &own)?;
+        let Some(own_path) = &mut path else { continue };
+        match part.last() {
+            Some(Change::Reattach(at)) => {
+                if store.shard_ids().len() > 1 {
+                    reattach(&store, (own_path, &mut places), *at, number)?;
+                }
+            }
+            Some(pause @ (Change::Reopen | Change::Kill)) => {
+                if matches!(pause, Change::Kill) {
+                    let next = own_path.with_file_name(format!("killed.{number}"));
+                    copy(own_path, &next).expect("copied");
+                    *own_path = next;
+                }
+                drop((mem::replace(&mut store, options().in_memory()?), accounts));
+                store = ShardedStore::open(&*own_path)?;
+                accounts = AccountRepository::open(&store)?;
+            }
+            _ => {}
+        }
+        check(&store, &accounts, &own)?;
+    }
     Ok(())
 }
 
@@ -281,7 +375,7 @@ proptest! {
     fn threads_beside_random_moves_in_memory_neither_lose_nor_repeat_rows(
         changes in prop::collection::vec(change(), 1..12),
     ) {
-        compare(&options().in_memory().expect("a store"), &changes).expect("no error");
+        compare(options().in_memory().expect("a store"), None, &changes).expect("no error");
     }
 }
 
@@ -290,14 +384,37 @@ proptest! {
 
     #[test]
     fn threads_beside_random_moves_on_disk_neither_lose_nor_repeat_rows(
-        changes in prop::collection::vec(change(), 1..10),
+        changes in prop::collection::vec(change(), 1..12),
     ) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("store");
-        compare(&options().open(&path).expect("a store"), &changes).expect("no error");
-        let store = ShardedStore::open(&path).expect("the store");
-        let accounts = AccountRepository::open(&store).expect("the table");
-        let left = accounts.all(&store.read().expect("a snapshot")).count().expect("a count");
-        prop_assert!(left >= u64::from(TENANTS) * FIRST);
+        let store = options().open(&path).expect("a store");
+        compare(store, Some(path), &changes).expect("no error");
     }
+}
+
+#[test]
+fn threads_go_on_after_each_way_to_pause_the_store() {
+    let moving = |start, to| Change::Move { start, length: 9, to, is_offline: false };
+    let changes = [
+        moving(3, 1),
+        Change::Reopen,
+        Change::Add,
+        moving(12, 2),
+        Change::Kill,
+        moving(20, 0),
+        Change::Reattach(1),
+        Change::RebalanceEntries,
+        Change::Reattach(1),
+        Change::Rebalance,
+        Change::Reattach(0),
+        Change::Kill,
+        Change::Merge { from: 1, to: 0 },
+        Change::Remove(1),
+        Change::Reopen,
+        Change::RebalanceEntries,
+    ];
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("store");
+    compare(options().open(&path).expect("a store"), Some(path), &changes).expect("no error");
 }

@@ -4,6 +4,7 @@ use std::{
     fs,
     path::Path,
     process::Command,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
@@ -27,7 +28,7 @@ struct Order {
 }
 
 fn order(tenant: u32, number: u64) -> Order {
-    let (town, code) = (format!("t{}", number % 3), u64::from(tenant) * 1000 + number);
+    let (town, code) = (format!("t{}", number % 3), u64::from(tenant) * 1_000_000 + number);
     Order { tenant, number, town, code }
 }
 
@@ -96,7 +97,7 @@ fn a_detached_shard_is_attached_again_in_the_same_process() -> Result<()> {
 const DETACHED: &str = "INDEX_TABLE_DETACHED";
 
 #[test]
-fn a_detached_shard_that_another_process_has_written_is_refused() -> Result<()> {
+fn a_detached_shard_that_another_process_has_written_is_attached() -> Result<()> {
     if let Some(path) = std::env::var_os(DETACHED) {
         let plain = Store::options().durability(Durability::Journal).open(path)?;
         let orders = OrderRepository::open(&plain)?;
@@ -106,39 +107,244 @@ fn a_detached_shard_that_another_process_has_written_is_refused() -> Result<()> 
     let path = dir.path().join("shop");
     let (store, orders) = opened(&path)?;
     fill(&store, &orders)?;
+    let before = store.read()?;
     store.detach_shard("b")?;
-    let test = "reattached::a_detached_shard_that_another_process_has_written_is_refused";
+    let test = "reattached::a_detached_shard_that_another_process_has_written_is_attached";
     let other = Command::new(std::env::current_exe().expect("the test"))
         .args(["--exact", test])
         .env(DETACHED, path.join("b"))
         .output()
         .expect("a process");
     assert!(other.status.success(), "{}", String::from_utf8_lossy(&other.stdout));
+    // The transaction keeps the environment open, which does not belong to the journal of the other process.
     let refused = store.attach_shard("b", "b").expect_err("it was written").to_string();
     assert!(refused.contains("another process has opened its directory"), "{refused}");
     check(&store, &orders, 40)?;
-    // The next process sees the row.
-    drop((store, orders));
-    let store = ShardedStore::open(&path)?;
-    let orders = OrderRepository::open(&store)?;
+    assert_eq!(orders.all(&before).count()?, 80);
+    drop(before);
     store.attach_shard("b", "b")?;
     check(&store, &orders, 81)
 }
 
+/// Opens the store with one durability or the other.
+fn opened_with(path: &Path, is_relaxed: bool) -> Result<(ShardedStore, OrderRepository)> {
+    if !is_relaxed {
+        return opened(path);
+    }
+    let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
+    let options = ShardedStore::options().durability(Durability::Relaxed);
+    let store = options.shard("a", "a").shard("b", "b").map("orders", map).open(path)?;
+    let orders = OrderRepository::open(&store)?;
+    Ok((store, orders))
+}
+
+/// Returns the number of files in a directory that this process has open.
+fn open_files(directory: &Path) -> usize {
+    let Ok(files) = fs::read_dir("/proc/self/fd") else { return 0 };
+    let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    targets.filter(|target| target.starts_with(directory)).count()
+}
+
 #[test]
-fn a_detached_shard_whose_directory_was_renamed_is_refused() -> Result<()> {
+fn a_detached_shard_is_attached_from_another_directory_repeatedly() -> Result<()> {
+    for is_relaxed in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().canonicalize().expect("a path").join("shop");
+        let (store, orders) = opened_with(&path, is_relaxed)?;
+        fill(&store, &orders)?;
+        fs::create_dir(path.join("archive")).expect("a directory");
+        let places = ["b", "archive/b", "archive/2019"];
+        // More often than shards can be added to an open store.
+        for round in 0..70_u64 {
+            let (from, to) = (places[round as usize % 3], places[(round as usize + 1) % 3]);
+            store.detach_shard("b")?;
+            assert_eq!(open_files(&path.join(from)), 0);
+            assert!(matches!(orders.get(&store.read()?, 25, 0), Err(Error::NoShard { .. })));
+            fs::rename(path.join(from), path.join(to)).expect("renamed");
+            assert!(matches!(store.attach_shard("b", from), Err(Error::StoreNotFound { .. })));
+            store.attach_shard("b", to)?;
+            store.transaction(|txn| {
+                orders.insert(txn, &order(7, 100 + round))?;
+                orders.insert(txn, &order(27, 100 + round))
+            })?;
+            if round % 10 == 0 {
+                check(&store, &orders, 82 + 2 * round)?;
+            }
+        }
+        let killed = dir.path().join("killed");
+        copy(&path, &killed).expect("copied");
+        drop((store, orders));
+        for path in [&path, &killed] {
+            let store = ShardedStore::open(path)?;
+            check(&store, &OrderRepository::open(&store)?, 80 + 140)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_detached_shard_can_be_opened_as_a_plain_store_before_it_is_attached() -> Result<()> {
+    for is_relaxed in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("shop");
+        let (store, orders) = opened_with(&path, is_relaxed)?;
+        fill(&store, &orders)?;
+        for round in 0..4_u64 {
+            store.detach_shard("b")?;
+            let place = if round % 2 == 0 { "b" } else { "archive" };
+            let durability = if round < 2 { Durability::Full } else { Durability::Journal };
+            let plain = Store::options().durability(durability).open(path.join(place))?;
+            let own = OrderRepository::open(&plain)?;
+            assert_eq!(own.all(&plain.read()?).count()?, 40 + round);
+            plain.transaction(|txn| own.insert(txn, &order(27, 200 + round)))?;
+            assert!(matches!(store.attach_shard("b", place), Err(Error::AlreadyOpen { .. })));
+            drop((own, plain));
+            let next = if round % 2 == 0 { "archive" } else { "b" };
+            fs::rename(path.join(place), path.join(next)).expect("renamed");
+            store.attach_shard("b", next)?;
+            check(&store, &orders, 81 + round)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_detached_shard_in_use_is_attached_from_another_directory_later() -> Result<()> {
+    for is_relaxed in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("shop");
+        let (store, orders) = opened_with(&path, is_relaxed)?;
+        fill(&store, &orders)?;
+        let before = store.read()?;
+        let mut open = orders.by_town(&before).rows();
+        assert!(open.next().is_some());
+        store.detach_shard("b")?;
+        // The transaction still reads the shard, whose directory has another name now.
+        fs::rename(path.join("b"), path.join("archive")).expect("renamed");
+        let refused = reason(store.attach_shard("b", "archive"));
+        assert!(refused.contains("transactions that began before it was detached"), "{refused}");
+        assert!(matches!(store.attach_shard("b", "b"), Err(Error::Io { .. })));
+        let plain = Store::open(path.join("archive")).expect_err("in use").to_string();
+        assert!(plain.contains("transactions that began before it was detached"), "{plain}");
+        check(&store, &orders, 40)?;
+        assert_eq!(open.count(), 79);
+        assert_eq!(orders.all(&before).count()?, 80);
+        drop(before);
+        store.attach_shard("b", "archive")?;
+        check(&store, &orders, 80)?;
+        store.transaction(|txn| orders.insert(txn, &order(27, 100)))?;
+        check(&store, &orders, 81)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_removed_shard_can_be_deleted_and_its_directory_used_again() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("shop");
+    let path = dir.path().canonicalize().expect("a path").join("shop");
     let (store, orders) = opened(&path)?;
     fill(&store, &orders)?;
-    store.detach_shard("b")?;
-    fs::rename(path.join("b"), path.join("archive")).expect("renamed");
-    let refused = reason(store.attach_shard("b", "archive"));
-    assert!(refused.contains("this process has it open in"), "{refused}");
-    assert!(matches!(store.attach_shard("b", "b"), Err(Error::Io { .. })));
-    fs::rename(path.join("archive"), path.join("b")).expect("renamed");
-    store.attach_shard("b", "b")?;
-    check(&store, &orders, 80)
+    for round in 0..3 {
+        store.move_range("orders", 20u32.., "a").run()?;
+        store.remove_shard("b")?;
+        assert_eq!(open_files(&path.join("b")), 0);
+        fs::remove_dir_all(path.join("b")).expect("removed");
+        store.add_shard("b", "b")?;
+        store.move_range("orders", 20u32.., "b").run()?;
+        check(&store, &orders, 80 + round)?;
+        store.transaction(|txn| orders.insert(txn, &order(27, 100 + round)))?;
+    }
+    drop((store, orders));
+    let store = ShardedStore::open(&path)?;
+    check(&store, &OrderRepository::open(&store)?, 83)
+}
+
+#[test]
+fn readers_and_writers_go_on_while_a_shard_is_detached_renamed_and_attached() -> Result<()> {
+    for is_relaxed in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("shop");
+        let (store, orders) = opened_with(&path, is_relaxed)?;
+        fill(&store, &orders)?;
+        let is_over = AtomicBool::new(false);
+        let acknowledged = thread::scope(|scope| -> Result<Vec<(u32, u64)>> {
+            let (store, orders, is_over) = (&store, &orders, &is_over);
+            let writers: Vec<_> = [7_u32, 27]
+                .map(|tenant| {
+                    scope.spawn(move || -> Result<Vec<(u32, u64)>> {
+                        let mut acknowledged = Vec::new();
+                        for number in 1000.. {
+                            if is_over.load(SeqCst) {
+                                break;
+                            }
+                            match store
+                                .transaction(|txn| orders.insert(txn, &order(tenant, number)))
+                            {
+                                Ok(()) => acknowledged.push((tenant, number)),
+                                Err(Error::NoShard { .. } | Error::IndexNotReadable { .. }) => {}
+                                Err(error) => return Err(error),
+                            }
+                        }
+                        Ok(acknowledged)
+                    })
+                })
+                .into();
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(move || -> Result<()> {
+                        while !is_over.load(SeqCst) {
+                            let txn = store.read()?;
+                            let rows = orders.all(&txn).count()?;
+                            assert_eq!(orders.by_town(&txn).rows().count() as u64, rows);
+                            match orders.get(&txn, 25, 0) {
+                                Ok(Some(_)) => assert!(rows >= 80),
+                                Err(Error::NoShard { .. }) => {}
+                                other => panic!("{other:?}"),
+                            }
+                        }
+                        Ok(())
+                    })
+                })
+                .collect();
+            let mut moved = Ok(());
+            for round in 0..20 {
+                let (from, to) = if round % 2 == 0 { ("b", "archive") } else { ("archive", "b") };
+                moved = moved.and_then(|()| store.detach_shard("b"));
+                if moved.is_err() {
+                    break;
+                }
+                fs::rename(path.join(from), path.join(to)).expect("renamed");
+                let began = Instant::now();
+                // A reader may still have a snapshot of the shard.
+                moved = loop {
+                    match store.attach_shard("b", to) {
+                        Err(Error::ShardRefused { .. })
+                            if began.elapsed() < Duration::from_mins(1) =>
+                        {
+                            thread::yield_now();
+                        }
+                        attached => break attached.map(drop),
+                    }
+                };
+            }
+            is_over.store(true, SeqCst);
+            let mut acknowledged = Vec::new();
+            for writer in writers {
+                acknowledged.extend(writer.join().expect("no panic")?);
+            }
+            for reader in readers {
+                reader.join().expect("no panic")?;
+            }
+            moved?;
+            Ok(acknowledged)
+        })?;
+        check(&store, &orders, 80 + acknowledged.len() as u64)?;
+        let txn = store.read()?;
+        for (tenant, number) in acknowledged {
+            assert!(orders.get(&txn, tenant, number)?.is_some(), "{tenant} {number}");
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -75,6 +75,7 @@ mod durability;
 pub(crate) mod files;
 mod forward;
 mod hand_over;
+mod latest;
 mod links;
 pub(crate) mod list;
 pub(crate) mod lmdb;

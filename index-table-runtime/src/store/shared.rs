@@ -59,8 +59,9 @@ fn open_with(
     })?;
     let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(open) = stores.get(&path) {
-        if let Some(inner) = open.inner.upgrade() {
+        if let Some(inner) = open.in_use() {
             inner.engine.refuse_forked()?;
+            refuse_leaving(&inner, &path)?;
             // A detached shard is still open, and is attached again.
             let is_back = inner.engine.lmdb().is_some_and(lmdb::Engine::has_left_journal);
             let is_shard =
@@ -79,7 +80,7 @@ fn open_with(
         lmdb::Engine::wait_until_closed(&path);
     }
     refuse_alias(&stores, &path)?;
-    stores.retain(|_, open| open.inner.strong_count() > 0);
+    stores.retain(|_, open| open.in_use().is_some());
     let engine = match journal {
         None => Engine::open(options, &path)?,
         Some(journal) => Engine::open_shard(options, &path, journal)?,
@@ -94,8 +95,9 @@ fn open_with(
 fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
     let Ok(file) = file_id(path) else { return Ok(()) };
     for (other, open) in stores.iter().filter(|(_, open)| open.file == Some(file)) {
-        if let Some(inner) = open.inner.upgrade() {
+        if let Some(inner) = open.in_use() {
             inner.engine.refuse_forked()?;
+            refuse_leaving(&inner, path)?;
             let reason = format!(
                 "in this process, as `{}`; clone the `Store`, or drop it first",
                 other.display()
@@ -107,7 +109,24 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses the directory of a detached shard while transactions use it.
+fn refuse_leaving(inner: &Inner, path: &Path) -> Result<()> {
+    if inner.engine.lmdb().is_some_and(lmdb::Engine::is_leaving) {
+        let reason = "in this process: it was a shard of a sharded store, and transactions that began before it was \
+                      detached or removed still use it; end them first";
+        return Err(Error::AlreadyOpen { path: path.to_owned(), reason: reason.to_owned() });
+    }
+    Ok(())
+}
+
 impl Open {
+    /// Returns the store, unless its files are closed.
+    fn in_use(&self) -> Option<Arc<Inner>> {
+        let is_closed =
+            |inner: &Arc<Inner>| inner.engine.lmdb().is_some_and(lmdb::Engine::is_closed);
+        self.inner.upgrade().filter(|inner| !is_closed(inner))
+    }
+
     /// Returns the reason why the store can't be shared.
     fn difference(&self, options: &Options, path: &Path) -> Option<String> {
         if file_id(path).ok() != self.file {

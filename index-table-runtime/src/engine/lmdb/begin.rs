@@ -59,7 +59,7 @@ impl Engine {
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
         let (txn, turn) = self.begin_write()?;
         // Opening a table does not enlarge the reserve, so that a file that is refused does not change.
-        self.reserve.ahead(|| self.used(), &self.map_size);
+        self.files()?.reserve.ahead(|| self.used(), &self.map_size);
         Ok(Txn::writing(self, txn, turn))
     }
 
@@ -97,7 +97,8 @@ impl Engine {
     ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
         let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
         let (number, mut logged) = (txn.id(), None);
-        let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
+        let env = self.env().map_err(|error| (error, None))?;
+        let opened = env.create_databases_and_commit(txn, |opener, txn| {
             let recorder = &mut turn.writing.scratch.recorder;
             let catalog = opener.open_database(txn, Some(CATALOG));
             let referrers = match catalog.map_err(|error| self.error(error))? {

@@ -52,9 +52,9 @@ fn declared(catalog: &Database<'_>, txn: &RoTxn<'_>) -> heed::Result<Vec<String>
 
 impl Engine {
     /// Creates the handles of all tables in the file, before other transactions begin.
-    pub(super) fn open_known(&self) -> heed::Result<()> {
+    pub(super) fn open_known(&self, env: &Env) -> heed::Result<()> {
         let mut known = BTreeSet::new();
-        let found = self.env.open_databases_and_commit(read_txn(&self.env)?, |opener, txn| {
+        let found = env.open_databases_and_commit(read_txn(env)?, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             if let Some(catalog) = &catalog {
                 for name in declared(catalog, txn)? {
@@ -85,12 +85,15 @@ impl Engine {
             self.refuse_forked()?;
             let _turn = self.lock_writing();
             let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
-            if let Some(catalog) = find(&self.env, txn).map_err(|error| self.error(error))? {
+            if let Some(catalog) = find(self.env()?, txn).map_err(|error| self.error(error))? {
                 let _ = self.catalog.set(catalog);
             }
         }
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
-        self.catalog.get().map_or(Ok(Vec::new()), |catalog| self.records(catalog, &txn))
+        let records = self.catalog.get().map_or(Ok(Vec::new()), |it| self.records(it, &txn));
+        // Before the pass.
+        drop(txn);
+        records
     }
 
     /// Removes the indexes that `choose` returns, with their records. Returns their names.
@@ -104,7 +107,8 @@ impl Engine {
         let (number, mut logged) = (txn.id(), None);
         let mut turn = turn;
         let mut dropped = Vec::new();
-        let outcome = self.env.create_databases_and_commit(txn, |opener, txn| {
+        let env = self.env().map_err(|error| (error, None))?;
+        let outcome = env.create_databases_and_commit(txn, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             let Some(catalog) = catalog else { return Ok(CommitOrAbort::Abort(())) };
             dropped = choose(&self.records(&catalog, txn)?);

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -12,10 +12,10 @@ use std::{
 
 use super::{
     gate::{Gate, Kind},
-    journal::{active::Active, pinned::Slots, presence::Presence},
+    journal::active::Active,
     names::{Database, Env},
-    process::{self, Counted},
-    reserve::Reserve,
+    opened::Files,
+    process,
     turn::Writing,
 };
 use crate::model::error::{Error, Result};
@@ -25,7 +25,6 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// An open environment. Its path is canonical.
 pub(crate) struct Engine {
-    pub(super) env: Env,
     pub(super) path: PathBuf,
     /// The value of [`process::forks`] when the store was opened.
     pub(super) forks: u32,
@@ -33,15 +32,14 @@ pub(crate) struct Engine {
     pub(super) read_only: AtomicBool,
     pub(super) max_databases: u32,
     pub(super) max_readers: u32,
-    /// The gate of all transactions, and of all other accesses to the map.
-    pub(super) gate: Gate,
+    /// The gate of all transactions, and of all other accesses to the map, with the open files.
+    pub(super) gate: Gate<Files>,
     pub(super) map_size: AtomicUsize,
     pub(super) max_map_size: usize,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
     /// The databases with a handle in LMDB. New transactions can read only these.
     pub(super) known: Mutex<BTreeSet<String>>,
-    pub(super) reserve: Reserve,
     /// The lock that this process's write transaction holds, so that one thread at a time waits for LMDB's lock.
     pub(super) writing: Mutex<Writing>,
     /// The number of threads that wait for this lock.
@@ -52,11 +50,6 @@ pub(crate) struct Engine {
     pub(super) is_elsewhere: bool,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
-    /// The reader slots of checkpoints. Dropped after the environment.
-    pub(super) slots: OnceLock<Arc<Slots>>,
-    /// The mark that this process has the store open. Dropped after the environment.
-    pub(super) presence: Presence,
-    pub(super) _counted: Counted,
 }
 
 impl Drop for Engine {
@@ -64,6 +57,9 @@ impl Drop for Engine {
         let Some(journal) = self.journal.take() else { return };
         if self.is_inherited() {
             journal.forget();
+        } else if self.gate.is_retired() {
+            // It has left the journal, which may have the shard again, in another environment.
+            drop(journal);
         } else {
             *self.writing.get_mut().unwrap_or_else(PoisonError::into_inner) = Writing::default();
             // LMDB reads the map. A failed growth has unmapped it.
@@ -103,10 +99,42 @@ impl Engine {
         self.map_size.load(Ordering::Relaxed)
     }
 
+    /// Returns the environment. The caller must be inside the gate.
+    pub(super) fn env(&self) -> Result<&Env> {
+        self.files().map(|files| &files.env)
+    }
+
+    /// Returns the open files. The caller must be inside the gate.
+    #[inline]
+    pub(super) fn files(&self) -> Result<&Files> {
+        self.gate.inside().ok_or_else(|| self.retired())
+    }
+
+    /// Closes the environment as soon as no transaction uses it. No transaction begins after this call.
+    pub(crate) fn close_when_unused(&self) {
+        self.gate.retire();
+    }
+
+    /// Lets transactions begin again in an environment that is about to be closed. Returns false if it is closed.
+    pub(crate) fn stay_open(&self) -> bool {
+        self.gate.reopen()
+    }
+
+    /// Whether the environment is closed, or will be when its last transaction ends.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.gate.is_retired()
+    }
+
+    /// Whether the environment is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.gate.is_gone()
+    }
+
     /// Returns the number of bytes up to the end of the last page in use. The caller must be inside the gate.
     pub(super) fn used(&self) -> usize {
-        let pages = self.env.info().last_page_number + 1;
-        pages * self.env.unnamed_database_stat().page_size as usize
+        let Ok(env) = self.env() else { return 0 };
+        let pages = env.info().last_page_number + 1;
+        pages * env.unnamed_database_stat().page_size as usize
     }
 
     /// Waits for the thread that drops the last handle to the directory.

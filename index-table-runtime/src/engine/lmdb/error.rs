@@ -94,6 +94,12 @@ impl Engine {
         (error, retry)
     }
 
+    /// Returns the error of a transaction that begins after the environment was closed.
+    #[cold]
+    pub(super) fn retired(&self) -> Error {
+        self.reopen_needed("its shard was removed or detached from the store")
+    }
+
     pub(super) fn reopen_needed(&self, reason: &'static str) -> Error {
         Error::ReopenNeeded { path: self.path.clone(), reason }
     }

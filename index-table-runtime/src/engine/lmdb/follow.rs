@@ -39,9 +39,9 @@ pub(crate) fn is_clean(directory: &Path) -> Result<Option<bool>> {
 }
 
 impl Engine {
-    /// Returns the number of LMDB's last transaction.
+    /// Returns the number of LMDB's last transaction. The environment of a follower is not closed.
     pub(crate) fn last_commit(&self) -> u64 {
-        self.env.info().last_txn_id as u64
+        self.env().map_or(0, |env| env.info().last_txn_id as u64)
     }
 
     /// Marks the data file as belonging to an open follower.
@@ -85,7 +85,7 @@ impl Engine {
                     }
                     Ok(())
                 };
-                replay::apply_sections(&self.env, record.commit, Drops::Empty, each)
+                replay::apply_sections(self.env()?, record.commit, Drops::Empty, each)
             };
             match outcome {
                 Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull)))
@@ -108,7 +108,7 @@ impl Engine {
         let _turn = self.lock_writing();
         #[expect(unsafe_code, reason = "no other thread may change the flags at the same time")]
         // SAFETY: this thread has the turn to write, and only writers use these flags. Nothing else changes flags.
-        let changed = unsafe { self.env.set_flags(EnvFlags::NO_SYNC, FlagSetMode::Disable) };
+        let changed = unsafe { self.env()?.set_flags(EnvFlags::NO_SYNC, FlagSetMode::Disable) };
         changed.map_err(|error| self.error(error))?;
         self.read_only.store(false, Ordering::Release);
         Ok(())

@@ -2,8 +2,13 @@
 //!
 //! The map may be replaced only while no transaction of the process is active. A transaction writes only its
 //! own slot, when it begins and when it ends. Only a thread that replaces the map waits.
+//!
+//! The gate owns the open files. When a shard has left its store, the gate is [retired](Gate::retire): no transaction
+//! begins, and the thread that ends the last one closes the files.
 
 use std::{
+    cell::UnsafeCell,
+    mem,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
@@ -17,8 +22,17 @@ const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
 /// The map is gone.
 const BROKEN: u8 = 2;
+/// No transaction begins. When all have ended, the files are closed.
+const RETIRED: u8 = 3;
+/// The files are being closed.
+const CLOSING: u8 = 4;
+/// The files are closed.
+const GONE: u8 = 5;
 
-pub(super) struct Gate {
+/// The gate of all transactions, with the open files.
+pub(super) struct Gate<T> {
+    /// Written once: by the thread that has set the state to `CLOSING`.
+    inside: UnsafeCell<Option<T>>,
     created: Instant,
     writer: [AtomicU64; 1],
     /// For each slot, the start of the transaction in nanoseconds since `created`; 0 if the slot is free.
@@ -43,13 +57,36 @@ pub(super) enum Refused {
     Full,
     /// The map no longer exists.
     Broken,
+    /// The gate is retired.
+    Retired,
     /// Transactions have not ended in time.
     Busy,
 }
 
-impl Gate {
-    pub(super) fn new(readers: u32) -> Self {
+#[expect(unsafe_code, reason = "the contents are shared by threads, and dropped by one of them")]
+// SAFETY: threads get shared references, as `T: Sync` allows, and any thread may drop the contents, as `T: Send` allows.
+// `Gate::finish` drops them when no thread has a reference.
+unsafe impl<T: Send + Sync> Sync for Gate<T> {}
+
+impl<T> Gate<T> {
+    /// Returns the contents; `None` after they were dropped. The caller is inside the gate, and does not use the result after
+    /// its pass was dropped; or no other thread can retire the gate.
+    #[inline]
+    pub(super) fn inside(&self) -> Option<&T> {
+        #[expect(unsafe_code, reason = "the contents may be dropped while the gate is borrowed")]
+        // SAFETY: only `finish` writes, when no pass exists, none is given out, and no thread has the lock. Callers have a
+        // pass or the lock.
+        unsafe { &*self.inside.get() }.as_ref()
+    }
+
+    /// Returns the contents.
+    pub(super) fn inside_mut(&mut self) -> Option<&mut T> {
+        self.inside.get_mut().as_mut()
+    }
+
+    pub(super) fn new(readers: u32, inside: T) -> Self {
         Self {
+            inside: UnsafeCell::new(Some(inside)),
             created: Instant::now(),
             writer: Default::default(),
             readers: (0..readers).map(|_| AtomicU64::default()).collect(),
@@ -60,7 +97,7 @@ impl Gate {
     }
 
     /// Lets a transaction begin; waits while the map is being replaced.
-    pub(super) fn enter(&self, kind: Kind) -> Result<Pass<'_>, Refused> {
+    pub(super) fn enter(&self, kind: Kind) -> Result<Pass<'_, T>, Refused> {
         let slots = match kind {
             Kind::Reader => &*self.readers,
             Kind::Writer => &self.writer,
@@ -76,7 +113,8 @@ impl Gate {
             match self.state.load(SeqCst) {
                 OPEN => return Ok(pass),
                 BROKEN => return Err(Refused::Broken),
-                _ => drop(pass),
+                CLOSED => drop(pass),
+                _ => return Err(Refused::Retired),
             }
             drop(self.until(self.lock(), None, || self.state.load(SeqCst) != CLOSED));
         }
@@ -84,22 +122,80 @@ impl Gate {
 
     /// Prevents new transactions, and waits until all transactions have ended. Returns `None` if another
     /// thread has closed the gate.
-    pub(super) fn close(&self, limit: Duration) -> Result<Option<Closed<'_>>, Refused> {
+    pub(super) fn close(&self, limit: Duration) -> Result<Option<Closed<'_, T>>, Refused> {
         let deadline = Instant::now() + limit;
         let lock = self.lock();
         match self.state.load(SeqCst) {
             OPEN => self.state.store(CLOSED, SeqCst),
             BROKEN => return Err(Refused::Broken),
-            _ => {
+            CLOSED => {
                 drop(self.until(lock, None, || self.state.load(SeqCst) != CLOSED));
                 return Ok(None);
             }
+            _ => return Err(Refused::Retired),
         }
         let closed = Closed(self);
         // The slots aren't read again after the wait: a thread that begins too late takes a slot for a moment.
         let (lock, is_empty) = self.until(lock, Some(deadline), || self.is_empty());
         drop(lock);
         if is_empty { Ok(Some(closed)) } else { Err(Refused::Busy) }
+    }
+
+    /// Prevents new transactions for good. When all transactions have ended, the contents are dropped: by this call, or by
+    /// the thread that ends the last one.
+    pub(super) fn retire(&self) {
+        let (lock, _) = self.until(self.lock(), None, || self.state.load(SeqCst) != CLOSED);
+        if self.state.load(SeqCst) < RETIRED {
+            self.state.store(RETIRED, SeqCst);
+        }
+        drop(lock);
+        self.finish();
+    }
+
+    /// Lets transactions begin again, unless the contents were dropped meanwhile. Returns whether they can begin.
+    pub(super) fn reopen(&self) -> bool {
+        let _lock = self.lock();
+        let reopened = self.state.compare_exchange(RETIRED, OPEN, SeqCst, SeqCst);
+        reopened.is_ok() || self.state.load(SeqCst) < RETIRED
+    }
+
+    /// Calls `body` with the contents, which are not dropped meanwhile, although the calling thread may have no pass.
+    /// Returns `None` if they are dropped.
+    pub(super) fn hold<R>(&self, body: impl FnOnce(&T) -> R) -> Option<R> {
+        let _lock = self.lock();
+        // The state changes to `CLOSING` with the lock.
+        let inside = if self.state.load(SeqCst) < CLOSING { self.inside() } else { None };
+        inside.map(body)
+    }
+
+    /// Whether the gate is retired, and the contents are dropped. Waits while another thread drops them.
+    pub(super) fn is_gone(&self) -> bool {
+        let is_closing = || self.state.load(SeqCst) == CLOSING;
+        drop(self.until(self.lock(), None, || !is_closing()));
+        self.state.load(SeqCst) == GONE
+    }
+
+    /// Whether the gate is retired.
+    pub(super) fn is_retired(&self) -> bool {
+        self.state.load(SeqCst) >= RETIRED
+    }
+
+    /// Drops the contents, if the gate is retired and no transaction is active.
+    #[cold]
+    fn finish(&self) {
+        let lock = self.lock();
+        // A thread that comes too late takes a slot for a moment. When it frees the slot, it calls this function.
+        if self.state.load(SeqCst) != RETIRED || !self.is_empty() {
+            return;
+        }
+        self.state.store(CLOSING, SeqCst);
+        drop(lock);
+        #[expect(unsafe_code, reason = "references to the contents would become invalid")]
+        // SAFETY: each transaction sets its slot and then reads the state, and no slot was set after the state. So no pass
+        // exists, and none is given out. No other thread writes, because only one has changed the state to `CLOSING`.
+        drop(mem::take(unsafe { &mut *self.inside.get() }));
+        self.state.store(GONE, SeqCst);
+        self.notify();
     }
 
     /// Returns the number of read transactions, and the age of the oldest.
@@ -157,31 +253,33 @@ impl Gate {
 }
 
 /// The pass of an active transaction, which is dropped when the transaction has ended.
-pub(super) struct Pass<'g> {
-    gate: &'g Gate,
+pub(super) struct Pass<'g, T> {
+    gate: &'g Gate<T>,
     slot: &'g AtomicU64,
 }
 
-impl Drop for Pass<'_> {
+impl<T> Drop for Pass<'_, T> {
     fn drop(&mut self) {
         self.slot.store(0, SeqCst);
-        if self.gate.state.load(SeqCst) == CLOSED {
-            self.gate.notify();
+        match self.gate.state.load(SeqCst) {
+            CLOSED => self.gate.notify(),
+            RETIRED => self.gate.finish(),
+            _ => {}
         }
     }
 }
 
 /// A guard of the closed gate: no transaction is active, and none begins until the guard is dropped.
-pub(super) struct Closed<'g>(&'g Gate);
+pub(super) struct Closed<'g, T>(&'g Gate<T>);
 
-impl Closed<'_> {
+impl<T> Closed<'_, T> {
     /// Records that the map no longer exists, so that no further transaction can start.
     pub(super) fn broken(self) {
         self.0.state.store(BROKEN, SeqCst);
     }
 }
 
-impl Drop for Closed<'_> {
+impl<T> Drop for Closed<'_, T> {
     fn drop(&mut self) {
         // A broken gate stays broken.
         let _ = self.0.state.compare_exchange(CLOSED, OPEN, SeqCst, SeqCst);
@@ -200,7 +298,7 @@ mod tests {
 
     #[test]
     fn slots_are_assigned_and_released() {
-        let gate = Gate::new(2);
+        let gate = Gate::new(2, ());
         let passes = (gate.enter(Kind::Reader), gate.enter(Kind::Reader), gate.enter(Kind::Writer));
         assert!(passes.0.is_ok() && passes.1.is_ok() && passes.2.is_ok());
         assert_eq!(gate.enter(Kind::Reader).err(), Some(Refused::Full));
@@ -218,7 +316,7 @@ mod tests {
     #[test]
     fn closing_waits_for_active_transactions() {
         for kind in [Kind::Reader, Kind::Writer] {
-            let gate = Gate::new(2);
+            let gate = Gate::new(2, ());
             let pass = gate.enter(kind);
             assert_eq!(gate.close(SOON).err(), Some(Refused::Busy));
             assert!(gate.enter(Kind::Reader).is_ok(), "it is open again");
@@ -234,7 +332,7 @@ mod tests {
 
     #[test]
     fn no_transaction_begins_after_the_gate_is_broken() {
-        let gate = Gate::new(2);
+        let gate = Gate::new(2, ());
         if let Ok(Some(closed)) = gate.close(SOON) {
             closed.broken();
         }
@@ -242,9 +340,73 @@ mod tests {
         assert_eq!(gate.close(SOON).err(), Some(Refused::Broken));
     }
 
+    /// Counts how often it is dropped.
+    struct Dropped<'d>(&'d AtomicUsize);
+
+    impl Drop for Dropped<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+
+    #[test]
+    fn the_last_transaction_drops_the_contents_of_a_retired_gate() {
+        for kind in [Kind::Reader, Kind::Writer] {
+            let dropped = AtomicUsize::new(0);
+            let gate = Gate::new(2, Dropped(&dropped));
+            let (first, last) = (gate.enter(kind), gate.enter(Kind::Reader));
+            gate.retire();
+            assert_eq!(gate.enter(Kind::Reader).err(), Some(Refused::Retired));
+            assert_eq!(gate.close(SOON).err(), Some(Refused::Retired));
+            drop(first);
+            assert!(gate.is_retired() && !gate.is_gone() && gate.inside().is_some());
+            drop(last);
+            assert!(gate.is_gone() && gate.inside().is_none() && !gate.reopen());
+            assert_eq!(dropped.load(SeqCst), 1);
+            gate.retire();
+            drop(gate);
+            assert_eq!(dropped.load(SeqCst), 1);
+        }
+    }
+
+    #[test]
+    fn a_retired_gate_with_transactions_can_be_opened_again() {
+        let gate = Gate::new(2, ());
+        let pass = gate.enter(Kind::Reader);
+        gate.retire();
+        assert!(gate.reopen());
+        drop(pass);
+        assert!(gate.enter(Kind::Reader).is_ok() && !gate.is_retired());
+        gate.retire();
+        assert!(gate.is_gone());
+    }
+
+    #[test]
+    fn the_contents_are_dropped_once_beside_threads_that_enter() {
+        for _ in 0..200 {
+            let dropped = AtomicUsize::new(0);
+            let gate = Gate::new(8, Dropped(&dropped));
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        while let Ok(pass) = gate.enter(Kind::Reader) {
+                            assert!(gate.inside().is_some());
+                            thread::yield_now();
+                            drop(pass);
+                        }
+                    });
+                }
+                thread::yield_now();
+                gate.retire();
+            });
+            assert!(gate.is_gone());
+            assert_eq!(dropped.load(SeqCst), 1);
+        }
+    }
+
     #[test]
     fn no_transaction_is_active_while_the_gate_is_closed() {
-        let gate = Gate::new(16);
+        let gate = Gate::new(16, ());
         let (inside, closed) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let busy = AtomicUsize::new(0);
         thread::scope(|scope| {

@@ -58,14 +58,14 @@ impl Engine {
         if let Some(Active::Shared(own)) = self.journal.get()
             && own.has_left()
         {
-            let (directory, env) = (self.path.clone(), self.env.clone());
+            let (directory, env) = (self.path.clone(), self.env()?.clone());
             let joined = own.rejoin(Joining { shard, directory, env });
             return joined.map_err(|not_started| unstarted(&self.path, not_started));
         }
         if !self.is_joining.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let (directory, env) = (self.path.clone(), self.env.clone());
+        let (directory, env) = (self.path.clone(), self.env()?.clone());
         let joined = member.join(Joining { shard, directory, env }, is_known);
         self.set_member(joined.map_err(|not_started| unstarted(&self.path, not_started))?);
         Ok(())
@@ -85,8 +85,8 @@ impl Engine {
 
     fn set_member(&self, member: Member) {
         self.lock_writing().scratch.recorder = member.recorder();
-        if let Some(slots) = member.slots() {
-            let _ = self.slots.set(slots);
+        if let (Some(slots), Ok(files)) = (member.slots(), self.files()) {
+            let _ = files.slots.set(slots);
         }
         let _ = self.journal.set(Active::Shared(member));
         self.is_joining.store(false, Ordering::Release);
@@ -94,11 +94,13 @@ impl Engine {
 
     /// Starts the journal, unless another process writes it.
     pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
-        match start::start(&self.env, &self.path, limits(options), options.destination()) {
+        match start::start(self.env()?, &self.path, limits(options), options.destination()) {
             Ok(journal) => {
                 let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
                 writing.scratch.recorder = journal.recorder();
-                let _ = self.slots.set(journal.slots());
+                if let Ok(files) = self.files() {
+                    let _ = files.slots.set(journal.slots());
+                }
                 let _ = self.journal.set(Active::Own(journal));
             }
             Err(NotStarted::Elsewhere) => self.is_elsewhere = true,
@@ -130,10 +132,10 @@ impl SharedJournal {
             return Err(Error::NotOffered { what });
         }
         let to_joining = |(shard, engine): &(ShardNumber, &Engine)| {
-            let (directory, env) = (engine.path.clone(), engine.env.clone());
-            Joining { shard: *shard, directory, env }
+            let (directory, env) = (engine.path.clone(), engine.env()?.clone());
+            Ok(Joining { shard: *shard, directory, env })
         };
-        let joining = shards.iter().map(to_joining).collect();
+        let joining = shards.iter().map(to_joining).collect::<Result<_>>()?;
         let archive = options.destination().map(|it| (it, manager_changes(manager)));
         let started = self.start(joining, missing, limits(options), archive);
         let members =

@@ -40,6 +40,7 @@ mod lock;
 mod named;
 mod names;
 mod open;
+mod opened;
 mod pages;
 mod process;
 mod read;

@@ -23,6 +23,7 @@ use super::{
     journalled::{handles, prepare, readers},
     lock,
     names::{Env, FILE, LOCK_FILE},
+    opened::Files,
     pages::{self, Depth},
     process::{self, Counted, Limit},
     read_only,
@@ -115,7 +116,9 @@ impl Engine {
             }
         }
         presence.share().map_err(|source| error::not_opened(path, source))?;
-        engine.presence = presence;
+        if let Some(files) = engine.gate.inside_mut() {
+            files.presence = presence;
+        }
         Ok(engine)
     }
 
@@ -153,27 +156,25 @@ impl Engine {
         let for_checkpoints = readers(options) - options.max_readers;
         let max_readers = env.max_readers().saturating_sub(for_checkpoints).max(1);
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
+        let map_size = AtomicUsize::new(env.info().map_size);
+        let (slots, presence) = (OnceLock::new(), Presence::none());
+        let files = Files { env, reserve, slots, presence, _counted: counted };
         let engine = Self {
             path: path.to_owned(),
             forks: process::forks(),
             read_only: AtomicBool::new(options.read_only || options.follower),
             max_databases: options.max_databases,
             max_readers,
-            gate: Gate::new(max_readers),
-            map_size: AtomicUsize::new(env.info().map_size),
+            gate: Gate::new(max_readers, files),
+            map_size,
             max_map_size: size::max_map_size(options),
             catalog: OnceLock::new(),
             known: Mutex::default(),
-            reserve,
             writing: Mutex::default(),
             waiting: AtomicUsize::new(0),
-            env,
             journal: OnceLock::new(),
             is_elsewhere: plan == Plan::ReadOnly,
             is_joining: AtomicBool::new(false),
-            slots: OnceLock::new(),
-            presence: Presence::none(),
-            _counted: counted,
         };
         // The slots of dead processes would prevent the reuse of pages. A journal that is about to start
         // still needs them: one may hold its last checkpoint.
@@ -187,7 +188,7 @@ impl Engine {
         }
         // Only after the check, because LMDB does not check the file. An error is ignored: its cause may have
         // disappeared when a table is opened.
-        let _ = engine.open_known();
+        let _ = engine.env().map(|env| engine.open_known(env));
         Ok(engine)
     }
 

@@ -72,7 +72,7 @@ impl Engine {
         let _turn = self.lock_writing();
         let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
         let mut is_missing = false;
-        let found = self.env.open_databases_and_commit(txn, |opener, txn| {
+        let found = self.env()?.open_databases_and_commit(txn, |opener, txn| {
             let tables = Tables::new(schema, parts, Vec::new(), |name| {
                 let found: Option<Database<'_>> =
                     opener.open_database(txn, Some(name)).map_err(|error| self.error(error))?;

@@ -13,6 +13,7 @@ use super::{
     gate::{Closed, Kind, Pass, Refused},
     journal::active::Active,
     names::Env,
+    opened::Files,
     process, size,
     turn::Writing,
 };
@@ -34,13 +35,13 @@ impl Engine {
         &'e self,
         kind: Kind,
         mut begin: impl FnMut(&'e Env) -> heed::Result<T>,
-    ) -> Result<(T, Pass<'e>)> {
+    ) -> Result<(T, Pass<'e, Files>)> {
         self.refuse_forked()?;
         let mut cleared = false;
         loop {
             let pass = self.gate.enter(kind).map_err(|refused| self.refused(&refused))?;
             let map_size = self.map_size.load(Ordering::Relaxed);
-            match begin(&self.env) {
+            match begin(self.env()?) {
                 Ok(txn) => return Ok((txn, pass)),
                 Err(heed::Error::Mdb(MdbError::MapResized)) => {
                     drop(pass);
@@ -61,7 +62,8 @@ impl Engine {
     /// Clears the slots of readers whose processes have died, and returns the number of cleared slots.
     pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
         self.refuse_forked()?;
-        self.env.clear_stale_readers().map_err(|error| self.error(error))
+        let cleared = self.gate.hold(|files| files.env.clear_stale_readers());
+        cleared.ok_or_else(|| self.retired())?.map_err(|error| self.error(error))
     }
 
     /// Prepares another run of a closure. Returns false if the run would fail in the same way.
@@ -131,7 +133,7 @@ impl Engine {
         }
     }
 
-    fn close(&self) -> Result<Option<Closed<'_>>> {
+    fn close(&self) -> Result<Option<Closed<'_, Files>>> {
         self.gate.close(WAIT).map_err(|refused| self.refused(&refused))
     }
 
@@ -148,14 +150,14 @@ impl Engine {
         turn
     }
 
-    fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {
+    fn map(&self, closed: Closed<'_, Files>, bytes: usize) -> Result<()> {
         let bytes = size::page_multiple(bytes);
         // A checkpoint would begin a read transaction.
         let mut held = self.journal.get().and_then(Active::hold);
         #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
         // SAFETY: all transactions of this process pass the gate. While `closed` exists, none is active and none
         // begins.
-        let mapped = unsafe { self.env.resize(bytes) };
+        let mapped = unsafe { self.env()?.resize(bytes) };
         match mapped {
             Ok(()) => {
                 self.map_size.store(bytes, Ordering::Relaxed);
@@ -179,6 +181,7 @@ impl Engine {
             Refused::Broken => {
                 self.reopen_needed("an earlier attempt to map more of the file has failed")
             }
+            Refused::Retired => self.retired(),
             Refused::Busy => {
                 let (readers, oldest) = self.readers();
                 let map_size = self.map_size.load(Ordering::Relaxed);

@@ -55,7 +55,8 @@ impl Part<'_> {
     /// possibly too late to take the record back.
     fn probe(&mut self) -> Result<(), CommitFailure> {
         let Self { engine, txn, turn, .. } = self;
-        let probe = engine.env.nested_write_txn(txn).and_then(heed::RwTxn::commit);
+        let env = engine.env().map_err(CommitFailure::Failed)?;
+        let probe = env.nested_write_txn(txn).and_then(heed::RwTxn::commit);
         let failed = |error| engine.write_error(&mut turn.writing.retry, error);
         probe.map_err(failed).map_err(CommitFailure::Failed)
     }
@@ -70,7 +71,8 @@ impl Part<'_> {
         }
         let Self { engine, txn, turn, .. } = self;
         let Some(catalog) = engine.catalog.get() else { return Ok(()) };
-        let page_size = engine.env.unnamed_database_stat().page_size as usize;
+        let env = engine.env().map_err(CommitFailure::Failed)?;
+        let page_size = env.unnamed_database_stat().page_size as usize;
         let value = vec![0; (COMMIT_PAGES + changes / CHANGES_OF_A_PAGE) * page_size];
         let put = |mut inner: heed::RwTxn<'_>| {
             let put = catalog.put(&mut inner, ROOM.as_bytes(), &value);
@@ -78,7 +80,7 @@ impl Part<'_> {
             put
         };
         let failed = |error| engine.write_error(&mut turn.writing.retry, error);
-        let put = engine.env.nested_write_txn(txn).and_then(put);
+        let put = env.nested_write_txn(txn).and_then(put);
         put.map_err(failed).map_err(CommitFailure::Failed)
     }
 

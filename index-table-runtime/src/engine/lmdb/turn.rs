@@ -2,7 +2,7 @@
 
 use std::sync::MutexGuard;
 
-use super::{blocks::Scratch, gate::Pass};
+use super::{blocks::Scratch, gate::Pass, opened::Files};
 use crate::engine::Retry;
 
 /// The state of the only write transaction.
@@ -15,6 +15,6 @@ pub(super) struct Writing {
 
 /// The turn to write, with the state of the transaction.
 pub(super) struct Turn<'s> {
-    pub(super) _pass: Pass<'s>,
+    pub(super) _pass: Pass<'s, Files>,
     pub(super) writing: MutexGuard<'s, Writing>,
 }

@@ -7,6 +7,7 @@ use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
 use super::{
     env::Engine,
     gate::Pass,
+    opened::Files,
     read::Reader,
     tables::Tables,
     turn::{Turn, Writing},
@@ -25,7 +26,7 @@ pub(crate) struct Txn<'s> {
 
 /// Fields are dropped in order: the transaction before its pass through the gate.
 enum Inner<'s> {
-    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "released on drop")] Pass<'s>),
+    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "released on drop")] Pass<'s, Files>),
     Write(RwTxn<'s>, Turn<'s>),
     /// A nested transaction, with the buffers of the outer transaction.
     Nested(RwTxn<'s>, &'s mut Writing),
@@ -33,7 +34,11 @@ enum Inner<'s> {
 }
 
 impl<'s> Txn<'s> {
-    pub(super) fn reading(engine: &'s Engine, txn: RoTxn<'s, WithoutTls>, pass: Pass<'s>) -> Self {
+    pub(super) fn reading(
+        engine: &'s Engine,
+        txn: RoTxn<'s, WithoutTls>,
+        pass: Pass<'s, Files>,
+    ) -> Self {
         Self { inner: Inner::Read(txn, pass), engine }
     }
 
@@ -73,7 +78,11 @@ impl<'s> Txn<'s> {
             Inner::Nested(txn, writing) => (txn, &mut **writing),
             Inner::Read(..) | Inner::Over => return None,
         };
-        let nested = engine.env.nested_write_txn(txn).map_err(|error| engine.error(error));
+        let env = match engine.env() {
+            Ok(env) => env,
+            Err(error) => return Some(Err(error)),
+        };
+        let nested = env.nested_write_txn(txn).map_err(|error| engine.error(error));
         Some(nested.map(|txn| {
             writing.scratch.recorder.nest();
             Txn { inner: Inner::Nested(txn, writing), engine }
@@ -136,7 +145,8 @@ impl<'s> Txn<'s> {
             Inner::Nested(mut txn, writing) => {
                 // Committing a failed nested transaction would damage the outer one. The probe detects the
                 // failure: an empty transaction inside a failed transaction can't be committed.
-                let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
+                let env = self.engine.env().map_err(CommitFailure::Failed)?;
+                let probe = env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
                 let committed = probe.and_then(|()| txn.commit());
                 writing.scratch.recorder.unnest(committed.is_err());
                 let failed = |error| self.engine.write_error(&mut writing.retry, error);

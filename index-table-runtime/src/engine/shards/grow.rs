@@ -3,8 +3,9 @@
 //! The list of shards only grows, so that transactions can refer to their shards. Each [generation](super::Maps) of
 //! shard maps has the numbers of the shards that belong to the store. A transaction that is older than a shard does not
 //! use this shard, because no map of its generation has keys there. A transaction that began before a shard was removed
-//! still has a snapshot of this shard. The environment of a removed shard stays open for such transactions, until the
-//! store is closed.
+//! still has a snapshot of this shard. The environment of a removed shard stays open for such transactions, and is closed
+//! when the last of them ends. If the shard is attached again before, it keeps this environment; otherwise it has another
+//! one.
 
 use std::sync::Arc;
 

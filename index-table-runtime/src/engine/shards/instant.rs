@@ -109,7 +109,7 @@ impl Engine {
                 if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
                     // Frees the reader slot before another one is taken.
                     *snapshot = None;
-                    *snapshot = Some((commits, open.engine().read()?));
+                    *snapshot = shard.unless_gone(open.engine().read())?.map(|txn| (commits, txn));
                 }
             }
             fence(SeqCst);
@@ -151,10 +151,12 @@ impl Engine {
 
     /// Begins a read transaction of one shard.
     pub(crate) fn read_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
-        let engine = self.shard(shard)?.engine()?;
+        let own = self.shard(shard)?;
+        let engine = own.engine()?;
         let mut maps = self.maps.capture();
         let txn = loop {
-            let txn = engine.read()?;
+            let txn = own.unless_gone(engine.read())?;
+            let txn = txn.map_or_else(|| own.engine()?.read(), Ok)?;
             if self.maps.are_still(&maps) {
                 break txn;
             }

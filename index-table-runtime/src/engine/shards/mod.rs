@@ -63,6 +63,7 @@ use std::{
     any::Any,
     collections::BTreeMap,
     path::PathBuf,
+    ptr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{
@@ -72,7 +73,7 @@ use std::{
     },
 };
 
-use super::{Records, Retry, Stamp, list::List};
+use super::{Records, Retry, Stamp, latest::Latest, list::List};
 use crate::model::{
     error::{Error, Result},
     schema::{IndexSchema, TableSchema},
@@ -103,11 +104,12 @@ const GONE: &str = "it was removed or detached";
 /// A shard of an open store.
 pub(crate) struct Shard {
     name: Arc<str>,
-    /// Empty while the shard is not available.
-    open: OnceLock<Arc<dyn HasEngine>>,
+    /// Empty while the shard is not available. A shard that was detached and attached again has another engine.
+    open: Latest<Arc<dyn HasEngine>>,
     /// The reason why the shard was not available when the store was opened.
     reason: String,
-    /// Whether the shard no longer belongs to the store. Its engine stays open for the transactions that began before.
+    /// Whether the shard no longer belongs to the store. Its engine stays open for the transactions that began before, and is
+    /// closed when they have ended.
     is_gone: AtomicBool,
     /// The number of commits that have returned.
     commits: AtomicU64,
@@ -120,19 +122,21 @@ pub(crate) struct Shard {
 impl Shard {
     /// Returns an open shard.
     pub(crate) fn open(name: Arc<str>, engine: Arc<dyn HasEngine>) -> Self {
-        Self { open: OnceLock::from(engine), ..Self::unavailable(name, String::new()) }
+        Self { open: Latest::from(engine), ..Self::unavailable(name, String::new()) }
     }
 
     /// Returns a shard that is not available, with the reason.
     pub(crate) const fn unavailable(name: Arc<str>, reason: String) -> Self {
         let (commits, reads, writes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let is_gone = AtomicBool::new(false);
-        Self { name, open: OnceLock::new(), reason, is_gone, commits, reads, writes }
+        Self { name, open: Latest::new(), reason, is_gone, commits, reads, writes }
     }
 
     /// Marks the shard as available.
     pub(crate) fn restored(&self, engine: Arc<dyn HasEngine>) {
-        let _ = self.open.set(engine);
+        if self.open.get().is_none_or(|own| !ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(&engine))) {
+            self.open.set(engine);
+        }
     }
 
     /// Returns the name of the shard.
@@ -161,6 +165,14 @@ impl Shard {
     /// Returns the handle that keeps the shard open; `None` if the shard is not available.
     fn current(&self) -> Option<&Arc<dyn HasEngine>> {
         self.open.get().filter(|_| !self.is_gone())
+    }
+
+    /// Returns a new transaction of the shard, or `None` instead of an error if the shard was removed or detached meanwhile.
+    fn unless_gone<T>(&self, begun: Result<T>) -> Result<Option<T>> {
+        match begun {
+            Err(_) if self.is_gone() => Ok(None),
+            begun => begun.map(Some),
+        }
     }
 
     /// Whether the shard no longer belongs to the store.

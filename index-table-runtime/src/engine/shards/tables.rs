@@ -1,16 +1,19 @@
 //! A table in its shards.
 
-use std::sync::{
-    Arc, OnceLock, RwLock,
-    atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Release},
+use std::{
+    ptr,
+    sync::{
+        Arc, RwLock,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
 use super::{Engine, HasTables, Load, maps::CurrentMaps};
 use crate::{
-    engine::{self, Query, list::List},
+    engine::{self, Query, latest::Latest, list::List},
     model::{
         error::{Error, Result},
         shard::{Routing, ShardNumber},
@@ -39,15 +42,15 @@ pub(super) struct SharedTables {
 struct OfShard {
     /// The name of the shard.
     name: Arc<str>,
-    /// The databases; empty while the table is not open in the shard.
-    open: OnceLock<Arc<dyn HasTables>>,
+    /// The databases; empty while the table is not open in the shard. A shard that was attached again has others.
+    open: Latest<Arc<dyn HasTables>>,
     /// The first generation of shard maps whose transactions can read these databases; 0 if they were opened with the table.
     since: AtomicU64,
 }
 
 impl OfShard {
     fn new(name: &Arc<str>, open: Option<Arc<dyn HasTables>>) -> Self {
-        let open = open.map_or_else(OnceLock::new, OnceLock::from);
+        let open = open.map_or_else(Latest::new, Latest::from);
         Self { name: Arc::clone(name), open, since: AtomicU64::new(0) }
     }
 }
@@ -101,7 +104,11 @@ impl Tables {
         if let Some(own) = shards.get(shard as usize) {
             // Snapshots of this generation may be older than the databases.
             own.since.store(self.shared.maps.generation() + 1, Release);
-            let _ = own.open.set(tables);
+            let is_same =
+                |open: &Arc<dyn HasTables>| ptr::addr_eq(Arc::as_ptr(open), Arc::as_ptr(&tables));
+            if !own.open.get().is_some_and(is_same) {
+                own.open.set(tables);
+            }
         }
     }
 

@@ -148,7 +148,9 @@ impl<'s> Writing<'s> {
     /// Starts a transaction of one shard.
     pub(super) fn on(engine: &'s Engine, shard: ShardNumber) -> Result<(Self, MapsAt)> {
         let writing = Self::new(engine, Scope::Fixed(OnceCell::new()), 0);
-        let txn = engine.shard(shard)?.engine()?.write()?;
+        let own = engine.shard(shard)?;
+        let txn = own.unless_gone(own.engine()?.write())?;
+        let txn = txn.map_or_else(|| own.engine()?.write(), Ok)?;
         let _ = writing.first.set(Locked::new(shard, true, txn));
         Ok(writing.with_maps())
     }
@@ -168,8 +170,10 @@ impl<'s> Writing<'s> {
             Locks::None | Locks::All => true,
         };
         for ((number, shard), other) in engine.shards().zip(writing.others()) {
-            if let Some(open) = shard.current().filter(|_| is_chosen(&number)) {
-                let _ = other.locked.set(Locked::new(number, false, open.engine().write()?));
+            let open = shard.current().filter(|_| is_chosen(&number));
+            let begun = open.map(|open| shard.unless_gone(open.engine().write())).transpose()?;
+            if let Some(txn) = begun.flatten() {
+                let _ = other.locked.set(Locked::new(number, false, txn));
             }
         }
         if writing.others().len() < engine.shards.len() {
@@ -222,7 +226,8 @@ impl<'s> Writing<'s> {
             locked.is_used.set(true);
             return Ok(locked);
         }
-        let engine = self.engine.shard(shard)?.engine()?;
+        let own = self.engine.shard(shard)?;
+        let engine = own.engine()?;
         if !self.scope.grows() {
             return match self.first.get() {
                 Some(_) => refused(),
@@ -235,7 +240,11 @@ impl<'s> Writing<'s> {
             self.again(Some(shard));
             return refused();
         }
-        let locked = Locked::new(shard, true, engine.write()?);
+        let Some(txn) = own.unless_gone(engine.write())? else {
+            self.again(Some(shard));
+            return refused();
+        };
+        let locked = Locked::new(shard, true, txn);
         if self.engine.maps.generation() != self.generation {
             // Rows may have moved into the shard or out of it, so the routing of this run is out of date.
             self.again(Some(shard));

@@ -3,6 +3,9 @@
 mod archive;
 mod copy;
 mod follower;
+mod join;
+#[cfg(feature = "memory")]
+mod memory;
 mod open;
 mod options;
 mod rebuild;
@@ -12,7 +15,7 @@ use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 pub(super) use archive::restore_shards;
 pub(super) use copy::copy_shards;
 pub use follower::ShardedFollower;
-pub(crate) use open::{open_added, open_attached, open_restored};
+pub(crate) use join::{open_added, open_attached, open_restored};
 pub use options::ShardedOptions;
 
 use super::{
@@ -168,7 +171,7 @@ impl ShardedStore {
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
-        open::in_memory_with_any_map()
+        memory::in_memory_with_any_map()
     }
 
     /// Returns the handle to a store that has shards.

@@ -303,7 +303,7 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<File> {
 }
 
 /// Adds new shards, shard maps and places to the records, and compares the others with the records.
-fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool) -> Result<()> {
+pub(super) fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool) -> Result<()> {
     for declared in &options.shards {
         declare_shard(declared, &options.options, records, is_new)?;
     }
@@ -362,7 +362,7 @@ fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool)
     Ok(())
 }
 
-fn declare_shard(
+pub(super) fn declare_shard(
     declared: &Declared,
     common: &Options,
     records: &mut ManagerRecords,
@@ -402,7 +402,7 @@ fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<
 
 /// Opens a shard, and checks that it belongs to the store. Returns its new identity if that has changed; the caller
 /// writes it.
-fn open_shard(
+pub(super) fn open_shard(
     options: &ShardedOptions,
     records: &mut ManagerRecords,
     number: ShardNumber,
@@ -487,141 +487,6 @@ fn open_shard(
     Ok((inner, changed, seen))
 }
 
-/// Opens the directory of a shard that is added while the store is open, and records it. The shard has the options of the
-/// first shard, and the journal of all shards.
-///
-/// If it can't be opened, the store stays without it.
-pub(crate) fn open_added(engine: &Engine, name: &str, directory: &Path) -> Result<Arc<Inner>> {
-    let Some(manager) = engine.manager() else {
-        #[cfg(feature = "memory")]
-        return Ok(memory_inner());
-        #[cfg(not(feature = "memory"))]
-        return Err(Error::no_file());
-    };
-    let missing = || Error::internal("a sharded store without records");
-    let known = manager.read()?.ok_or_else(missing)?;
-    let mut records = ManagerRecords { maps: engine.declared_maps(), ..known.clone() };
-    let first = known.shards.first().ok_or_else(missing)?;
-    let (name, place) = (name.to_owned(), directory.to_owned());
-    let options = Some(options_of(&first.options));
-    let declared = Declared { name, place, options, adopted: false, added: true };
-    declare_shard(&declared, &Options::default(), &mut records, false)?;
-    records.own.version += 1;
-    manager.write(&records)?;
-    let opened = open_and_join(engine, &mut records);
-    match &opened {
-        Ok(_) => manager.write(&records)?,
-        Err(_) => manager.write(&ManagerRecords { maps: engine.declared_maps(), ..known })?,
-    }
-    opened
-}
-
-/// Opens the directory of a shard that was detached, and adds it to the journal. Returns the records of the manager with the
-/// shard, which the caller writes, with the new identity of the shard and its ranges.
-pub(crate) fn open_attached(
-    engine: &Engine,
-    name: &str,
-    directory: &Path,
-) -> Result<(Arc<Inner>, ManagerRecords, Identity, Vec<Changed>)> {
-    let what = format!("shard `{name}`");
-    let missing = || Error::internal("a sharded store without records");
-    let Some(place) = directory.to_str() else {
-        return Err(refused(&what, "its directory is not UTF-8"));
-    };
-    let manager = engine.manager().ok_or_else(Error::no_file)?;
-    let mut records = manager.read()?.ok_or_else(missing)?;
-    records.maps = engine.declared_maps();
-    let path = engine.directory();
-    let is_own = |record: &ShardRecord| record.is_removed() && record.name == name;
-    let number = records.shards.iter().rposition(is_own);
-    let Some(number) = number.and_then(|at| ShardNumber::try_from(at).ok()) else {
-        return Err(refused(&what, "the store has not had such a shard, or it is not detached"));
-    };
-    let record = records.shards.get_mut(number as usize).ok_or_else(missing)?;
-    // The rows are compared with the ranges.
-    (record.place, record.state) = (place.to_owned(), ShardState::Rebuilt);
-    let record = record.clone();
-    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
-    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
-    let options = ShardedOptions::default();
-    let (inner, identity, seen) =
-        open_shard(&options, &mut records, number, &record, &path, journal.as_ref())?;
-    let before = seen.as_ref().map(Seen::identity).cloned().ok_or_else(missing)?;
-    let mut changed: Vec<Changed> = Vec::new();
-    for own in before.maps {
-        let Some(map) = records.maps.get_mut(&own.map) else { continue };
-        for (start, end) in &own.ranges {
-            if !map.boundaries.shards_within(start, end.as_deref()).is_empty() {
-                let reason =
-                    format!("another shard has keys of its range of shard map `{}`", own.map);
-                return Err(refused(&what, &reason));
-            }
-            map.boundaries.assign(start, end.as_deref(), Some(number));
-        }
-        if !own.ranges.is_empty() {
-            let (map, boundaries) = (own.map, map.boundaries.clone());
-            changed.push(Changed { map, boundaries, keeps_rows: true });
-        }
-    }
-    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
-        own.join_journal(number, member, true)?;
-    }
-    if let Some(record) = records.shards.get_mut(number as usize) {
-        record.state = ShardState::Open;
-    }
-    records.own.version += 1;
-    let adopted = identity.and_then(|identity| identity.adopted).or_else(|| Some(Vec::new()));
-    let directory = inner.engine.directory();
-    let identity = records.identity(number, name, &path, &directory, adopted);
-    Ok((inner, records, identity, changed))
-}
-
-/// Opens the last shard of the records, and adds it to the journal.
-fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<Inner>> {
-    let path = engine.directory();
-    let record = records.shards.last().cloned().ok_or_else(|| Error::internal("no shards"))?;
-    let number = ShardNumber::try_from(records.shards.len() - 1).unwrap_or(ShardNumber::MAX);
-    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
-    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
-    let options = ShardedOptions::default();
-    let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
-    let (inner, identity, _) = opened?;
-    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
-        own.join_journal(number, member, false)?;
-    }
-    if let Some(identity) = identity {
-        identity.write(&inner.engine)?;
-    }
-    if let Some(record) = records.shards.last_mut() {
-        record.state = ShardState::Open;
-    }
-    records.own.version += 1;
-    Ok(inner)
-}
-
-/// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
-/// opened again, because the common journal was started without it. `records` has the current shard maps, and `moves` are
-/// the unfinished moves.
-pub(crate) fn open_restored(
-    records: &ManagerRecords,
-    number: ShardNumber,
-    record: &ShardRecord,
-    manager: &Path,
-    moves: &[MoveRecord],
-) -> Result<Arc<Inner>> {
-    let options = ShardedOptions::default();
-    let records = &mut records.clone();
-    let (inner, identity, _) = open_shard(&options, records, number, record, manager, None)?;
-    let identity = identity.map_or_else(|| Identity::read(&inner.engine), |own| Ok(Some(own)))?;
-    let missing = || Error::internal("a restored shard without a record");
-    // The rows are those of the backup, so each table is checked when it is opened.
-    let own = Identity { adopted: Some(Vec::new()), ..identity.ok_or_else(missing)? };
-    own.write(&inner.engine)?;
-    let of_shard = |moving: &&MoveRecord| [moving.from, moving.to].contains(&number);
-    write_moves(&inner.engine, &moves.iter().filter(of_shard).collect::<Vec<_>>())?;
-    Ok(inner)
-}
-
 /// Replaces `Durability::Full` by the common journal, which is as durable. `Full` is the default of [`Options`], so
 /// it does not show whether the user has chosen it.
 fn durable(options: Options) -> Options {
@@ -648,40 +513,4 @@ fn unavailable(record: &ShardRecord, reason: String) -> Error {
 
 pub(super) fn refused(what: &str, reason: &str) -> Error {
     Error::ShardRefused { what: what.to_owned(), reason: reason.to_owned() }
-}
-
-#[cfg(feature = "memory")]
-pub(super) fn in_memory(options: &ShardedOptions) -> Result<ShardedStore> {
-    let mut records = ManagerRecords::new();
-    declare(options, &mut records, true)?;
-    if records.shards.is_empty() {
-        return Err(refused("the store", "it has no shards"));
-    }
-    let shards = records.shards.iter().map(|record| memory_shard(&record.name)).collect();
-    let engine = Engine::new(shards, records.maps, records.places, None, None, false);
-    Ok(sharded(engine, &options.options))
-}
-
-#[cfg(feature = "memory")]
-pub(super) fn in_memory_with_any_map() -> ShardedStore {
-    let shards = ["a", "b", "c"].map(memory_shard).into();
-    let engine = Engine::new(shards, [], BTreeMap::new(), None, None, false).with_any_map();
-    sharded(engine, &Options::default())
-}
-
-#[cfg(feature = "memory")]
-fn memory_shard(name: &str) -> Shard {
-    Shard::open(Arc::from(name), memory_inner())
-}
-
-#[cfg(feature = "memory")]
-fn memory_inner() -> Arc<Inner> {
-    Arc::new(Inner::new(engine::Engine::in_memory(), Options::default().index_queue))
-}
-
-#[cfg(feature = "memory")]
-fn sharded(engine: Engine, options: &Options) -> ShardedStore {
-    let engine = engine::Engine::Sharded(Box::new(engine));
-    let inner = Arc::new(Inner::new(engine, options.index_queue));
-    ShardedStore { store: Store { inner } }
 }

@@ -250,6 +250,6 @@ impl ShardedOptions {
     /// [`Error::ShardRefused`](crate::Error::ShardRefused): shards, maps or places are invalid.
     #[cfg(feature = "memory")]
     pub fn in_memory(&self) -> Result<ShardedStore> {
-        super::open::in_memory(self)
+        super::memory::in_memory(self)
     }
 }

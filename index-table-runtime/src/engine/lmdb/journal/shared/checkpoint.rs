@@ -11,8 +11,8 @@
 use std::{
     fs::File,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -104,8 +104,8 @@ pub(super) struct Shard {
     /// The open shard, or `None` if it is closed. Locked for each commit, from the append to the end of
     /// LMDB's commit.
     open: Mutex<Option<Open>>,
-    /// The number of the last commit, after the data file was closed as complete.
-    pub(super) closed: OnceLock<u64>,
+    /// The number of the last commit, after the data file was closed as complete; otherwise 0.
+    pub(super) closed: AtomicU64,
     /// Whether the shard was removed from the store while it was open.
     pub(super) has_left: AtomicBool,
     /// The state in which it was removed.
@@ -114,7 +114,8 @@ pub(super) struct Shard {
 
 /// The state of a shard when it left the journal.
 pub(super) struct Left {
-    pub(super) slots: Arc<Slots>,
+    /// The slots, as long as the environment is open.
+    pub(super) slots: Weak<Slots>,
     /// The number of the last commit.
     pub(super) number: u64,
 }
@@ -210,10 +211,18 @@ impl Shard {
         Self {
             number,
             open: Mutex::new(Some(open)),
-            closed: OnceLock::new(),
+            closed: AtomicU64::new(0),
             has_left: AtomicBool::new(false),
             left: Mutex::new(None),
         }
+    }
+
+    /// Opens the shard in its place. The caller has the lock of the state.
+    pub(super) fn enter(&self, open: Open) {
+        *self.lock() = Some(open);
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.closed.store(0, SeqCst);
+        self.has_left.store(false, SeqCst);
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<Open>> {
@@ -381,7 +390,7 @@ impl Common {
             let made = all_made.iter().find(|made| made.shard.number == shard.number);
             let open = shard.lock();
             let Some(open) = &*open else {
-                shards.push(Saved::gone(shard.number, shard.closed.get().copied().unwrap_or(0)));
+                shards.push(Saved::gone(shard.number, shard.closed.load(SeqCst)));
                 continue;
             };
             let saved = made.map_or(&open.saved, |made| &made.saved);
@@ -460,7 +469,7 @@ impl Open {
 
 impl Member {
     /// Adds a shard to the journal while it is running: pins its state, makes a checkpoint that has it, and then writes its
-    /// marker.
+    /// marker. A shard that has left the journal, and whose environment was closed meanwhile, gets its place again.
     ///
     /// `is_known` if the store has had the shard before.
     pub(in crate::engine::lmdb) fn join(
@@ -478,13 +487,20 @@ impl Member {
         common.archive_joining(shard, &open, is_known);
         let at = {
             let mut state = common.lock();
-            if common.shards.len() >= common.room {
+            let is_free = |own: &Shard| own.number == shard && own.lock().is_none();
+            let known = common.shards.iter().position(is_free);
+            if known.is_none() && common.shards.len() >= common.room {
                 let reason = "too many shards have been added since the store was opened; open it again, and then add the shard";
                 return Err(std::io::Error::other(reason).into());
             }
             state.open += 1;
-            common.shards.push(Shard::new(shard, open));
-            common.shards.len() - 1
+            if let Some((at, own)) = known.and_then(|at| Some((at, common.shards.get(at)?))) {
+                own.enter(open);
+                at
+            } else {
+                common.shards.push(Shard::new(shard, open));
+                common.shards.len() - 1
+            }
         };
         let member = Self { common: Arc::clone(common), at };
         let journalled = Journalled { shard: Some(shard), ..common.journalled };
@@ -494,9 +510,10 @@ impl Member {
         });
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
-            common.lock().open -= 1;
-            if let Some(shard) = member.shard() {
-                shard.lock().take();
+            let mut state = common.lock();
+            state.open = state.open.saturating_sub(1);
+            if let Some(open) = member.shard().and_then(|shard| shard.lock().take()) {
+                let _ = open.writer.unlock();
             }
             return Err(error.into());
         }

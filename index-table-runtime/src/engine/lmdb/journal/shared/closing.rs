@@ -14,7 +14,8 @@ use super::{
     start::{Joining, open},
 };
 
-const WRITTEN: &str = "another process has opened its directory since it left the store; close the store, open it again, and then attach the shard";
+const WRITTEN: &str = "another process has opened its directory since it left the store, and transactions of this process that began before \
+                       still use it; attach the shard when they have ended";
 
 impl Member {
     /// Ends the journal of this shard. If the environment still has its map, and no error occurs, the data file is
@@ -31,7 +32,7 @@ impl Member {
             // If the data file is incomplete, the journal is closed: the next checkpoint would lack the state of this
             // shard.
             if self.complete(open, is_mapped) {
-                let _ = shard.closed.set(open.number);
+                shard.closed.store(open.number, SeqCst);
             } else {
                 state.is_closed = true;
             }
@@ -65,7 +66,7 @@ impl Member {
         if let Some(open) = &open {
             self.complete(open, open.is_mapped);
             state.open = state.open.saturating_sub(1);
-            let left = Left { slots: Arc::clone(&open.slots), number: open.number };
+            let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
             *shard.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         }
         drop(state);
@@ -84,11 +85,13 @@ impl Member {
         let (number, common) = (joining.shard, &*self.common);
         let written = || NotStarted::from(io::Error::other(WRITTEN));
         let shard = self.shard().filter(|shard| shard.number == number).ok_or_else(written)?;
-        let mut left = shard.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = left.as_ref().ok_or_else(written)?;
-        let slots = Arc::clone(&known.slots);
+        let (slots, last) = {
+            let left = shard.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = left.as_ref().ok_or_else(written)?;
+            (known.slots.upgrade().ok_or_else(written)?, known.number)
+        };
         let (epoch, open) = open(joining, &common.journalled.identity, Some(slots))?;
-        if epoch != common.journalled.epoch || open.number != known.number {
+        if epoch != common.journalled.epoch || open.number != last {
             let _ = open.writer.unlock();
             return Err(written());
         }
@@ -97,8 +100,7 @@ impl Member {
         {
             let mut state = common.lock();
             state.open += 1;
-            *shard.lock() = Some(open);
-            shard.has_left.store(false, SeqCst);
+            shard.enter(open);
         }
         let journalled = Journalled { shard: Some(number), ..common.journalled };
         let joined = common.checkpoint_now().and_then(|()| {
@@ -112,10 +114,11 @@ impl Member {
             shard.has_left.store(true, SeqCst);
             if let Some(open) = shard.lock().take() {
                 let _ = open.writer.unlock();
+                let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
+                *shard.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
             }
             return Err(error.into());
         }
-        *left = None;
         Ok(())
     }
 

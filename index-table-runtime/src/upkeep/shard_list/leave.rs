@@ -1,17 +1,12 @@
-//! Adding shards to an open store, and removing them.
+//! Removing shards from an open store, without rows or with them.
 
-use std::{collections::BTreeSet, fmt, path::Path, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use super::{
-    all_shards, build, changes,
-    copies::Copies,
-    opening::{self, InShard},
-    shards::{open_in, raise_orders},
-};
+use super::super::{all_shards, build, changes, opening};
 use crate::{
     engine::{
         self, Query, Read as _, Tables,
-        shards::{self, Changed, HasEngine, Locks, MoveRecord, Shard},
+        shards::{self, Changed, MoveRecord},
     },
     model::{
         KeyRange,
@@ -19,113 +14,11 @@ use crate::{
         schema::{Source, TableRecord},
         shard::ShardNumber,
     },
-    store::{
-        OpenTable, ShardId, ShardedStore, engine_of, open_added, open_attached, rerun, shard_id,
-        store_of,
-    },
+    store::{OpenTable, ShardedStore, engine_of, rerun},
     write::queue::QueueState,
 };
 
 impl ShardedStore {
-    /// Adds a shard in a directory of its own, while the store is open. The path is relative to the directory of the store,
-    /// or absolute. The new shard has the options of the first shard.
-    ///
-    /// No shard map assigns keys to the new shard yet: move keys to it with [`move_range`](ShardedStore::move_range),
-    /// [`move_slots`](ShardedStore::move_slots) or [`move_keys`](ShardedStore::move_keys). It gets a copy of each
-    /// reference table. To add a shard when the store is opened, use
-    /// [`ShardedOptions::add_shard`](crate::ShardedOptions::add_shard).
-    ///
-    /// Other processes that have the store open for reading don't see the new shard until they open the store again.
-    /// After 64 shards have been added, the store has to be opened again before another shard can be added.
-    ///
-    /// Cost: the cost of creating a store, and one checkpoint of the journal. Write transactions of all shards wait while
-    /// the reference tables are copied.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShardRefused`]: a shard has this name, or the directory has a store. [`Error::WriteInProgress`] if this
-    /// thread has a write transaction; the errors of [`Store::open`](crate::Store::open). The store is left without the
-    /// shard.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
-    /// use serde::{Deserialize, Serialize};
-    ///
-    /// #[derive(Serialize, Deserialize, IndexTable)]
-    /// #[table(name = "orders", shard_by = tenant)]
-    /// struct Order {
-    ///     #[primary_key]
-    ///     tenant: u32,
-    ///     #[primary_key]
-    ///     number: u64,
-    /// }
-    ///
-    /// # fn main() -> index_table::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
-    ///     .shard("north", "north")
-    ///     .map("orders", ShardMap::ranges().to("north", 0u32..))
-    ///     .open(dir.path().join("shop"))?;
-    /// let orders = OrderRepository::open(&store)?;
-    /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
-    ///
-    /// store.add_shard("south", "south")?;
-    /// store.move_range("orders", 100u32.., "south").run()?;
-    /// assert_eq!(orders.shard_of(&store, 107)?.name(), "south");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn add_shard(&self, name: impl AsRef<str>, directory: impl AsRef<Path>) -> Result<ShardId> {
-        let (inner, name) = (&self.inner, name.as_ref());
-        let shards = engine_of(self)?;
-        shards.refuse_forked()?;
-        shards.refuse_read_only()?;
-        inner.refuse_nested_write()?;
-        let _opening = inner.lock_opening();
-        let _held = shards.hold_moves();
-        let refused = |reason: &str| Error::ShardRefused {
-            what: format!("shard `{name}`"),
-            reason: reason.to_owned(),
-        };
-        if shards.number(name).is_some() {
-            return Err(refused("the store has it already"));
-        }
-        let number = shards.next_number();
-        let shard = Shard::open(Arc::from(name), open_added(shards, name, directory.as_ref())?);
-        let own = store_of(&shard)?;
-        let in_use = inner.tables_in_use();
-        let mut references = Vec::new();
-        for table in &in_use {
-            let Tables::Sharded(tables) = &table.tables else { continue };
-            if tables.routing().is_reference() {
-                let opened = opening::open_with(
-                    &own,
-                    table.rows,
-                    InShard { is_shard: true, ..InShard::default() },
-                )?;
-                references.push((table, tables, opened));
-            } else {
-                tables.add_name(number, shard.name());
-            }
-        }
-        let all = shards.write_with(&Locks::All)?;
-        for (_, tables, opened) in &references {
-            Copies::of(shards, tables)?.replace(&own, opened)?;
-        }
-        for (_, tables, opened) in &references {
-            tables.add(number, shard.name(), Arc::clone(opened) as _);
-        }
-        shards.add_shard(&all, shard)?;
-        drop(all);
-        for (table, ..) in references {
-            all_shards::align(&inner.engine, &table.tables, table.rows)?;
-        }
-        shards.record_count()?;
-        shard_id(self, number)
-    }
-
     /// Removes a shard that has no rows, while the store is open. To move its rows away first, use
     /// [`move_range`](ShardedStore::move_range), [`move_slots`](ShardedStore::move_slots) or
     /// [`move_keys`](ShardedStore::move_keys).
@@ -134,8 +27,8 @@ impl ShardedStore {
     /// range, or in a hash map evenly to all other shards. A global index with entries in the shard is rebuilt, and
     /// can't be queried during the rebuild, unless its keys in the shard were moved away before. The copies of reference tables in the shard are no longer used.
     ///
-    /// The directory does not change. It is a plain store with copies of reference tables only, and can be deleted
-    /// after this process has closed the sharded store.
+    /// The directory does not change. It is a plain store with copies of reference tables only, and can be deleted. This
+    /// process closes its files when the transactions that began before have ended.
     ///
     /// Cost: one commit in all shards. For each global index with entries in the shard, the cost of
     /// [`build`](crate::Build), with up to all rows of the table.
@@ -184,9 +77,12 @@ impl ShardedStore {
         self.leave(name.as_ref(), Leaving::Removed)
     }
 
-    /// Removes a shard with its rows, while the store is open. Its directory is then a plain store. After this process
-    /// has closed the sharded store, [`Store::open`](crate::Store::open) opens the plain store, with the same structs.
+    /// Removes a shard with its rows, while the store is open. Its directory is then a plain store, which
+    /// [`Store::open`](crate::Store::open) opens with the same structs, and which can be renamed and moved to another disk.
     /// [`attach_shard`](ShardedStore::attach_shard) adds it again.
+    ///
+    /// This process closes the files of the shard when the transactions that began before have ended. Until then, it can't
+    /// open the directory as a plain store.
     ///
     /// Its ranges of range maps, and its keys of lists, belong to no shard: queries and writes that need them fail with
     /// [`Error::NoShard`], and other queries no longer return these rows. Its slots of hash maps go to other shards;
@@ -230,7 +126,6 @@ impl ShardedStore {
     /// store.detach_shard("old")?;
     /// assert_eq!(entries.all(&store.read()?).count()?, 0);
     /// assert!(matches!(entries.get(&store.read()?, 2025, 1), Err(Error::NoShard { .. })));
-    /// drop((store, entries));
     ///
     /// let old = Store::open(path.join("old"))?;
     /// assert_eq!(EntryRepository::open(&old)?.all(&old.read()?).count()?, 1);
@@ -318,148 +213,15 @@ impl ShardedStore {
             }
         }
         removed?;
-        // The shard is gone, and its environment is still open.
         if let Some(engine) = shards.shard(number)?.last_engine().and_then(engine::Engine::lmdb) {
             engine.leave_journal();
+            engine.close_when_unused();
         }
         drop((opening, held));
         for Affected { table, .. } in affected.iter().filter(|it| !it.global.is_empty()) {
             all_shards::finish(self, table.rows, table)?;
         }
         Ok(())
-    }
-
-    /// Adds a [detached](ShardedStore::detach_shard) shard to the store again, while the store is open. `directory` is
-    /// the current directory of the shard, relative to the directory of the store, or absolute.
-    ///
-    /// Its ranges and listed keys belong to it again. The directory was a plain store in the meantime, so each row is
-    /// checked to be within these ranges. Global indexes are rebuilt with its rows. Reference tables are copied into
-    /// it.
-    ///
-    /// Cost: all rows of the shard are read when the repository of their table is open, or is opened. For each global
-    /// index, the cost of [`build`](crate::Build).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
-    /// shard has keys of its ranges now; this process has detached the shard, and the directory was renamed since, while it
-    /// is still open. [`Error::Io`]: this process has detached the shard, and another process has opened it since. In both
-    /// cases, close the store, and open it again before. [`Error::SchemaMismatch`]: a row is not in its ranges. Also [`Error::WriteInProgress`],
-    /// and the errors of [`Store::open`](crate::Store::open) and `build`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
-    /// use serde::{Deserialize, Serialize};
-    ///
-    /// #[derive(Serialize, Deserialize, IndexTable)]
-    /// #[table(name = "entries", shard_by = year)]
-    /// struct Entry {
-    ///     #[primary_key]
-    ///     year: u16,
-    ///     #[primary_key]
-    ///     number: u64,
-    /// }
-    ///
-    /// # fn main() -> index_table::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let path = dir.path().join("log");
-    /// # let store = ShardedStore::options()
-    /// #     .shard("old", "old")
-    /// #     .shard("new", "new")
-    /// #     .map("entries", ShardMap::ranges().to("old", ..2026u16).to("new", 2026u16..))
-    /// #     .open(&path)?;
-    /// # let entries = EntryRepository::open(&store)?;
-    /// # store.transaction(|txn| entries.insert(txn, &Entry { year: 2025, number: 1 }))?;
-    /// # store.detach_shard("old")?;
-    /// # drop((store, entries));
-    /// std::fs::rename(path.join("old"), path.join("archive")).unwrap();
-    /// let store = ShardedStore::open(&path)?; // without the detached shard
-    /// let entries = EntryRepository::open(&store)?;
-    /// store.attach_shard("old", "archive")?;
-    /// assert!(entries.get(&store.read()?, 2025, 1)?.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn attach_shard(
-        &self,
-        name: impl AsRef<str>,
-        directory: impl AsRef<Path>,
-    ) -> Result<ShardId> {
-        let (inner, name) = (&self.inner, name.as_ref());
-        let shards = engine_of(self)?;
-        shards.refuse_forked()?;
-        shards.refuse_read_only()?;
-        inner.refuse_nested_write()?;
-        let opening = inner.lock_opening();
-        let held = shards.hold_moves();
-        let refused = |reason: &str| Error::ShardRefused {
-            what: format!("shard `{name}`"),
-            reason: reason.to_owned(),
-        };
-        if shards.number(name).is_some() {
-            return Err(refused("the store has it already"));
-        }
-        let open = shards.shards().filter(|(_, shard)| &**shard.name() == name);
-        if let Some(open) = open.filter_map(|(_, shard)| shard.last_engine()).last()
-            && shards.manager().is_some()
-        {
-            let place = shards.directory().join(directory.as_ref());
-            let place = place.canonicalize().map_err(|source| Error::io(&place, source))?;
-            if place != open.directory() {
-                return Err(refused(&format!(
-                    "this process has it open in `{}` since it was detached; attach this directory, or close the store, \
-                     open it again, and then attach the other one",
-                    open.directory().display()
-                )));
-            }
-        }
-        let (own, records, identity, changed) = open_attached(shards, name, directory.as_ref())?;
-        let number = identity.number;
-        let open = Arc::clone(&own) as Arc<dyn HasEngine>;
-        let shard = Shard::open(Arc::from(name), Arc::clone(&open));
-        identity.write(&own.engine)?;
-        let maps = shards.with_attached(number, &changed);
-        let in_use = inner.tables_in_use();
-        let (mut references, mut global) = (Vec::new(), Vec::new());
-        for table in &in_use {
-            let Tables::Sharded(tables) = &table.tables else { continue };
-            let Some(routing) = tables.routing_in(&maps) else { continue };
-            let copies = &mut Copies::default();
-            let opened = open_in(shards, number, &shard, (&routing, copies), (table.rows, false))?;
-            let Some(opened) = opened else { continue };
-            if routing.is_reference() {
-                references.push((tables, Arc::clone(&opened)));
-            } else if !routing.global_indexes().is_empty() {
-                global.push(table);
-            }
-            raise_orders(table, &store_of(&shard)?, &opened)?;
-            tables.add(number, shard.name(), opened);
-        }
-        for table in &global {
-            let indexes = table.rows.distribution.global();
-            for index in indexes {
-                table.became_unreadable(*index);
-            }
-        }
-        let all = shards.write_with(&Locks::All)?;
-        for (tables, opened) in &references {
-            Copies::of(shards, tables)?.replace(&store_of(&shard)?, opened)?;
-        }
-        let manager = shards.manager().ok_or_else(Error::no_file)?;
-        manager.write(&records)?;
-        shards.attach_shard(&all, number, open, &changed)?;
-        drop(all);
-        for table in &in_use {
-            all_shards::align(&inner.engine, &table.tables, table.rows)?;
-        }
-        shards.record_count()?;
-        drop((opening, held));
-        for table in global {
-            all_shards::finish(self, table.rows, table)?;
-        }
-        shard_id(self, number)
     }
 
     /// Returns the tables with a change stream or a queue in a shard.

@@ -1,0 +1,21 @@
+//! The open files of an environment.
+
+use std::sync::{Arc, OnceLock};
+
+use super::{
+    journal::{pinned::Slots, presence::Presence},
+    names::Env,
+    process::Counted,
+    reserve::Reserve,
+};
+
+/// The open files of an environment. They are closed in this order.
+pub(super) struct Files {
+    pub(super) env: Env,
+    pub(super) reserve: Reserve,
+    /// The reader slots of checkpoints. Dropped after the environment.
+    pub(super) slots: OnceLock<Arc<Slots>>,
+    /// The mark that this process has the store open. Dropped after the environment.
+    pub(super) presence: Presence,
+    pub(super) _counted: Counted,
+}

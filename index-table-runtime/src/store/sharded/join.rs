@@ -1,0 +1,161 @@
+//! Opening the directories of shards that are added, attached or restored while the store is open.
+
+use std::{path::Path, sync::Arc};
+
+#[cfg(feature = "memory")]
+use super::memory::memory_inner;
+use super::{
+    ShardedOptions,
+    open::{declare_shard, open_shard, refused},
+    options::Declared,
+};
+use crate::{
+    engine::{
+        Options,
+        lmdb::SharedJournal,
+        shards::{
+            Changed, Engine, Identity, ManagerRecords, MoveRecord, Seen, ShardRecord, ShardState,
+            options_of, write_moves,
+        },
+    },
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
+    store::Inner,
+};
+
+/// Opens the directory of a shard that is added while the store is open, and records it. The shard has the options of the
+/// first shard, and the journal of all shards.
+///
+/// If it can't be opened, the store stays without it.
+pub(crate) fn open_added(engine: &Engine, name: &str, directory: &Path) -> Result<Arc<Inner>> {
+    let Some(manager) = engine.manager() else {
+        #[cfg(feature = "memory")]
+        return Ok(memory_inner());
+        #[cfg(not(feature = "memory"))]
+        return Err(Error::no_file());
+    };
+    let missing = || Error::internal("a sharded store without records");
+    let known = manager.read()?.ok_or_else(missing)?;
+    let mut records = ManagerRecords { maps: engine.declared_maps(), ..known.clone() };
+    let first = known.shards.first().ok_or_else(missing)?;
+    let (name, place) = (name.to_owned(), directory.to_owned());
+    let options = Some(options_of(&first.options));
+    let declared = Declared { name, place, options, adopted: false, added: true };
+    declare_shard(&declared, &Options::default(), &mut records, false)?;
+    records.own.version += 1;
+    manager.write(&records)?;
+    let opened = open_and_join(engine, &mut records);
+    match &opened {
+        Ok(_) => manager.write(&records)?,
+        Err(_) => manager.write(&ManagerRecords { maps: engine.declared_maps(), ..known })?,
+    }
+    opened
+}
+
+/// Opens the directory of a shard that was detached, and adds it to the journal. Returns the records of the manager with the
+/// shard, which the caller writes, with the new identity of the shard and its ranges.
+pub(crate) fn open_attached(
+    engine: &Engine,
+    name: &str,
+    directory: &Path,
+) -> Result<(Arc<Inner>, ManagerRecords, Identity, Vec<Changed>)> {
+    let what = format!("shard `{name}`");
+    let missing = || Error::internal("a sharded store without records");
+    let Some(place) = directory.to_str() else {
+        return Err(refused(&what, "its directory is not UTF-8"));
+    };
+    let manager = engine.manager().ok_or_else(Error::no_file)?;
+    let mut records = manager.read()?.ok_or_else(missing)?;
+    records.maps = engine.declared_maps();
+    let path = engine.directory();
+    let is_own = |record: &ShardRecord| record.is_removed() && record.name == name;
+    let number = records.shards.iter().rposition(is_own);
+    let Some(number) = number.and_then(|at| ShardNumber::try_from(at).ok()) else {
+        return Err(refused(&what, "the store has not had such a shard, or it is not detached"));
+    };
+    let record = records.shards.get_mut(number as usize).ok_or_else(missing)?;
+    // The rows are compared with the ranges.
+    (record.place, record.state) = (place.to_owned(), ShardState::Rebuilt);
+    let record = record.clone();
+    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
+    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
+    let options = ShardedOptions::default();
+    let (inner, identity, seen) =
+        open_shard(&options, &mut records, number, &record, &path, journal.as_ref())?;
+    let before = seen.as_ref().map(Seen::identity).cloned().ok_or_else(missing)?;
+    let mut changed: Vec<Changed> = Vec::new();
+    for own in before.maps {
+        let Some(map) = records.maps.get_mut(&own.map) else { continue };
+        for (start, end) in &own.ranges {
+            if !map.boundaries.shards_within(start, end.as_deref()).is_empty() {
+                let reason =
+                    format!("another shard has keys of its range of shard map `{}`", own.map);
+                return Err(refused(&what, &reason));
+            }
+            map.boundaries.assign(start, end.as_deref(), Some(number));
+        }
+        if !own.ranges.is_empty() {
+            let (map, boundaries) = (own.map, map.boundaries.clone());
+            changed.push(Changed { map, boundaries, keeps_rows: true });
+        }
+    }
+    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+        own.join_journal(number, member, true)?;
+    }
+    if let Some(record) = records.shards.get_mut(number as usize) {
+        record.state = ShardState::Open;
+    }
+    records.own.version += 1;
+    let adopted = identity.and_then(|identity| identity.adopted).or_else(|| Some(Vec::new()));
+    let directory = inner.engine.directory();
+    let identity = records.identity(number, name, &path, &directory, adopted);
+    Ok((inner, records, identity, changed))
+}
+
+/// Opens the last shard of the records, and adds it to the journal.
+fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<Inner>> {
+    let path = engine.directory();
+    let record = records.shards.last().cloned().ok_or_else(|| Error::internal("no shards"))?;
+    let number = ShardNumber::try_from(records.shards.len() - 1).unwrap_or(ShardNumber::MAX);
+    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
+    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
+    let options = ShardedOptions::default();
+    let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
+    let (inner, identity, _) = opened?;
+    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+        own.join_journal(number, member, false)?;
+    }
+    if let Some(identity) = identity {
+        identity.write(&inner.engine)?;
+    }
+    if let Some(record) = records.shards.last_mut() {
+        record.state = ShardState::Open;
+    }
+    records.own.version += 1;
+    Ok(inner)
+}
+
+/// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
+/// opened again, because the common journal was started without it. `records` has the current shard maps, and `moves` are
+/// the unfinished moves.
+pub(crate) fn open_restored(
+    records: &ManagerRecords,
+    number: ShardNumber,
+    record: &ShardRecord,
+    manager: &Path,
+    moves: &[MoveRecord],
+) -> Result<Arc<Inner>> {
+    let options = ShardedOptions::default();
+    let records = &mut records.clone();
+    let (inner, identity, _) = open_shard(&options, records, number, record, manager, None)?;
+    let identity = identity.map_or_else(|| Identity::read(&inner.engine), |own| Ok(Some(own)))?;
+    let missing = || Error::internal("a restored shard without a record");
+    // The rows are those of the backup, so each table is checked when it is opened.
+    let own = Identity { adopted: Some(Vec::new()), ..identity.ok_or_else(missing)? };
+    own.write(&inner.engine)?;
+    let of_shard = |moving: &&MoveRecord| [moving.from, moving.to].contains(&number);
+    write_moves(&inner.engine, &moves.iter().filter(of_shard).collect::<Vec<_>>())?;
+    Ok(inner)
+}

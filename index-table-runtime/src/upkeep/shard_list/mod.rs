@@ -1,0 +1,121 @@
+//! Adding shards to an open store, removing them, and attaching detached ones.
+
+mod attach;
+mod leave;
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    all_shards,
+    copies::Copies,
+    opening::{self, InShard},
+};
+use crate::{
+    engine::{
+        Tables,
+        shards::{Locks, Shard},
+    },
+    model::error::{Error, Result},
+    store::{ShardId, ShardedStore, engine_of, open_added, shard_id, store_of},
+};
+
+impl ShardedStore {
+    /// Adds a shard in a directory of its own, while the store is open. The path is relative to the directory of the store,
+    /// or absolute. The new shard has the options of the first shard.
+    ///
+    /// No shard map assigns keys to the new shard yet: move keys to it with [`move_range`](ShardedStore::move_range),
+    /// [`move_slots`](ShardedStore::move_slots) or [`move_keys`](ShardedStore::move_keys). It gets a copy of each
+    /// reference table. To add a shard when the store is opened, use
+    /// [`ShardedOptions::add_shard`](crate::ShardedOptions::add_shard).
+    ///
+    /// Other processes that have the store open for reading don't see the new shard until they open the store again.
+    /// After 64 shards have been added, the store has to be opened again before another shard can be added.
+    ///
+    /// Cost: the cost of creating a store, and one checkpoint of the journal. Write transactions of all shards wait while
+    /// the reference tables are copied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: a shard has this name, or the directory has a store. [`Error::WriteInProgress`] if this
+    /// thread has a write transaction; the errors of [`Store::open`](crate::Store::open). The store is left without the
+    /// shard.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .map("orders", ShardMap::ranges().to("north", 0u32..))
+    ///     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
+    ///
+    /// store.add_shard("south", "south")?;
+    /// store.move_range("orders", 100u32.., "south").run()?;
+    /// assert_eq!(orders.shard_of(&store, 107)?.name(), "south");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_shard(&self, name: impl AsRef<str>, directory: impl AsRef<Path>) -> Result<ShardId> {
+        let (inner, name) = (&self.inner, name.as_ref());
+        let shards = engine_of(self)?;
+        shards.refuse_forked()?;
+        shards.refuse_read_only()?;
+        inner.refuse_nested_write()?;
+        let _opening = inner.lock_opening();
+        let _held = shards.hold_moves();
+        let refused = |reason: &str| Error::ShardRefused {
+            what: format!("shard `{name}`"),
+            reason: reason.to_owned(),
+        };
+        if shards.number(name).is_some() {
+            return Err(refused("the store has it already"));
+        }
+        let number = shards.next_number();
+        let shard = Shard::open(Arc::from(name), open_added(shards, name, directory.as_ref())?);
+        let own = store_of(&shard)?;
+        let in_use = inner.tables_in_use();
+        let mut references = Vec::new();
+        for table in &in_use {
+            let Tables::Sharded(tables) = &table.tables else { continue };
+            if tables.routing().is_reference() {
+                let opened = opening::open_with(
+                    &own,
+                    table.rows,
+                    InShard { is_shard: true, ..InShard::default() },
+                )?;
+                references.push((table, tables, opened));
+            } else {
+                tables.add_name(number, shard.name());
+            }
+        }
+        let all = shards.write_with(&Locks::All)?;
+        for (_, tables, opened) in &references {
+            Copies::of(shards, tables)?.replace(&own, opened)?;
+        }
+        for (_, tables, opened) in &references {
+            tables.add(number, shard.name(), Arc::clone(opened) as _);
+        }
+        shards.add_shard(&all, shard)?;
+        drop(all);
+        for (table, ..) in references {
+            all_shards::align(&inner.engine, &table.tables, table.rows)?;
+        }
+        shards.record_count()?;
+        shard_id(self, number)
+    }
+}
