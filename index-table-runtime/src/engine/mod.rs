@@ -104,7 +104,7 @@ pub(crate) use links::Links;
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST};
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry};
-pub(crate) use query::{KeyList, Query};
+pub(crate) use query::{KeyList, Query, Sampled};
 #[cfg(feature = "postgres")]
 pub(crate) use read::one_by_one;
 pub(crate) use read::{Count, EntryResult, Read, SmallRecords, WithRow};

@@ -76,3 +76,19 @@ impl KeyList {
         self.get(at).filter(|value| bytes.starts_with(value)).map(|_| at)
     }
 }
+
+/// Entries of a sample with the same key, or one row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sampled<'s> {
+    pub(crate) key: &'s [u8],
+    /// The primary key; empty for several entries.
+    pub(crate) primary_key: &'s [u8],
+    /// The number of the leaf in the sample.
+    pub(crate) leaf: usize,
+    /// The number of entries that were read.
+    pub(crate) read: u64,
+    /// The estimated number of entries of the database that it represents.
+    pub(crate) entries: f64,
+    /// The estimated bytes of these entries.
+    pub(crate) bytes: f64,
+}

@@ -8,7 +8,7 @@ use crate::engine::memory;
 use crate::engine::postgres;
 use crate::{
     engine::{
-        Count, Cursor, EntryResult, LongLived, Query, Read, SmallRecords, Space, WithRow,
+        Count, Cursor, EntryResult, LongLived, Query, Read, Sampled, SmallRecords, Space, WithRow,
         forward::{forward, of_each_engine, on_engine, unlikely},
         lmdb, read,
         shards::{self},
@@ -181,6 +181,17 @@ impl<'t> Reader<'t> {
             #[cfg(feature = "postgres")]
             Self::Postgres(reader) => reader.referrer(at),
         }
+    }
+
+    /// Calls `each` with a sample of the entries of a database, in the order of their keys. Returns their number, or `None` if
+    /// the engine takes no samples. See [`lmdb::Reader::sample`].
+    pub(crate) fn sample(
+        self,
+        source: Source,
+        leaves: usize,
+        each: &mut dyn FnMut(Sampled<'_>),
+    ) -> Result<Option<u64>> {
+        self.lmdb().map_or(Ok(None), |reader| reader.sample(source, leaves, each))
     }
 
     /// Returns the reader of LMDB, for physical entries, which other engines don't have.

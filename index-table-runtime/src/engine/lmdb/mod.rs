@@ -73,7 +73,6 @@ pub(crate) use journalled::{ManagerArchive, Marked, marked};
 pub(crate) use layout::layout;
 pub(crate) use names::{FILE, LOCK_FILE};
 pub(crate) use read::{Entries, LentEntries, Reader};
-pub(crate) use sample::Sampled;
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;
 pub(crate) use slots::slots_of_open;

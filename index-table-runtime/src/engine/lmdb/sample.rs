@@ -10,32 +10,19 @@ use super::{
     read::{Parts, Reader},
     short::Counter,
 };
-use crate::model::{
-    KeyRange,
-    entry::{KeyBuffer, RawEntry, ShortEntry},
-    error::{Error, Result},
-    schema::{IndexSchema, Source},
+use crate::{
+    engine::Sampled,
+    model::{
+        KeyRange,
+        entry::{KeyBuffer, RawEntry, ShortEntry},
+        error::{Error, Result},
+        schema::{IndexSchema, Source},
+    },
 };
 
 /// The maximum number of physical entries that are read for a leaf. A leaf has fewer, unless many entries were removed
 /// since the snapshot.
 const MOST: usize = 1 << 12;
-
-/// Entries with the same key, or one row.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sampled<'s> {
-    pub(crate) key: &'s [u8],
-    /// The primary key; empty for several entries.
-    pub(crate) primary_key: &'s [u8],
-    /// The number of the leaf in the sample.
-    pub(crate) leaf: usize,
-    /// The number of entries that were read.
-    pub(crate) read: u64,
-    /// The estimated number of entries of the database that it represents.
-    pub(crate) entries: f64,
-    /// The estimated bytes of these entries.
-    pub(crate) bytes: f64,
-}
 
 impl<'t> Reader<'t> {
     /// Calls `each` with the entries in at most about `leaves` leaves of a database, in the order of their keys. Returns

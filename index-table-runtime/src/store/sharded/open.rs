@@ -15,9 +15,8 @@ use crate::{
         self, Durability, Options, files,
         lmdb::{self, ManagerArchive, SharedJournal},
         shards::{
-            Changed, Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard,
-            ShardRecord, ShardState, TableRecord, encoded, options_of, place_of, recorded,
-            write_moves,
+            Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard, ShardRecord,
+            ShardState, TableRecord, encoded, options_of, place_of, recorded,
         },
     },
     model::{
@@ -303,7 +302,11 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<File> {
 }
 
 /// Adds new shards, shard maps and places to the records, and compares the others with the records.
-pub(super) fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool) -> Result<()> {
+pub(super) fn declare(
+    options: &ShardedOptions,
+    records: &mut ManagerRecords,
+    is_new: bool,
+) -> Result<()> {
     for declared in &options.shards {
         declare_shard(declared, &options.options, records, is_new)?;
     }

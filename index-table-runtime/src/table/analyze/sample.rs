@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::super::Table;
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader, lmdb},
+    engine::{Cursor as _, Query, Read as _, Reader, Sampled, lmdb},
     model::{
         KeyRange,
         entity::Entity,
@@ -182,8 +182,8 @@ impl OpenTable {
             let own = u128::from(pages) * u128::from(*leaves) / u128::from(all.max(1));
             let own = usize::try_from(own).unwrap_or(usize::MAX);
             let (mut failed, mut represented) = (None, 0.0);
-            let mut each = |sampled: lmdb::Sampled<'_>| {
-                let lmdb::Sampled { leaf, read, entries, .. } = sampled;
+            let mut each = |sampled: Sampled<'_>| {
+                let Sampled { leaf, read, entries, .. } = sampled;
                 let key = match source {
                     Source::Facts => sampled.primary_key,
                     Source::Index(_) => sampled.key,

@@ -10,8 +10,7 @@ use std::{collections::BTreeMap, ops::Bound};
 use super::{Cell, Unit};
 use crate::{
     engine::{
-        Cursor as _, Query, Read as _, Reader, Tables,
-        lmdb::Sampled,
+        Cursor as _, Query, Read as _, Reader, Sampled, Tables,
         shards::{Engine, Part},
     },
     model::{
@@ -236,11 +235,7 @@ impl Whole<'_> {
                 let added = [rows.add(sampled.entries), bytes.add(sampled.bytes)];
                 weights.add(&key, added, self.boundaries);
             };
-            let read = match reader.lmdb() {
-                Some(lmdb) => lmdb.sample(self.source, leaves, &mut each)?,
-                None => None,
-            };
-            count += match read {
+            count += match reader.sample(self.source, leaves, &mut each)? {
                 Some(read) => read,
                 None => self.read(weights, reader)?,
             };
