@@ -346,10 +346,8 @@ fn compare(mut store: ShardedStore, mut path: Option<PathBuf>, changes: &[Change
         check(&store, &accounts, &own)?;
         let Some(own_path) = &mut path else { continue };
         match part.last() {
-            Some(Change::Reattach(at)) => {
-                if store.shard_ids().len() > 1 {
-                    reattach(&store, (own_path, &mut places), *at, number)?;
-                }
+            Some(Change::Reattach(at)) if store.shard_ids().len() > 1 => {
+                reattach(&store, (own_path, &mut places), *at, number)?;
             }
             Some(pause @ (Change::Reopen | Change::Kill)) => {
                 if matches!(pause, Change::Kill) {

@@ -353,7 +353,7 @@ mod tests {
     fn the_last_transaction_drops_the_contents_of_a_retired_gate() {
         for kind in [Kind::Reader, Kind::Writer] {
             let dropped = AtomicUsize::new(0);
-            let gate = Gate::new(2, Dropped(&dropped));
+            let gate = Gate::new(3, Dropped(&dropped));
             let (first, last) = (gate.enter(kind), gate.enter(Kind::Reader));
             gate.retire();
             assert_eq!(gate.enter(Kind::Reader).err(), Some(Refused::Retired));
