@@ -243,6 +243,15 @@ fn read(
     Ok(())
 }
 
+/// Ends the threads, even if the thread that waits for them panics.
+struct Ends<'d>(&'d AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Makes changes beside threads that read and write.
 fn work(
     (store, accounts): (&ShardedStore, &AccountRepository),
@@ -263,6 +272,7 @@ fn work(
             })
             .collect();
         let reader = scope.spawn(|| read(store, accounts, (&done, &reads)));
+        let end = Ends(&done);
         let outcome = (first..).zip(changes).try_for_each(|(number, change)| {
             let (written, seen) = (commits.load(Relaxed), reads.load(Relaxed));
             run(store, change, number)?;
@@ -276,7 +286,7 @@ fn work(
             }
             Ok(())
         });
-        done.store(true, Relaxed);
+        drop(end);
         for writer in writers {
             writer.join().expect("a writer has panicked")?;
         }

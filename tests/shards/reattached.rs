@@ -93,6 +93,27 @@ fn a_detached_shard_is_attached_again_in_the_same_process() -> Result<()> {
     check(&store, &orders, 86)
 }
 
+#[test]
+fn a_shard_without_rows_is_attached_and_gets_rows() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, orders) = opened(&path)?;
+    fill(&store, &orders)?;
+    store.move_range("orders", 20u32.., "a").run()?;
+    for round in 0..2 {
+        store.detach_shard("b")?;
+        let place = format!("renamed.{round}");
+        let before = if round == 0 { "b" } else { "renamed.0" };
+        fs::rename(path.join(before), path.join(&place)).expect("renamed");
+        store.attach_shard("b", &place)?;
+        check(&store, &orders, 80)?;
+    }
+    store.move_range("orders", 20u32.., "b").run()?;
+    check(&store, &orders, 80)?;
+    assert_eq!(orders.shard_of(&store, 25)?.name(), "b");
+    Ok(())
+}
+
 /// The directory of a detached shard, which this process has to write.
 const DETACHED: &str = "INDEX_TABLE_DETACHED";
 

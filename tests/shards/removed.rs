@@ -1,8 +1,10 @@
 //! Shards that are removed while the store is open.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, thread};
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use index_table::{
+    Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store, WriteTxn,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -190,6 +192,47 @@ fn removals_that_would_lose_something_are_refused() -> Result<()> {
         store.remove_shard("c")?;
         tables.check(&store, 200)
     })
+}
+
+/// An operation on the rows of tenant 7, which are in shard `a` at first.
+type Operation = fn(&OrderRepository, &mut WriteTxn<'_>) -> Result<u64>;
+
+#[test]
+fn a_transaction_that_began_before_a_removal_runs_again_elsewhere() -> Result<()> {
+    let operations: [(&str, Operation); 6] = [
+        ("a look-up", |orders, txn| Ok(u64::from(orders.get(txn, 7, 1)?.is_some()))),
+        ("a count", |orders, txn| Ok(orders.all(txn).count()? - 199)),
+        ("a scan", |orders, txn| orders.all(txn).rows().try_fold(0, |_, row| row.map(|_| 1))),
+        ("an update", |orders, txn| {
+            Ok(u64::from(orders.update(txn, 7, 1, |row| row.town = "moved".to_owned())?))
+        }),
+        ("an insertion", |orders, txn| orders.insert(txn, &order(7, 99)).map(|()| 1)),
+        ("a nested transaction", |orders, txn| {
+            txn.nested(|txn| Ok(u64::from(orders.delete(txn, 7, 1)?)))
+        }),
+    ];
+    for (what, operation) in operations {
+        with_store(|_, store| {
+            let tables = Tables::filled(&store)?;
+            let mut runs = 0;
+            let found = store.transaction(|txn| {
+                runs += 1;
+                if runs == 1 {
+                    let remove = || {
+                        store.move_range("orders", ..20u32, "c").run()?;
+                        store.remove_shard("a")
+                    };
+                    thread::scope(|scope| scope.spawn(remove).join().expect("no panic"))?;
+                }
+                operation(&tables.orders, txn)
+            });
+            assert_eq!(found.unwrap_or_else(|error| panic!("{what}: {error}")), 1, "{what}");
+            assert!(runs > 1, "{what} used the shard maps of before");
+            assert!(store.verify()?.is_clean(), "{what}");
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -110,6 +110,28 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
     })
 }
 
+/// Removes the unfinished builds of global indexes without entries in this shard: they are from before the shard was detached,
+/// and the shards with rows have the state of the index.
+fn forget_builds(
+    schema: &TableSchema,
+    writer: &mut Writer<'_, '_>,
+    global: &[usize],
+    unfinished: &mut Vec<usize>,
+) -> Result<()> {
+    let mut forgotten = Vec::new();
+    for &index in unfinished.iter().filter(|index| global.contains(index)) {
+        let Some(name) = schema.name_at(index) else { continue };
+        let state = writer.reader().record(name)?.and_then(StateRecord::decode);
+        let is_building = matches!(state, Some(StateRecord::Building(_)));
+        if is_building && writer.reader().stored(Source::Index(index))? == Some(0) {
+            writer.remove_record(name)?;
+            forgotten.push(index);
+        }
+    }
+    unfinished.retain(|index| !forgotten.contains(index));
+    Ok(())
+}
+
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
 /// built.
 fn prepare(
@@ -180,6 +202,9 @@ fn prepare(
     }
 
     let mut readable = vec![true; schema.positions().len()];
+    if is_added {
+        forget_builds(schema, writer, global, &mut unfinished)?;
+    }
     let empty = |index: &usize| is_from_elsewhere || (new.contains(index) && !is_added);
     let emptied: Vec<_> = global.iter().copied().filter(empty).collect();
     build::empty(rows, writer, &emptied)?;

@@ -37,7 +37,7 @@ impl Engine {
     /// Adds a shard. The tables with rows in all shards must be open in it. The caller has the locks of all shards in
     /// `_all`, and the lock of opening tables.
     pub(crate) fn add_shard(&self, _all: &Txn<'_>, shard: Shard) -> Result<()> {
-        self.add_own(self.next_number(), &shard)?;
+        self.add_own(self.next_number(), shard.name(), shard.engine()?)?;
         self.shards.push(shard);
         let shards = present(self.shards.iter());
         self.maps.install(Arc::new(self.maps.now().with_shards(shards)));
@@ -103,12 +103,9 @@ impl Engine {
         changed: &[Changed],
     ) -> Result<()> {
         let shard = self.shard(number)?;
+        self.add_own(number, shard.name(), open.engine())?;
         shard.restored(open);
         shard.set_gone(false);
-        if let Err(error) = self.add_own(number, shard) {
-            shard.set_gone(true);
-            return Err(error);
-        }
         let shards = present(self.shards.iter());
         self.maps.install(Arc::new(self.maps.now().with_boundaries(changed).with_shards(shards)));
         Ok(())

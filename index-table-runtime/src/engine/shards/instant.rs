@@ -109,7 +109,9 @@ impl Engine {
                 if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
                     // Frees the reader slot before another one is taken.
                     *snapshot = None;
-                    *snapshot = shard.unless_gone(open.engine().read())?.map(|txn| (commits, txn));
+                    let engine = open.engine();
+                    let begun = shard.unless_left(engine, engine.read())?;
+                    *snapshot = begun.map(|txn| (commits, txn));
                 }
             }
             fence(SeqCst);
@@ -155,7 +157,7 @@ impl Engine {
         let engine = own.engine()?;
         let mut maps = self.maps.capture();
         let txn = loop {
-            let txn = own.unless_gone(engine.read())?;
+            let txn = own.unless_left(engine, engine.read())?;
             let txn = txn.map_or_else(|| own.engine()?.read(), Ok)?;
             if self.maps.are_still(&maps) {
                 break txn;

@@ -167,11 +167,30 @@ impl Shard {
         self.open.get().filter(|_| !self.is_gone())
     }
 
-    /// Returns a new transaction of the shard, or `None` instead of an error if the shard was removed or detached meanwhile.
-    fn unless_gone<T>(&self, begun: Result<T>) -> Result<Option<T>> {
+    /// Returns the handle that keeps the shard open; `None` if the shard no longer belongs to the store.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`]
+    fn present(&self) -> Result<Option<&Arc<dyn HasEngine>>> {
+        if self.is_gone() { Ok(None) } else { self.unless_gone(self.opened()) }
+    }
+
+    /// Returns a new transaction of this engine of the shard, or `None` instead of an error if the shard was removed or
+    /// detached meanwhile.
+    fn unless_left<T>(&self, engine: &super::Engine, begun: Result<T>) -> Result<Option<T>> {
+        let is_current = || self.current().is_some_and(|open| ptr::eq(open.engine(), engine));
         match begun {
-            Err(_) if self.is_gone() => Ok(None),
+            Err(_) if !is_current() => Ok(None),
             begun => begun.map(Some),
+        }
+    }
+
+    /// Returns a result, or `None` instead of an error if the shard no longer belongs to the store.
+    fn unless_gone<T>(&self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Err(_) if self.is_gone() => Ok(None),
+            result => result.map(Some),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{
-    Engine, HasTables, Identity, Maps, MoveRecord, Moving, OwnRanges, Shard, Tables, Txn,
+    Engine, HasTables, Identity, Maps, MoveRecord, Moving, OwnRanges, Tables, Txn,
     manager::{
         MOVES, OWN, SHARD, decode_identity, decode_moves, encode_identity, encode_moves,
         own_records,
@@ -82,9 +82,14 @@ fn open_own(engine: &engine::Engine) -> Result<Arc<dyn HasTables>> {
 
 impl Engine {
     /// Adds a shard to the tables of the shards' records.
-    pub(super) fn add_own(&self, number: ShardNumber, shard: &Shard) -> Result<()> {
+    pub(super) fn add_own(
+        &self,
+        number: ShardNumber,
+        name: &Arc<str>,
+        engine: &engine::Engine,
+    ) -> Result<()> {
         if let Some(own) = self.own.get() {
-            own.add(number, shard.name(), open_own(shard.engine()?)?);
+            own.add(number, name, open_own(engine)?);
         }
         Ok(())
     }

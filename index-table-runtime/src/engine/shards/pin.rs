@@ -15,10 +15,14 @@ impl Engine {
     ///
     /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable)
     pub(crate) fn pin(&self) -> Result<Vec<Pinned<'_>>> {
-        let shards = self.shards.iter().filter(|shard| !shard.is_gone());
-        let engines = shards.map(|shard| shard.engine()?.on_disk());
-        let engines = engines.collect::<Result<Vec<_>>>()?;
         let _paused = self.pause()?;
-        engines.into_iter().map(lmdb::Engine::pin).collect()
+        let mut pinned = Vec::new();
+        for shard in self.shards.iter() {
+            let Some(open) = shard.present()? else { continue };
+            let engine = open.engine();
+            let pin = engine.on_disk().and_then(lmdb::Engine::pin);
+            pinned.extend(shard.unless_left(engine, pin)?);
+        }
+        Ok(pinned)
     }
 }

@@ -190,10 +190,8 @@ impl<'t> Reader<'t> {
     /// [`Error::ShardUnavailable`] for any shard from which rows of the table may have been moved away.
     pub(crate) fn with_changes(self) -> Result<Vec<(ShardNumber, engine::Reader<'t>)>> {
         let is_moved = !self.tables.routing.map().is_empty();
-        for (_, shard) in
-            self.txn.engine().shards().filter(|(_, shard)| is_moved && !shard.is_gone())
-        {
-            shard.opened()?;
+        for (_, shard) in self.txn.engine().shards().filter(|_| is_moved) {
+            shard.present()?;
         }
         let shards = self.tables.with_changes(self.txn.engine());
         let alone = self.txn.alone();

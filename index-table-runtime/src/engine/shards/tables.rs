@@ -42,16 +42,20 @@ pub(super) struct SharedTables {
 struct OfShard {
     /// The name of the shard.
     name: Arc<str>,
-    /// The databases; empty while the table is not open in the shard. A shard that was attached again has others.
-    open: Latest<Arc<dyn HasTables>>,
+    /// The databases; `None` while the table is not open in the shard. A shard that was attached again has others.
+    open: Latest<Option<Arc<dyn HasTables>>>,
     /// The first generation of shard maps whose transactions can read these databases; 0 if they were opened with the table.
     since: AtomicU64,
 }
 
 impl OfShard {
     fn new(name: &Arc<str>, open: Option<Arc<dyn HasTables>>) -> Self {
-        let open = open.map_or_else(Latest::new, Latest::from);
-        Self { name: Arc::clone(name), open, since: AtomicU64::new(0) }
+        Self { name: Arc::clone(name), open: Latest::from(open), since: AtomicU64::new(0) }
+    }
+
+    #[inline]
+    fn open(&self) -> Option<&Arc<dyn HasTables>> {
+        self.open.get()?.as_ref()
     }
 }
 
@@ -106,9 +110,17 @@ impl Tables {
             own.since.store(self.shared.maps.generation() + 1, Release);
             let is_same =
                 |open: &Arc<dyn HasTables>| ptr::addr_eq(Arc::as_ptr(open), Arc::as_ptr(&tables));
-            if !own.open.get().is_some_and(is_same) {
-                own.open.set(tables);
+            if !own.open().is_some_and(is_same) {
+                own.open.set(Some(tables));
             }
+        }
+    }
+
+    /// Forgets the databases in a shard whose files were closed. The caller has the lock of opening tables.
+    pub(crate) fn forget(&self, shard: ShardNumber) {
+        if let Some(own) = self.shared.shards.get(shard as usize).filter(|own| own.open().is_some())
+        {
+            own.open.set(None);
         }
     }
 
@@ -122,7 +134,7 @@ impl Tables {
     /// Returns the handle that keeps the table open in a shard, or `None` if it is not open there.
     #[inline]
     pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&Arc<dyn HasTables>> {
-        self.shared.shards.get(shard as usize)?.open.get()
+        self.shared.shards.get(shard as usize)?.open()
     }
 
     /// Returns the shards that can have changes in the stream of the table: its own, and those from which all rows were
@@ -158,12 +170,12 @@ impl Tables {
 
     /// Whether the table is open in a shard, for the transactions of this generation.
     fn can_read(&self, shard: ShardNumber) -> bool {
-        let own = self.shared.shards.get(shard as usize).filter(|own| own.open.get().is_some());
+        let own = self.shared.shards.get(shard as usize).filter(|own| own.open().is_some());
         own.is_some_and(|own| own.since.load(Acquire) <= self.generation)
     }
 
     pub(crate) fn were_known(&self) -> bool {
-        let open = self.shared.shards.iter().filter_map(|shard| shard.open.get());
+        let open = self.shared.shards.iter().filter_map(OfShard::open);
         open.map(|tables| tables.tables()).all(engine::Tables::were_known)
     }
 

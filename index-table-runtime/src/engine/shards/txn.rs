@@ -85,10 +85,7 @@ pub(super) trait Reads {
     /// # Errors
     ///
     /// [`Error::ShardUnavailable`]
-    fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {
-        self.engine().shard(shard)?.opened()?;
-        tables.opened(self.engine(), shard).map(drop)
-    }
+    fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()>;
 }
 
 /// A write transaction. The trait hides the lifetime of the engine, which is invariant.

@@ -149,7 +149,8 @@ impl<'s> Writing<'s> {
     pub(super) fn on(engine: &'s Engine, shard: ShardNumber) -> Result<(Self, MapsAt)> {
         let writing = Self::new(engine, Scope::Fixed(OnceCell::new()), 0);
         let own = engine.shard(shard)?;
-        let txn = own.unless_gone(own.engine()?.write())?;
+        let current = own.engine()?;
+        let txn = own.unless_left(current, current.write())?;
         let txn = txn.map_or_else(|| own.engine()?.write(), Ok)?;
         let _ = writing.first.set(Locked::new(shard, true, txn));
         Ok(writing.with_maps())
@@ -164,19 +165,25 @@ impl<'s> Writing<'s> {
             Locks::These(_) => Scope::Growing(OnceCell::new()),
             Locks::All => Scope::Fixed(OnceCell::new()),
         };
-        let writing = Self::new(engine, scope, 0);
+        let generation = engine.maps.generation();
+        let (writing, mut lacks_shard) = (Self::new(engine, scope, generation), false);
         let is_chosen = |shard: &ShardNumber| match locks {
             Locks::These(these) => these.contains(shard),
             Locks::None | Locks::All => true,
         };
         for ((number, shard), other) in engine.shards().zip(writing.others()) {
-            let open = shard.current().filter(|_| is_chosen(&number));
-            let begun = open.map(|open| shard.unless_gone(open.engine().write())).transpose()?;
-            if let Some(txn) = begun.flatten() {
-                let _ = other.locked.set(Locked::new(number, false, txn));
+            if !is_chosen(&number) {
+                continue;
+            }
+            let write = |own: &'s engine::Engine| shard.unless_left(own, own.write());
+            let txn = shard.current().map(|open| write(open.engine())).transpose()?;
+            match txn.flatten() {
+                Some(txn) => drop(other.locked.set(Locked::new(number, false, txn))),
+                None => lacks_shard = true,
             }
         }
-        if writing.others().len() < engine.shards.len() {
+        let was_attached = lacks_shard && engine.maps.generation() != generation;
+        if was_attached || writing.others().len() < engine.shards.len() {
             // A shard was added while the transaction waited for a lock.
             drop(writing);
             return Self::with(engine, locks);
@@ -227,7 +234,6 @@ impl<'s> Writing<'s> {
             return Ok(locked);
         }
         let own = self.engine.shard(shard)?;
-        let engine = own.engine()?;
         if !self.scope.grows() {
             return match self.first.get() {
                 Some(_) => refused(),
@@ -235,12 +241,14 @@ impl<'s> Writing<'s> {
                 None => Err(self.engine.without(shard)),
             };
         }
+        self.open(shard)?;
         let is_nested = matches!(self.scope, Scope::Nested { .. });
         if is_nested || self.last().is_some_and(|last| last > shard) {
             self.again(Some(shard));
             return refused();
         }
-        let Some(txn) = own.unless_gone(engine.write())? else {
+        let engine = own.engine()?;
+        let Some(txn) = own.unless_left(engine, engine.write())? else {
             self.again(Some(shard));
             return refused();
         };
@@ -256,6 +264,17 @@ impl<'s> Writing<'s> {
         let other = self.others().get(shard as usize);
         let other = other.ok_or_else(|| Error::internal("a shard has no place"))?;
         Ok(other.locked.get_or_init(|| locked))
+    }
+
+    /// Checks that a shard is available. If it was removed or detached after the transaction began, dooms the transaction:
+    /// another shard may have its rows.
+    fn open(&self, shard: ShardNumber) -> Result<()> {
+        let opened = self.engine.shard(shard)?.opened().map(drop);
+        if opened.is_err() && self.scope.grows() && self.engine.maps.generation() != self.generation
+        {
+            self.again(Some(shard));
+        }
+        opened
     }
 
     /// Returns the last locked shard.
@@ -346,6 +365,11 @@ impl Reads for Writing<'_> {
         // If all shards were locked at once, `first` is empty.
         let first = self.first.get().filter(|_| !self.scope.grows())?;
         Some(first.shard.get())
+    }
+
+    fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {
+        self.open(shard)?;
+        tables.opened(self.engine, shard).map(drop)
     }
 
     fn nearest(&self, tables: &Tables) -> ShardNumber {

@@ -142,6 +142,9 @@ impl ShardedStore {
         let (mut references, mut global) = (Vec::new(), Vec::new());
         for table in &tables_in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
+            if in_use.is_none() {
+                tables.forget(number);
+            }
             let Some(routing) = tables.routing_in(&maps) else { continue };
             let copies = &mut Copies::default();
             let opened = open_in(shards, number, &shard, (&routing, copies), (table.rows, false))?;
