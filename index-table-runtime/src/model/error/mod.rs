@@ -194,10 +194,11 @@ pub enum Error {
         referred: String,
     },
 
-    /// The row can't be deleted, because rows of another table refer to it by a reference with `on_delete = "restrict"`.
+    /// The row can't be deleted, because rows of another table refer to it by a reference with `on_delete = "restrict"`. Or
+    /// its primary key can't be changed, because rows refer to it by any reference.
     #[error(
-        "the row with primary key {key} of table `{table}` can't be deleted, because rows of table `{by}` refer to it by \
-         `{reference}`; delete or change these rows first"
+        "the row with primary key {key} of table `{table}` can't be deleted or get another primary key, because rows of \
+         table `{by}` refer to it by `{reference}`; delete or change these rows first"
     )]
     Referenced {
         /// The table of the row.
