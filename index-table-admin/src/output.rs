@@ -108,11 +108,29 @@ impl Output {
     pub(crate) fn grid(&self, out: &mut dyn Write, grid: &mut Grid) -> io::Result<()> {
         grid.write(out, self.width, self.color)
     }
+
+    /// Writes a report of the library. Its tables, which follow an empty line, fit the terminal.
+    pub(crate) fn report(&self, out: &mut dyn Write, report: &str) -> io::Result<()> {
+        let Some(room) = self.width else {
+            return report.lines().try_for_each(|line| writeln!(out, "{}", printable(line)));
+        };
+        let lines: Vec<_> = report.lines().map(printable).collect();
+        let mut follows_empty = false;
+        for block in lines.chunk_by(|one, next| one.is_empty() == next.is_empty()) {
+            let is_wide = block.iter().any(|line| line.width() > room);
+            match Grid::of_lines(block).filter(|_| follows_empty && is_wide) {
+                Some(mut grid) => grid.write(out, self.width, self.color)?,
+                None => block.iter().try_for_each(|line| writeln!(out, "{line}"))?,
+            }
+            follows_empty = block.iter().any(String::is_empty);
+        }
+        Ok(())
+    }
 }
 
 /// A table with a heading.
 pub(crate) struct Grid {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
     /// The widths of the columns, once the heading is written.
     widths: Option<Vec<usize>>,
@@ -133,7 +151,39 @@ const MOST_ROWS: usize = 1000;
 
 impl Grid {
     pub(crate) fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
-        Self { columns: columns.into_iter().collect(), rows: Vec::new(), widths: None }
+        let columns = columns.into_iter().map(|(name, align)| (name.to_owned(), align));
+        Self { columns: columns.collect(), rows: Vec::new(), widths: None }
+    }
+
+    /// Reads a table of text, whose columns are separated by at least two spaces in each line.
+    fn of_lines(lines: &[String]) -> Option<Self> {
+        let lines: Vec<Vec<char>> = lines.iter().map(|line| line.chars().collect()).collect();
+        let length = lines.iter().map(Vec::len).max()?;
+        let is_gap = |at: usize| lines.iter().all(|line| line.get(at).is_none_or(|it| *it == ' '));
+        let gaps: Vec<_> = (0..length).map(is_gap).collect();
+        // A single space may be a part of each cell.
+        let separates = |at: usize| {
+            let is = |at: Option<usize>| at.is_some_and(|at| gaps.get(at) == Some(&true));
+            is(Some(at)) && (is(at.checked_sub(1)) || is(at.checked_add(1)))
+        };
+        let positions: Vec<_> = (0..length).collect();
+        let columns = positions.chunk_by(|one, next| separates(*one) == separates(*next));
+        let columns: Vec<_> =
+            columns.filter(|part| part.first().is_some_and(|at| !separates(*at))).collect();
+        let cell = |line: &Vec<char>, column: &[usize]| {
+            let cell: String = column.iter().filter_map(|at| line.get(*at)).collect();
+            cell.trim().to_owned()
+        };
+        let mut rows = lines.iter().map(|line| columns.iter().map(|part| cell(line, part)));
+        let names: Vec<_> = rows.next()?.collect();
+        let rows: Vec<Vec<String>> = rows.map(Iterator::collect).collect();
+        let align = |at: usize| {
+            let is_number =
+                |row: &Vec<String>| row.get(at).is_some_and(|it| it.parse::<u64>().is_ok());
+            if rows.iter().all(is_number) { Align::Right } else { Align::Left }
+        };
+        let columns = names.into_iter().enumerate().map(|(at, name)| (name, align(at))).collect();
+        Some(Self { columns, rows, widths: None })
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -145,18 +195,49 @@ impl Grid {
         self.rows.len() >= MOST_ROWS
     }
 
-    /// Writes the waiting rows, the first time with the heading. Later rows have the widths of the first rows.
+    /// Writes the waiting rows, the first time with the heading. Later rows have the widths of the first rows. If the
+    /// columns don't fit, each value has a line of its own.
     fn write(&mut self, out: &mut dyn Write, room: Option<usize>, color: bool) -> io::Result<()> {
         let is_first = self.widths.is_none();
         let widths = self.widths.take().unwrap_or_else(|| self.widths_in(room));
+        let has_records = !(is_first && self.rows.is_empty());
+        if let Some(room) = room.filter(|room| has_records && needed(&widths) > *room) {
+            self.widths = Some(widths);
+            return self.write_records(out, is_first, room, color);
+        }
         if is_first {
-            let names: Vec<_> = self.columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+            let names: Vec<_> = self.columns.iter().map(|(name, _)| name.clone()).collect();
             self.line(out, &names, &widths, room, color.then_some("\x1b[1m"))?;
         }
         for row in std::mem::take(&mut self.rows) {
             self.line(out, &row, &widths, room, None)?;
         }
         self.widths = Some(widths);
+        Ok(())
+    }
+
+    /// Writes each row as lines with the names of the columns and the values. Empty values are left out.
+    fn write_records(
+        &mut self,
+        out: &mut dyn Write,
+        is_first: bool,
+        room: usize,
+        color: bool,
+    ) -> io::Result<()> {
+        let longest = self.columns.iter().map(|(name, _)| name.width()).max().unwrap_or_default();
+        let (begin, end) = if color { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+        for (at, row) in std::mem::take(&mut self.rows).iter().enumerate() {
+            if at > 0 || !is_first {
+                writeln!(out)?;
+            }
+            for ((name, _), cell) in
+                self.columns.iter().zip(row).filter(|(_, cell)| !cell.is_empty())
+            {
+                let padding = " ".repeat(longest.saturating_sub(name.width()));
+                let rest = room.saturating_sub(longest + 2).max(1);
+                writeln!(out, "{begin}{name}{end}{padding}  {}", shortened(cell, rest))?;
+            }
+        }
         Ok(())
     }
 
@@ -193,7 +274,7 @@ impl Grid {
                 Align::Right => line.extend([padding.as_str(), &cell]),
             }
         }
-        // Columns have a least width, so a narrow terminal may be narrower than the table.
+        // Later rows may be wider than the first.
         let line = room.map_or_else(|| line.clone(), |room| shortened(line.trim_end(), room));
         let line = line.trim_end();
         match style {
@@ -203,10 +284,14 @@ impl Grid {
     }
 }
 
+/// Returns the width of a line.
+fn needed(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
+}
+
 /// Makes the widest columns narrower until the line fits, if it can.
 fn fit(widths: &mut [usize], room: usize) {
-    let gaps = 2 * widths.len().saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > room {
+    while needed(widths) > room {
         let Some(widest) = widths.iter_mut().max() else { return };
         if *widest <= LEAST {
             return;
@@ -267,6 +352,35 @@ mod tests {
         assert!(lines.contains("a very long n…"), "{lines}");
         assert!(shown(Some(9)).lines().all(|line| line.width() <= 9));
         assert!(shown(None).contains("a very long name of a table     7"));
+    }
+
+    #[test]
+    fn a_table_with_too_many_columns_has_a_line_for_each_value() {
+        let names = ["table", "rows", "bytes", "state", "note"];
+        let mut grid = Grid::new(names.map(|name| (name, Align::Left)));
+        let mut out = Vec::new();
+        for name in ["customers", "orders"] {
+            grid.row([name, "2000", "352.0 KiB", "readable, and more", ""].map(str::to_owned));
+            grid.write(&mut out, Some(24), false).expect("written");
+        }
+        let shown = String::from_utf8(out).expect("text");
+        let record = |name: &str| {
+            format!("table  {name}\nrows   2000\nbytes  352.0 KiB\nstate  readable, and mo…\n")
+        };
+        assert_eq!(shown, format!("{}\n{}", record("customers"), record("orders")));
+    }
+
+    #[test]
+    fn a_table_of_a_report_is_read_by_its_columns() {
+        let lines = [
+            "  index  key           rows",
+            "  town   town: a text    20",
+            "  id     -              7",
+        ];
+        let grid = Grid::of_lines(&lines.map(str::to_owned)).expect("a table");
+        let columns = [("index", Align::Left), ("key", Align::Left), ("rows", Align::Right)];
+        assert_eq!(grid.columns, columns.map(|(name, align)| (name.to_owned(), align)));
+        assert_eq!(grid.rows, [["town", "town: a text", "20"], ["id", "-", "7"]]);
     }
 
     #[test]

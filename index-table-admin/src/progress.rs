@@ -1,7 +1,9 @@
 //! Progress bars on the standard error stream, if it is a terminal.
 
+use std::fmt::Write;
+
 use index_table::Progress;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::output::Output;
 
@@ -30,13 +32,13 @@ impl Bar {
                 "{bar:30} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left"
             }
             ("bytes", None) => "{spinner} {bytes}, {binary_bytes_per_sec}",
-            (_, Some(_)) => "{bar:30} {human_pos} of {human_len} {prefix}, {per_sec}, {eta} left",
-            (_, None) => "{spinner} {human_pos} {prefix}, {per_sec}",
+            (_, Some(_)) => "{bar:30} {human_pos} of {human_len} {prefix}, {rate}, {eta} left",
+            (_, None) => "{spinner} {human_pos} {prefix}, {rate}",
         };
         if self.0.prefix() != unit {
             self.0.set_prefix(unit);
             if let Ok(style) = ProgressStyle::with_template(template) {
-                self.0.set_style(style);
+                self.0.set_style(style.with_key("rate", rate));
             }
         }
         if let Some(total) = total {
@@ -44,6 +46,17 @@ impl Bar {
         }
         self.0.set_position(done);
     }
+}
+
+/// Writes the rate in whole units.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the conversion saturates, and a rate is not negative"
+)]
+fn rate(state: &ProgressState, out: &mut dyn Write) {
+    // The output is a text in memory.
+    let _ = write!(out, "{}/s", HumanCount(state.per_sec() as u64));
 }
 
 impl Drop for Bar {

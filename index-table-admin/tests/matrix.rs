@@ -241,7 +241,6 @@ fn all_commands_work_in_the_middle_of_a_move() {
                 Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
                 uses if uses.writes() => Done,
                 Uses::Page => NO_PAGE,
-                Uses::Readers => FailsWith(4, "run `recover"),
                 _ => FailsWith(4, "run `recover"),
             }
         });

@@ -30,6 +30,22 @@ fn in_terminal(environment: &[(&str, &str)], arguments: &[&str]) -> Option<Strin
     Some(shown)
 }
 
+/// Runs the tool without colours in a terminal with so many columns.
+fn in_terminal_of(columns: usize, arguments: &[&str]) -> Option<String> {
+    let program = example("rows");
+    let line = [&[program.to_str().expect("text")], arguments].concat().join(" ");
+    let line = format!("stty rows 24 cols {columns}; NO_COLOR=1 {line}");
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let Ok(output) = script.env("TERM", "xterm").env_remove("COLUMNS").output() else {
+        eprintln!("not run: there is no command `script`");
+        return None;
+    };
+    let shown = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{arguments:?}: {shown}");
+    Some(shown)
+}
+
 fn store(dir: &Path, rows: u64) {
     let store = index_table::Store::open(dir).expect("a store");
     let customers = CustomerRepository::open(&store).expect("a table");
@@ -58,11 +74,46 @@ fn headings_have_colours_that_can_be_switched_off() {
 fn tables_fit_the_terminal() {
     let dir = tempfile::tempdir().expect("a directory");
     store(dir.path(), 3);
-    let path = dir.path().to_str().expect("text");
+    let shards = support::sharded();
+    let (plain, sharded) =
+        (dir.path().to_str().expect("text"), shards.path().to_str().expect("text"));
+    let tables: [(&[&str], &str); 12] = [
+        (&["tables", plain], "readable"),
+        (&["indexes", plain], "readable"),
+        (&["sizes", plain], "kind_sco"),
+        (&["keys", plain, "customers", "kind_score"], "Company"),
+        (&["keys", plain, "customers"], "id"),
+        (&["analyze", plain], "Private"),
+        (&["readers", plain], "process"),
+        (&["consumers", plain], "table"),
+        (&["lag", plain], "table"),
+        (&["shards", sharded], "south"),
+        (&["ranges", sharded], "south"),
+        (&["find", plain, "customers", "town", "Bergen", "--count"], "1"),
+    ];
+    for columns in [40, 80] {
+        for (arguments, part) in tables {
+            let Some(shown) = in_terminal_of(columns, arguments) else { return };
+            assert!(shown.contains(part), "{arguments:?}: {shown}");
+            // A bar is removed before the table.
+            let lines = shown.lines().filter(|line| !line.contains("\u{1b}["));
+            for line in lines.filter(|line| !line.contains("entries, ")) {
+                let line = line.trim_end_matches('\r');
+                assert!(
+                    line.chars().count() <= columns,
+                    "{columns} {arguments:?}: {line}\n{shown}"
+                );
+            }
+        }
+        // Only the rows of the struct are longer.
+        let shown = in_terminal_of(columns, &["catalog", plain]).expect("a terminal");
+        assert!(shown.contains("kind_score") && shown.contains("readable"), "{shown}");
+        let mut lines = shown.lines().filter(|line| !line.trim_start().starts_with("rows: "));
+        assert!(lines.all(|line| line.trim_end().chars().count() <= columns), "{shown}");
+    }
     let environment = [("COLUMNS", "72"), ("NO_COLOR", "1")];
-    let Some(shown) = in_terminal(&environment, &["indexes", path]) else { return };
-    assert!(shown.contains('…'), "{shown}");
-    assert!(shown.lines().all(|line| line.trim_end().chars().count() <= 72), "{shown}");
+    let shown = in_terminal(&environment, &["keys", plain, "customers", "kind_score"]);
+    assert!(shown.expect("a terminal").lines().all(|line| line.trim_end().chars().count() <= 72));
 }
 
 #[test]

@@ -71,7 +71,7 @@ pub(crate) fn analyze(
     let analyses = analyses(dir, only, sample, out)?;
     Ok(out.put(&json!({ "tables": analyses }), |text| {
         let shown: Vec<_> = analyses.iter().map(ToString::to_string).collect();
-        shown.join("\n").lines().try_for_each(|line| writeln!(text, "{}", printable(line)))
+        out.report(text, &shown.join("\n"))
     })?)
 }
 

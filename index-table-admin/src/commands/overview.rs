@@ -197,10 +197,7 @@ pub(crate) fn catalog(out: &Output, dir: &Path) -> Result<(), Failure> {
         out.note(&shard);
     }
     let catalog = opened.store.catalog()?;
-    Ok(out.put(&catalog, |text| {
-        let shown = catalog.to_string();
-        shown.lines().try_for_each(|line| writeln!(text, "{}", crate::value::printable(line)))
-    })?)
+    Ok(out.put(&catalog, |text| out.report(text, &catalog.to_string()))?)
 }
 
 /// Returns the indexes that are not readable, with their states.
