@@ -13,8 +13,9 @@ use crate::model::{KeyPart, Query};
 ///     txn: &'txn _index_table::ReadTxn<'_>,
 ///     town: &str,
 /// ) -> _index_table::Distinct<'txn, String> {
-///     __table(self).distinct::<CustomerByTownLastName<'txn>, String>(
+///     __table(self).distinct::<String>(
 ///         txn,
+///         _index_table::Source::Index(1),
 ///         _index_table::Bounds::new().equal::<String>(town),
 ///     )
 /// }
@@ -27,7 +28,7 @@ pub(super) fn method(
 ) -> TokenStream {
     let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
     let doc = docs::query(cx.table, &query.target, &query.form);
-    let found = queries::found(cx, &query.target, txn);
+    let source = queries::source(&query.target);
     let value = entity::tuple(values.iter().map(|part| key_type(cx, part)));
     let (parameters, bounds) = queries::equals(cx, &query.target, leading);
     mixed! {
@@ -37,7 +38,8 @@ pub(super) fn method(
             txn: &#txn _index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Distinct<#txn, #value> {
-            __table(self).distinct::<#found, #value>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self)
+                .distinct::<#value>(txn, #source, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }

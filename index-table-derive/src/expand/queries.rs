@@ -1,6 +1,6 @@
 //! The query methods, one for each query of the model.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 
 use super::{Context, at, distinct, docs, key_type};
@@ -129,8 +129,9 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
 ///     txn: &_index_table::ReadTxn<'_>,
 ///     email: &str,
 /// ) -> _index_table::Result<::core::option::Option<Customer>> {
-///     __table(self).get_by::<CustomerByEmail<'_>>(
+///     __table(self).get_by(
 ///         txn,
+///         0,
 ///         _index_table::Bounds::new().equal::<String>(email),
 ///     )
 /// }
@@ -138,7 +139,7 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
 fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     let (v, method, row) = (&cx.table.visibility, &query.method, &cx.table.row);
     let doc = docs::query(cx.table, &query.target, &query.form);
-    let found = found(cx, &query.target, &cx.elided);
+    let index = position(&query.target);
     let (parameters, bounds) = equals(cx, &query.target, parts);
     mixed! {
         #doc
@@ -147,7 +148,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             txn: &_index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#row>> {
-            __table(self).get_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self).get_by(txn, #index, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }
@@ -160,13 +161,13 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 ///     txn: &mut _index_table::WriteTxn<'_>,
 ///     row: &Customer,
 /// ) -> _index_table::Result<()> {
-///     __table(self).put_by::<CustomerByEmail<'_>>(txn, row)
+///     __table(self).put_by(txn, 0, row)
 /// }
 /// ```
 fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
     let (v, row, method) = (&cx.table.visibility, &cx.table.row, &query.method);
     let doc = docs::query(cx.table, &query.target, &query.form);
-    let found = found(cx, &query.target, &cx.elided);
+    let index = position(&query.target);
     mixed! {
         #doc
         #v fn #method(
@@ -174,7 +175,7 @@ fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             row: &#row,
         ) -> _index_table::Result<()> {
-            __table(self).put_by::<#found>(txn, row)
+            __table(self).put_by(txn, #index, row)
         }
     }
 }
@@ -187,8 +188,9 @@ fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
 ///     txn: &mut _index_table::WriteTxn<'_>,
 ///     email: &str,
 /// ) -> _index_table::Result<bool> {
-///     __table(self).delete_by::<CustomerByEmail<'_>>(
+///     __table(self).delete_by(
 ///         txn,
+///         0,
 ///         _index_table::Bounds::new().equal::<String>(email),
 ///     )
 /// }
@@ -196,7 +198,7 @@ fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
 fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     let (v, method) = (&cx.table.visibility, &query.method);
     let doc = docs::query(cx.table, &query.target, &query.form);
-    let found = found(cx, &query.target, &cx.elided);
+    let index = position(&query.target);
     let (parameters, bounds) = equals(cx, &query.target, parts);
     mixed! {
         #doc
@@ -205,7 +207,7 @@ fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             txn: &mut _index_table::WriteTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<bool> {
-            __table(self).delete_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self).delete_by(txn, #index, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }
@@ -218,8 +220,9 @@ fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 ///     txn: &'txn _index_table::ReadTxn<'_>,
 ///     email: &str,
 /// ) -> _index_table::Result<::core::option::Option<CustomerView<'txn>>> {
-///     __table(self).get_view_by::<CustomerByEmail<'txn>>(
+///     __table(self).get_view_by(
 ///         txn,
+///         0,
 ///         _index_table::Bounds::new().equal::<String>(email),
 ///     )
 /// }
@@ -227,7 +230,7 @@ fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
     let doc = docs::query(cx.table, &query.target, &query.form);
-    let found = found(cx, &query.target, txn);
+    let index = position(&query.target);
     let view = cx.table.view.as_ref().map(|view| &view.ident);
     let (parameters, bounds) = equals(cx, &query.target, parts);
     mixed! {
@@ -237,7 +240,7 @@ fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             txn: &#txn _index_table::ReadTxn<'_>,
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#view<#txn>>> {
-            __table(self).get_view_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+            __table(self).get_view_by(txn, #index, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }
@@ -270,7 +273,7 @@ pub(super) fn equals(
 }
 
 /// Expands to the type of the result: the row, or the entry of an index.
-pub(super) fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime) -> TokenStream {
+fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime) -> TokenStream {
     match target {
         Target::Rows => {
             let row = &cx.table.row;
@@ -281,5 +284,21 @@ pub(super) fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime)
             let (ident, lifetime) = (&entry.ident, entry.borrows().then(|| mixed!(<#lifetime>)));
             mixed!(#ident #lifetime)
         }
+    }
+}
+
+/// Expands to the position of the index.
+fn position(target: &Target) -> Option<Literal> {
+    match target {
+        Target::Rows => None,
+        Target::Index(index) => Some(Literal::usize_unsuffixed(index.position)),
+    }
+}
+
+/// Expands to `_index_table::Source::Index(0)`, or to the source of the rows.
+pub(super) fn source(target: &Target) -> TokenStream {
+    match position(target) {
+        None => mixed!(_index_table::Source::Facts),
+        Some(index) => mixed!(_index_table::Source::Index(#index)),
     }
 }

@@ -28,14 +28,16 @@ fn indexes_in_one_attribute_equal_those_in_several_attributes() {
 }
 
 #[test]
-fn the_guide_has_the_length_of_an_expansion() {
+fn the_guide_and_the_readme_have_the_length_of_an_expansion() {
     let input = "#[index(town)] struct Customer { #[primary_key] id: u64, town: String }";
     let expansion = expanded(input);
     let lines = expansion.lines().skip_while(|line| *line != "// expands to").count();
     let guide = include_str!("../../../src/guide/repository.md");
-    let stated = guide.split("expands to some ").nth(1).and_then(|it| it.split(' ').next());
-    let stated: usize = stated.and_then(|it| it.parse().ok()).expect("the guide has a number");
-    assert!(lines.abs_diff(stated) <= 10, "the guide says {stated}, and there are {lines} lines");
+    for text in [guide, include_str!("../../../README.md")] {
+        let stated = text.split("expands to some ").nth(1).and_then(|it| it.split(' ').next());
+        let stated: usize = stated.and_then(|it| it.parse().ok()).expect("the text has a number");
+        assert!(lines.abs_diff(stated) <= 10, "{stated} are stated, and there are {lines} lines");
+    }
 }
 
 /// Like [`expanded`], for `#[derive(IndexKey)]`.

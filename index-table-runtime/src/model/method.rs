@@ -86,8 +86,9 @@ pub trait HasComputed<T> {}
 )]
 pub trait FilterIn<R> {}
 
+// For any type, because the compiler would show an implementation for `bool` alone.
 #[diagnostic::do_not_recommend]
-impl<R> FilterIn<&R> for bool {}
+impl<R, T> FilterIn<&R> for T {}
 
 /// The return type of a `computed` with a replacement for `R`, which a reference to a row has, but not a row itself.
 #[diagnostic::on_unimplemented(

@@ -205,83 +205,75 @@ impl<R: Entity> KeyedTable<R> {
         self.table.remove_encoded(txn, &encoded_argument::<R>(key))
     }
 
-    /// Replaces the row with the same key in the unique index of `E`, or adds the row.
+    /// Replaces the row with the same key in the unique index at this position, or adds the row.
     ///
     /// # Errors
     ///
     /// The errors of [`put`](Table::put), [`Error::DuplicateKey`] if a third row has the primary key, and
     /// [`Error::IndexNotReadable`]. After an error, nothing has changed.
-    pub fn put_by<'e, E: IndexEntry<'e, Row = R>>(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        row: &R,
-    ) -> Result<()> {
+    pub fn put_by(&self, txn: &mut WriteTxn<'_>, index: usize, row: &R) -> Result<()> {
         if txn.is_each() {
-            return txn.each(|txn| self.put_by::<E>(txn, row));
+            return txn.each(|txn| self.put_by(txn, index, row));
         }
         span!(TRACE, "put", table = R::TABLE.name);
-        let Source::Index(index) = E::SOURCE else { return self.table.put(txn, row) };
-        txn.reader_of(&self.table.open, E::SOURCE)?;
+        txn.reader_of(&self.table.open, Source::Index(index))?;
         let (mut writer, Scratch { old, new, tried }, written) =
             txn.row_writer(&self.table.open)?;
         self.table.open.load_new(row, new, tried)?;
         rows::put_by(Table::<R>::ROWS, &mut writer, index, old, new, written)
     }
 
-    /// Removes the row with this key in the unique index of `E`. Returns false if there is no such row.
+    /// Removes the row with this key in the unique index at this position. Returns false if there is no such row.
     ///
     /// # Errors
     ///
     /// The errors of [`delete`](KeyedTable::delete); [`Error::IndexNotReadable`].
-    pub fn delete_by<'e, E: IndexEntry<'e, Row = R>>(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        key: Bounds,
-    ) -> Result<bool> {
-        self.table.open.delete_by(txn, E::SOURCE, key)
+    pub fn delete_by(&self, txn: &mut WriteTxn<'_>, index: usize, key: Bounds) -> Result<bool> {
+        self.table.open.delete_by(txn, Source::Index(index), key)
     }
 
-    /// Returns the row with this key in the unique index of `E`.
+    /// Returns the row with this key in the unique index at this position.
     ///
     /// # Errors
     ///
     /// [`Error::IndexNotReadable`], and the [errors of reading](crate::Error#common-errors), such as [`Error::Corrupt`] if
     /// the row can't be decoded or an entry refers to a missing row.
     #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
-    pub fn get_by<'txn, E: IndexEntry<'txn, Row = R>>(
-        &'txn self,
-        txn: &'txn ReadTxn<'_>,
-        key: Bounds,
-    ) -> Result<Option<R>> {
-        let Some(bytes) = self.table.open.row_by(txn, E::SOURCE, &key)? else { return Ok(None) };
-        self.table.decode(bytes, E::SOURCE, key.range.start())
+    pub fn get_by(&self, txn: &ReadTxn<'_>, index: usize, key: Bounds) -> Result<Option<R>> {
+        let source = Source::Index(index);
+        let Some(bytes) = self.table.open.row_by(txn, source, &key)? else { return Ok(None) };
+        self.table.decode(bytes, source, key.range.start())
     }
 
-    /// Returns the view of the row with this key in the unique index of `E`.
+    /// Returns the view of the row with this key in the unique index at this position.
     ///
     /// # Errors
     ///
     /// [`Error::IndexNotReadable`], and the [errors of reading](crate::Error#common-errors), such as [`Error::Corrupt`] if
     /// the row can't be decoded or an entry refers to a missing row.
     #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
-    pub fn get_view_by<'txn, E: IndexEntry<'txn, Row = R>>(
+    pub fn get_view_by<'txn>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
+        index: usize,
         key: Bounds,
     ) -> Result<Option<R::View<'txn>>>
     where
         R: Viewed,
     {
-        let open = &self.table.open;
-        let Some(bytes) = open.row_by(txn, E::SOURCE, &key)? else { return Ok(None) };
+        let (open, source) = (&self.table.open, Source::Index(index));
+        let Some(bytes) = open.row_by(txn, source, &key)? else { return Ok(None) };
         match row::view::<R>(bytes, &txn.session.unescaped) {
             Ok(view) => Ok(Some(view)),
-            Err(error) => Err(open.corrupt(E::SOURCE, key.range.start(), error)),
+            Err(error) => Err(open.corrupt(source, key.range.start(), error)),
         }
     }
 
     /// Returns a scan of the entries within `bounds` in the index, or the fact table, of `E`.
-    pub fn scan<'txn, E: IndexEntry<'txn, Row = R>>(
+    ///
+    /// The other methods take the position of an index, and this one does not require that `E` is an entry of `R`: if
+    /// another type has the name of an entry, each bound causes an error of its own.
+    pub fn scan<'txn, E: IndexEntry<'txn>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
         bounds: Bounds,
@@ -290,7 +282,7 @@ impl<R: Entity> KeyedTable<R> {
     }
 
     /// Returns a scan of the entries within `bounds` in the eventual index of `E`.
-    pub fn eventual_scan<'txn, E: IndexEntry<'txn, Row = R>>(
+    pub fn eventual_scan<'txn, E: IndexEntry<'txn>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
         bounds: Bounds,
@@ -298,13 +290,14 @@ impl<R: Entity> KeyedTable<R> {
         EventualScan::new(self.scan(txn, bounds))
     }
 
-    /// Returns the distinct values of the fields after `leading` in the index, or the fact table, of `E`.
-    pub fn distinct<'txn, E: IndexEntry<'txn, Row = R>, V: Key>(
+    /// Returns the distinct values of the fields after `leading` in an index, or in the fact table.
+    pub fn distinct<'txn, V: Key>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
+        source: Source,
         leading: Bounds,
     ) -> Distinct<'txn, V> {
-        Distinct { request: self.table.open.distinct(txn, E::SOURCE, leading), value: PhantomData }
+        Distinct { request: self.table.open.distinct(txn, source, leading), value: PhantomData }
     }
 }
 

@@ -185,13 +185,16 @@ fn compare(
         let range = (std::ops::Bound::Excluded(0), std::ops::Bound::Unbounded);
         compare_scan(|| table.scan::<At<3>>(txn, url(text).range::<u8>(range)), model, above)?;
 
-        let tags = table.distinct::<At<3>, u8>(txn, url(text)).counts().collect::<Result<Vec<_>>>();
+        let tags = table
+            .distinct::<u8>(txn, Source::Index(3), url(text))
+            .counts()
+            .collect::<Result<Vec<_>>>();
         let mut expected = BTreeMap::new();
         for row in model.values().filter(|row| is(row)) {
             *expected.entry(row.tag).or_insert(0) += 1;
         }
         prop_assert_eq!(tags.map_err(fail)?, expected.clone().into_iter().collect::<Vec<_>>());
-        let tags = table.distinct::<At<1>, u8>(txn, url(text)).rev().counts();
+        let tags = table.distinct::<u8>(txn, Source::Index(1), url(text)).rev().counts();
         let tags = tags.collect::<Result<Vec<_>>>().map_err(fail)?;
         prop_assert_eq!(tags, expected.into_iter().rev().collect::<Vec<_>>());
 
@@ -199,7 +202,7 @@ fn compare(
             let both = |row: &Link| is(row) && row.tag == tag;
             let carried = || Bounds::new().equal::<u8>(tag).hashed::<Link, String>(text);
             compare_scan(|| table.scan::<At<2>>(txn, carried()), model, both)?;
-            let one = table.get_by::<At<1>>(txn, url(text).equal::<u8>(tag)).map_err(fail)?;
+            let one = table.get_by(txn, 1, url(text).equal::<u8>(tag)).map_err(fail)?;
             prop_assert_eq!(one.as_ref(), model.values().find(|row| both(row)));
             let combined = table
                 .scan::<At<0>>(txn, url(text))
