@@ -249,10 +249,6 @@ impl Engine {
         &self,
         schema: &'static TableSchema,
         parts: Parts,
-        #[cfg_attr(
-            not(feature = "postgres"),
-            expect(unused_variables, reason = "locks of a server")
-        )]
         excludes_writers: bool,
         prepare: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
