@@ -244,7 +244,7 @@ impl Engine {
     /// # Errors
     ///
     /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
-    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "of one engine"))]
+    #[cfg_attr(not(feature = "postgres"), expect(unused_variables, reason = "locks of a server"))]
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
