@@ -27,7 +27,7 @@ impl Node {
         let children = if levels == 0 { 0 } else { random() % 4 };
         let nested = (0..children).map(|_| Self::random(levels - 1, next, random)).collect();
         let last = rows(next, random());
-        Self { rows: [first, last], nested, is_rolled_back: random() % 3 == 0 }
+        Self { rows: [first, last], nested, is_rolled_back: random().is_multiple_of(3) }
     }
 
     fn run(&self, txn: &mut WriteTxn<'_>, notes: &NoteRepository) -> Result<(), Error> {
