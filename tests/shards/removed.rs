@@ -344,6 +344,43 @@ fn a_shard_whose_range_another_has_is_not_attached() -> Result<()> {
 }
 
 #[test]
+fn a_program_that_declares_a_detached_shard_opens_its_store() -> Result<()> {
+    with_store(|path, store| {
+        let added = || options().add_shard("d", "d");
+        let tables = Tables::filled(&store)?;
+        store.detach_shard("a")?;
+        drop((tables, store));
+        for _ in 0..2 {
+            let store = added().open(path)?;
+            let tables = Tables::open(&store)?;
+            assert_eq!(names(&store), ["b", "c", "d"]);
+            check_without_a(&store, &tables)?;
+        }
+        let store = added().open(path)?;
+        let tables = Tables::open(&store)?;
+        store.remove_shard("d")?;
+        store.attach_shard("a", "a")?;
+        tables.check(&store, 200)?;
+        drop((tables, store));
+        let store = added().open(path)?;
+        assert_eq!(names(&store), ["a", "b", "c"]);
+        Tables::open(&store)?.check(&store, 200)?;
+        drop(store);
+        // A new map has no keys in a shard that the store has not.
+        let store = options().open(path)?;
+        let tables = Tables::open(&store)?;
+        store.detach_shard("a")?;
+        drop((tables, store));
+        let new = options().map("new", ShardMap::ranges().to("a", 0u32..));
+        assert!(reason(new.open(path)).contains("`a`"));
+        // A declaration in another directory means a new shard.
+        let store = options().add_shard("d", "d2").open(path)?;
+        assert_eq!(names(&store), ["b", "c", "d"]);
+        Ok(())
+    })
+}
+
+#[test]
 fn slots_with_rows_are_not_detached() -> Result<()> {
     with_store(|_, store| {
         let tables = Tables::filled(&store)?;

@@ -331,6 +331,12 @@ impl ManagerRecords {
         ShardNumber::try_from(at).ok()
     }
 
+    /// Returns the number of the last shard with this name that was removed or detached.
+    pub(crate) fn removed_number(&self, name: &str) -> Option<ShardNumber> {
+        let at = self.shards.iter().rposition(|shard| shard.name == name && shard.is_removed())?;
+        ShardNumber::try_from(at).ok()
+    }
+
     /// Returns the numbers of the shards that were removed.
     pub(crate) fn removed(&self) -> Vec<ShardNumber> {
         let removed = (0..).zip(&self.shards).filter(|(_, shard)| shard.is_removed());

@@ -308,7 +308,9 @@ pub(super) fn declare(
     is_new: bool,
 ) -> Result<()> {
     for declared in &options.shards {
-        declare_shard(declared, &options.options, records, is_new)?;
+        if !is_removed(declared, records) {
+            declare_shard(declared, &options.options, records, is_new)?;
+        }
     }
     for (name, place) in &options.relocated {
         let what = format!("shard `{name}`");
@@ -326,7 +328,10 @@ pub(super) fn declare(
     }
     for (name, map) in &options.maps {
         let what = || format!("shard map `{name}`");
-        let map = map.declare(|shard| records.number(shard));
+        // A map that the store has keeps its ranges, also those of shards that were removed or detached.
+        let exists = records.maps.contains_key(name);
+        let removed = |shard: &str| if exists { records.removed_number(shard) } else { None };
+        let map = map.declare(|shard| records.number(shard).or_else(|| removed(shard)));
         let map = map.map_err(|reason| refused(&what(), &reason))?;
         match records.maps.get(name) {
             None => {
@@ -396,6 +401,16 @@ pub(super) fn declare_shard(
             Ok(())
         }
     }
+}
+
+/// Whether this shard was removed or detached. A declaration that adds a shard in another directory means a new one.
+fn is_removed(declared: &Declared, records: &ManagerRecords) -> bool {
+    if records.number(&declared.name).is_some() {
+        return false;
+    }
+    let number = records.removed_number(&declared.name);
+    let removed = number.and_then(|number| records.shards.get(number as usize));
+    removed.is_some_and(|own| !declared.added || Path::new(&own.place) == declared.place)
 }
 
 /// Returns a name in `only` that no shard has.

@@ -44,6 +44,9 @@ impl ShardedOptions {
     /// Adds a shard in a directory of its own. The path is relative to the directory of the store, or absolute, for
     /// example on another disk. Tables without a shard key are in the first shard, unless they are
     /// [placed](ShardedOptions::place) in another shard.
+    ///
+    /// If the shard was [removed](ShardedStore::remove_shard) or [detached](ShardedStore::detach_shard) since, this has no
+    /// effect, so that a program can keep its declaration. The same holds for its ranges in [`map`](ShardedOptions::map).
     pub fn shard(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
         self.shards.push(Declared { name, place, options: None, adopted: false, added: false });
@@ -51,7 +54,7 @@ impl ShardedOptions {
     }
 
     /// Adds a shard to a store that may have been created without it, as its last shard. If the store has the shard
-    /// already, this has no effect.
+    /// already, or has removed or detached it in this directory, this has no effect.
     ///
     /// To add a shard while the store is in use, see [`ShardedStore::add_shard`].
     ///
