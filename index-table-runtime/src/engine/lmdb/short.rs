@@ -61,10 +61,23 @@ impl<'t> Packed<'t> {
         self.keys.len() / self.width.max(1)
     }
 
-    /// Returns the offset of a primary key (`Ok`), or the offset at which it belongs (`Err`), in bytes.
+    /// Returns the offset of a primary key (`Ok`), or the offset at which it belongs (`Err`), in bytes. Of a prefix of primary
+    /// keys, such as the empty one, returns the offset of the first primary key with this prefix or after it, as `Err`.
     #[inline]
     pub(super) fn place(&self, primary_key: &[u8]) -> Result<usize, usize> {
+        if primary_key.len() != self.zeros + self.width {
+            return Err(self.place_of_prefix(primary_key));
+        }
         self.place_with(primary_key, zeros(primary_key))
+    }
+
+    #[cold]
+    fn place_of_prefix(&self, prefix: &[u8]) -> usize {
+        let (head, rest) = prefix.split_at(prefix.len().min(self.zeros));
+        if head.iter().any(|byte| *byte != 0) {
+            return self.keys.len();
+        }
+        place_of_any(self.keys, self.width, rest).unwrap_or_else(|place| place)
     }
 
     /// Like [`place`](Self::place), if the [zeros] of the primary key are known.
@@ -324,6 +337,24 @@ mod tests {
 
     fn all(mut packed: Packed<'_>) -> Vec<Vec<u8>> {
         std::iter::from_fn(|| packed.next()).map(ShortKey::to_vec).collect()
+    }
+
+    #[test]
+    fn a_prefix_belongs_before_the_primary_keys_that_have_it() {
+        for keys in [&[0_u32, 1, 7, 255][..], &[256, 300, 70_000], &[1 << 24, u32::MAX], &[5]] {
+            let mut block = Vec::new();
+            let packed: Vec<u8> = keys.iter().flat_map(|key| key.to_be_bytes()).collect();
+            write_all(&packed, 4, &mut block);
+            let block = Packed::read(&block, 4).expect("a block");
+            for key in keys.iter().chain(&[0, 2, 256, 299, 1 << 16, u32::MAX]) {
+                let key = key.to_be_bytes();
+                for prefix in (0..4).map(|len| &key[..len]) {
+                    let before = keys.iter().filter(|own| own.to_be_bytes()[..] < *prefix).count();
+                    let place = block.place(prefix);
+                    assert_eq!(place, Err(block.offset_of(before)), "{prefix:?} in {keys:?}");
+                }
+            }
+        }
     }
 
     /// Returns numbers of 1 to 64 bits, which are often near a power of 256.
