@@ -6,7 +6,7 @@ mod support;
 
 use std::{fs, path::Path};
 
-use process::{admin, copy, typed};
+use process::{admin, copy, lose_rows, typed};
 use support::{plain, sharded};
 
 const ANY: [&[&str]; 12] = [
@@ -74,10 +74,7 @@ fn a_damaged_file_is_an_error_of_each_command_that_reads_the_damage() {
             let length = bytes.len();
             bytes[length / 2..].fill(0xa5);
         }),
-        ("pages of zeros", |bytes| {
-            let length = bytes.len();
-            bytes[length / 4..length / 2].fill(0);
-        }),
+        ("pages of zeros", |bytes| assert!(lose_rows(bytes) > 10)),
         ("another file", |bytes| *bytes = b"not a store\n".repeat(2000)),
     ];
     for (at, (what, damage)) in damages.into_iter().enumerate() {

@@ -16,7 +16,7 @@ use std::{
 
 use index_table::{Durability, Error, ShardedStore, Store};
 use matrix::{Done, Expected, FailsWith, Situation, Uses, run, run_each};
-use process::{copy, example, json_of};
+use process::{copy, example, json_of, lose_rows};
 use support::{CustomerRepository, OrderRepository, customer, order_row, plain, sharded};
 use tempfile::TempDir;
 
@@ -163,13 +163,7 @@ fn all_commands_report_a_damaged_file() {
 
     // Each leaf with rows is lost. A command that does not read rows works.
     let mut bytes = intact;
-    let mut lost = 0;
-    for page in bytes.chunks_mut(4096) {
-        if has_rows(page) {
-            page.fill(0);
-            lost += 1;
-        }
-    }
+    let lost = lose_rows(&mut bytes);
     assert!(lost > 10, "{lost}");
     fs::write(&file, bytes).expect("the file");
     run_each("lost rows", &customers(dir.path()), |command, uses| match command {
@@ -185,15 +179,6 @@ fn all_commands_report_a_damaged_file() {
         | "repair STORE" => RESTORE,
         _ => on_a_plain_store(uses),
     });
-}
-
-/// Whether a page of LMDB is a leaf with rows of customers: their entries don't have both the town and the address.
-fn has_rows(page: &[u8]) -> bool {
-    const LEAF: u8 = 0x02;
-    // The free space before the nodes can have old bytes.
-    let nodes = usize::from(u16::from_le_bytes([page[14], page[15]])).min(page.len());
-    let has = |text: &str| page[nodes..].windows(text.len()).any(|part| part == text.as_bytes());
-    page[10] & LEAF != 0 && has("@example.com") && has("Oslo")
 }
 
 /// Copies of a store at each step of a move of all orders in `north` to `south`, as a process leaves them that is killed.

@@ -131,9 +131,9 @@ impl Store {
     ///   rows: id: u32, town: String, name: String
     ///   primary key: id: u32
     ///
-    ///   index  key         strategy    include  options  layout   state
-    ///   town   town: text  partial     name              entries  readable
-    ///   name   name: text  normalized           unique   unique   readable
+    ///   index  key         strategy    include  options  layout        state
+    ///   town   town: text  partial     name              entries       readable
+    ///   name   name: text  normalized           unique   short-unique  readable
     /// ");
     /// # Ok(())
     /// # }
