@@ -81,28 +81,28 @@ impl Lines {
             error => (error, "no row was loaded".to_owned()),
         };
         let place = self.place(&error, row);
-        let way_out = match &error {
-            Error::DuplicateKey { .. } => {
-                ": `--on-duplicate skip` keeps the first row, and `--on-duplicate replace` the last"
-                    .to_owned()
-            }
-            Error::UniqueViolation { holder, .. } => format!(
-                ": `--on-duplicate skip` leaves out rows whose key exists, and `--on-duplicate replace` replaces rows with the same primary key only; to load this row, change the key, or delete the row with primary key {holder} first"
-            ),
-            _ => String::new(),
-        };
-        let what = match &error {
-            Error::DuplicateKey { table, key } => {
-                format!("table `{table}` already has a row with primary key {key}")
-            }
-            Error::UniqueViolation { table, index, key, holder } => format!(
-                "unique index `{index}` of table `{table}` already has the key {key}, for the row with primary key {holder}"
-            ),
-            _ => String::new(),
+        let of_key = match &error {
+            Error::DuplicateKey { table, key } => Some((
+                format!("table `{table}` already has a row with primary key {key}"),
+                "`--on-duplicate skip` keeps the first row, and `--on-duplicate replace` the last"
+                    .to_owned(),
+            )),
+            Error::UniqueViolation { table, index, key, holder } => Some((
+                format!(
+                    "unique index `{index}` of table `{table}` already has the key {key}, for the row with primary key {holder}"
+                ),
+                format!(
+                    "`--on-duplicate skip` leaves out rows whose key exists, and `--on-duplicate replace` replaces rows with the same primary key only; to load this row, change the key, or delete the row with primary key {holder} first"
+                ),
+            )),
+            _ => None,
         };
         let Failure { code, message } = error.into();
-        let what = if what.is_empty() { message } else { what };
-        Failure { code, message: format!("{place}{what}; {outcome}{way_out}") }
+        let message = match of_key {
+            Some((what, way_out)) => format!("{place}{what}; {outcome}: {way_out}"),
+            None => format!("{place}{message}; {outcome}"),
+        };
+        Failure { code, message }
     }
 
     /// Returns the lines of an error about a row.

@@ -1,4 +1,4 @@
-//! Commands on damaged stores: an error with an exit code, and never a crash.
+//! Commands on damaged stores: an error with an exit code.
 
 #[path = "support/process.rs"]
 mod process;

@@ -21,7 +21,10 @@ use crate::{
         schema::{Source, TableSchema},
         shard::{Routing, ShardNumber},
     },
-    store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, store_of},
+    store::{
+        Declared, OpenTable, ShardId, ShardedStore, Store, engine_to_change, open_restored,
+        store_of,
+    },
     usage::Progress,
     write,
 };
@@ -317,11 +320,7 @@ impl ShardedStore {
     /// ```
     pub fn restore_shard(&self, shard: &ShardId, backup: impl AsRef<Path>) -> Result<()> {
         let (inner, number, backup) = (&self.inner, self.number_of(shard)?, backup.as_ref());
-        let not_sharded = || Error::NotOffered { what: "restoring a shard of another store" };
-        let shards = inner.engine.sharded().ok_or_else(not_sharded)?;
-        shards.refuse_forked()?;
-        shards.refuse_read_only()?;
-        inner.refuse_nested_write()?;
+        let shards = engine_to_change(self)?;
         let _opening = inner.lock_opening();
         let lost = shards.shard(number)?;
         let refused = |reason: &str| Error::ShardRefused {

@@ -103,6 +103,7 @@ impl Engine {
         changed: &[Changed],
     ) -> Result<()> {
         let shard = self.shard(number)?;
+        // While no transaction can lock the shard: one that has it would wait for the locks in `_all`.
         self.add_own(number, shard.name(), open.engine())?;
         shard.restored(open);
         shard.set_gone(false);

@@ -173,7 +173,10 @@ impl Shard {
     ///
     /// [`Error::ShardUnavailable`]
     fn present(&self) -> Result<Option<&Arc<dyn HasEngine>>> {
-        if self.is_gone() { Ok(None) } else { self.unless_gone(self.opened()) }
+        match self.opened() {
+            Err(_) if self.is_gone() => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// Returns a new transaction of this engine of the shard, or `None` instead of an error if the shard was removed or
@@ -183,14 +186,6 @@ impl Shard {
         match begun {
             Err(_) if !is_current() => Ok(None),
             begun => begun.map(Some),
-        }
-    }
-
-    /// Returns a result, or `None` instead of an error if the shard no longer belongs to the store.
-    fn unless_gone<T>(&self, result: Result<T>) -> Result<Option<T>> {
-        match result {
-            Err(_) if self.is_gone() => Ok(None),
-            result => result.map(Some),
         }
     }
 

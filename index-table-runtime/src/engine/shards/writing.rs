@@ -15,8 +15,8 @@
 //! the closure has used ([`Locks`]), and then runs the closure. If the closure has to run a third time, all
 //! shards are locked first. So there is no fourth run.
 //!
-//! **The shard maps may change while a closure runs.** If they have changed when the closure locks a further shard, it runs
-//! again in the same way. The ranges of a locked shard don't change.
+//! **The shard maps may change while a closure runs.** If they have changed when the closure locks a further shard, or this
+//! shard was removed or detached, it runs again in the same way. The ranges of a locked shard don't change.
 //!
 //! A write to a reference table locks all shards in order. A read of a reference table uses a locked shard, or
 //! locks the first shard.
@@ -184,7 +184,7 @@ impl<'s> Writing<'s> {
         }
         let was_attached = lacks_shard && engine.maps.generation() != generation;
         if was_attached || writing.others().len() < engine.shards.len() {
-            // A shard was added while the transaction waited for a lock.
+            // A shard was added or attached while the transaction waited for a lock.
             drop(writing);
             return Self::with(engine, locks);
         }
@@ -241,13 +241,12 @@ impl<'s> Writing<'s> {
                 None => Err(self.engine.without(shard)),
             };
         }
-        self.open(shard)?;
+        let engine = self.open(shard)?;
         let is_nested = matches!(self.scope, Scope::Nested { .. });
         if is_nested || self.last().is_some_and(|last| last > shard) {
             self.again(Some(shard));
             return refused();
         }
-        let engine = own.engine()?;
         let Some(txn) = own.unless_left(engine, engine.write())? else {
             self.again(Some(shard));
             return refused();
@@ -266,10 +265,10 @@ impl<'s> Writing<'s> {
         Ok(other.locked.get_or_init(|| locked))
     }
 
-    /// Checks that a shard is available. If it was removed or detached after the transaction began, dooms the transaction:
-    /// another shard may have its rows.
-    fn open(&self, shard: ShardNumber) -> Result<()> {
-        let opened = self.engine.shard(shard)?.opened().map(drop);
+    /// Returns the engine of an available shard. If the shard was removed or detached after the transaction began, dooms the
+    /// transaction: another shard may have its rows.
+    fn open(&self, shard: ShardNumber) -> Result<&'s engine::Engine> {
+        let opened = self.engine.shard(shard)?.engine();
         if opened.is_err() && self.scope.grows() && self.engine.maps.generation() != self.generation
         {
             self.again(Some(shard));

@@ -329,6 +329,19 @@ pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
     store.inner.engine.sharded().ok_or(not_sharded)
 }
 
+/// Returns the engine of a sharded store whose shards are to be changed.
+///
+/// # Errors
+///
+/// The store can't be written, or this thread has a write transaction.
+pub(crate) fn engine_to_change(store: &Store) -> Result<&Engine> {
+    let shards = engine_of(store)?;
+    shards.refuse_forked()?;
+    shards.refuse_read_only()?;
+    store.inner.refuse_nested_write()?;
+    Ok(shards)
+}
+
 /// Returns the shard with this number.
 pub(crate) fn shard_id(store: &Store, number: ShardNumber) -> Result<ShardId> {
     let name = Arc::clone(engine_of(store)?.shard(number)?.name());

@@ -38,7 +38,7 @@ use crate::{
         error::{Error, Result},
         shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
     },
-    store::{OpenTable, ShardedStore, engine_of, rerun},
+    store::{OpenTable, ShardedStore, engine_of, engine_to_change, rerun},
     usage::{Progress, trace::span},
 };
 
@@ -402,9 +402,7 @@ fn refused(what: &str, reason: &str) -> Error {
 
 /// Returns the turn to move.
 fn turn<'e>(engine: &'e Engine, store: &ShardedStore) -> Result<std::sync::MutexGuard<'e, ()>> {
-    engine.refuse_forked()?;
-    engine.refuse_read_only()?;
-    store.inner.refuse_nested_write()?;
+    engine_to_change(store)?;
     engine.move_turn().ok_or_else(|| refused("a move", "another move is running"))
 }
 

@@ -16,7 +16,9 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    store::{OpenTable, ShardId, ShardedStore, engine_of, open_attached, shard_id, store_of},
+    store::{
+        OpenTable, ShardId, ShardedStore, engine_to_change, open_attached, shard_id, store_of,
+    },
 };
 
 impl ShardedStore {
@@ -76,10 +78,7 @@ impl ShardedStore {
         directory: impl AsRef<Path>,
     ) -> Result<ShardId> {
         let (inner, name) = (&self.inner, name.as_ref());
-        let shards = engine_of(self)?;
-        shards.refuse_forked()?;
-        shards.refuse_read_only()?;
-        inner.refuse_nested_write()?;
+        let shards = engine_to_change(self)?;
         let opening = inner.lock_opening();
         let held = shards.hold_moves();
         let refused = |reason: &str| Error::ShardRefused {

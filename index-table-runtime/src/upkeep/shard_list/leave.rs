@@ -14,7 +14,7 @@ use crate::{
         schema::{Source, TableRecord},
         shard::ShardNumber,
     },
-    store::{OpenTable, ShardedStore, engine_of, rerun},
+    store::{OpenTable, ShardedStore, engine_to_change, rerun},
     write::queue::QueueState,
 };
 
@@ -138,10 +138,7 @@ impl ShardedStore {
 
     fn leave(&self, name: &str, leaving: Leaving) -> Result<()> {
         let inner = &self.inner;
-        let shards = engine_of(self)?;
-        shards.refuse_forked()?;
-        shards.refuse_read_only()?;
-        inner.refuse_nested_write()?;
+        let shards = engine_to_change(self)?;
         let refused = |reason: String| Error::ShardRefused {
             what: format!("the {leaving} of shard `{name}`"),
             reason,

@@ -16,7 +16,7 @@ use crate::{
         shards::{Locks, Shard},
     },
     model::error::{Error, Result},
-    store::{ShardId, ShardedStore, engine_of, open_added, shard_id, store_of},
+    store::{ShardId, ShardedStore, engine_to_change, open_added, shard_id, store_of},
 };
 
 impl ShardedStore {
@@ -72,10 +72,7 @@ impl ShardedStore {
     /// ```
     pub fn add_shard(&self, name: impl AsRef<str>, directory: impl AsRef<Path>) -> Result<ShardId> {
         let (inner, name) = (&self.inner, name.as_ref());
-        let shards = engine_of(self)?;
-        shards.refuse_forked()?;
-        shards.refuse_read_only()?;
-        inner.refuse_nested_write()?;
+        let shards = engine_to_change(self)?;
         let _opening = inner.lock_opening();
         let _held = shards.hold_moves();
         let refused = |reason: &str| Error::ShardRefused {
