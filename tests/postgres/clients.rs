@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{__private::run_sql, Error, IndexTable, Result};
+use index_table::{__private::run_sql, Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
 use super::{TestResult, postgres::Schema};
@@ -110,6 +110,34 @@ fn a_conflict_without_time_left_is_an_error_with_its_attempts() -> TestResult {
     });
     assert!(matches!(outcome, Err(Error::RetriesExhausted { attempts: 1 })), "{outcome:?}");
     assert_eq!(accounts.get(&store.read()?, 1)?.map(|it| it.balance), Some(7));
+    Ok(())
+}
+
+/// Lets the server refuse the first `times` insertions of accounts.
+fn refuse_insertions(store: &Store, schema: &Schema, times: u32) -> Result<()> {
+    let name = schema.name();
+    let sql = format!(
+        "CREATE SEQUENCE \"{name}\".refusals;
+         CREATE FUNCTION \"{name}\".refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF nextval('\"{name}\".refusals') <= {times} THEN
+             RAISE 'not serializable' USING ERRCODE = '40001';
+           END IF;
+           RETURN NEW;
+         END $$;
+         CREATE TRIGGER refusal BEFORE INSERT ON \"{name}\".accounts
+           FOR EACH ROW EXECUTE FUNCTION \"{name}\".refuse()"
+    );
+    run_sql(store, &sql).map(drop)
+}
+
+#[test]
+fn an_autocommitted_insertion_runs_again_after_conflicts() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let accounts = AccountRepository::open(&store)?;
+    refuse_insertions(&store, &schema, 3)?;
+    accounts.insert(&mut store.autocommit()?, &account(1, 10))?;
+    assert_eq!(accounts.get(&store.read()?, 1)?, Some(account(1, 10)));
     Ok(())
 }
 

@@ -34,29 +34,37 @@ fn eight_clients_that_insert_into_one_group_do_not_conflict() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let store = schema.open()?;
     let payments = PaymentRepository::open(&store)?;
-    thread::scope(|scope| {
-        let clients = (0..8).map(|client| {
-            let schema = &schema;
-            scope.spawn(move || -> Result<()> {
-                let store = schema.open()?;
-                let payments = PaymentRepository::open(&store)?;
-                for id in client * EACH..(client + 1) * EACH {
-                    let row = payment(id, "one", id.cast_signed());
-                    // This transaction does not run again, so a conflict would be an error.
-                    let mut txn = store.write()?;
-                    payments.insert(&mut txn, &row)?;
-                    txn.commit()?;
-                    // A look-up of a row can conflict with insertions beside it.
-                    store.transaction(|txn| payments.update(txn, id, |row| row.amount *= -1))?;
-                    if id % 4 == 0 {
-                        store.transaction(|txn| payments.delete(txn, id))?;
-                    }
-                }
-                Ok(())
-            })
-        });
-        let clients: Vec<_> = clients.collect();
-        clients.into_iter().try_for_each(|client| client.join().expect("a client"))
+    let clients = |work: fn(&Store, &PaymentRepository, u64) -> Result<()>| {
+        thread::scope(|scope| {
+            let clients = (0..8).map(|client| {
+                let schema = &schema;
+                scope.spawn(move || -> Result<()> {
+                    let store = schema.open()?;
+                    let payments = PaymentRepository::open(&store)?;
+                    (client * EACH..(client + 1) * EACH)
+                        .try_for_each(|id| work(&store, &payments, id))
+                })
+            });
+            let clients: Vec<_> = clients.collect();
+            clients.into_iter().try_for_each(|client| client.join().expect("a client"))
+        })
+    };
+    // A transaction from `write` does not run again, so a conflict would be an error.
+    clients(|store, payments, id| {
+        let mut txn = store.write()?;
+        payments.insert(&mut txn, &payment(id, "one", id.cast_signed()))?;
+        txn.commit()
+    })?;
+    // An update reads its row. Such a read can conflict with changes beside it, so these transactions may run again.
+    clients(|store, payments, id| {
+        store.transaction(|txn| payments.update(txn, id, |row| row.amount *= -1))?;
+        if id % 4 == 0 {
+            store.transaction(|txn| payments.delete(txn, id))?;
+        }
+        // The totals have the rows that this adds and removes.
+        let other = id + 8 * EACH;
+        store.transaction(|txn| payments.insert(txn, &payment(other, "one", 1)))?;
+        store.transaction(|txn| payments.delete(txn, other)).map(drop)
     })?;
     let left = (0..8 * EACH).filter(|id| id % 4 != 0);
     let (count, sum) = (left.clone().count() as u64, -left.map(i128::from).sum::<i128>());

@@ -2,7 +2,8 @@
 //!
 //! If each transaction changed the record of a group, all transactions with rows of the group would conflict. So a write
 //! adds a stripe of its own: the change of the totals, under the key of the group and [`SUFFIX`] random bytes. It reads
-//! nothing, and conflicts with no other write. The totals are the sum of the stripes, in the snapshot of the reader. A
+//! nothing, so insertions into a group don't conflict with each other. (Beside transactions that read rows, the server
+//! can refuse any serializable transaction.) The totals are the sum of the stripes, in the snapshot of the reader. A
 //! record under the key of the group itself is a stripe as well; replacing the totals writes it.
 //!
 //! After the commit of one in [`PERIOD`] stripes, on average, the stripes of its group are merged into one, in a
