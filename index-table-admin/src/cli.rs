@@ -33,7 +33,7 @@ struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a check or a verification has found damage
+  1  a check, a verification or another command has found damage
   2  wrong arguments
   3  the store, the table, the index, the row or the shard map does not exist
   4  not available now, for example because another process writes the store

@@ -18,7 +18,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | done |
-//! | 1 | a check or a verification has found damage |
+//! | 1 | a check, a verification or another command has found damage |
 //! | 2 | wrong arguments |
 //! | 3 | the store, the table, the index, the row or the shard map does not exist |
 //! | 4 | not available now: another process writes the store, a shard is missing, an index is not readable, a server can't be reached |
@@ -26,7 +26,8 @@
 //! | 6 | the time limit of a dump has passed, and rows are left |
 //! | 130 | interrupted by Ctrl-C |
 //!
-//! Errors are written to the standard error stream; with `--json`, as an object with `error` and `code`.
+//! Errors are written to the standard error stream; with `--json`, as an object with `error` and `code`. If LMDB ends the
+//! process by a signal at a damaged page, this is an error with the exit code 1 as well.
 
 #![cfg_attr(
     not(test),
@@ -36,6 +37,7 @@
 mod calendar;
 mod cli;
 mod commands;
+mod crash;
 mod exact;
 mod failure;
 mod id;
@@ -74,6 +76,9 @@ pub fn main_for_any_store() -> ExitCode {
 /// Runs a command with the types of a program's rows: the same tool, with the commands `get`, `find`, `dump`, `load`,
 /// `delete`, `verify`, `repair`, `build`, `upgrade`, `expire`, `move`, `split`, `rebalance`, `resume-move` and
 /// `cancel-move`. Returns the exit code.
+///
+/// On Unix, this installs handlers of the signals SIGABRT, SIGBUS and SIGSEGV, with which LMDB ends a process that reads a
+/// damaged page. They write an error, and end the process with the exit code 1.
 ///
 /// # Examples
 ///

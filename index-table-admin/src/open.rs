@@ -9,6 +9,7 @@ use index_table::{
 };
 
 use crate::{
+    crash,
     failure::{Code, Failure, unavailable},
     names::{self, unknown},
     output::Output,
@@ -27,22 +28,22 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Opens a store for reading.
-    pub(crate) fn to_read(place: &Path) -> Result<Self, Failure> {
-        Self::open(place, true)
+    pub(crate) fn to_read(out: &Output, place: &Path) -> Result<Self, Failure> {
+        Self::open(out, place, true)
     }
 
     /// Opens a store for writing.
-    pub(crate) fn to_write(place: &Path) -> Result<Self, Failure> {
-        Self::open(place, false)
+    pub(crate) fn to_write(out: &Output, place: &Path) -> Result<Self, Failure> {
+        Self::open(out, place, false)
     }
 
     /// Opens a store for writing, or creates it.
-    pub(crate) fn to_create(place: &Path) -> Result<Self, Failure> {
+    pub(crate) fn to_create(out: &Output, place: &Path) -> Result<Self, Failure> {
         if let Some(server) = Server::of(place)? {
             return Ok(Self { store: server.connect(false, true)?, sharded: None });
         }
         if place.join(DATA).exists() {
-            return Self::to_write(place);
+            return Self::to_write(out, place);
         }
         if let Some(store) = store_around(place, None) {
             return Err(Failure::other(format!("`{}` is in {store}", place.display())));
@@ -50,15 +51,17 @@ impl Opened {
         Ok(Self { store: Store::open(place)?, sharded: None })
     }
 
-    fn open(place: &Path, read_only: bool) -> Result<Self, Failure> {
+    fn open(out: &Output, place: &Path, read_only: bool) -> Result<Self, Failure> {
         if let Some(server) = Server::of(place)? {
             return Ok(Self { store: server.connect(read_only, false)?, sharded: None });
         }
         if !place.join(DATA).exists() {
             return Err(names::no_store(place));
         }
+        crash::report(out, place);
         match ShardedStore::options().create(false).read_only(read_only).open(place) {
             Ok(sharded) => {
+                crash::report_shards(out, place);
                 let own = Self { store: Store::clone(&sharded), sharded: Some(sharded) };
                 if read_only {
                     own.catalog()?;

@@ -95,13 +95,22 @@ impl Output {
 
     /// Writes an error.
     pub(crate) fn error(&self, code: u8, message: &str) {
-        let mut out = io::stderr().lock();
-        let _ = if self.json {
-            writeln!(out, "{}", serde_json::json!({ "error": message, "code": code }))
-        } else {
-            let mark = if self.error_color { "\x1b[31merror:\x1b[0m" } else { "error:" };
-            writeln!(out, "{mark} {}", printable(message))
-        };
+        // A closed stream is no reason to fail.
+        let _ = io::stderr().write_all(self.error_line(code, message).as_bytes());
+    }
+
+    /// Returns the line of an error that ends the process at any moment, even while a bar is shown.
+    pub(crate) fn abrupt_error(&self, code: u8, message: &str) -> String {
+        let clear = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+        format!("{clear}{}", self.error_line(code, message))
+    }
+
+    fn error_line(&self, code: u8, message: &str) -> String {
+        if self.json {
+            return format!("{}\n", serde_json::json!({ "error": message, "code": code }));
+        }
+        let mark = if self.error_color { "\x1b[31merror:\x1b[0m" } else { "error:" };
+        format!("{mark} {}\n", printable(message))
     }
 
     /// Writes a table, or further rows of it.

@@ -23,7 +23,7 @@ fn analyses(
     sample: Option<u64>,
     out: &Output,
 ) -> Result<Vec<Analysis>, Failure> {
-    let opened = Opened::to_read(&dir.dir)?;
+    let opened = Opened::to_read(out, &dir.dir)?;
     let recorded = opened.recorded(out)?;
     let tables = &recorded.tables;
     if let Some(only) = only

@@ -12,7 +12,7 @@ use index_table::{CommitNumber, Error, Progress, Store};
 use serde_json::json;
 
 use crate::{
-    calendar,
+    calendar, crash,
     failure::{Code, Failure},
     interrupt::on_ctrl_c,
     names,
@@ -26,7 +26,7 @@ use crate::{
 const REMOVED: &str = "removed.partial";
 
 pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     let bar = Bar::new();
     opened.store.check_with(&mut |at| bar.show(at))?;
     drop(bar);
@@ -42,7 +42,7 @@ pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
 }
 
 pub(crate) fn copy(out: &Output, dir: &Path, to: &Path, compact: bool) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     check_place(to, dir)?;
     clean_on_ctrl_c(out, to);
     let bar = Bar::new();
@@ -191,6 +191,7 @@ impl Restore {
         }
         check_place(to, backup)?;
         clean_on_ctrl_c(out, to);
+        crash::report(out, backup);
         let bar = Bar::new();
         let last = restore.progress(|at: Progress| bar.show(at)).run(to);
         let last = last.map_err(|error| of_copy(error, to))?;
@@ -226,7 +227,7 @@ fn time(text: &str) -> Result<SystemTime, Failure> {
 
 /// Opens the store for writing, which recovers it.
 pub(crate) fn recover(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_write(dir)?;
+    let opened = Opened::to_write(out, dir)?;
     let missing = opened.missing_shards();
     if !missing.is_empty() {
         return Err(Failure { code: Code::Unavailable, message: missing.join("; ") });
@@ -236,7 +237,7 @@ pub(crate) fn recover(out: &Output, dir: &Path) -> Result<(), Failure> {
 }
 
 pub(crate) fn drop_retired(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_write(dir)?;
+    let opened = Opened::to_write(out, dir)?;
     let dropped = opened.store.drop_retired()?;
     Ok(out.put(&json!({ "dropped": dropped }), |text| match dropped.as_slice() {
         [] => writeln!(text, "no index is retired"),

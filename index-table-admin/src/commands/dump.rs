@@ -48,7 +48,7 @@ enum End {
 
 impl Dump {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_read(&self.dir.dir)?;
+        let opened = Opened::to_read(out, &self.dir.dir)?;
         let table = find(declared, &self.table)?.open_online(&opened.store)?;
         let untyped = table.untyped();
         let range = UntypedRange {

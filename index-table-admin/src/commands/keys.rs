@@ -40,7 +40,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn run(self, out: &Output) -> Result<(), Failure> {
-        let opened = Opened::to_read(&self.dir.dir)?;
+        let opened = Opened::to_read(out, &self.dir.dir)?;
         let tables = opened.store.open_recorded()?;
         let table = open::table(&tables, &self.table)?;
         let primary = table.primary_key();

@@ -41,8 +41,8 @@ impl Open {
         Ok(Self { _tables: tables.collect::<Result<_, _>>()?, opened })
     }
 
-    fn to_write(dir: &Dir, declared: &[Declared]) -> Result<Self, Failure> {
-        Self::new(Opened::to_write(&dir.dir)?, declared)
+    fn to_write(out: &Output, dir: &Dir, declared: &[Declared]) -> Result<Self, Failure> {
+        Self::new(Opened::to_write(out, &dir.dir)?, declared)
     }
 
     fn store(&self) -> Result<&ShardedStore, Failure> {
@@ -89,7 +89,7 @@ pub(crate) struct Move {
 
 impl Move {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let open = Open::to_write(&self.dir, declared)?;
+        let open = Open::to_write(out, &self.dir, declared)?;
         let keys = open.keys(&self.map)?;
         open.check_shard(&self.to)?;
         let span = span(&keys, &self.keys)?;
@@ -116,7 +116,7 @@ pub(crate) struct Split {
 
 impl Split {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let open = Open::to_write(&self.dir, declared)?;
+        let open = Open::to_write(out, &self.dir, declared)?;
         let keys = open.keys(&self.map)?;
         open.check_shard(&self.to)?;
         let start = key(&keys, &self.at)?;
@@ -243,7 +243,7 @@ impl Unfinished {
     }
 
     pub(crate) fn resume(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let open = Open::to_write(&self.dir, declared)?;
+        let open = Open::to_write(out, &self.dir, declared)?;
         let store = open.store()?;
         self.find(store)?;
         on_ctrl_c(out, CONTINUES, || ());
@@ -254,7 +254,7 @@ impl Unfinished {
     }
 
     pub(crate) fn cancel(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let open = Open::to_write(&self.dir, declared)?;
+        let open = Open::to_write(out, &self.dir, declared)?;
         let (store, id) = (open.store()?, self.id);
         if self.find(store)?.state == MoveState::CleaningUp {
             return Err(Failure::other(format!(
@@ -301,9 +301,9 @@ pub(crate) struct Rebalance {
 impl Rebalance {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = if self.dry_run {
-            Opened::to_read(&self.dir.dir)?
+            Opened::to_read(out, &self.dir.dir)?
         } else {
-            Opened::to_write(&self.dir.dir)?
+            Opened::to_write(out, &self.dir.dir)?
         };
         let open = Open::new(opened, declared)?;
         open.keys(&self.map)?;

@@ -24,7 +24,7 @@ struct Contents {
 
 impl Contents {
     fn read(out: &Output, dir: &Path) -> Result<Self, Failure> {
-        let opened = Opened::to_read(dir)?;
+        let opened = Opened::to_read(out, dir)?;
         // Sizes are of open tables.
         let _tables = opened.recorded(out)?;
         let missing = opened.missing_shards();
@@ -155,7 +155,7 @@ pub(crate) fn indexes(out: &Output, dir: &Path, only: Option<&str>) -> Result<()
 }
 
 pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     // Sizes are of open tables.
     let _tables = opened.recorded(out)?;
     let missing = opened.missing_shards();
@@ -192,7 +192,7 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
 }
 
 pub(crate) fn catalog(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     for shard in opened.missing_shards() {
         out.note(&shard);
     }

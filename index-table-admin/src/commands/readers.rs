@@ -18,7 +18,7 @@ pub(crate) fn readers(out: &Output, dir: &Path) -> Result<(), Failure> {
             "the readers of a store on a server are in the server's view `pg_stat_activity`",
         ));
     }
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     let shards = opened.sharded.as_ref().map(ShardedStore::shard_directories);
     // The lock file can only be read while this process has the store closed.
     drop(opened);

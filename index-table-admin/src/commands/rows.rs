@@ -30,7 +30,7 @@ pub(crate) struct Key {
 
 impl Key {
     pub(crate) fn get(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_read(&self.dir.dir)?;
+        let opened = Opened::to_read(out, &self.dir.dir)?;
         let table = find(declared, &self.table)?.open_online(&opened.store)?;
         let untyped = table.untyped();
         let primary_key = self.encoded(&untyped.primary_key())?;
@@ -48,7 +48,7 @@ impl Key {
     }
 
     pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(&self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir.dir)?;
         let table = find(declared, &self.table)?.open(&opened.store)?;
         let untyped = table.untyped();
         let primary_key = self.encoded(&untyped.primary_key())?;
@@ -115,7 +115,7 @@ pub(super) const PRIMARY_KEY: &str = "primary_key";
 
 impl Find {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_read(&self.dir.dir)?;
+        let opened = Opened::to_read(out, &self.dir.dir)?;
         let table = find(declared, &self.table)?.open_online(&opened.store)?;
         let untyped = table.untyped();
         let fields = if self.index == PRIMARY_KEY {

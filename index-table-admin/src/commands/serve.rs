@@ -54,7 +54,7 @@ impl Serve {
                 self.address
             )));
         }
-        let opened = Opened::to_read(&self.dir.dir)?;
+        let opened = Opened::to_read(out, &self.dir.dir)?;
         let router = page::serving(opened.store.clone(), declared, token.map(Token::new))?;
         let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.map_err(|error| Failure::other(error.to_string()))?.block_on(async {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub(crate) fn shards(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     let sharded = opened.shards()?;
     let _tables = opened.store.open_recorded()?;
     let mut grid = Grid::new([
@@ -54,7 +54,7 @@ pub(crate) fn shards(out: &Output, dir: &Path) -> Result<(), Failure> {
 }
 
 pub(crate) fn ranges(out: &Output, dir: &Path, only: Option<&str>) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     let sharded = opened.shards()?;
     let _tables = opened.store.open_recorded()?;
     let mut maps = sharded.map_names();

@@ -21,7 +21,7 @@ use crate::{
 
 /// Lists the consumers of the change streams.
 pub(crate) fn consumers(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     let _tables = opened.store.open_recorded()?;
     let mut grid = Grid::new([
         ("table", Align::Left),
@@ -64,7 +64,7 @@ pub(crate) fn consumers(out: &Output, dir: &Path) -> Result<(), Failure> {
 
 /// Lists the queues of eventual indexes, and the lags of consumers and of a follower.
 pub(crate) fn lag(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     let _tables = opened.store.open_recorded()?;
     let mut grid = Grid::new([
         ("table", Align::Left),
@@ -132,7 +132,7 @@ pub(crate) fn lag(out: &Output, dir: &Path) -> Result<(), Failure> {
 
 /// Lists the unfinished moves.
 pub(crate) fn moves(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_read(dir)?;
+    let opened = Opened::to_read(out, dir)?;
     let sharded = opened.shards()?;
     for shard in opened.missing_shards() {
         out.note(&format!("{shard}; its moves are left out"));

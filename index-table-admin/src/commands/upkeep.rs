@@ -51,7 +51,7 @@ impl Chosen {
     }
 
     pub(crate) fn verify(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_read(&self.dir.dir)?;
+        let opened = Opened::to_read(out, &self.dir.dir)?;
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {
             let bar = Bar::new();
@@ -68,7 +68,7 @@ impl Chosen {
     }
 
     pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(&self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir.dir)?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {
@@ -86,7 +86,7 @@ impl Chosen {
     }
 
     pub(crate) fn build(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(&self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {
@@ -123,7 +123,7 @@ impl Chosen {
     }
 
     pub(crate) fn upgrade(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(&self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {
@@ -154,7 +154,7 @@ pub(crate) struct Expire {
 
 impl Expire {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(&self.tables.dir.dir)?;
+        let opened = Opened::to_write(out, &self.tables.dir.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut deleted = 0;
         for table in self.tables.tables(&opened, declared)? {
@@ -219,7 +219,8 @@ impl Load {
                 Box::new(BufReader::new(Counted { file, bytes: &bytes }))
             }
         };
-        let opened = if self.create { Opened::to_create(dir)? } else { Opened::to_write(dir)? };
+        let opened =
+            if self.create { Opened::to_create(out, dir)? } else { Opened::to_write(out, dir)? };
         let table = declared.open(&opened.store)?;
         let after = if opened.sharded.is_some() {
             "in each shard, all rows were loaded, or none; run the command again with `--on-duplicate skip`"

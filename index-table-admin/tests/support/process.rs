@@ -99,8 +99,19 @@ pub(crate) fn copy(from: &std::path::Path, to: &std::path::Path) {
     }
 }
 
-/// Overwrites each leaf with rows of customers by zeros, and returns the number of these pages. If a scan comes to such a
-/// page of another kind, an assertion of LMDB ends the process.
+/// Waits until a process ends. Returns whether it has ended within ten seconds.
+pub(crate) fn ends(process: &mut std::process::Child) -> bool {
+    let begun = std::time::Instant::now();
+    while process.try_wait().expect("the process").is_none() {
+        if begun.elapsed() > std::time::Duration::from_secs(10) {
+            return false;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    true
+}
+
+/// Overwrites each leaf with rows of customers by zeros, and returns the number of these pages.
 pub(crate) fn lose_rows(file: &mut [u8]) -> usize {
     let mut lost = 0;
     for page in file.chunks_mut(4096).filter(|page| has_rows(page)) {
@@ -111,7 +122,7 @@ pub(crate) fn lose_rows(file: &mut [u8]) -> usize {
 }
 
 /// Whether a page of LMDB is a leaf with rows of customers: their entries don't have both the town and the address.
-fn has_rows(page: &[u8]) -> bool {
+pub(crate) fn has_rows(page: &[u8]) -> bool {
     const LEAF: u8 = 0x02;
     // The free space before the nodes can have old bytes.
     let nodes = usize::from(u16::from_le_bytes([page[14], page[15]])).min(page.len());

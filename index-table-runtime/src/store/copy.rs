@@ -56,7 +56,7 @@ impl<'a> Backup<'a> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::backup_to`].
+    /// The errors of [`Store::backup_to`]; with [`compact`](Backup::compact), of [`Store::compact_to`].
     pub fn run(self) -> Result<()> {
         let Self { store, path, kind, mut progress } = self;
         store.copy(&path, kind, &mut |at| {
@@ -158,11 +158,12 @@ impl Store {
     }
 
     /// Copies the store like [`backup_to`](Store::backup_to), without the free pages. LMDB's file never shrinks, so
-    /// this is the way to a smaller file. It does not wait for writers.
+    /// this is the way to a smaller file. It does not wait for writers. It reads each page twice, because it
+    /// [checks](Store::check) them first: LMDB must not compact a damaged page.
     ///
     /// # Errors
     ///
-    /// The errors of [`backup_to`](Store::backup_to).
+    /// The errors of [`backup_to`](Store::backup_to) and [`check`](Store::check).
     pub fn compact_to(&self, path: impl AsRef<Path>) -> Result<()> {
         self.copy(path.as_ref(), CopyKind::Compact, &mut |_| ())
     }

@@ -112,11 +112,15 @@ impl Engine {
         Ok(used)
     }
 
-    /// Writes a snapshot into an empty file.
+    /// Writes a snapshot into an empty file. Before a compact copy, checks each page in use: LMDB writes outside of its
+    /// buffers if it compacts some damaged pages.
     pub(crate) fn copy(&self, mut file: &File, copy: CopyKind) -> Result<()> {
         let compaction = match copy {
             CopyKind::Whole => CompactionOption::Disabled,
-            CopyKind::Compact => CompactionOption::Enabled,
+            CopyKind::Compact => {
+                self.check(&mut |_, _| ())?;
+                CompactionOption::Enabled
+            }
         };
         let (copied, _pass) = self.begin(Kind::Reader, |env| {
             // The copy may be repeated after the map has grown.
