@@ -73,7 +73,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |
-/// | `part_of = Struct` | each row is a part of the row of `Struct` with the same primary key: it can't be inserted without this main row, and is deleted with it; in a sharded store, it is in the same shard | |
+/// | `part_of = Struct` | each row is a part of the row of `Struct` with the same primary key: it can't be inserted without this main row, and is deleted with it; in a sharded store, it is in the same shard, or the table of the parts is placed in another shard | |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | suppresses the warning about an `Option` in the primary key | none |
 /// | `view`, `view = Ident` | generates a view, which borrows its strings; `Ident` is its name | no view; the struct's name and `View` |
@@ -162,7 +162,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `fields = [a, b]` | the fields, on the struct |
 ///
 /// In a sharded store, the referring and the referenced row have to be in the same shard, or the referenced table must
-/// have a copy in each shard (`reference`). Otherwise, the table can't be opened.
+/// have a copy in each shard (`reference`). Otherwise, the table can't be opened. A table with `part_of` can also be placed
+/// in another shard.
 ///
 /// # `#[aggregate(fields, options)]`, on the struct
 ///

@@ -30,7 +30,7 @@ pub use crate::{
             FilterOf, Function, HasComputed, HasFilter, NoMethod, computed, filter, is_computed,
             is_filter,
         },
-        reference::{HasPrimaryKey, PartOf, ReferenceSchema, ReferenceTo},
+        reference::{HasPrimaryKey, PartOf, ReferenceSchema, ReferenceTo, Whole},
         revision::{Revised, Revision, RevisionNumber},
         row::{Collection, CollectionField, older},
         schema::{

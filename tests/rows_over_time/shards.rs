@@ -209,7 +209,7 @@ fn rows_that_can_be_in_another_shard_than_the_other_row_are_refused() -> Result<
         tenant: u32,
         customer: u32,
     }
-    /// A table in another shard than that of its wholes.
+    /// A table in another shard than that of its wholes, which no program has chosen.
     #[derive(Debug, Serialize, Deserialize, IndexTable)]
     #[table(name = "archives", part_of = Archived)]
     struct Archive {
@@ -231,7 +231,11 @@ fn rows_that_can_be_in_another_shard_than_the_other_row_are_refused() -> Result<
     }
     let dir = tempfile::tempdir().expect("a directory");
     let map = || ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").place("archives", "b");
+    let options = ShardedStore::options()
+        .shard("a", "a")
+        .shard("b", "b")
+        .place("archived", "b")
+        .place("near", "b");
     let store = options.map("customers", map()).map("others", map()).open(dir.path())?;
     let errors = [
         LetterRepository::open(&store).err(),

@@ -20,6 +20,7 @@ mod numbers;
 mod online;
 mod online_otherwise;
 mod opening;
+mod parts;
 mod pauses;
 mod random;
 mod random_global;

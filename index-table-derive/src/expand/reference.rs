@@ -20,6 +20,7 @@ use crate::names;
 ///         index: Some(0),
 ///         optional: false,
 ///         cascade: None,
+///         whole: None,
 ///     },
 /// ];
 /// ```
@@ -30,8 +31,10 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
     let references = cx.table.references.iter().map(|reference| {
         let Reference { name, to, fields, inner, index, cascade } = reference;
         let (fields, optional) = (Literal::usize_unsuffixed(fields.len()), inner.is_some());
+        let is_part = index.is_none() && cx.table.part_of.is_some() && name == "part_of";
         let index = option(index.map(Literal::usize_unsuffixed));
         let cascade = option(cascade.then(|| names::plain(&cx.table.repository)));
+        let whole = option(is_part.then(|| mixed!(_index_table::Whole::of::<#to>())));
         let to = quote_spanned!(at(to.span())=> <#to as _index_table::Entity>);
         mixed! {
             _index_table::ReferenceSchema {
@@ -42,6 +45,7 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
                 index: #index,
                 optional: #optional,
                 cascade: #cascade,
+                whole: #whole,
             }
         }
     });

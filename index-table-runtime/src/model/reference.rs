@@ -1,6 +1,6 @@
 //! References: fields with the primary key of a row in another table. This code is pure.
 
-use std::marker::PhantomData;
+use std::{fmt, marker::PhantomData};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,7 @@ use crate::model::{
     entity::Entity,
     error::{Error, Result},
     key::kept_text,
+    row_vtable::RowVtable,
     schema::{KeyField, TableSchema},
     shard::Distribution,
 };
@@ -30,9 +31,34 @@ pub struct ReferenceSchema {
     pub optional: bool,
     /// The repository of the referring rows, if they are deleted with the referenced row.
     pub cascade: Option<&'static str>,
+    /// For a part: the table of its whole, which may be in another shard.
+    pub whole: Option<Whole>,
+}
+
+/// The table of the wholes of parts.
+#[derive(Clone, Copy)]
+pub struct Whole(pub(crate) fn() -> &'static RowVtable);
+
+impl Whole {
+    /// Returns the table of these rows.
+    #[must_use]
+    pub const fn of<R: Entity>() -> Self {
+        Self(|| &const { RowVtable::of::<R>() })
+    }
+}
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Whole").field(&self.0().schema.name).finish()
+    }
 }
 
 impl ReferenceSchema {
+    /// Whether this is the reference of a part to its whole.
+    pub(crate) const fn is_to_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
     /// Returns the fields, which begin the primary key or an index of the table `schema`.
     pub(crate) fn key(&self, schema: &TableSchema) -> Option<&'static [KeyField]> {
         let key = match self.index {

@@ -101,22 +101,23 @@ fn next_referring(
     table: &Arc<OpenTable>,
     primary_key: &[u8],
 ) -> Result<Option<(Arc<OpenTable>, Vec<u8>)>> {
-    for reader in txn.reader(table)?.in_shards_of(primary_key)? {
+    let reader = txn.reader(table)?;
+    if let Some(by) = reader.placed_part(primary_key)? {
+        let parts = txn.table(by.table).ok_or_else(|| needed(table, primary_key, &by))?;
+        return Ok(Some((parts, primary_key.to_vec())));
+    }
+    for reader in reader.in_shards_of(primary_key)? {
         for by in references::referrers(reader) {
             let (_, by) = by?;
-            let Some(repository) = by.cascade else { continue };
+            if by.cascade.is_none() {
+                continue;
+            }
             let Some(from) = txn.table(by.table) else {
                 // Without referring rows, the table is not needed.
                 if !references::has_rows_of(reader, by, primary_key)? {
                     continue;
                 }
-                return Err(Error::RepositoryNeeded {
-                    table: table.schema.name,
-                    key: table.schema.show_primary_key(primary_key),
-                    by: by.table,
-                    reference: by.reference,
-                    repository,
-                });
+                return Err(needed(table, primary_key, by));
             };
             if let Some(row) = first_row(txn, &from, by, primary_key)? {
                 return Ok(Some((from, row)));
@@ -124,6 +125,17 @@ fn next_referring(
         }
     }
     Ok(None)
+}
+
+#[cold]
+fn needed(table: &OpenTable, primary_key: &[u8], by: &Referrer) -> Error {
+    Error::RepositoryNeeded {
+        table: table.schema.name,
+        key: table.schema.show_primary_key(primary_key),
+        by: by.table,
+        reference: by.reference,
+        repository: by.cascade.unwrap_or_default(),
+    }
 }
 
 /// Returns the primary key of the first row that refers to the row with this primary key.

@@ -46,6 +46,8 @@ pub(super) struct InShard {
     pub(super) is_added: bool,
     /// Whether all global indexes are emptied, because the shard was adopted, rebuilt or restored.
     pub(super) is_from_elsewhere: bool,
+    /// Whether the rows are parts of rows that can be in other shards.
+    pub(super) has_whole_elsewhere: bool,
     /// Whether new indexes are only declared.
     pub(super) online: bool,
 }
@@ -137,7 +139,7 @@ fn forget_builds(
 fn prepare(
     rows: &'static RowVtable,
     writer: &mut Writer<'_, '_>,
-    InShard { is_shard, global, is_from_elsewhere, is_added, online }: InShard,
+    InShard { is_shard, global, is_from_elsewhere, is_added, has_whole_elsewhere, online }: InShard,
 ) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
@@ -195,7 +197,10 @@ fn prepare(
         new.into_iter().partition(|position| schema.positions().contains(position));
     // The stream follows the aggregates and the references.
     let is_stream_new = others.contains(&(rows.first_reference() + rows.references.len()));
-    let renewed = references::declare(rows, recorded.as_ref(), (&others, is_shard), writer)?;
+    let renewed = {
+        let new = (&*others, is_shard, has_whole_elsewhere);
+        references::declare(rows, recorded.as_ref(), new, writer)?
+    };
     if is_stream_new {
         writer.remove_record(STREAM)?;
         changes::restart(writer, is_shard)?;

@@ -64,7 +64,7 @@ fn described(store: &Store, table: &str, record: &[u8]) -> Result<&'static RowVt
     }
     let schema = Box::leak(Box::new(file.schema(table)?));
     let distribution = match &location {
-        None | Some(Location::Whole(_)) => Distribution::Whole,
+        None | Some(Location::Whole(_) | Location::Part { .. }) => Distribution::Whole,
         Some(Location::Reference) => Distribution::Reference,
         Some(Location::ByKey { fields, hashed, map }) => Distribution::ByKey(ShardKey {
             fields: *fields as usize,

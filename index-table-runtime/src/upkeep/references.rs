@@ -1,13 +1,13 @@
 //! Recording the references of a table in the catalog, and checking the rows that exist when a reference is declared.
 
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Space, Write as _, WriteRecords as _, Writer},
+    engine::{Cursor as _, Query, Read as _, Reader, Space, Write as _, WriteRecords as _, Writer},
     model::{
         KeyRange,
         error::{Error, Result},
         key::kept_text,
         maintain::Image,
-        reference::{self, MARK, PART_OF, Referrer},
+        reference::{self, MARK, ReferenceSchema, Referrer},
         row_vtable::RowVtable,
         schema::{Source, TableRecord, TableSchema},
         shard::{Distribution, Routing},
@@ -27,7 +27,7 @@ use crate::{
 pub(super) fn declare(
     rows: &'static RowVtable,
     file: Option<&TableRecord>,
-    (new, is_shard): (&[usize], bool),
+    (new, is_shard, has_whole_elsewhere): (&[usize], bool, bool),
     writer: &mut Writer<'_, '_>,
 ) -> Result<Vec<Renewed>> {
     let (schema, mut renewed) = (rows.schema, Vec::new());
@@ -59,6 +59,15 @@ pub(super) fn declare(
                 way_out: "declare the struct of the rows as it is in the file",
             });
         }
+        if has_whole_elsewhere && reference.is_to_whole() {
+            // The manager of the shards has the reference. A plain store that was adopted has the record.
+            let (part, space) =
+                (reference::part(schema.name, reference.name), Space::CatalogOf(to.name));
+            if writer.reader().get(space, part.as_bytes())?.is_some() {
+                writer.remove(space, part.as_bytes())?;
+            }
+            continue;
+        }
         let by = Referrer::of(schema, reference);
         let (part, record) = (by.part(), by.encode()?);
         let space = Space::CatalogOf(to.name);
@@ -79,22 +88,24 @@ pub(super) fn declare(
         has_new = true;
     }
     if has_new {
-        check_rows(rows, writer)?;
+        check_rows(rows, writer, has_whole_elsewhere)?;
     }
     Ok(renewed)
 }
 
-/// Checks that a row of a sharded store is always in the same shard as its referenced row.
+/// Checks that a row of a sharded store is always in the same shard as its referenced row. Only the whole of a part can be in
+/// another shard, if the table of the parts `is_placed`. Returns the reference to such wholes.
 ///
 /// # Errors
 ///
 /// [`Error::SchemaMismatch`]
 pub(super) fn check_shards(
-    rows: &RowVtable,
+    rows: &'static RowVtable,
     routing: &Routing,
+    is_placed: bool,
     routing_of: impl Fn(&'static TableSchema, Distribution) -> Result<Routing>,
-) -> Result<()> {
-    let schema = rows.schema;
+) -> Result<Option<&'static ReferenceSchema>> {
+    let (schema, mut whole) = (rows.schema, None);
     for reference in rows.references {
         let is_whole = rows.distribution == Distribution::Whole
             && reference.distribution == Distribution::Whole;
@@ -103,16 +114,22 @@ pub(super) fn check_shards(
             let other = routing_of(reference.to, reference.distribution)?;
             is_co_located = other.all_shards() == routing.all_shards();
         }
-        if !is_co_located {
+        if !is_co_located
+            && is_placed
+            && rows.distribution == Distribution::Whole
+            && reference.is_to_whole()
+        {
+            whole = Some(reference);
+        } else if !is_co_located {
             let (table, to) = (schema.name, reference.to.name);
-            if reference.name == PART_OF && reference.index.is_none() {
+            if reference.is_to_whole() {
                 return Err(Error::SchemaMismatch {
                     table,
                     difference: format!(
                         "a part and its main row in table `{to}` can be in different shards"
                     ),
                     way_out: "place both tables in the same shard, or give both the same `shard_by` and `shard_map`; or \
-                              remove `part_of`, so that the program inserts and deletes the rows of both tables itself",
+                              remove `shard_by` from the part, and choose its shard with `ShardedOptions::place`",
                 });
             }
             return Err(Error::SchemaMismatch {
@@ -126,7 +143,7 @@ pub(super) fn check_shards(
             });
         }
     }
-    Ok(())
+    Ok(whole)
 }
 
 /// Counts a change in the record of a table, if it has one.
@@ -145,19 +162,39 @@ fn renew(
     Ok(())
 }
 
+/// Checks that all rows of the table are parts of rows that exist. The reader has all shards.
+///
+/// # Errors
+///
+/// [`Error::MissingReference`], and [`Error::Corrupt`] for a row that can't be read.
+pub(super) fn check_wholes(rows: &RowVtable, reader: Reader<'_>) -> Result<()> {
+    let mut image = Image::default();
+    let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
+    while facts.advance()? {
+        let fact = facts.entry();
+        let loaded = (rows.load_unchecked)(&mut image, fact.data, None);
+        loaded.map_err(|error| rows.corrupt(error, fact.primary_key))??;
+        if let Some(error) = references::without_whole(rows, reader, &image)? {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
 /// Checks that all referenced rows of the table exist.
 ///
 /// # Errors
 ///
 /// [`Error::MissingReference`], and [`Error::Corrupt`] for a row that can't be read.
-fn check_rows(rows: &RowVtable, writer: &Writer<'_, '_>) -> Result<()> {
+fn check_rows(rows: &RowVtable, writer: &Writer<'_, '_>, has_whole_elsewhere: bool) -> Result<()> {
     let (reader, mut image) = (writer.reader(), Image::default());
     let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
     while facts.advance()? {
         let fact = facts.entry();
         let loaded = (rows.load_unchecked)(&mut image, fact.data, None);
         loaded.map_err(|error| rows.corrupt(error, fact.primary_key))??;
-        if let Some(error) = references::orphaned(rows, reader, &image)?.into_iter().next() {
+        let orphaned = references::orphaned(rows, reader, &image, has_whole_elsewhere)?;
+        if let Some(error) = orphaned.into_iter().next() {
             return Err(error);
         }
     }

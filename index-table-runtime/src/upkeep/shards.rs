@@ -17,9 +17,10 @@ use crate::{
     model::{
         KeyRange,
         error::{Error, Result},
+        reference::ReferenceSchema,
         row_vtable::RowVtable,
         schema::{Source, TableSchema},
-        shard::{Routing, ShardNumber},
+        shard::{Distribution, Routing, ShardNumber},
     },
     store::{
         Declared, OpenTable, ShardId, ShardedStore, Store, engine_to_change, open_restored,
@@ -36,7 +37,10 @@ pub(super) fn open(
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
-    let table = store.inner.open_once(rows, |engine| open_in_all(engine, shards, rows, online))?;
+    let whole = open_whole(store, shards, rows, online)?;
+    let table = store
+        .inner
+        .open_once(rows, |engine| open_in_all(engine, shards, rows, (whole.as_ref(), online)))?;
     if !online && !table.is_all_readable(store.inner.opened()) {
         // The table may be in use already, opened without its indexes.
         all_shards::finish(store, rows, &table)?;
@@ -44,17 +48,48 @@ pub(super) fn open(
     Ok(table)
 }
 
+/// Opens the table of the wholes of parts, if the wholes can be in other shards than the parts.
+fn open_whole(
+    store: &Store,
+    shards: &Engine,
+    rows: &'static RowVtable,
+    online: bool,
+) -> Result<Option<Arc<OpenTable>>> {
+    // Only tables without a shard key are placed.
+    let is_to_whole = rows.references.iter().any(ReferenceSchema::is_to_whole);
+    if rows.distribution != Distribution::Whole || !is_to_whole {
+        return Ok(None);
+    }
+    let routing = shards.routing(rows.schema, rows.distribution)?;
+    let whole = whole_elsewhere(shards, rows, &routing)?.and_then(|whole| whole.whole);
+    whole.map(|whole| open(store, shards, whole.0(), online)).transpose()
+}
+
+/// Returns the reference of the table to wholes that can be in other shards.
+///
+/// # Errors
+///
+/// [`Error::SchemaMismatch`]: rows can be in other shards than their referenced rows.
+fn whole_elsewhere(
+    shards: &Engine,
+    rows: &'static RowVtable,
+    routing: &Routing,
+) -> Result<Option<&'static ReferenceSchema>> {
+    let routing_of = |schema, distribution| shards.routing(schema, distribution);
+    references::check_shards(rows, routing, shards.is_placed(rows.schema.name), routing_of)
+}
+
 fn open_in_all(
     engine: &engine::Engine,
     shards: &Engine,
     rows: &'static RowVtable,
-    online: bool,
+    (whole_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
     shards.add_global_maps(rows.schema, rows.distribution.global())?;
     let routing = shards.routing(rows.schema, rows.distribution)?;
-    let routing_of = |schema, distribution| shards.routing(schema, distribution);
-    references::check_shards(rows, &routing, routing_of)?;
-    let new = shards.compare(&routing, rows.distribution)?;
+    let whole = whole_elsewhere(shards, rows, &routing)?;
+    let routing = if whole.is_some() { routing.with_whole_elsewhere() } else { routing };
+    let new = shards.compare(&routing, rows.distribution, whole)?;
     let (mut tables, mut copies) = (Vec::new(), Copies::default());
     if routing.is_reference() {
         for (number, shard) in shards.shards() {
@@ -81,11 +116,22 @@ fn open_in_all(
         return Err(Error::internal("a table was opened in no shard"));
     };
     let last_change = last_change(shards, rows, &tables)?;
+    let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
+    let tables = shards::Tables::new(routing, shards, opened.collect());
+    // Until the transaction ends, no whole is deleted.
+    let mut checked = None;
+    if let Some(whole) = whole_table {
+        shards.add_parts(&tables, Arc::clone(whole) as Arc<dyn HasTables>);
+        if new.is_some() && !shards.is_read_only() {
+            let txn = checked.insert(shards.write()?);
+            references::check_wholes(rows, engine::Reader::Sharded(txn.reader(&tables)))?;
+        }
+    }
     if let Some(new) = new {
         shards.keep(rows.schema.name, new)?;
     }
-    let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
-    let tables = Tables::Sharded(shards::Tables::new(routing, shards, opened.collect()));
+    drop(checked);
+    let tables = Tables::Sharded(tables);
     let unreadable = if online {
         if !shards.is_read_only() {
             all_shards::align(engine, &tables, rows)?;
@@ -150,7 +196,15 @@ pub(super) fn open_in(
         return Ok(None);
     }
     let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
-    let in_shard = InShard { is_shard: true, global, is_added: !is_own, is_from_elsewhere, online };
+    let has_whole_elsewhere = routing.has_whole_elsewhere();
+    let in_shard = InShard {
+        is_shard: true,
+        global,
+        is_added: !is_own,
+        is_from_elsewhere,
+        has_whole_elsewhere,
+        online,
+    };
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {

@@ -6,7 +6,7 @@ use crate::{
         KeyRange,
         error::{Error, Result},
         maintain::Image,
-        reference::Referrer,
+        reference::{ReferenceSchema, Referrer},
         row_vtable::RowVtable,
         schema::{IndexState, Source, StateRecord},
     },
@@ -27,11 +27,12 @@ pub(crate) fn check(
     if rows.references.is_empty() {
         return Ok(());
     }
-    check_all(rows, writer.reader().of_row(new.primary_key())?, old, new)
+    check_all(rows, writer.reader(), old, new)
 }
 
 #[inline(never)]
 fn check_all(rows: &RowVtable, reader: Reader<'_>, old: Option<&Image>, new: &Image) -> Result<()> {
+    let own = reader.of_row(new.primary_key())?;
     for (at, key) in of_row(rows, new) {
         let position = rows.first_reference() + at;
         let is_own = is_own(rows, at);
@@ -45,11 +46,32 @@ fn check_all(rows: &RowVtable, reader: Reader<'_>, old: Option<&Image>, new: &Im
         }
         // A row whose primary key changes is no longer found by its former primary key.
         let is_former = is_own && old.is_some_and(|old| key == old.primary_key());
-        if is_former || reader.get(Space::Referred(at), key)?.is_none() {
+        if is_former || !exists(rows, (reader, own), at, key)? {
             return Err(missing(rows, at, key, new.primary_key())?);
         }
     }
     Ok(())
+}
+
+/// Whether the row to which the reference at this position refers exists. `own` is the reader of the shard of the referring
+/// row.
+fn exists(
+    rows: &RowVtable,
+    (reader, own): (Reader<'_>, Reader<'_>),
+    at: usize,
+    key: &[u8],
+) -> Result<bool> {
+    if is_to_whole(rows, at)
+        && let Some(exists) = reader.has_whole(key)?
+    {
+        return Ok(exists);
+    }
+    Ok(own.get(Space::Referred(at), key)?.is_some())
+}
+
+/// Whether the reference at this position is that of a part to its whole.
+fn is_to_whole(rows: &RowVtable, at: usize) -> bool {
+    rows.references.get(at).is_some_and(ReferenceSchema::is_to_whole)
 }
 
 /// Whether the reference at this position is to a row of the same table.
@@ -79,16 +101,39 @@ fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Resul
     })
 }
 
-/// Returns an error for each missing row to which a stored row refers.
-pub(crate) fn orphaned(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<Vec<Error>> {
+/// Returns an error for each missing row to which a stored row refers in its shard. With `skip_whole`, the whole of a part
+/// may be in another shard, and is not looked up.
+pub(crate) fn orphaned(
+    rows: &RowVtable,
+    reader: Reader<'_>,
+    image: &Image,
+    skip_whole: bool,
+) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
-    let reader = reader.of_row(image.primary_key())?;
-    for (at, key) in of_row(rows, image) {
-        if reader.get(Space::Referred(at), key)?.is_none() {
+    let own = reader.of_row(image.primary_key())?;
+    for (at, key) in of_row(rows, image).filter(|(at, _)| !(skip_whole && is_to_whole(rows, *at))) {
+        if own.get(Space::Referred(at), key)?.is_none() {
             errors.push(missing(rows, at, key, image.primary_key())?);
         }
     }
     Ok(errors)
+}
+
+/// Returns the error for a part without a whole, if the wholes are in other shards.
+pub(crate) fn without_whole(
+    rows: &RowVtable,
+    reader: Reader<'_>,
+    image: &Image,
+) -> Result<Option<Error>> {
+    let Some(at) = rows.references.iter().position(ReferenceSchema::is_to_whole) else {
+        return Ok(None);
+    };
+    let key = image.primary_key();
+    match reader.has_whole(key) {
+        // No shard has the keys of the whole.
+        Ok(Some(false)) | Err(Error::NoShard { .. }) => missing(rows, at, key, key).map(Some),
+        found => found.map(|_| None),
+    }
 }
 
 /// Checks the references of a loaded row to rows of the same table, which must be stored.
@@ -113,9 +158,9 @@ pub(crate) fn check_own(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> 
 ///
 /// [`Error::MissingReference`]
 pub(crate) fn check_others(rows: &RowVtable, reader: Reader<'_>, image: &Image) -> Result<()> {
-    let reader = reader.of_row(image.primary_key())?;
+    let own = reader.of_row(image.primary_key())?;
     for (at, key) in of_row(rows, image).filter(|(at, _)| !is_own(rows, *at)) {
-        if reader.get(Space::Referred(at), key)?.is_none() {
+        if !exists(rows, (reader, own), at, key)? {
             return Err(missing(rows, at, key, image.primary_key())?);
         }
     }
@@ -143,10 +188,14 @@ pub(crate) enum Referring {
 /// [`Error::Referenced`], and [`Error::IndexNotReadable`] while the index of a reference is not built.
 #[inline]
 pub(crate) fn check_delete(reader: Reader<'_>, primary_key: &[u8]) -> Result<Referring> {
-    if reader.of_row(primary_key)?.referrer(0).is_none() {
-        return Ok(Referring::Nothing);
+    let referring = match reader.of_row(primary_key)?.referrer(0) {
+        None => Referring::Nothing,
+        Some(_) => check_referrers(reader, primary_key)?,
+    };
+    match referring {
+        Referring::Nothing if reader.placed_part(primary_key)?.is_some() => Ok(Referring::Cascade),
+        referring => Ok(referring),
     }
-    check_referrers(reader, primary_key)
 }
 
 #[inline(never)]
@@ -181,7 +230,10 @@ pub(crate) fn check_rename(reader: Reader<'_>, primary_key: &[u8]) -> Result<()>
             }
         }
     }
-    Ok(())
+    match reader.placed_part(primary_key)? {
+        Some(by) => Err(referenced(reader, &by, primary_key)),
+        None => Ok(()),
+    }
 }
 
 /// Returns the declared references to the table, with their positions. The reader is that of one shard.

@@ -89,12 +89,27 @@ impl<'t> Reader<'t> {
         Ok(vec![self.of_row(primary_key)?])
     }
 
-    /// Returns the routing of a table with global indexes, if this transaction has all shards.
+    /// Returns the routing of a table with global indexes, or with parts of rows in other shards, if this transaction has
+    /// all shards.
     pub(crate) fn global_routing(self) -> Option<&'t Routing> {
         match self {
-            Self::Sharded(reader) if reader.spans_global() => Some(reader.routing()),
+            Self::Sharded(reader) if reader.spans_shards() => Some(reader.routing()),
             _ => None,
         }
+    }
+
+    /// Whether the whole of the part with this primary key exists; `None` if the whole is in the shard of the part, or if
+    /// the table has no parts.
+    pub(crate) fn has_whole(self, primary_key: &[u8]) -> Result<Option<bool>> {
+        let Self::Sharded(reader) = self else { return Ok(None) };
+        reader.has_whole(primary_key)
+    }
+
+    /// Returns a reference of which the row with this primary key has a part in another shard.
+    #[inline]
+    pub(crate) fn placed_part(self, primary_key: &[u8]) -> Result<Option<Referrer>> {
+        let Self::Sharded(reader) = self else { return Ok(None) };
+        reader.placed_part(primary_key)
     }
 
     /// Adds the unavailable shards of a query to `missing`, with the reasons.

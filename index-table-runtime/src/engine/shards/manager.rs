@@ -84,6 +84,19 @@ pub(crate) enum TableRecord {
     ByKey { fields: u32, hashed: bool, map: String },
     /// Every shard has a copy of all rows.
     Reference,
+    /// All rows are in this shard, as parts of the rows of table `whole`, which can be in other shards. `repository` is
+    /// the name of the repository of the parts.
+    Part { shard: ShardNumber, whole: String, repository: String },
+}
+
+impl TableRecord {
+    /// Returns the shard of all rows, if they are in one shard.
+    pub(crate) const fn place(&self) -> Option<ShardNumber> {
+        match self {
+            Self::Whole(shard) | Self::Part { shard, .. } => Some(*shard),
+            Self::ByKey { .. } | Self::Reference => None,
+        }
+    }
 }
 
 /// The manager's own record.

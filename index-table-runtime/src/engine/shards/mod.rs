@@ -12,6 +12,7 @@
 //! | [`maps`] | the shard maps of a transaction, which change when rows move |
 //! | [`moving`] | the unfinished moves of keys to other shards |
 //! | [`load`] | samples of the requests of shard keys |
+//! | [`parts`] | parts in another shard than their wholes |
 //! | [`instant`] | why a read transaction sees one instant of all shards |
 //! | [`writing`] | the order in which write transactions lock shards |
 //! | [`count`] | counts over several shards, in several threads if they are long |
@@ -29,6 +30,7 @@ mod maps;
 mod merge;
 mod moving;
 mod own;
+mod parts;
 mod pin;
 mod read;
 mod states;
@@ -76,6 +78,7 @@ use std::{
 use super::{Records, Retry, Stamp, latest::Latest, list::List};
 use crate::model::{
     error::{Error, Result},
+    reference::ReferenceSchema,
     schema::{IndexSchema, TableSchema},
     shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
 };
@@ -83,6 +86,7 @@ pub(crate) use grow::Changed;
 use instant::Visibility;
 use maps::{CurrentMaps, Routed};
 use moving::Holds;
+use parts::PlacedParts;
 
 /// A handle that keeps the engine of a shard open.
 pub(crate) trait HasEngine: Any + Send + Sync {
@@ -237,6 +241,8 @@ pub(crate) struct Engine {
     loads: Mutex<BTreeMap<String, Arc<Load>>>,
     /// The tables of the own records of the shards.
     own: OnceLock<Tables>,
+    /// The tables of parts in other shards than their wholes.
+    parts: PlacedParts,
     /// The own records of the shards, for a store that another process may write.
     seen: Vec<Option<(Seen, super::Tables)>>,
 }
@@ -271,6 +277,7 @@ impl Engine {
             move_turn: Mutex::default(),
             loads: Mutex::default(),
             own: OnceLock::new(),
+            parts: PlacedParts::default(),
             seen: Vec::new(),
         }
     }
@@ -283,6 +290,7 @@ impl Engine {
 
     /// Sets the locations of the tables that were opened in earlier runs.
     pub(crate) fn with_tables(self, tables: BTreeMap<String, TableRecord>) -> Self {
+        self.parts.note(&tables);
         Self { tables: Mutex::new(tables), ..self }
     }
 
@@ -291,15 +299,26 @@ impl Engine {
     /// # Errors
     ///
     /// [`Error::SchemaMismatch`]: the table was first opened with another shard key, shard map or place.
+    ///
+    /// `whole` is the reference of a part to its whole in another shard.
     pub(crate) fn compare(
         &self,
         routing: &Routing,
         distribution: Distribution,
+        whole: Option<&ReferenceSchema>,
     ) -> Result<Option<TableRecord>> {
         let table = routing.schema().name;
         let declared = match distribution {
             Distribution::Whole => {
-                TableRecord::Whole(routing.shards().first().copied().unwrap_or_default())
+                let shard = routing.shards().first().copied().unwrap_or_default();
+                match whole {
+                    None => TableRecord::Whole(shard),
+                    Some(whole) => TableRecord::Part {
+                        shard,
+                        whole: whole.to.name.to_owned(),
+                        repository: whole.cascade.unwrap_or_default().to_owned(),
+                    },
+                }
             }
             Distribution::ByKey(ShardKey { fields, hashed, map, .. }) => TableRecord::ByKey {
                 fields: u32::try_from(fields).unwrap_or(u32::MAX),
@@ -312,6 +331,10 @@ impl Engine {
         match known.get(table) {
             None => Ok(Some(declared)),
             Some(known) if *known == declared => Ok(None),
+            // The rows stay in their shard if `part_of` is added or removed. A table without its struct has no references.
+            Some(known) if known.place().is_some() && known.place() == declared.place() => {
+                Ok((!self.is_read_only()).then_some(declared))
+            }
             Some(known) => Err(Error::SchemaMismatch {
                 table,
                 difference: format!(
@@ -327,7 +350,9 @@ impl Engine {
 
     fn shown(&self, record: &TableRecord) -> String {
         match record {
-            TableRecord::Whole(shard) => format!("in shard `{}`", self.name(*shard)),
+            TableRecord::Whole(shard) | TableRecord::Part { shard, .. } => {
+                format!("in shard `{}`", self.name(*shard))
+            }
             TableRecord::ByKey { fields, hashed, map } => {
                 let hash = if *hashed { "a hash of " } else { "" };
                 format!("by {hash}{fields} fields and shard map `{map}`")
@@ -343,6 +368,7 @@ impl Engine {
             manager.write_table(table, &record)?;
         }
         known.insert(table.to_owned(), record);
+        self.parts.note(&known);
         Ok(())
     }
 
@@ -356,6 +382,7 @@ impl Engine {
     pub(super) fn follow_tables(&self, records: &ManagerRecords) {
         let mut known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         known.clone_from(&records.tables);
+        self.parts.note(&known);
     }
 
     /// Returns the current shard maps.
@@ -372,7 +399,7 @@ impl Engine {
     /// Returns the names of the tables whose rows are all in this shard.
     pub(crate) fn tables_placed_in(&self, shard: ShardNumber) -> Vec<String> {
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let whole = known.iter().filter(|(_, record)| **record == TableRecord::Whole(shard));
+        let whole = known.iter().filter(|(_, record)| record.place() == Some(shard));
         let places = self.places.iter().filter(|(_, place)| **place == shard);
         whole.map(|(table, _)| table).chain(places.map(|(table, _)| table)).cloned().collect()
     }
@@ -432,10 +459,13 @@ impl Engine {
 
     /// Returns the shard of a table that is not placed: the shard where its rows are, or the first shard.
     fn whole_in(&self, table: &str) -> Option<ShardNumber> {
-        match self.location_of(table) {
-            Some(TableRecord::Whole(shard)) => Some(shard),
-            _ => self.maps.now().shards().first().copied(),
-        }
+        let place = self.location_of(table).and_then(|record| record.place());
+        place.or_else(|| self.maps.now().shards().first().copied())
+    }
+
+    /// Whether the store has placed a table in a shard.
+    pub(crate) fn is_placed(&self, table: &str) -> bool {
+        self.places.contains_key(table)
     }
 
     /// Returns the number of the shard with this name.

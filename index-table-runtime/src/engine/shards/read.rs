@@ -205,9 +205,10 @@ impl<'t> Reader<'t> {
         self.txn.alone().is_some()
     }
 
-    /// Whether the table has global indexes, and this transaction is not limited to one shard.
-    pub(crate) fn spans_global(self) -> bool {
-        self.has_global() && self.txn.alone().is_none()
+    /// Whether the table has global indexes, or parts of rows in other shards, and this transaction is not limited to one
+    /// shard.
+    pub(crate) fn spans_shards(self) -> bool {
+        (self.has_global() || self.routing().has_whole_elsewhere()) && self.txn.alone().is_none()
     }
 
     /// Returns the routing of the table.

@@ -3,7 +3,7 @@
 use std::{
     ptr,
     sync::{
-        Arc, RwLock,
+        Arc, OnceLock, RwLock,
         atomic::{
             AtomicU64,
             Ordering::{Acquire, Release},
@@ -36,6 +36,8 @@ pub(super) struct SharedTables {
     pub(super) latest: RwLock<Option<Arc<Tables>>>,
     /// The requests of the shard keys; `None` if the table has none.
     load: Option<Arc<Load>>,
+    /// For a table of parts in another shard than their wholes: the table of the wholes.
+    pub(super) whole: OnceLock<Arc<dyn HasTables>>,
 }
 
 /// A table in one shard.
@@ -72,7 +74,9 @@ impl Tables {
         let (maps, latest) = (Arc::clone(&engine.maps), RwLock::default());
         let generation = maps.generation();
         let load = routing.is_split().then(|| engine.load_of(routing.map()));
-        Self { routing, generation, shared: Arc::new(SharedTables { shards, maps, latest, load }) }
+        let whole = OnceLock::new();
+        let shared = Arc::new(SharedTables { shards, maps, latest, load, whole });
+        Self { routing, generation, shared }
     }
 
     /// Counts a request of a row.

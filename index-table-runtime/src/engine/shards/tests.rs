@@ -31,6 +31,10 @@ fn records() -> ManagerRecords {
         tables: [
             ("c".to_owned(), TableRecord::ByKey { fields: 1, hashed: false, map: "t".to_owned() }),
             ("i".to_owned(), TableRecord::Whole(1)),
+            (
+                "p".to_owned(),
+                TableRecord::Part { shard: 1, whole: "c".to_owned(), repository: "R".to_owned() },
+            ),
         ]
         .into(),
     }
@@ -53,6 +57,7 @@ fn records_of_a_manager_have_these_bytes() {
             r"place.i \x01\x01",
             r"table.c \x01\x01\x01\x00\x01t",
             r"table.i \x01\x00\x01",
+            r"table.p \x01\x03\x01\x01c\x01R",
         ]
     );
 }

@@ -68,6 +68,9 @@ pub(super) trait Reads {
         primary_key: Option<&[u8]>,
     ) -> Result<engine::Reader<'t>>;
 
+    /// Returns the shard of a row in the shard maps of the transaction; `None` if no shard or every shard has it.
+    fn shard_of(&self, tables: &Tables, primary_key: &[u8]) -> Option<ShardNumber>;
+
     /// Returns the shard whose copy of a reference table is read. A shard that the transaction already uses is
     /// preferred.
     fn nearest(&self, tables: &Tables) -> ShardNumber;
@@ -350,6 +353,10 @@ impl Reads for Txn<'_> {
             return Err(self.engine.other_shard(tables, shard, Some(*own), primary_key));
         }
         Err(self.engine.without(shard))
+    }
+
+    fn shard_of(&self, tables: &Tables, primary_key: &[u8]) -> Option<ShardNumber> {
+        self.routed.of(tables).routing.shard_of(primary_key)
     }
 
     fn nearest(&self, tables: &Tables) -> ShardNumber {

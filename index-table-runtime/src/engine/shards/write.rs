@@ -190,9 +190,10 @@ impl<'t> Writer<'t> {
         shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
     }
 
-    /// Whether the table has global indexes, and this transaction is not limited to one shard.
-    pub(crate) fn spans_global(&self) -> bool {
-        self.has_global() && self.txn.alone().is_none()
+    /// Whether the table has global indexes, or parts of rows in other shards, and this transaction is not limited to one
+    /// shard.
+    pub(crate) fn spans_shards(&self) -> bool {
+        (self.has_global() || self.routing().has_whole_elsewhere()) && self.txn.alone().is_none()
     }
 
     /// Returns the routing of the table.

@@ -360,6 +360,11 @@ impl Reads for Writing<'_> {
         locked.txn.reader(tables.of(self.engine, shard)?).ok_or_else(|| foreign(tables))
     }
 
+    fn shard_of(&self, tables: &Tables, primary_key: &[u8]) -> Option<ShardNumber> {
+        // The ranges of locked shards stay the same, and locking a further shard compares the generations.
+        tables.routing().shard_of(primary_key)
+    }
+
     fn alone(&self) -> Option<ShardNumber> {
         // If all shards were locked at once, `first` is empty.
         let first = self.first.get().filter(|_| !self.scope.grows())?;

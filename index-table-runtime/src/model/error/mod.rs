@@ -212,7 +212,8 @@ pub enum Error {
     },
 
     /// The row can't be deleted, because rows of another table would be deleted with it (`on_delete = "cascade"`, and
-    /// `part_of`), and the repository of that table is not open in this process.
+    /// `part_of`), and the repository of that table is not open in this process. If the parts of a table are placed in
+    /// another shard, any deletion of a main row needs their repository.
     #[error(
         "the row with primary key {key} of table `{table}` can't be deleted, because a cascade would delete rows of table \
          `{by}`, which refer to it by `{reference}`; open `{repository}` on this store first, and keep it open"

@@ -27,6 +27,8 @@ pub(crate) struct Routing {
     rows_move: bool,
     /// Whether rows, or entries of global indexes, are being moved.
     moves: bool,
+    /// Whether the rows are parts of rows that can be in other shards.
+    has_whole_elsewhere: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -116,8 +118,19 @@ impl Routing {
         shards: Vec<ShardNumber>,
         all: Vec<ShardNumber>,
     ) -> Self {
-        let (rows_move, moves) = (false, false);
-        Self { schema, target, shards, global: Box::default(), all, rows_move, moves }
+        let (rows_move, moves, has_whole_elsewhere) = (false, false, false);
+        let global = Box::default();
+        Self { schema, target, shards, global, all, rows_move, moves, has_whole_elsewhere }
+    }
+
+    /// Sets that the rows are parts of rows that can be in other shards.
+    pub(crate) fn with_whole_elsewhere(self) -> Self {
+        Self { has_whole_elsewhere: true, ..self }
+    }
+
+    /// Whether the rows are parts of rows that can be in other shards.
+    pub(crate) const fn has_whole_elsewhere(&self) -> bool {
+        self.has_whole_elsewhere
     }
 
     /// Whether every shard has a copy of the table.

@@ -16,7 +16,7 @@ use crate::{
         lmdb::{self, ManagerArchive, SharedJournal},
         shards::{
             Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard, ShardRecord,
-            ShardState, TableRecord, encoded, options_of, place_of, recorded,
+            ShardState, encoded, options_of, place_of, recorded,
         },
     },
     model::{
@@ -352,7 +352,7 @@ pub(super) fn declare(
         let Some(number) = records.number(shard) else {
             return Err(refused(&what(), &format!("the store has no shard `{shard}`")));
         };
-        if records.tables.get(table).is_some_and(|own| *own != TableRecord::Whole(number)) {
+        if records.tables.get(table).is_some_and(|own| own.place() != Some(number)) {
             return Err(refused(
                 &what(),
                 "the table was opened before, and its rows are elsewhere",

@@ -209,6 +209,9 @@ impl ShardedOptions {
     }
 
     /// Places a table without a shard key in a shard. The default is the first shard.
+    ///
+    /// A table of parts (`#[table(part_of = …)]`) can be placed in another shard than the main rows. Then, a transaction that
+    /// writes a part, or deletes a main row, locks both shards.
     pub fn place(mut self, table: impl Into<String>, shard: impl Into<String>) -> Self {
         self.places.push((table.into(), shard.into()));
         self

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     path::{Path, PathBuf},
     sync::PoisonError,
 };
@@ -13,15 +14,17 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Durability, Options, files,
+        self, Durability, Options, Records, files,
         lmdb::{self, Marked, SharedJournal},
         shards::{
             Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
-            place_of, recorded,
+            TableRecord, place_of, recorded,
         },
     },
     model::{
         error::{Error, Result},
+        reference::{self, PART_OF},
+        schema,
         shard::{Boundaries, Declared, MapKind, SLOTS, ShardNumber},
     },
     store::shared,
@@ -132,6 +135,8 @@ struct Found {
     /// The canonical path of its directory.
     directory: PathBuf,
     record: ShardRecord,
+    /// The tables with parts of rows that can be in other shards.
+    parts: Vec<(String, TableRecord)>,
 }
 
 /// Reads the identity of a shard. A shard that was not closed properly is recovered first.
@@ -168,10 +173,30 @@ fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<
     let options = recorded(shard.options.as_ref().unwrap_or(&options.options));
     let (name, place) = (shard.name.clone(), own_place.to_owned());
     let record = ShardRecord { name, place, state: ShardState::Rebuilt, options };
-    Ok(Found { identity, directory, record })
+    let parts = placed_parts(&inner.engine.catalog()?, &identity);
+    Ok(Found { identity, directory, record, parts })
 }
 
-/// Returns the manager's records, except the records of tables, which the shards don't have.
+/// Returns the tables that are placed in this shard, with parts of rows that can be in other shards. No record of the shard has
+/// the names of their repositories.
+fn placed_parts(catalog: &Records, identity: &Identity) -> Vec<(String, TableRecord)> {
+    let mut parts = Vec::new();
+    for (table, record) in catalog.iter().filter(|(table, _)| identity.places.contains(table)) {
+        let references = schema::TableRecord::read(record).map(|it| it.references());
+        for (name, whole) in references.unwrap_or_default() {
+            // The reference to a whole in the same shard is a part of the record of the whole.
+            let part = format!("{whole}.{}", reference::part(table, &name));
+            if name == PART_OF && catalog.iter().all(|(other, _)| *other != part) {
+                let (shard, repository) = (identity.number, format!("the repository of `{table}`"));
+                parts.push((table.clone(), TableRecord::Part { shard, whole, repository }));
+            }
+        }
+    }
+    parts
+}
+
+/// Returns the manager's records. Of the records of tables, the shards have only those of parts in other shards than their
+/// wholes.
 fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     found.sort_by_key(|found| found.identity.number);
     let Some(first) = found.first() else { return Err(Error::internal("no shards")) };
@@ -224,6 +249,7 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
         }
     }
     let own = ManagerRecord { id, version: 1 };
+    let tables = found.iter_mut().flat_map(|found| mem::take(&mut found.parts)).collect();
     let mut given = found.into_iter().map(|found| (found.identity.number, found.record)).peekable();
     let gone = |number: ShardNumber| ShardRecord {
         name: format!("removed-{number}"),
@@ -236,7 +262,7 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
         own.map_or_else(|| gone(number), |(_, record)| record)
     };
     let shards = (0..expected).map(record).collect();
-    Ok(ManagerRecords { own, shards, maps, places, tables: BTreeMap::new() })
+    Ok(ManagerRecords { own, shards, maps, places, tables })
 }
 
 /// Adds a shard's ranges to the shard maps.

@@ -95,7 +95,7 @@ impl ShardedStore {
     /// # Errors
     ///
     /// The errors of [`remove_shard`](ShardedStore::remove_shard), except that rows in range maps and lists are
-    /// allowed.
+    /// allowed, unless they can have parts in another shard.
     ///
     /// # Examples
     ///
@@ -178,13 +178,16 @@ impl ShardedStore {
             }
             for Affected { table, global, keeps_rows } in &affected {
                 let Tables::Sharded(tables) = &table.tables else { continue };
-                if tables.in_shard(number).is_some() && !keeps_rows {
+                let has_parts = shards.has_placed_parts(table.schema.name);
+                if tables.in_shard(number).is_some() && (!keeps_rows || has_parts) {
                     let part = txn.reader(tables).of_shard(number)?;
                     let first =
                         Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
                     let name = table.schema.name;
                     if part.count(&first)?.found > 0 {
-                        return Err(refused(format!("it has rows of table `{name}`; move them")));
+                        let parts = if has_parts { ", with parts in other shards" } else { "" };
+                        let reason = format!("it has rows of table `{name}`{parts}; move them");
+                        return Err(refused(reason));
                     }
                 }
                 if !global.is_empty() {

@@ -173,7 +173,9 @@ impl<'t, 's> Repair<'t, 's> {
         };
         for (shard, damage) in sharded.parts().into_iter().zip(damages) {
             let name: &str = sharded.name(shard)?;
-            let needs_place = sharded.has_global() || sharded.routing().moves();
+            let routing = sharded.routing();
+            let needs_place =
+                sharded.has_global() || routing.moves() || routing.has_whole_elsewhere();
             let place = Some((sharded.routing(), shard)).filter(|_| needs_place);
             let part = Part { shard: Some(name), place, ..part };
             if let Some(source) = source.filter(|source| *source != shard) {
@@ -185,7 +187,7 @@ impl<'t, 's> Repair<'t, 's> {
                 part.repair(writer, damage, &mut report, watched, steps)
             })?;
         }
-        if sharded.spans_global() {
+        if sharded.spans_shards() {
             let part = Part { delete_unreadable: false, only_global: true, ..part };
             part.repair(&mut writer, None, &mut report, watched, steps)?;
         }
@@ -200,7 +202,7 @@ struct Part<'r> {
     shard: Option<&'r str>,
     /// The shards of the rows and of global entries, and the number of this shard, if there are global indexes.
     place: Option<(&'r Routing, ShardNumber)>,
-    /// Whether only global indexes are compared with the rows of all shards.
+    /// Whether only global indexes, and the wholes of parts, are compared with the rows of all shards.
     only_global: bool,
     delete_unreadable: bool,
     /// The indexes that are not readable; `None`: they are read in the shard.

@@ -151,8 +151,17 @@ impl<'t> TableCheck<'t> {
             let (kind, reason) = (FindingKind::WrongConversion, error.to_string());
             self.report(kind, Source::Facts, fact, reason, Fix::None);
         }
-        if !only_global && !self.vtable.references.is_empty() {
-            for error in references::orphaned(self.vtable, self.reader, &self.image)? {
+        if !self.vtable.references.is_empty() {
+            let is_elsewhere = self.has_whole_elsewhere();
+            // The reader of a part has one shard.
+            let orphaned = if only_global {
+                references::without_whole(self.vtable, self.reader, &self.image)?
+                    .into_iter()
+                    .collect()
+            } else {
+                references::orphaned(self.vtable, self.reader, &self.image, is_elsewhere)?
+            };
+            for error in orphaned {
                 let reason = error.to_string();
                 self.report(FindingKind::Orphan, Source::Facts, fact, reason, Fix::None);
             }

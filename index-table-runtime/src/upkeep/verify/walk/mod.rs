@@ -91,7 +91,7 @@ pub(super) struct TableCheck<'t> {
     pub(super) shard: Option<&'t Arc<str>>,
     /// The shards of the rows and of global entries, and the number of this shard.
     place: Option<(&'t Routing, ShardNumber)>,
-    /// The routing, if the walk only compares the global indexes with the rows of all shards.
+    /// The routing, if the walk only compares the global indexes, and the wholes of parts, with the rows of all shards.
     only_global: Option<&'t Routing>,
     /// The first copy of a reference table, if this is a later copy.
     first_copy: Option<Reader<'t>>,
@@ -130,8 +130,8 @@ impl<'t> TableCheck<'t> {
         }
     }
 
-    /// Returns a walk that compares the global indexes of a table with the rows of all shards. `reader` has
-    /// all shards. The walks of the parts check the pieces of these indexes and the shards of the entries.
+    /// Returns a walk that compares the global indexes of a table, and the wholes of its parts, with the rows of all shards.
+    /// `reader` has all shards. The walks of the parts check the pieces of these indexes and the shards of the entries.
     pub(super) fn of_global(
         vtable: &'static RowVtable,
         reader: Reader<'t>,
@@ -199,6 +199,11 @@ impl<'t> TableCheck<'t> {
     /// Whether an index is global, and this walk has one shard.
     fn is_part_of_global(&self, index: usize) -> bool {
         self.place.is_some_and(|(routing, _)| routing.global(index).is_some())
+    }
+
+    /// Whether the rows are parts whose wholes can be in other shards.
+    fn has_whole_elsewhere(&self) -> bool {
+        self.place.is_some_and(|(routing, _)| routing.has_whole_elsewhere())
     }
 
     /// Whether a row of this shard is a copy that is being moved. The rows of its shard are checked.

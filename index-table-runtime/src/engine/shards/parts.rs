@@ -1,0 +1,154 @@
+//! Parts in another shard than their wholes: `#[table(part_of = …)]` on a table that is placed.
+//!
+//! A row and its part have the same primary key, and each of the two tables has a routing. So the other row is found
+//! through the same transaction, by the routing of its table:
+//!
+//! - **A part is written.** The table of parts keeps the table of wholes open ([`SharedTables::whole`]), and
+//!   [`Reader::has_whole`] looks up the whole in its shard. Only the type of the parts declares the reference, so opening
+//!   the repository of the parts opens the table of the wholes, too.
+//! - **A whole is deleted.** [`Reader::placed_part`] looks up the part in its shard, and the cascade deletes it. The
+//!   manager has the names of these tables of parts ([`TableRecord::Part`]), so a process without their repository refuses
+//!   the deletion, even if a shard is not available. A store without such tables only loads a flag.
+//!
+//! A look-up locks the other shard. So no other transaction can delete the whole while a part is inserted, and the commit
+//! is a commit of several shards, which a crash can't split. While the wholes move between shards, a write transaction uses
+//! the current routing: the ranges of a locked shard don't change, and a transaction that locks a shard after a change
+//! runs again.
+//!
+//! No shard has a record of the reference as a part of the table of wholes: the references of an engine are between its
+//! own databases. The record of the table of parts has the declaration.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
+};
+
+use super::{Engine, HasTables, Reader, TableRecord, Tables, tables::SharedTables};
+use crate::{
+    engine::{self, Read as _},
+    model::{
+        error::{Error, Result},
+        key::kept_text,
+        reference::{PART_OF, Referrer},
+        schema::TableSchema,
+        shard::{Routing, ShardNumber},
+    },
+};
+
+/// The tables of parts that are placed in other shards than their wholes.
+#[derive(Default)]
+pub(super) struct PlacedParts {
+    /// Whether the store has such tables.
+    any: AtomicBool,
+    /// The tables that are open, by their names.
+    open: Mutex<BTreeMap<&'static str, OpenParts>>,
+}
+
+/// An open table of parts.
+struct OpenParts {
+    schema: &'static TableSchema,
+    shared: Weak<SharedTables>,
+}
+
+impl PlacedParts {
+    /// Notes that the store has these tables.
+    pub(super) fn note(&self, tables: &BTreeMap<String, TableRecord>) {
+        let has_parts = |record: &TableRecord| matches!(record, TableRecord::Part { .. });
+        self.any.store(tables.values().any(has_parts), Release);
+    }
+}
+
+impl Engine {
+    /// Keeps the table of wholes for a table of parts in another shard. The parts are found from now on.
+    pub(crate) fn add_parts(&self, parts: &Tables, whole: Arc<dyn HasTables>) {
+        let _ = parts.shared.whole.set(whole);
+        let schema = parts.routing.schema();
+        let shared = Arc::downgrade(&parts.shared);
+        let mut open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(schema.name, OpenParts { schema, shared });
+    }
+
+    /// Returns the tables of parts, in other shards, of the rows of this table, with their shards.
+    #[inline]
+    fn placed_parts(&self, whole: &str) -> Vec<(ShardNumber, Referrer)> {
+        if self.parts.any.load(Acquire) { self.find_placed_parts(whole) } else { Vec::new() }
+    }
+
+    #[cold]
+    fn find_placed_parts(&self, whole: &str) -> Vec<(ShardNumber, Referrer)> {
+        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = known.iter().filter_map(|(table, record)| match record {
+            TableRecord::Part { shard, whole: of, repository } if of == whole => {
+                let (table, cascade) = (kept_text(table), Some(kept_text(repository)));
+                let (reference, index, optional) = (PART_OF, "", false);
+                Some((*shard, Referrer { table, reference, index, optional, cascade }))
+            }
+            _ => None,
+        });
+        parts.collect()
+    }
+
+    /// Whether rows of this table have parts in other shards.
+    pub(crate) fn has_placed_parts(&self, whole: &str) -> bool {
+        !self.placed_parts(whole).is_empty()
+    }
+
+    /// Returns an open table of parts; `None` if its repository is not open in this process.
+    fn open_parts(&self, table: &str, place: ShardNumber) -> Option<Tables> {
+        let open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let OpenParts { schema, shared: weak } = open.get(table)?;
+        let (shared, routing) = (weak.upgrade()?, Routing::whole(schema, place));
+        Some(Tables { routing, generation: self.maps.generation(), shared })
+    }
+}
+
+impl Reader<'_> {
+    /// Whether the whole of the part with this primary key exists; `None` if the wholes of this table, if it has any, are
+    /// in the shards of their parts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoShard`]; [`Error::ShardUnavailable`]; [`Error::OtherShard`] in a transaction of one shard.
+    pub(crate) fn has_whole(self, primary_key: &[u8]) -> Result<Option<bool>> {
+        let Some(whole) = self.tables().shared.whole.get() else { return Ok(None) };
+        let engine::Tables::Sharded(whole) = whole.tables() else {
+            return Err(Error::internal("a table that is not in shards"));
+        };
+        let shard = self.txn.shard_of(whole, primary_key);
+        let shard = shard.ok_or_else(|| whole.no_shard(primary_key))?;
+        let reader = self.txn.reader(whole, shard, Some(primary_key))?;
+        Ok(Some(reader.fact(primary_key)?.is_some()))
+    }
+
+    /// Returns a reference of which the row with this primary key has a part in another shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RepositoryNeeded`] if the parts of a table can't be found, because its repository is not open;
+    /// [`Error::ShardUnavailable`]; [`Error::OtherShard`] in a transaction of one shard.
+    pub(crate) fn placed_part(self, primary_key: &[u8]) -> Result<Option<Referrer>> {
+        let (schema, engine) = (self.table(), self.txn.engine());
+        for (shard, by) in engine.placed_parts(schema.name) {
+            let Some(parts) = engine.open_parts(by.table, shard) else {
+                engine.shard(shard)?.opened()?;
+                return Err(Error::RepositoryNeeded {
+                    table: schema.name,
+                    key: schema.show_primary_key(primary_key),
+                    by: by.table,
+                    reference: by.reference,
+                    repository: by.cascade.unwrap_or_default(),
+                });
+            };
+            if self.txn.reader(&parts, shard, Some(primary_key))?.fact(primary_key)?.is_some() {
+                return Ok(Some(by));
+            }
+        }
+        Ok(None)
+    }
+}
