@@ -4,7 +4,8 @@
  * FAULT_CALL    which call
  * FAULT_AT      the number of the call that fails, from 1 on
  * FAULT_ERROR   its errno
- * FAULT_MODE    once | always (it and all later calls) | short (half is done) | after (all is done)
+ * FAULT_MODE    once | always (it and all later calls) | short (half is done) | after (all is done) |
+ *               kill (the process is killed before the call)
  * FAULT_COUNTS  a file for the numbers of all calls, written at the end
  */
 #define _GNU_SOURCE
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +69,8 @@ static enum outcome next(enum call call, int is_ours)
 		return REAL;
 	if (number < strtoul(at, NULL, 10) || (number > strtoul(at, NULL, 10) && strcmp(mode, "always")))
 		return REAL;
+	if (!strcmp(mode, "kill"))
+		kill(getpid(), SIGKILL);
 	errno = atoi(getenv("FAULT_ERROR"));
 	if (!strcmp(mode, "short"))
 		return SHORT;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED [SCENARIO]]]
-//! index-table-proof faults [ONE IN SO MANY [plain | journal | shards | moves | over-time]]
+//! index-table-proof faults [ONE IN SO MANY [plain | journal | shards | moves | shard-list | over-time]]
 //! index-table-proof damage [BITS OF EACH PAGE [SEED]]
 //! index-table-proof snapshots [SECONDS]
 //! index-table-proof power [IMAGES [SEED [SCENARIO]]]

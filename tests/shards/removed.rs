@@ -317,6 +317,32 @@ fn a_detached_shard_is_a_plain_store_and_is_attached_again() -> Result<()> {
 }
 
 #[test]
+fn a_shard_that_was_attached_elsewhere_is_declared_there() -> Result<()> {
+    with_store(|path, store| {
+        let tables = Tables::filled(&store)?;
+        store.detach_shard("a")?;
+        fs::rename(path.join("a"), path.join("archived")).expect("the directory");
+        store.attach_shard("a", "archived")?;
+        drop((tables, store));
+        let refused = reason(options().open(path));
+        for part in ["shard `a`", "has it in `archived`", "declared in `a`", "`relocate`"] {
+            assert!(refused.contains(part), "{refused}");
+        }
+        let open = |options: ShardedOptions| {
+            let store = options.open(path)?;
+            assert!(store.unavailable_shards().is_empty());
+            Tables::open(&store)?.check(&store, 200)
+        };
+        open(ShardedStore::options())?;
+        open(ShardedStore::options().shard("a", "archived").shard("b", "b"))?;
+        // The files are moved to the declared directory again.
+        fs::rename(path.join("archived"), path.join("a")).expect("the directory");
+        open(ShardedStore::options().relocate("a", "a"))?;
+        open(options())
+    })
+}
+
+#[test]
 fn a_shard_whose_range_another_has_is_not_attached() -> Result<()> {
     with_store(|path, store| {
         drop((Tables::filled(&store)?, store));

@@ -4,7 +4,10 @@
 //! of a tenant are numbered from 0, so the number of its transactions determines all of its rows. A transaction of all
 //! tenants also inserts a label for each tenant. The labels' entries in a global index are in other shards.
 //!
-//! Another child also moves the rows of a tenant, and entries of the global index, to other shards.
+//! Another child also moves the rows of a tenant, and entries of the global index, to other shards. A third one adds,
+//! removes, detaches, attaches and relocates shards ([`list`]).
+
+pub(super) mod list;
 
 use std::{
     fs,
@@ -103,7 +106,8 @@ impl Opened {
             }
         }
         let entries = self.labels.by_code(&txn).count()?;
-        if entries != labels.len() as u64 || !labels.len().is_multiple_of(usize::from(TENANTS)) {
+        let tenants = usize::from(TENANTS) - usize::from(self.is_detached());
+        if entries != labels.len() as u64 || !labels.len().is_multiple_of(tenants) {
             return Ok(Err(format!("{} labels, {entries} in their index", labels.len())));
         }
         let report = self.labels.verify(&txn).run()?;
@@ -122,6 +126,9 @@ impl Opened {
         for (tenant, known) in (0..).zip(&*commits) {
             let found = match self.commits(&txn, tenant) {
                 Err(Error::ShardUnavailable { .. }) => continue,
+                Err(Error::NoShard { .. }) if tenant == list::TENANT && self.is_detached() => {
+                    continue;
+                }
                 found => found?,
             };
             let found = match found {
@@ -259,6 +266,7 @@ impl Run {
         for step in 0..steps {
             let Some(opened) = self.open()? else { continue };
             let tenant = step % (ALL + 1);
+            println!("{} begins {tenant}", self.name);
             match opened.commit(tenant, &mut self.commits) {
                 Ok(()) => {
                     self.say_commits();
@@ -339,10 +347,16 @@ fn refuse_damage(error: &Error) -> Result<(), Failure> {
 pub(super) fn judge(said: &str, files: &Path) -> Result<(), Failure> {
     prove(said, "store", files)?;
     let left = said.lines().any(|line| line.starts_with("left "));
-    if left { prove(said, "left", files) } else { Ok(()) }
+    if left { prove(said, "left", files).map(drop) } else { Ok(()) }
 }
 
-fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
+/// Opens the store of a child that changes the list of shards, and makes its last step and the following ones.
+pub(super) fn judge_list(said: &str, files: &Path) -> Result<(), Failure> {
+    list::complete_relocation(&files.join("store")).map_err(|error| error.to_string())?;
+    prove(said, "store", files)?.finish(said)
+}
+
+fn prove(said: &str, name: &'static str, files: &Path) -> Result<Run, Failure> {
     let path = &files.join(name);
     let (mut commits, mut unknown) = (Commits::default(), None);
     for line in said.lines() {
@@ -356,6 +370,13 @@ fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
             [own, "known"] if own == name => unknown = None,
             _ => {}
         }
+    }
+    // A killed child was in this transaction.
+    if let Some(begun) =
+        said.lines().next_back().and_then(|line| line.strip_prefix("store begins "))
+        && name == "store"
+    {
+        unknown = begun.parse().ok();
     }
     let shown = |error: Error| error.to_string();
     let opened = Opened::open(path).map_err(shown)?;
@@ -373,8 +394,11 @@ fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
         }
         if !is_written {
             // The store can be written.
-            (0..=ALL).try_for_each(|tenant| opened.commit(tenant, &mut commits)).map_err(shown)?;
+            let can = |tenant: &u8| ![list::TENANT, ALL].contains(tenant);
+            let mut all = (0..=ALL).filter(|tenant| !opened.is_detached() || can(tenant));
+            all.try_for_each(|tenant| opened.commit(tenant, &mut commits)).map_err(shown)?;
         }
     }
-    Ok(())
+    let path = path.clone();
+    Ok(Run { name, path, opened: Some(opened), commits, unknown })
 }

@@ -126,7 +126,7 @@ impl SharedJournal {
         for (_, engine) in shards {
             engine.is_joining.store(true, Ordering::Release);
         }
-        journal.begin_with(shards.iter().copied(), &[], &Options::default(), &[])?;
+        journal.begin_with(shards.iter().copied(), (&[], &[]), &Options::default(), &[])?;
         for (_, engine) in shards {
             engine.read_only.store(false, Ordering::Release);
         }

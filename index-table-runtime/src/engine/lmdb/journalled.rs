@@ -13,7 +13,7 @@ use super::{
         active::Active,
         archive::{format::MANAGER_RECORDS, worker::Distance},
         changes::{Changes, Operation},
-        checkpoint::Limits,
+        checkpoint::{DATA_SYNC, Limits},
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
         presence::Presence,
@@ -77,10 +77,18 @@ impl Engine {
     }
 
     /// Leaves the journal of all shards, because the shard was removed from the store. Writes are refused from now on.
-    pub(crate) fn leave_journal(&self) {
-        if let Some(Active::Shared(member)) = self.journal.get() {
-            member.leave();
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReopenNeeded`]: the data file is not complete before the store has been opened again. Until then, no shard
+    /// is written.
+    pub(crate) fn leave_journal(&self) -> Result<()> {
+        if let Some(Active::Shared(member)) = self.journal.get()
+            && !member.leave()
+        {
+            return Err(Error::ReopenNeeded { path: self.path.clone(), reason: DATA_SYNC });
         }
+        Ok(())
     }
 
     fn set_member(&self, member: Member) {
@@ -116,12 +124,13 @@ impl SharedJournal {
         Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
     }
 
-    /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards. `manager`
-    /// has the records of the shard map manager, for an archive.
+    /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards, and `complete`
+    /// are the removed shards whose data files are complete. `manager` has the records of the shard map manager, for an
+    /// archive.
     pub(crate) fn begin_with<'e>(
         &self,
         shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,
-        missing: &[ShardNumber],
+        (missing, complete): (&[ShardNumber], &[ShardNumber]),
         options: &Options,
         manager: &[(Vec<u8>, Vec<u8>)],
     ) -> Result<Option<ManagerArchive>> {
@@ -137,7 +146,7 @@ impl SharedJournal {
         };
         let joining = shards.iter().map(to_joining).collect::<Result<_>>()?;
         let archive = options.destination().map(|it| (it, manager_changes(manager)));
-        let started = self.start(joining, missing, limits(options), archive);
+        let started = self.start(joining, (missing, complete), limits(options), archive);
         let members =
             started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
         let archive = members.first().and_then(Member::archive).map(ManagerArchive);
@@ -176,6 +185,8 @@ fn manager_changes(records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
 pub(crate) enum Marked {
     /// The file is complete without a journal.
     Complete,
+    /// The file is complete, and was last written with the journal of all shards, as the shard with this number.
+    CompleteShard { manager: [u8; 16], number: ShardNumber },
     /// The file needs its own journal.
     Own,
     /// The file needs the journal of all shards. The shard has this number in it.
@@ -186,6 +197,9 @@ pub(crate) enum Marked {
 pub(crate) fn marked(path: &Path) -> Result<Marked> {
     let marker = start::marker_of(path).map_err(|not_started| unstarted(path, not_started))?;
     Ok(match marker {
+        Marker::Clean(Journalled { identity, shard: Some(number), .. }) => {
+            Marked::CompleteShard { manager: identity, number }
+        }
         Marker::None | Marker::Clean(_) => Marked::Complete,
         Marker::Needed(Journalled { shard: None, .. }) => Marked::Own,
         Marker::Needed(Journalled { identity, shard: Some(number), .. }) => {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::MoveRecord;
 use crate::{
-    engine::{Engine, Options, Query, Read as _, Tables, lmdb::ManagerArchive},
+    engine::{Engine, Options, Query, Read as _, Writer, lmdb::ManagerArchive},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -470,19 +470,24 @@ fn replace(
     records: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<()> {
     let before = read(engine, schema)?;
-    let opened: Result<Tables, _> =
-        engine.open_table(schema, Parts::default(), false, &mut |writer| {
-            for (primary_key, _) in
-                before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key))
-            {
-                writer.change(Change::DeleteFact { primary_key })?;
-            }
-            for (primary_key, row) in records {
-                writer.change(Change::PutFact { primary_key, row })?;
-            }
-            Ok(())
-        });
-    opened.map(drop).map_err(|(error, _)| error)
+    let mut write = |writer: &mut Writer<'_, '_>| {
+        let removed = before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key));
+        for (primary_key, _) in removed {
+            writer.change(Change::DeleteFact { primary_key })?;
+        }
+        for (primary_key, row) in records {
+            writer.change(Change::PutFact { primary_key, row })?;
+        }
+        Ok(())
+    };
+    loop {
+        match engine.open_table(schema, Parts::default(), false, &mut write) {
+            Ok(_) => return Ok(()),
+            // The map is full, for example.
+            Err((_, Some(retry))) if engine.prepare(retry)? => {}
+            Err((error, _)) => return Err(error),
+        }
+    }
 }
 
 /// Returns the directory of a shard.

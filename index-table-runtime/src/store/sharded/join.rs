@@ -14,13 +14,13 @@ use crate::{
         Options,
         lmdb::SharedJournal,
         shards::{
-            Changed, Engine, Identity, ManagerRecords, MoveRecord, Seen, ShardRecord, ShardState,
-            options_of, write_moves,
+            Changed, Engine, Identity, ManagerRecords, MoveRecord, OwnRanges, Seen, ShardRecord,
+            ShardState, options_of, write_moves,
         },
     },
     model::{
         error::{Error, Result},
-        shard::ShardNumber,
+        shard::{MapKind, ShardNumber},
     },
     store::Inner,
 };
@@ -77,7 +77,8 @@ pub(crate) fn open_attached(
     };
     let record = records.shards.get_mut(number as usize).ok_or_else(missing)?;
     // The rows are compared with the ranges.
-    (record.place, record.state) = (place.to_owned(), ShardState::Rebuilt);
+    let earlier = std::mem::replace(&mut record.place, place.to_owned());
+    record.state = ShardState::Rebuilt;
     let record = record.clone();
     let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
     let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
@@ -86,7 +87,10 @@ pub(crate) fn open_attached(
         open_shard(&options, &mut records, number, &record, &path, journal.as_ref())?;
     let before = seen.as_ref().map(Seen::identity).cloned().ok_or_else(missing)?;
     let mut changed: Vec<Changed> = Vec::new();
-    for own in before.maps {
+    // A detached shard keeps its ranges and listed keys only. If a process ended before the commit that detaches it, its
+    // record has others.
+    let is_kept = |own: &OwnRanges| own.kind != MapKind::Hashed && !own.map.contains('.');
+    for own in before.maps.into_iter().filter(is_kept) {
         let Some(map) = records.maps.get_mut(&own.map) else { continue };
         for (start, end) in &own.ranges {
             if !map.boundaries.shards_within(start, end.as_deref()).is_empty() {
@@ -102,6 +106,14 @@ pub(crate) fn open_attached(
         }
     }
     if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+        if earlier != place {
+            // If the process ends before the shard is attached, opening the store completes its files in this place.
+            let mut known = manager.read()?.ok_or_else(missing)?;
+            if let Some(record) = known.shards.get_mut(number as usize) {
+                place.clone_into(&mut record.place);
+            }
+            manager.write(&known)?;
+        }
         own.join_journal(number, member, true)?;
     }
     if let Some(record) = records.shards.get_mut(number as usize) {

@@ -13,10 +13,10 @@ use super::{ShardedOptions, ShardedStore, Store, options::Declared};
 use crate::{
     engine::{
         self, Durability, Options, files,
-        lmdb::{self, ManagerArchive, SharedJournal},
+        lmdb::{self, ManagerArchive, Marked, SharedJournal},
         shards::{
-            Engine, Identity, Manager, ManagerRecords, MoveRecord, Seen, Shard, ShardRecord,
-            ShardState, encoded, options_of, place_of, recorded,
+            Engine, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Seen, Shard,
+            ShardRecord, ShardState, encoded, options_of, place_of, recorded,
         },
     },
     model::{
@@ -170,10 +170,15 @@ fn open_shards(
     let mut found = Found::default();
     let is_writer = !read_only && !options.options.follower;
     let journal = is_writer.then(|| SharedJournal::open(path, records.own.id)).transpose()?;
-    let (mut shards, mut changed) = (Vec::new(), Vec::new());
+    let (mut shards, mut changed, mut complete) = (Vec::new(), Vec::new(), Vec::new());
     for (number, record) in (0..).zip(records.shards.clone()) {
         let name: Arc<str> = Arc::from(record.name.as_str());
         if record.is_removed() {
+            if let Some(journal) = &journal
+                && is_complete(journal, records.own.id, (number, &record), path)
+            {
+                complete.push(number);
+            }
             let shard = Shard::unavailable(name, String::new());
             shard.set_gone(true);
             shards.push(shard);
@@ -214,7 +219,7 @@ fn open_shards(
         }
     }
     if let Some(journal) = &journal {
-        let archive = start_journal(journal, &shards, &options.options, &records)?;
+        let archive = start_journal(journal, (&shards, &complete), &options.options, &records)?;
         if let Some(archive) = archive {
             manager.set_archive(archive);
         }
@@ -258,10 +263,29 @@ impl Found {
     }
 }
 
+/// Whether the recorded directory of a removed shard has this shard, and is complete without the journal. Makes it complete
+/// if a process ended while it removed the shard.
+fn is_complete(
+    journal: &SharedJournal,
+    manager: ManagerId,
+    (number, record): (ShardNumber, &ShardRecord),
+    path: &Path,
+) -> bool {
+    let (place, shard) = (place_of(path, &record.place), (manager, number));
+    let needs_it = |marked| matches!(marked, Ok(Marked::Shard { manager, number }) if (manager, number) == shard);
+    if needs_it(lmdb::marked(&place)) {
+        let own = Options { create: false, ..durable(options_of(&record.options)) };
+        // After an error, the journal keeps the records of the shard.
+        drop(shared::open_shard(&own, &place, (journal, number)));
+    }
+    let marked = lmdb::marked(&place);
+    matches!(marked, Ok(Marked::CompleteShard { manager, number }) if (manager, number) == shard)
+}
+
 /// Starts the journal of all shards.
 fn start_journal(
     journal: &SharedJournal,
-    shards: &[Shard],
+    (shards, complete): (&[Shard], &[ShardNumber]),
     options: &Options,
     records: &ManagerRecords,
 ) -> Result<Option<ManagerArchive>> {
@@ -271,7 +295,7 @@ fn start_journal(
     let is_missing = |shard: &Shard| shard.opened().is_err() && !shard.is_gone();
     let missing = numbered().filter(|(_, shard)| is_missing(shard));
     let missing: Vec<ShardNumber> = missing.map(|(number, _)| number).collect();
-    journal.begin_with(open, &missing, options, &encoded(records)?)
+    journal.begin_with(open, (&missing, complete), options, &encoded(records)?)
 }
 
 /// Returns the options of the environment of the manager.
@@ -384,8 +408,11 @@ pub(super) fn declare_shard(
     match own.and_then(|number| records.shards.get(number as usize)) {
         Some(_) if is_new => Err(refused(&what, "it is declared twice")),
         Some(own) if own.place != place => {
-            let reason =
-                format!("the store has it in `{}`, and it is declared in `{place}`", own.place);
+            let reason = format!(
+                "the store has it in `{0}`, and it is declared in `{place}`; declare it in `{0}`, or open the store without \
+                 declaring it; if its files were moved to `{place}`, use `relocate`",
+                own.place
+            );
             Err(refused(&what, &reason))
         }
         Some(_) => Ok(()),
@@ -494,12 +521,15 @@ pub(super) fn open_shard(
         }
     }
     let is_other = identity.contradicts(&expected);
+    // A process ended before the commit that removes a shard, so global indexes may have entries of its rows.
+    let is_removed = |number| identity.removed.contains(number);
+    let is_behind = !read_only && !expected.removed.iter().all(is_removed);
     if read_only && is_other && !is_follower {
         let reason = "another process is moving rows between the shards";
         return Err(Error::ReopenNeeded { path: manager.to_owned(), reason });
     }
-    // The files of the shard, or of the manager, are older than a move. Each table is checked when it is opened.
-    let adopted = if is_other { Some(Vec::new()) } else { expected.adopted.clone() };
+    // The files of the shard, or of the manager, are older than a move or a removal. Each table is checked when it is opened.
+    let adopted = if is_other || is_behind { Some(Vec::new()) } else { expected.adopted.clone() };
     let expected = Identity { adopted, ..expected };
     let changed = (identity != expected && !read_only).then_some(expected);
     Ok((inner, changed, seen))

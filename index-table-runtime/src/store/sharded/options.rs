@@ -47,6 +47,10 @@ impl ShardedOptions {
     ///
     /// If the shard was [removed](ShardedStore::remove_shard) or [detached](ShardedStore::detach_shard) since, this has no
     /// effect, so that a program can keep its declaration. The same holds for its ranges in [`map`](ShardedOptions::map).
+    ///
+    /// If the store has the shard in another directory, because it was [attached](ShardedStore::attach_shard) or
+    /// [relocated](ShardedOptions::relocate) there, opening the store fails with [`Error::ShardRefused`](crate::Error::ShardRefused), which names both
+    /// directories. Declare the current directory, or don't declare the shard: the store knows its shards.
     pub fn shard(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
         self.shards.push(Declared { name, place, options: None, adopted: false, added: false });
@@ -103,7 +107,8 @@ impl ShardedOptions {
 
     /// Changes the directory of a shard, for example because its disk was replaced. Move the files while the store is
     /// closed, and open the store with their new directory once: it is kept. If the directory does not have
-    /// this shard, the store is not opened, and keeps the old directory.
+    /// this shard, the store is not opened, and keeps the old directory. A program that declares the shard has to declare the
+    /// new directory from then on.
     pub fn relocate(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         self.relocated.push((name.into(), directory.as_ref().to_owned()));
         self

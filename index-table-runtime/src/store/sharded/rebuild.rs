@@ -154,7 +154,9 @@ fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<
             shared::open_shard(&own, &place, (&journal, number))?
         }
         Marked::Own => shared::open(&existing.durability(Durability::Journal), &place)?,
-        Marked::Complete => shared::open(&Options { read_only: true, ..existing }, &place)?,
+        Marked::Complete | Marked::CompleteShard { .. } => {
+            shared::open(&Options { read_only: true, ..existing }, &place)?
+        }
     };
     let Some(identity) = Identity::read(&inner.engine)? else {
         return Err(refused(&what, "it is no shard of a sharded store"));

@@ -95,7 +95,7 @@ impl ShardedStore {
         if let (Err(_), Some(engine)) = (&attached, in_use)
             && earlier.is_some_and(|(_, shard)| shard.is_gone())
         {
-            engine.leave_journal();
+            let _ = engine.leave_journal();
             engine.close_when_unused();
         }
         let (number, global) = attached?;

@@ -39,7 +39,8 @@ impl ShardedStore {
     /// dead letters of an eventual index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that may
     /// have rows or entries in it is not open; a move from or to it is unfinished; no other shard of a map can have its keys.
     /// [`Error::ShardUnavailable`]: a shard is not available. Also [`Error::WriteInProgress`] if this thread has a write
-    /// transaction, and the errors of `build`, after which the shard is removed.
+    /// transaction, and the errors of `build`, after which the shard is removed. [`Error::ReopenNeeded`] if the files of the
+    /// shard could not be synced: the shard is removed, and its directory is complete after the store has been opened again.
     ///
     /// # Examples
     ///
@@ -213,11 +214,13 @@ impl ShardedStore {
             }
         }
         removed?;
+        let mut left = Ok(());
         if let Some(engine) = shards.shard(number)?.last_engine().and_then(engine::Engine::lmdb) {
-            engine.leave_journal();
+            left = engine.leave_journal();
             engine.close_when_unused();
         }
         drop((opening, held));
+        left?;
         for Affected { table, .. } in affected.iter().filter(|it| !it.global.is_empty()) {
             all_shards::finish(self, table.rows, table)?;
         }

@@ -111,7 +111,7 @@ struct Pending {
     switched: Switched,
 }
 
-pub(super) const DATA_SYNC: &str = "the data file could not be written to the disk; commits are in the \
+pub(in crate::engine::lmdb) const DATA_SYNC: &str = "the data file could not be written to the disk; commits are in the \
                                     journal, which is applied when the store is opened again";
 pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
 pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";

@@ -92,7 +92,7 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
         engines.push(engine::Engine::open_shard(&options, &place, (&journal, shard))?);
     }
     let of_lmdb = engines.iter().filter_map(engine::Engine::lmdb);
-    journal.begin_with((0..).zip(of_lmdb), &[], &options, &[])?;
+    journal.begin_with((0..).zip(of_lmdb), (&[], &[]), &options, &[])?;
     let places = (0..).zip(&TABLES).map(|(shard, schema)| (schema.name.to_owned(), shard));
     let opened = engines.iter().zip(&TABLES).map(|(engine, schema)| {
         engine

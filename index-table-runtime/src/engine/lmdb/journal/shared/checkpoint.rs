@@ -255,6 +255,12 @@ impl Common {
         self.notify();
     }
 
+    /// Refuses further writes and checkpoints. The caller has the lock of the state.
+    pub(super) fn refuse_in(&self, _state: &State, reason: &'static str) {
+        let _ = self.refused.set(reason);
+        self.changed.notify_all();
+    }
+
     /// Wakes the waiting threads. They wait with the lock, so they can't miss the notification.
     fn notify(&self) {
         drop(self.lock());
@@ -484,6 +490,7 @@ impl Member {
             return Err(NotStarted::Damaged(reason.to_owned()));
         }
         let data = open.data.try_clone()?;
+        let before = marker::find(&data)?.unwrap_or(Marker::None);
         common.archive_joining(shard, &open, is_known);
         let at = {
             let mut state = common.lock();
@@ -510,6 +517,7 @@ impl Member {
         });
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
+            let _ = marker::put(&data, before).and_then(|()| data.sync_data());
             let mut state = common.lock();
             state.open = state.open.saturating_sub(1);
             if let Some(open) = member.shard().and_then(|shard| shard.lock().take()) {

@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     super::{
+        checkpoint::DATA_SYNC,
         marker::{self, Journalled, Marker},
         start::NotStarted,
     },
@@ -53,18 +54,23 @@ impl Member {
         drop(open);
     }
 
-    /// Removes the shard from the journal, which the other shards still use. The data file is complete afterwards, and
-    /// this process no longer writes it.
-    pub(in crate::engine::lmdb) fn leave(&self) {
-        let Some(shard) = self.shard() else { return };
+    /// Removes the shard from the journal, which the other shards still use. This process no longer writes it. Returns
+    /// whether the data file is complete. If it is not, the next opening of the store applies the journal, and until then no
+    /// shard is written, because the next checkpoint would lack the state of this shard.
+    pub(in crate::engine::lmdb) fn leave(&self) -> bool {
+        let Some(shard) = self.shard() else { return true };
         shard.has_left.store(true, SeqCst);
         let mut state = self.common.lock();
         while state.is_working {
             state = self.common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         let open = shard.lock().take();
+        let mut is_complete = true;
         if let Some(open) = &open {
-            self.complete(open, open.is_mapped);
+            is_complete = self.complete(open, open.is_mapped);
+            if !is_complete {
+                self.common.refuse_in(&state, DATA_SYNC);
+            }
             state.open = state.open.saturating_sub(1);
             let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
             *shard.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
@@ -72,6 +78,7 @@ impl Member {
         drop(state);
         self.wait_for_base();
         drop(open);
+        is_complete
     }
 
     /// Whether the shard has left the journal.
@@ -96,6 +103,7 @@ impl Member {
             return Err(written());
         }
         let data = open.data.try_clone()?;
+        let before = marker::find(&data)?.unwrap_or(Marker::None);
         common.archive_joining(number, &open, true);
         {
             let mut state = common.lock();
@@ -109,6 +117,7 @@ impl Member {
         });
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
+            let _ = marker::put(&data, before).and_then(|()| data.sync_data());
             let mut state = common.lock();
             state.open = state.open.saturating_sub(1);
             shard.has_left.store(true, SeqCst);

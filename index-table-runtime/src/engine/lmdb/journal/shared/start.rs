@@ -158,8 +158,9 @@ impl SharedJournal {
     }
 
     /// Starts the journal: writes a checkpoint at the last state of each shard, in a new segment of a new
-    /// epoch, and the markers. Then applies the records that shards lack. The records for `missing`
-    /// shards are left for them.
+    /// epoch, and the markers. Then applies the records that shards lack. The records for `missing` shards are left for
+    /// them, and so are the records for all other shards that may need them, such as a shard that was being attached when
+    /// a process ended. The data files of `complete` shards don't need them.
     ///
     /// An archive gets the records of the shard map manager, as changes.
     ///
@@ -167,7 +168,7 @@ impl SharedJournal {
     pub(in crate::engine::lmdb) fn start(
         &self,
         joining: Vec<Joining>,
-        missing: &[u32],
+        (missing, complete): (&[u32], &[u32]),
         limits: Limits,
         archive: Option<(Destination, Vec<u8>)>,
     ) -> Result<Vec<Member>, Failed> {
@@ -185,7 +186,7 @@ impl SharedJournal {
             let directory = joining.directory.clone();
             joined.push(self.join(joining).map_err(|failure| (directory, failure))?);
         }
-        self.begin(joined, missing, limits, archive)
+        self.begin(joined, (missing, complete), limits, archive)
     }
 
     /// Pins the last state of a shard, and makes it durable.
@@ -212,16 +213,22 @@ impl SharedJournal {
     fn begin(
         &self,
         joined: Vec<Joined<'_>>,
-        missing: &[u32],
+        (missing, complete): (&[u32], &[u32]),
         limits: Limits,
         archive: Option<(Destination, Vec<u8>)>,
     ) -> Result<Vec<Member>, Failed> {
         let own = |failure: NotStarted| (self.directory.clone(), failure);
         let found = self.found.as_ref().ok().and_then(Option::as_ref);
         if let Some(found) = found {
-            for shard in found.checkpoint.present().filter(|shard| missing.contains(shard)) {
-                left::write(&self.directory, found, shard).map_err(own)?;
+            let is_joined = |shard: u32| joined.iter().any(|joined| joined.shard == shard);
+            for shard in found.checkpoint.present() {
+                if !is_joined(shard) && !complete.contains(&shard) {
+                    left::write(&self.directory, found, shard).map_err(own)?;
+                }
             }
+        }
+        for shard in complete {
+            left::remove(&self.directory, *shard).map_err(|error| own(error.into()))?;
         }
         let outbox = archive
             .map(|(destination, manager)| Ok((self.outbox(&joined, found, manager)?, destination)));

@@ -1,0 +1,198 @@
+//! System calls that fail while the list of shards changes: a shard is added and gets the rows of a tenant, the shard that
+//! had them is removed, and the new shard is detached, attached in another directory, and relocated to a third one.
+
+use std::fs;
+use std::path::Path;
+
+use index_table::{Error, Result, ShardedStore, Store};
+
+use super::{Failure, Opened, PartRepository, Run, TENANTS, UNIT};
+
+/// The tenant whose rows are in the shard that comes and goes.
+pub(super) const TENANT: u8 = 1;
+
+/// The shard that is added, and its directories.
+const ADDED: &str = "s3";
+const DIRECTORIES: [&str; 3] = ["s3", "s3-attached", "s3-relocated"];
+
+/// The steps, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    Add,
+    Move,
+    Remove,
+    Detach,
+    Attach,
+    Relocate,
+}
+
+pub(super) const STEPS: [Step; 6] =
+    [Step::Add, Step::Move, Step::Remove, Step::Detach, Step::Attach, Step::Relocate];
+
+fn has(store: &ShardedStore, name: &str) -> bool {
+    store.shard_ids().iter().any(|shard| shard.name() == name)
+}
+
+fn rename(path: &Path, from: &str, to: &str) -> Result<()> {
+    let (from, to) = (path.join(from), path.join(to));
+    if to.exists() {
+        return Ok(());
+    }
+    fs::rename(&from, &to).map_err(|source| Error::Io { path: from, source })
+}
+
+/// Opens the store with the directory of the shard, if it was renamed in the last step, and the store was not opened since.
+pub(super) fn complete_relocation(path: &Path) -> Result<()> {
+    if path.join(DIRECTORIES[2]).exists() {
+        ShardedStore::options().relocate(ADDED, DIRECTORIES[2]).open(path)?;
+    }
+    Ok(())
+}
+
+impl Opened {
+    /// Whether the shard with the rows of the tenant is detached.
+    pub(super) fn is_detached(&self) -> bool {
+        !has(&self.store, "s1") && !has(&self.store, ADDED)
+    }
+
+    /// Makes a step, unless it was made before.
+    fn change(&self, step: Step, path: &Path) -> Result<()> {
+        let store = &self.store;
+        match step {
+            Step::Add if !has(store, ADDED) => store.add_shard(ADDED, DIRECTORIES[0]).map(drop),
+            Step::Move => {
+                self.end_moves(true)?;
+                if self.parts.shard_of(store, TENANT)?.name() == ADDED {
+                    return Ok(());
+                }
+                store.move_keys("parts", [TENANT], ADDED).run().map(drop)
+            }
+            Step::Remove if has(store, "s1") => store.remove_shard("s1"),
+            Step::Detach if has(store, ADDED) => store.detach_shard(ADDED),
+            Step::Attach if !has(store, ADDED) => {
+                rename(path, DIRECTORIES[0], DIRECTORIES[1])?;
+                store.attach_shard(ADDED, DIRECTORIES[1]).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Reads the detached shard as a plain store. Returns the number of the tenant's rows; a failure if they are not the rows
+/// of its transactions.
+fn read_detached(path: &Path) -> Result<Result<u32, Failure>> {
+    let found = DIRECTORIES.iter().map(|directory| path.join(directory)).find(|it| it.exists());
+    let Some(found) = found else { return Ok(Err("the detached shard has no directory".into())) };
+    let plain = Store::open(found)?;
+    let parts = PartRepository::open(&plain)?;
+    let count = parts.count(&plain.read()?, TENANT, UNIT)?;
+    let report = parts.verify(&plain.read()?).run()?;
+    if !report.is_clean() {
+        return Ok(Err(report.to_string()));
+    }
+    Ok(count.ok_or_else(|| "the detached shard has other rows".to_owned()))
+}
+
+/// The work of the child.
+pub(in crate::faults) fn child(path: &Path) -> Result<(), Failure> {
+    let mut run = Run::new("store", path);
+    run.steps(TENANTS + 1)?;
+    for step in STEPS {
+        println!("step {step:?}");
+        run.change(step)?;
+        // While the shard is detached, the transactions of other tenants go on.
+        run.steps(if step == Step::Detach { 1 } else { TENANTS + 1 })?;
+    }
+    Ok(())
+}
+
+impl Run {
+    /// Makes a step, and makes it again after an error. A fault that has not ended stops the child.
+    fn change(&mut self, step: Step) -> Result<(), Failure> {
+        for _ in 0..2 {
+            if step == Step::Relocate {
+                self.opened = None;
+                if self.relocate().is_ok() {
+                    return Ok(());
+                }
+                continue;
+            }
+            let Some(opened) = self.open()? else { continue };
+            match opened.change(step, &self.path) {
+                Ok(()) => {
+                    self.opened = Some(opened);
+                    return Ok(());
+                }
+                Err(Error::CommitUnknown { .. }) => {
+                    println!("error: the step is unknown");
+                    println!("reopened");
+                }
+                // The other steps are made again while the store stays open.
+                Err(error) => self.met(opened, &error, super::ALL)?,
+            }
+        }
+        println!("stopped");
+        std::process::exit(0)
+    }
+
+    fn relocate(&self) -> Result<()> {
+        let relocated = || {
+            rename(&self.path, DIRECTORIES[1], DIRECTORIES[2])?;
+            let options = ShardedStore::options().relocate(ADDED, DIRECTORIES[2]);
+            super::require_all(&options.open(&self.path)?)
+        };
+        relocated().inspect_err(|error| println!("error: {error}"))
+    }
+
+    /// Continues with the steps from the last one of the child, and checks everything after each of them. No call fails.
+    pub(super) fn finish(&mut self, said: &str) -> Result<(), Failure> {
+        let shown = |error: Error| error.to_string();
+        let begun = |step: &Step| said.contains(&format!("step {step:?}"));
+        let first = STEPS.into_iter().rfind(begun).unwrap_or(Step::Add);
+        for step in STEPS.into_iter().filter(|step| *step >= first) {
+            let opened = self.opened.take().ok_or("no store")?;
+            if step == Step::Relocate {
+                drop(opened);
+                self.relocate().map_err(shown)?;
+            } else {
+                // If the child was attaching the shard, it may be attached where it was, or not be detached yet.
+                let made = opened.change(step, &self.path);
+                made.map_err(|error| format!("{step:?}, without a fault: {error}"))?;
+                drop(opened);
+            }
+            if step == Step::Detach {
+                let found = read_detached(&self.path).map_err(shown)??;
+                if found != self.commits[usize::from(TENANT)] * 2 {
+                    return Err(format!("the detached shard has {found} rows of the tenant"));
+                }
+            }
+            self.check().map_err(|wrong| format!("after {step:?}: {wrong}"))?;
+        }
+        Ok(())
+    }
+
+    /// Opens the store and checks it, commits, and checks it again.
+    fn check(&mut self) -> Result<(), Failure> {
+        let shown = |error: Error| error.to_string();
+        let opened = Opened::open(&self.path).map_err(shown)?;
+        super::require_all(&opened.store).map_err(shown)?;
+        for is_written in [false, true] {
+            opened.compare(&mut self.commits, &mut self.unknown).map_err(shown)??;
+            opened.compare_labels().map_err(shown)??;
+            let report = opened.store.verify().map_err(shown)?;
+            if !report.is_clean() {
+                return Err(report.to_string());
+            }
+            if !is_written {
+                let all = 0..=super::ALL;
+                let can = |tenant: &u8| ![TENANT, super::ALL].contains(tenant);
+                let all = all.filter(|tenant| !opened.is_detached() || can(tenant));
+                for tenant in all {
+                    opened.commit(tenant, &mut self.commits).map_err(shown)?;
+                }
+            }
+        }
+        self.opened = Some(opened);
+        Ok(())
+    }
+}
