@@ -308,9 +308,9 @@ pub(crate) fn run() -> ExitCode {
 pub(crate) fn finish(out: &Output, outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { code, message }) => {
+        Err(Failure { code, message, next }) => {
             wait_if_interrupted();
-            out.error(code as u8, &message);
+            out.error_with(code as u8, &message, next.as_deref());
             ExitCode::from(code as u8)
         }
     }

@@ -9,6 +9,8 @@ use index_table::Error;
 pub(crate) struct Failure {
     pub(crate) code: Code,
     pub(crate) message: String,
+    /// The cursor with which the command continues.
+    pub(crate) next: Option<String>,
 }
 
 /// The advice for missing permissions.
@@ -28,20 +30,24 @@ pub(crate) enum Code {
 }
 
 impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), next: None }
+    }
+
     pub(crate) fn arguments(message: impl Into<String>) -> Self {
-        Self { code: Code::Arguments, message: message.into() }
+        Self::new(Code::Arguments, message)
     }
 
     pub(crate) fn damage(message: impl Into<String>) -> Self {
-        Self { code: Code::Damage, message: message.into() }
+        Self::new(Code::Damage, message)
     }
 
     pub(crate) fn other(message: impl Into<String>) -> Self {
-        Self { code: Code::Other, message: message.into() }
+        Self::new(Code::Other, message)
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
-        Self { code: Code::NotFound, message: message.into() }
+        Self::new(Code::NotFound, message)
     }
 }
 
@@ -111,12 +117,12 @@ impl From<Error> for Failure {
             }
             _ => error.to_string(),
         };
-        Self { code, message }
+        Self::new(code, message)
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self { code: Code::Other, message: format!("the output can't be written: {error}") }
+        Self::new(Code::Other, format!("the output can't be written: {error}"))
     }
 }

@@ -26,7 +26,8 @@
 //! | 6 | the time limit of a dump has passed, and rows are left |
 //! | 130 | interrupted by Ctrl-C |
 //!
-//! Errors are written to the standard error stream; with `--json`, as an object with `error` and `code`. If LMDB ends the
+//! Errors are written to the standard error stream; with `--json`, as an object with `error` and `code`, and
+//! with `next` if a cursor continues the command. If LMDB ends the
 //! process by a signal at a damaged page, this is an error with the exit code 1 as well.
 
 #![cfg_attr(

@@ -97,12 +97,12 @@ impl Lines {
             )),
             _ => None,
         };
-        let Failure { code, message } = error.into();
+        let Failure { code, message, .. } = error.into();
         let message = match of_key {
             Some((what, way_out)) => format!("{place}{what}; {outcome}: {way_out}"),
             None => format!("{place}{message}; {outcome}"),
         };
-        Failure { code, message }
+        Failure::new(code, message)
     }
 
     /// Returns the lines of an error about a row.

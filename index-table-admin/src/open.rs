@@ -88,7 +88,7 @@ impl Opened {
     pub(crate) fn catalog(&self) -> Result<Catalog, Failure> {
         let (catalog, missing) = (self.store.catalog()?, self.missing_shards());
         if catalog.tables.is_empty() && !missing.is_empty() {
-            return Err(Failure { code: Code::Unavailable, message: missing.join("; ") });
+            return Err(Failure::new(Code::Unavailable, missing.join("; ")));
         }
         Ok(catalog)
     }

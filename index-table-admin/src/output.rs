@@ -39,6 +39,9 @@ pub(crate) struct Output {
     error_color: bool,
     /// The columns of the terminal; `None` if the output is no terminal.
     width: Option<usize>,
+    /// The columns of the terminal of the standard error stream; `None` if it is no terminal.
+    error_width: Option<usize>,
+    is_terminal: bool,
     /// Whether a bar is shown beside lines of the output: the error stream is a terminal, and the output is not.
     pub(crate) progress_beside: bool,
 }
@@ -46,14 +49,14 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(json: bool, color: Color) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let set = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let set = set.filter(|columns| *columns > 0);
+        let set = columns();
         let size = || terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
         let width = if is_terminal { set.or_else(size) } else { set };
         let (color, error_color) =
             (color.is_on(is_terminal), color.is_on(io::stderr().is_terminal()));
         let progress_beside = io::stderr().is_terminal() && !is_terminal;
-        Self { json, color, error_color, width, progress_beside }
+        let error_width = error_width();
+        Self { json, color, error_color, width, error_width, is_terminal, progress_beside }
     }
 
     /// Writes a value as JSON, or else what `text` writes.
@@ -67,6 +70,12 @@ impl Output {
             serde_json::to_writer_pretty(&mut out, value)
                 .map_err(io::Error::from)
                 .and_then(|()| writeln!(out))
+        } else if let Some(room) = self.width {
+            let mut lines = Vec::new();
+            text(&mut lines).and_then(|()| {
+                let lines = String::from_utf8_lossy(&lines);
+                lines.lines().try_for_each(|line| writeln!(out, "{}", wrapped(line, room)))
+            })
         } else {
             text(&mut out)
         };
@@ -77,11 +86,15 @@ impl Output {
         }
     }
 
+    /// Whether the output is a terminal that is narrower than this line.
+    pub(crate) fn is_too_narrow(&self, line: &str) -> bool {
+        self.is_terminal && self.width.is_some_and(|room| line.width() > room)
+    }
+
     /// Writes a note for people, to the standard error stream.
     pub(crate) fn note(&self, text: &str) {
-        let mark = if self.error_color { "\x1b[33mnote:\x1b[0m" } else { "note:" };
         // A closed stream is no reason to fail.
-        let _ = writeln!(io::stderr(), "{mark} {}", printable(text));
+        let _ = io::stderr().write_all(self.marked("note:", "\x1b[33m", text).as_bytes());
     }
 
     /// Writes the cursor of the rows that are left, to the standard error stream; with `--json`, as an object.
@@ -95,22 +108,40 @@ impl Output {
 
     /// Writes an error.
     pub(crate) fn error(&self, code: u8, message: &str) {
+        self.error_with(code, message, None);
+    }
+
+    /// Writes an error, with the cursor of the rows that are left.
+    pub(crate) fn error_with(&self, code: u8, message: &str, next: Option<&str>) {
         // A closed stream is no reason to fail.
-        let _ = io::stderr().write_all(self.error_line(code, message).as_bytes());
+        let _ = io::stderr().write_all(self.error_line(code, message, next).as_bytes());
     }
 
     /// Returns the line of an error that ends the process at any moment, even while a bar is shown.
     pub(crate) fn abrupt_error(&self, code: u8, message: &str) -> String {
         let clear = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
-        format!("{clear}{}", self.error_line(code, message))
+        format!("{clear}{}", self.error_line(code, message, None))
     }
 
-    fn error_line(&self, code: u8, message: &str) -> String {
+    fn error_line(&self, code: u8, message: &str, next: Option<&str>) -> String {
         if self.json {
-            return format!("{}\n", serde_json::json!({ "error": message, "code": code }));
+            let mut error = serde_json::json!({ "error": message, "code": code });
+            if let (Some(next), Some(fields)) = (next, error.as_object_mut()) {
+                fields.insert("next".to_owned(), next.into());
+            }
+            return format!("{error}\n");
         }
-        let mark = if self.error_color { "\x1b[31merror:\x1b[0m" } else { "error:" };
-        format!("{mark} {}\n", printable(message))
+        self.marked("error:", "\x1b[31m", message)
+    }
+
+    /// Returns a line of the standard error stream that begins with a mark, such as `error:`.
+    fn marked(&self, mark: &str, color: &str, message: &str) -> String {
+        let line = format!("{mark} {}", printable(message));
+        let lines = self.error_width.map_or_else(|| line.clone(), |room| wrapped(&line, room));
+        match lines.strip_prefix(mark).filter(|_| self.error_color) {
+            Some(rest) => format!("{color}{mark}\x1b[0m{rest}\n"),
+            None => format!("{lines}\n"),
+        }
     }
 
     /// Writes a table, or further rows of it.
@@ -298,6 +329,45 @@ fn needed(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
 }
 
+/// Returns the width that the variable `COLUMNS` sets.
+fn columns() -> Option<usize> {
+    let set = std::env::var("COLUMNS").ok()?.parse().ok();
+    set.filter(|columns| *columns > 0)
+}
+
+/// Returns the columns of the terminal of the standard error stream; `None` if it is no terminal.
+pub(crate) fn error_width() -> Option<usize> {
+    let size = || terminal_size::terminal_size_of(io::stderr()).map(|(width, _)| width.0.into());
+    columns().or_else(size).filter(|_| io::stderr().is_terminal())
+}
+
+/// Breaks a line between words. The further lines are indented. A word that is longer than a line stays as a whole, so that it
+/// can be copied. A line with colours is of a table, which fits.
+fn wrapped(line: &str, room: usize) -> String {
+    if line.width() <= room || line.contains('\u{1b}') {
+        return line.to_owned();
+    }
+    let indent = line.len() - line.trim_start_matches(' ').len() + 2;
+    let indent = if indent * 2 > room { 0 } else { indent };
+    let (mut lines, mut used, mut has_word) = (String::new(), 0, false);
+    for (at, word) in line.split(' ').enumerate() {
+        let width = word.width();
+        if at > 0 && has_word && !word.is_empty() && used + 1 + width > room {
+            lines.truncate(lines.trim_end_matches(' ').len());
+            lines.push('\n');
+            lines.extend(std::iter::repeat_n(' ', indent));
+            used = indent;
+        } else if at > 0 {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        used += width;
+        has_word |= !word.is_empty();
+    }
+    lines
+}
+
 /// Makes the widest columns narrower until the line fits, if it can.
 fn fit(widths: &mut [usize], room: usize) {
     while needed(widths) > room {
@@ -402,6 +472,15 @@ mod tests {
         }
         let shown = String::from_utf8(out).expect("text");
         assert_eq!(shown, "name   rows\nfirst     7\na much longer name     7\n");
+    }
+
+    #[test]
+    fn prose_is_broken_between_words() {
+        assert_eq!(wrapped("short", 5), "short");
+        assert_eq!(wrapped("  one two three", 9), "  one two\n    three");
+        assert_eq!(wrapped("  one two three", 12), "  one two\n    three");
+        assert_eq!(wrapped("see a-very-long-name of it", 12), "see\n  a-very-long-name\n  of it");
+        assert_eq!(wrapped("        deep words", 12), "        deep\nwords");
     }
 
     #[test]

@@ -11,9 +11,10 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Command, Stdio},
+    thread,
 };
 
-use index_table::ShardedStore;
+use index_table::{Error, ShardedStore};
 use process::{admin, copy, example, lose_rows, typed};
 use serde_json::Value;
 use support::{OrderRepository, customer, order_row, plain, sharded};
@@ -276,7 +277,13 @@ fn a_file_that_is_cut_while_it_is_read_is_named() {
 fn the_file_of_a_shard_that_is_cut_while_it_is_read_is_named() {
     let dir = sharded();
     {
-        let store = ShardedStore::open(dir.path()).expect("a store");
+        // A process that another test starts has the lock for a moment.
+        let store = loop {
+            match ShardedStore::open(dir.path()) {
+                Err(Error::AlreadyOpen { .. }) => thread::yield_now(),
+                store => break store.expect("a store"),
+            }
+        };
         let orders = OrderRepository::open(&store).expect("a table");
         let rows = (10..20_000).map(|number| order_row(107, number));
         orders.bulk_load(&store, rows).run().expect("a load");

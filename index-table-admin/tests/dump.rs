@@ -81,6 +81,20 @@ fn a_dump_ends_after_its_time_and_is_continued() {
     assert_eq!((code, lines, error), (Some(0), whole, String::new()));
 }
 
+#[test]
+fn with_json_the_error_of_the_time_limit_has_the_cursor_as_a_field() {
+    let dir = plain(3);
+    let rest = ["customers", "--time-limit", "0"];
+    let error = typed_fails(6, &["--json", "dump"], dir.path(), &rest);
+    let error: serde_json::Value = serde_json::from_str(&error).expect("JSON");
+    assert_eq!((&error["code"], &error["next"]), (&6.into(), &"0x0000000000000001".into()));
+    let rest = ["customers", "--after", error["next"].as_str().expect("text")];
+    assert_eq!(typed_text(&["dump"], dir.path(), &rest).lines().count(), 2);
+    // Other errors have no such field.
+    let error = typed_fails(3, &["--json", "dump"], dir.path(), &["custmers"]);
+    assert!(!error.contains("next"), "{error}");
+}
+
 /// Starts a dump whose output is not read yet.
 fn start(dir: &Path, rest: &[&str]) -> Child {
     let mut command = Command::new(example("rows"));

@@ -30,8 +30,29 @@ fn in_terminal(environment: &[(&str, &str)], arguments: &[&str]) -> Option<Strin
     Some(shown)
 }
 
+/// Checks the lines, and the lines of a bar, which replace each other. A path or a cursor may be longer.
+fn assert_fits(shown: &str, columns: usize) {
+    for line in shown.split(['\n', '\r']) {
+        let mut parts = line.split("\u{1b}[");
+        let first = parts.next().unwrap_or_default().to_owned();
+        let visible = parts.fold(first, |visible, part| {
+            let end = part.find(|it: char| it.is_ascii_alphabetic()).expect("the end of a code");
+            visible + &part[end + 1..]
+        });
+        let visible = visible.trim();
+        let fits = visible.chars().count() <= columns || !visible.contains(' ');
+        assert!(fits, "{columns}: {visible}\n{shown}");
+    }
+}
+
 /// Runs the tool without colours in a terminal with so many columns.
 fn in_terminal_of(columns: usize, arguments: &[&str]) -> Option<String> {
+    let shown = outcome_in_terminal_of(columns, arguments)?;
+    Some(shown.unwrap_or_else(|shown| panic!("{arguments:?}: {shown}")))
+}
+
+/// Returns an error if the tool fails.
+fn outcome_in_terminal_of(columns: usize, arguments: &[&str]) -> Option<Result<String, String>> {
     let program = example("rows");
     let line = [&[program.to_str().expect("text")], arguments].concat().join(" ");
     let line = format!("stty rows 24 cols {columns}; NO_COLOR=1 {line}");
@@ -42,8 +63,7 @@ fn in_terminal_of(columns: usize, arguments: &[&str]) -> Option<String> {
         return None;
     };
     let shown = String::from_utf8(output.stdout).expect("text");
-    assert!(output.status.success(), "{arguments:?}: {shown}");
-    Some(shown)
+    Some(if output.status.success() { Ok(shown) } else { Err(shown) })
 }
 
 fn store(dir: &Path, rows: u64) {
@@ -95,25 +115,46 @@ fn tables_fit_the_terminal() {
         for (arguments, part) in tables {
             let Some(shown) = in_terminal_of(columns, arguments) else { return };
             assert!(shown.contains(part), "{arguments:?}: {shown}");
-            // A bar is removed before the table.
-            let lines = shown.lines().filter(|line| !line.contains("\u{1b}["));
-            for line in lines.filter(|line| !line.contains("entries, ")) {
-                let line = line.trim_end_matches('\r');
-                assert!(
-                    line.chars().count() <= columns,
-                    "{columns} {arguments:?}: {line}\n{shown}"
-                );
-            }
+            assert_fits(&shown, columns);
         }
-        // Only the rows of the struct are longer.
         let shown = in_terminal_of(columns, &["catalog", plain]).expect("a terminal");
         assert!(shown.contains("kind_score") && shown.contains("readable"), "{shown}");
-        let mut lines = shown.lines().filter(|line| !line.trim_start().starts_with("rows: "));
-        assert!(lines.all(|line| line.trim_end().chars().count() <= columns), "{shown}");
+        assert_fits(&shown, columns);
     }
     let environment = [("COLUMNS", "72"), ("NO_COLOR", "1")];
     let shown = in_terminal(&environment, &["keys", plain, "customers", "kind_score"]);
     assert!(shown.expect("a terminal").lines().all(|line| line.trim_end().chars().count() <= 72));
+}
+
+#[test]
+fn prose_rows_and_errors_fit_the_terminal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    store(dir.path(), 3);
+    let path = dir.path().to_str().expect("text");
+    for columns in [36, 40, 60, 80] {
+        for (arguments, part) in [
+            (&["check", path][..], "are intact"),
+            (&["find", path, "customers", "town", "Oslo", "--limit", "1"], "rows follow:"),
+            (&["get", path, "customers", "1"], "\"email\": \"1@example.com\""),
+            (&["verify", path], "3 rows"),
+            (&["drop-retired", path], "no index"),
+        ] {
+            let Some(shown) = in_terminal_of(columns, arguments) else { return };
+            assert!(shown.replace("\r\n  ", " ").contains(part), "{arguments:?}: {shown}");
+            assert_fits(&shown, columns);
+        }
+        let error = outcome_in_terminal_of(columns, &["keys", path, "customers", "twon"]);
+        let error = error.expect("a terminal").expect_err("a failure");
+        assert!(error.replace("\r\n  ", " ").contains("did you mean `town`?"), "{error}");
+        assert_fits(&error, columns);
+    }
+    // A wide row has a line for each field only in a terminal.
+    let find = ["find", path, "customers", "town", "Oslo"];
+    let shown = in_terminal_of(80, &find).expect("a terminal");
+    assert!(shown.contains("  \"kind\": \"Company\",\r\n"), "{shown}");
+    let output = Command::new(example("rows")).args(find).env("COLUMNS", "40").output();
+    let lines = String::from_utf8(output.expect("a process").stdout).expect("text");
+    assert_eq!(lines.lines().count(), 2, "{lines}");
 }
 
 #[test]
@@ -142,6 +183,7 @@ fn long_work_shows_its_rate_and_the_remaining_time() {
     ];
     for arguments in long {
         let Some(shown) = in_terminal(&[], arguments) else { return };
+        assert_fits(&shown, 200);
         assert!(shown.contains("/s"), "{arguments:?} shows no rate: {shown:?}");
         assert!(shown.contains(" left"), "{arguments:?} shows no remaining time: {shown:?}");
         if arguments[0] == "load" {

@@ -33,7 +33,7 @@ pub(crate) fn check(out: &Output, dir: &Path) -> Result<(), Failure> {
     let missing = opened.missing_shards();
     if !missing.is_empty() {
         let message = format!("the available shards are intact; {}", missing.join("; "));
-        return Err(Failure { code: Code::Unavailable, message });
+        return Err(Failure::new(Code::Unavailable, message));
     }
     let path = dir.display().to_string();
     Ok(out.put(&json!({ "store": path, "intact": true }), |text| {
@@ -230,7 +230,7 @@ pub(crate) fn recover(out: &Output, dir: &Path) -> Result<(), Failure> {
     let opened = Opened::to_write(out, dir)?;
     let missing = opened.missing_shards();
     if !missing.is_empty() {
-        return Err(Failure { code: Code::Unavailable, message: missing.join("; ") });
+        return Err(Failure::new(Code::Unavailable, missing.join("; ")));
     }
     let path = dir.display().to_string();
     Ok(out.put(&json!({ "store": path }), |text| writeln!(text, "`{path}` can be read"))?)

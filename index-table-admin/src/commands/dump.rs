@@ -122,11 +122,17 @@ fn ended(out: &Output, end: End, cursor: Option<&str>) -> Result<(), Failure> {
         }
         (End::Time, _) => {
             let message = format!("rows are left after the time limit; {way_out}");
-            Err(Failure { code: Code::TimeLimit, message })
+            Err(Failure {
+                next: cursor.map(str::to_owned),
+                ..Failure::new(Code::TimeLimit, message)
+            })
         }
         (End::Interrupt, _) => {
             let message = format!("interrupted; {way_out}");
-            Err(Failure { code: Code::Interrupted, message })
+            Err(Failure {
+                next: cursor.map(str::to_owned),
+                ..Failure::new(Code::Interrupted, message)
+            })
         }
     }
 }

@@ -148,5 +148,5 @@ fn damaged(key: &[u8], reason: &str) -> Failure {
         "the key {} can't be decoded: {reason}; run `index-table check`, and the repository's `verify`",
         value::hex(key)
     );
-    Failure { code: Code::Damage, message }
+    Failure::new(Code::Damage, message)
 }

@@ -163,7 +163,7 @@ pub(crate) fn sizes(out: &Output, dir: &Path) -> Result<(), Failure> {
         Err(Error::ShardUnavailable { .. }) if !missing.is_empty() => {
             let message =
                 format!("{}; `shards` shows the sizes of the other shards", missing.join("; "));
-            return Err(Failure { code: Code::Unavailable, message });
+            return Err(Failure::new(Code::Unavailable, message));
         }
         sizes => sizes?,
     };

@@ -41,10 +41,7 @@ impl Key {
         if out.json {
             return unless_closed(writeln!(io::stdout(), "{json}")).map(drop);
         }
-        // The text in one line keeps all numbers exactly.
-        let fields: Value = serde_json::from_str(&json).unwrap_or_default();
-        let lines = serde_json::to_string_pretty(&fields).unwrap_or(json);
-        unless_closed(writeln!(io::stdout(), "{lines}")).map(drop)
+        unless_closed(writeln!(io::stdout(), "{}", indented(&json))).map(drop)
     }
 
     pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
@@ -149,6 +146,8 @@ impl Find {
             last = Some((value::hex(entry.key), value::hex(entry.primary_key)));
             unless_closed(if out.json {
                 write!(lines, "{}{json}", if is_first { "" } else { "," })
+            } else if out.is_too_narrow(&json) {
+                writeln!(lines, "{}", indented(&json))
             } else {
                 writeln!(lines, "{json}")
             })
@@ -222,6 +221,13 @@ impl Find {
 pub(crate) fn find<'d>(declared: &'d [Declared], name: &str) -> Result<&'d Declared, Failure> {
     let names = declared.iter().map(|table| table.name);
     declared.iter().find(|table| table.name == name).ok_or_else(|| unknown("table", name, names))
+}
+
+/// Returns JSON with a line for each field.
+fn indented(json: &str) -> String {
+    // The text in one line keeps all numbers exactly.
+    let fields: Value = serde_json::from_str(json).unwrap_or_default();
+    serde_json::to_string_pretty(&fields).unwrap_or_else(|_| json.to_owned())
 }
 
 fn dangling(table: &str, index: &str) -> Failure {

@@ -182,9 +182,8 @@ fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
             "the address or the token has spaces or control characters",
         ));
     }
-    let unavailable = |reason: String| Failure {
-        code: Code::Unavailable,
-        message: format!("`{url}` can't be reached: {reason}"),
+    let unavailable = |reason: String| {
+        Failure::new(Code::Unavailable, format!("`{url}` can't be reached: {reason}"))
     };
     let with_port = if host.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok()) {
         host.to_owned()
@@ -207,10 +206,10 @@ fn metrics(url: &str, token: Option<&str>) -> Result<String, Failure> {
     let status = head.split(' ').nth(1).unwrap_or_default();
     match status {
         "200" => Ok(body.to_owned()),
-        "401" | "403" => Err(Failure {
-            code: Code::Unavailable,
-            message: format!("`{url}` needs the secret of the page; give `--token`"),
-        }),
+        "401" | "403" => Err(Failure::new(
+            Code::Unavailable,
+            format!("`{url}` needs the secret of the page; give `--token`"),
+        )),
         "404" => Err(Failure::not_found(format!(
             "there is no page at `{url}`; check the path at which the service mounts it"
         ))),
