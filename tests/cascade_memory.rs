@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use index_table::{Durability, IndexTable, Store};
+use index_table::{Durability, IndexTable, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 /// Counts the currently allocated bytes and their maximum, without LMDB's allocations.
@@ -90,6 +90,68 @@ fn peak(durability: Durability, rows: u64) -> Result<usize, Box<dyn Error>> {
     Ok(most)
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "accounts", shard_by = tenant)]
+struct Account {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "bookings", shard_by = tenant, shard_map = "accounts")]
+#[index(tenant, account, include = [text])]
+#[references(Account, fields = [tenant, account], on_delete = "cascade")]
+struct Booking {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u32,
+    account: u32,
+    text: String,
+}
+
+/// In a shard of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "receipts", part_of = Booking)]
+struct Receipt {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u32,
+}
+
+/// Returns the peak of the memory that a cascade allocates when it deletes this number of bookings in one shard with their
+/// parts in another shard.
+fn peak_over_shards(rows: u32) -> Result<usize, Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let store = ShardedStore::options()
+        .shard("a", "a")
+        .shard("b", "b")
+        .shard("receipts", "receipts")
+        .map("accounts", ShardMap::ranges().to("a", ..10u32).to("b", 10u32..))
+        .place("receipts", "receipts")
+        .open(directory.path().join("store"))?;
+    let accounts = AccountRepository::open(&store)?;
+    let bookings = BookingRepository::open(&store)?;
+    let receipts = ReceiptRepository::open(&store)?;
+    let (tenant, account) = (7, 1);
+    store.transaction(|txn| accounts.insert(txn, &Account { tenant, id: account }))?;
+    // The keys of the entries are long, because a deletion has only keys.
+    let text = "x".repeat(40);
+    let booking = |number| Booking { tenant, number, account, text: text.clone() };
+    bookings.bulk_load(&store, (0..rows).map(booking)).run()?;
+    receipts.bulk_load(&store, (0..rows).map(|number| Receipt { tenant, number })).run()?;
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    assert!(store.transaction(|txn| accounts.delete(txn, tenant, account))?);
+    let most = MOST.load(Relaxed) - before;
+    let txn = store.read()?;
+    assert_eq!((bookings.all(&txn).count()?, receipts.all(&txn).count()?), (0, 0));
+    Ok(most)
+}
+
 #[test]
 fn the_memory_of_a_cascade_does_not_grow_with_its_rows() -> Result<(), Box<dyn Error>> {
     for rows in [1_000, 30_000] {
@@ -98,6 +160,11 @@ fn the_memory_of_a_cascade_does_not_grow_with_its_rows() -> Result<(), Box<dyn E
         // The journal has the changes of one part in memory.
         let most = peak(Durability::Journal, rows)?;
         assert!(most < 5 << 20, "{most} bytes for {rows} rows with the journal");
+    }
+    // The shards share a journal, in which the changes of a transaction are together.
+    for rows in [1_000, 150_000] {
+        let most = peak_over_shards(rows)?;
+        assert!(most < 8 << 20, "{most} bytes for {rows} rows in shards");
     }
     Ok(())
 }

@@ -202,11 +202,38 @@ fn large_transactions_are_records_of_several_frames() -> TestResult {
         }
         Ok(())
     })?;
+    // Changes that don't fit into the memory, in nested transactions of two shards. Some are rolled back.
+    store.transaction(|txn| {
+        // A nested transaction can't lock a shard.
+        for tenant in [1, 2] {
+            notes.get(txn, tenant, 0)?;
+        }
+        let outcome = txn.nested(|txn| {
+            for (at, from) in [(0, 60_000), (1, 70_000), (2, 80_000), (3, 90_000)] {
+                many(2, from).take(750).try_for_each(|row| notes.insert(txn, &row))?;
+                let outcome = txn.nested(|txn| {
+                    many(2, from).skip(750).try_for_each(|row| notes.insert(txn, &row))?;
+                    many(1, from).try_for_each(|row| notes.insert(txn, &row))?;
+                    if at == 1 || at == 3 { Err(Error::WriteInProgress) } else { Ok(()) }
+                });
+                assert_eq!(outcome.is_err(), at == 1 || at == 3);
+            }
+            Ok::<_, Error>(())
+        });
+        many(2, 70_000).skip(750).try_for_each(|row| notes.insert(txn, &row))?;
+        many(2, 90_000).take(750).try_for_each(|row| notes.delete(txn, 2, row.id).map(drop))?;
+        outcome
+    })?;
     let left = killed(&path, &dir.path().join("left"))?;
     let store = ShardedStore::open(&left)?;
     let notes = NoteRepository::open(&store)?;
     let txn = store.read()?;
-    for (tenant, from) in [(0, &[10_000, 30_000, 50_000][..]), (1, &[10_000])] {
+    let rows = [
+        (0, &[10_000, 30_000, 50_000][..]),
+        (1, &[10_000, 60_000, 80_000]),
+        (2, &[60_000, 70_000, 80_000]),
+    ];
+    for (tenant, from) in rows {
         let ids = notes.find_by_tenant(&txn, tenant).rows().map(|row| row.map(|row| row.id));
         let ids = ids.collect::<Result<Vec<_>>>()?;
         assert!(ids.into_iter().eq(from.iter().flat_map(|from| *from..from + 1500)));

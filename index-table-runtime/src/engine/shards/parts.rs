@@ -46,8 +46,17 @@ use crate::{
 pub(super) struct PlacedParts {
     /// Whether the store has such tables.
     any: AtomicBool,
+    /// The tables that the store has.
+    known: Mutex<Vec<Placed>>,
     /// The tables that are open, by their names.
     open: Mutex<BTreeMap<&'static str, OpenParts>>,
+}
+
+/// A table of parts that is placed in a shard.
+struct Placed {
+    whole: String,
+    shard: ShardNumber,
+    by: Referrer,
 }
 
 /// An open table of parts.
@@ -59,8 +68,28 @@ struct OpenParts {
 impl PlacedParts {
     /// Notes that the store has these tables.
     pub(super) fn note(&self, tables: &BTreeMap<String, TableRecord>) {
-        let has_parts = |record: &TableRecord| matches!(record, TableRecord::Part { .. });
-        self.any.store(tables.values().any(has_parts), Release);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = tables.iter().filter_map(|(table, record)| match record {
+            TableRecord::Part { shard, whole, repository } => {
+                // Names are kept as long as the process lives, so they are kept once.
+                let is_same = |it: &&Placed| {
+                    it.by.table == table && it.by.cascade == Some(repository.as_str())
+                };
+                let by = known.iter().find(is_same).map(|it| it.by);
+                let by = by.unwrap_or_else(|| Referrer {
+                    table: kept_text(table),
+                    reference: PART_OF,
+                    index: "",
+                    optional: false,
+                    cascade: Some(kept_text(repository)),
+                });
+                Some(Placed { whole: whole.clone(), shard: *shard, by })
+            }
+            _ => None,
+        });
+        let parts: Vec<_> = parts.collect();
+        self.any.store(!parts.is_empty(), Release);
+        *known = parts;
     }
 }
 
@@ -82,16 +111,9 @@ impl Engine {
 
     #[cold]
     fn find_placed_parts(&self, whole: &str) -> Vec<(ShardNumber, Referrer)> {
-        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let parts = known.iter().filter_map(|(table, record)| match record {
-            TableRecord::Part { shard, whole: of, repository } if of == whole => {
-                let (table, cascade) = (kept_text(table), Some(kept_text(repository)));
-                let (reference, index, optional) = (PART_OF, "", false);
-                Some((*shard, Referrer { table, reference, index, optional, cascade }))
-            }
-            _ => None,
-        });
-        parts.collect()
+        let known = self.parts.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = known.iter().filter(|placed| placed.whole == whole);
+        parts.map(|placed| (placed.shard, placed.by)).collect()
     }
 
     /// Whether rows of this table have parts in other shards.

@@ -32,6 +32,7 @@ pub(in crate::engine::lmdb) mod recorder;
 pub(in crate::engine::lmdb) mod replay;
 pub(in crate::engine::lmdb) mod shared;
 pub(in crate::engine::lmdb) mod snapshot;
+mod spilled;
 pub(in crate::engine::lmdb) mod start;
 pub(crate) mod tail;
 #[cfg(test)]

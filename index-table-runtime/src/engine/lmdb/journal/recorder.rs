@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -9,7 +10,8 @@ use super::{
     changes::{Changes, Mark, Operation},
     frame::{Kind, Section},
     log::{self, AppendFailure, End, Log},
-    shared::group::Group,
+    shared::group::{Group, Pending},
+    spilled::{Spilled, Stored},
 };
 
 /// The maximum size of changes in memory. Larger changes are appended as a part of the record.
@@ -25,7 +27,7 @@ struct Recording {
     sink: Sink,
     changes: Changes,
     /// Earlier changes that are not appended yet.
-    parts: Vec<Vec<u8>>,
+    parts: Spilled,
     /// The number of the last record.
     record: u64,
     /// The number of LMDB's transaction.
@@ -38,10 +40,47 @@ struct Recording {
 
 /// An open nested transaction, whose changes may be removed again.
 struct Nested {
-    /// The end of the changes before it, unless they were appended.
+    /// The end of the changes before it, unless they are in earlier parts.
     mark: Mark,
-    /// The end of the log before it, if it is in an appended part.
-    end: Option<End>,
+    /// The end of the parts before it, if it is in an earlier part.
+    end: Option<PartEnd>,
+}
+
+/// The end of a part of the record.
+#[derive(Clone, Copy)]
+enum PartEnd {
+    /// In the log of this data file.
+    Appended(End),
+    /// The number of parts that wait for the commit.
+    Waiting(usize),
+}
+
+/// The parts of a record before its commit.
+enum Parts<'p> {
+    /// They are appended to the log of this data file.
+    Appended(&'p mut Log, u64),
+    /// They wait for the commit. Those that don't fit into the memory are in a temporary file in this directory.
+    Waiting(&'p mut Spilled, &'p Path),
+}
+
+impl Parts<'_> {
+    fn add(&mut self, changes: &[u8]) -> io::Result<()> {
+        match self {
+            _ if changes.is_empty() => Ok(()),
+            Self::Appended(log, number) => {
+                let section = Section { shard: 0, number: *number, changes };
+                log.append(Kind::Part, &[section], log::now())
+            }
+            Self::Waiting(spilled, directory) => spilled.push(changes, directory),
+        }
+    }
+
+    const fn end(&self) -> PartEnd {
+        match self {
+            Self::Appended(log, _) => PartEnd::Appended(log.position()),
+            Self::Waiting(spilled, _) => PartEnd::Waiting(spilled.len()),
+        }
+    }
 }
 
 /// The log to which changes are appended.
@@ -87,28 +126,17 @@ pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends the changes so far as parts of the record. A part ends where a nested transaction begins, so that the parts
-/// after this position can be removed.
-fn append_parts(
-    log: &mut Log,
-    number: u64,
-    changes: &[u8],
-    nested: &mut [Nested],
-) -> io::Result<()> {
-    let (time, mut from) = (log::now(), 0);
-    let mut append = |log: &mut Log, to| {
-        let changes = changes.get(from..to).unwrap_or_default();
-        from = to;
-        if changes.is_empty() {
-            return Ok(());
-        }
-        log.append(Kind::Part, &[Section { shard: 0, number, changes }], time)
-    };
+/// Makes the changes so far parts of the record. A part ends where a nested transaction begins, so that the parts after this
+/// position can be removed.
+fn add_parts(mut parts: Parts<'_>, changes: &[u8], nested: &mut [Nested]) -> io::Result<()> {
+    let mut from = 0;
     for nested in nested.iter_mut().filter(|nested| nested.end.is_none()) {
-        append(log, nested.mark.bytes())?;
-        nested.end = Some(log.position());
+        let to = nested.mark.bytes();
+        parts.add(changes.get(from..to).unwrap_or_default())?;
+        from = to;
+        nested.end = Some(parts.end());
     }
-    append(log, changes.len())
+    parts.add(changes.get(from..).unwrap_or_default())
 }
 
 impl Recorder {
@@ -122,7 +150,7 @@ impl Recorder {
     }
 
     fn with(sink: Sink) -> Self {
-        let (changes, parts) = (Changes::default(), Vec::new());
+        let (changes, parts) = (Changes::default(), Spilled::default());
         let (record, number, nested, failed) = (0, 0, Vec::new(), false);
         let recording = Recording { sink, changes, parts, record, number, nested, failed };
         Self { journal: Some(Box::new(recording)) }
@@ -265,15 +293,13 @@ impl Recording {
         if self.changes.bytes().len() < PART {
             return Ok(());
         }
+        let (changes, nested) = (self.changes.bytes(), &mut self.nested);
         let appended = match &self.sink {
             Sink::Own(log) => {
-                append_parts(&mut lock(log), self.number, self.changes.bytes(), &mut self.nested)
+                add_parts(Parts::Appended(&mut lock(log), self.number), changes, nested)
             }
-            // The parts of a nested transaction could not be removed.
-            Sink::Shared(..) if !self.nested.is_empty() => return Ok(()),
-            Sink::Shared(..) => {
-                self.parts.push(self.changes.bytes().to_vec());
-                Ok(())
+            Sink::Shared(group, _) => {
+                add_parts(Parts::Waiting(&mut self.parts, group.directory()), changes, nested)
             }
         };
         self.failed = appended.is_err();
@@ -285,20 +311,22 @@ impl Recording {
     fn back_to(&mut self, Nested { mark, end }: Nested) {
         let Some(end) = end else { return self.changes.back_to(mark) };
         self.changes.forget_after(&mark);
-        if let Sink::Own(log) = &self.sink {
-            lock(log).back_to(end);
+        match (end, &self.sink) {
+            (PartEnd::Appended(end), Sink::Own(log)) => lock(log).back_to(end),
+            (PartEnd::Waiting(len), _) => self.parts.truncate(len),
+            (PartEnd::Appended(_), Sink::Shared(..)) => {}
         }
     }
 
-    fn section(&self, shard: u32) -> Section<'_> {
-        Section { shard, number: self.number, changes: self.changes.bytes() }
+    fn section(&self) -> Section<'_> {
+        Section { shard: 0, number: self.number, changes: self.changes.bytes() }
     }
 
     /// Returns this shard's sections of the common record.
-    fn sections(&self, shard: u32) -> impl Iterator<Item = Section<'_>> {
-        let number = self.number;
-        let parts = self.parts.iter().map(move |changes| Section { shard, number, changes });
-        parts.chain([self.section(shard)])
+    fn sections(&self, shard: u32) -> impl Iterator<Item = Pending<'_>> {
+        let (number, last) = (self.number, Stored::Memory(self.changes.bytes()));
+        let parts = self.parts.iter().chain([last]);
+        parts.map(move |changes| Pending { shard, number, changes })
     }
 
     fn append(&mut self) -> Result<Recorded, AppendFailure> {
@@ -327,7 +355,7 @@ impl Recording {
             return Err(AppendFailure::Refused(io::Error::other(reason)));
         }
         let record = log.next();
-        if let Err(error) = log.append(Kind::Commit, &[self.section(0)], log::now()) {
+        if let Err(error) = log.append(Kind::Commit, &[self.section()], log::now()) {
             // The whole record may be in the file, and must not be read.
             return Err(match log.erase() {
                 Ok(()) => AppendFailure::Refused(error),

@@ -5,6 +5,7 @@
 use std::{
     fs::File,
     io,
+    path::{Path, PathBuf},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -15,13 +16,25 @@ use super::super::{
     archive::Bound,
     frame::{Kind, Place, Section},
     log::{self, AppendFailure, Log, Switched},
+    spilled::Stored,
     weaken,
 };
 
 /// The bytes of changes in a frame, if there is more than one section.
 const FRAME: usize = 1 << 20;
 
+/// The changes of one shard in a record that is about to be appended.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Pending<'c> {
+    pub(in super::super) shard: u32,
+    /// The number of LMDB's transaction.
+    pub(in super::super) number: u64,
+    pub(in super::super) changes: Stored<'c>,
+}
+
 pub(in super::super) struct Group {
+    /// The directory of the journal.
+    directory: PathBuf,
     state: Mutex<State>,
     synced: Condvar,
     /// Whether a sync has failed or a record could not be erased, so that nothing more is appended.
@@ -50,10 +63,15 @@ struct Commits {
 
 impl Group {
     /// For an archive, `last` is the number of its last record.
-    pub(super) fn new(log: Log, last: Option<u64>) -> Self {
+    pub(super) fn new(log: Log, directory: PathBuf, last: Option<u64>) -> Self {
         let archived = last.map(|last| Commits { last, ..Commits::default() });
         let state = Mutex::new(State { log, is_syncing: false, archived });
-        Self { state, synced: Condvar::new(), failed: AtomicBool::new(false) }
+        Self { directory, state, synced: Condvar::new(), failed: AtomicBool::new(false) }
+    }
+
+    /// Returns the directory of the journal.
+    pub(in super::super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Records that LMDB has committed a record in all of its shards.
@@ -95,7 +113,7 @@ impl Group {
     /// of the segment when the record is durable.
     pub(in super::super) fn append(
         &self,
-        sections: &[Section<'_>],
+        sections: &[Pending<'_>],
     ) -> Result<(u64, u64), AppendFailure> {
         let mut state = self.lock();
         if self.has_failed() {
@@ -191,18 +209,33 @@ impl Group {
 }
 
 /// Appends the sections as the frames of one record.
-fn append(log: &mut Log, sections: &[Section<'_>]) -> io::Result<()> {
+fn append(log: &mut Log, sections: &[Pending<'_>]) -> io::Result<()> {
     let time = log::now();
     let (mut first, mut bytes) = (0, 0);
     for (at, section) in sections.iter().enumerate() {
         bytes += section.changes.len();
         if bytes >= FRAME && at + 1 < sections.len() {
             let frame = sections.get(first..=at).unwrap_or_default();
-            log.append(Kind::Part, frame, time)?;
+            append_frame(log, Kind::Part, frame, time)?;
             (first, bytes) = (at + 1, 0);
         }
     }
-    log.append(Kind::Commit, sections.get(first..).unwrap_or_default(), time)
+    append_frame(log, Kind::Commit, sections.get(first..).unwrap_or_default(), time)
+}
+
+fn append_frame(log: &mut Log, kind: Kind, sections: &[Pending<'_>], time: u64) -> io::Result<()> {
+    // Most records have one section.
+    if let [Pending { shard, number, changes }] = *sections {
+        let changes = &*changes.read()?;
+        return log.append(kind, &[Section { shard, number, changes }], time);
+    }
+    let read = sections.iter().map(|section| section.changes.read());
+    let read = read.collect::<io::Result<Vec<_>>>()?;
+    let sections = sections.iter().zip(&read).map(|(section, changes)| {
+        let Pending { shard, number, .. } = *section;
+        Section { shard, number, changes }
+    });
+    log.append(kind, &sections.collect::<Vec<_>>(), time)
 }
 
 fn failed() -> io::Error {

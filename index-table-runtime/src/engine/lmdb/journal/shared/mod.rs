@@ -8,8 +8,8 @@
 //!   of several shards, which are applied all or none, because a record is whole or absent.
 //! - **Syncs** are shared ([`group`]): a thread appends its record and waits for a sync that covers it, and
 //!   one of the waiting threads makes it for all of them. Between the append and LMDB's commit, a thread
-//!   holds the lock of its shard, not the lock of the log. The changes of a transaction are in memory until its
-//!   commit, so that the frames of a record are next to each other.
+//!   holds the lock of its shard, not the lock of the log. The changes of a transaction wait for its commit,
+//!   in memory and in a [temporary file](super::spilled), so that the frames of a record are next to each other.
 //! - **Checkpoints** ([`checkpoint`]) have the state of each shard, pinned at its own time: a segment is
 //!   begun, and then each shard that has changed since its last checkpoint is pinned between two of its
 //!   commits. So each record before the segment is in the state of its shard. Later records may be in it, and

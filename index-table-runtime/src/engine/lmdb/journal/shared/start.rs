@@ -252,7 +252,7 @@ impl SharedJournal {
             outbox.begin(&log, &journalled, commit).map_err(|error| own(error.into()))?;
         }
         let last = archive.as_ref().map(|(outbox, _)| outbox.manifest().commit);
-        let group = Arc::new(Group::new(log, last));
+        let group = Arc::new(Group::new(log, self.directory.clone(), last));
         let missing = missing.to_vec();
         let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
         begun.start().map_err(|error| own(error.into()))
