@@ -1,6 +1,6 @@
 //! A server that is killed and started again, while clients write. Needs `scripts/postgres`, which sets
-//! `INDEX_TABLE_POSTGRES_RESTART` to the program that kills and starts the server. Without this variable, the test only
-//! prints that it is not run.
+//! `INDEX_TABLE_POSTGRES_RESTART` to the program that kills and starts the server. Without this variable, the tests only
+//! print that they are not run.
 
 #[path = "support/postgres.rs"]
 mod postgres;
@@ -10,13 +10,29 @@ mod serial;
 use std::{
     env,
     process::Command,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
     thread,
     time::Duration,
 };
 
+use index_table::{Error, IndexTable};
+use serde::{Deserialize, Serialize};
+
 /// The number of times that the server is killed.
 const KILLS: u32 = 2;
+
+/// Held by the test that restarts the server.
+static RESTARTS: Mutex<()> = Mutex::new(());
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "notes")]
+struct Note {
+    #[primary_key]
+    id: u32,
+}
 
 #[test]
 fn committed_transactions_survive_a_server_that_is_killed() -> Result<(), Box<dyn std::error::Error>>
@@ -26,6 +42,7 @@ fn committed_transactions_survive_a_server_that_is_killed() -> Result<(), Box<dy
         eprintln!("not run: INDEX_TABLE_POSTGRES_RESTART is not set");
         return Ok(());
     };
+    let _alone = RESTARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let direct = schema.open()?;
     serial::prepare(&direct)?;
     let stores = [schema.open()?, schema.open()?];
@@ -55,5 +72,21 @@ fn committed_transactions_survive_a_server_that_is_killed() -> Result<(), Box<dy
     })?;
     assert!(outcomes.committed.load(Ordering::Relaxed) > 0, "{outcomes:?}");
     assert!(outcomes.failed.load(Ordering::Relaxed) > 0, "{outcomes:?}");
+    Ok(())
+}
+
+#[test]
+fn a_commit_after_a_restart_is_known_to_have_failed() -> Result<(), Box<dyn std::error::Error>> {
+    let Some(schema) = postgres::Schema::new() else { return Ok(()) };
+    let Ok(restart) = env::var("INDEX_TABLE_POSTGRES_RESTART") else { return Ok(()) };
+    let _alone = RESTARTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let store = schema.open()?;
+    let notes = NoteRepository::open(&store)?;
+    let mut txn = store.write()?;
+    notes.insert(&mut txn, &Note { id: 1 })?;
+    assert!(Command::new(&restart).status()?.success());
+    let outcome = txn.commit();
+    assert!(matches!(outcome, Err(Error::Unreachable { .. })), "{outcome:?}");
+    assert_eq!(notes.get(&store.read()?, 1)?, None);
     Ok(())
 }

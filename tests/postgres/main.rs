@@ -11,6 +11,7 @@ mod numbers;
 mod plans;
 #[path = "../support/postgres.rs"]
 mod postgres;
+mod redeclared;
 #[path = "../support/serial.rs"]
 mod serial;
 mod serial_clients;
@@ -265,6 +266,8 @@ fn functions_of_files_are_not_offered() -> TestResult {
         ("max_readers", options().max_readers(100)),
         ("reserve", options().reserve(0)),
         ("archive", options().archive(dir.path())),
+        ("archive_with", options().archive_with(|_| Ok(()))),
+        ("checkpoint", options().checkpoint(1 << 20, 1 << 20, Duration::from_secs(1))),
     ];
     if cfg!(unix) {
         refused.push(("file_mode", options().file_mode(0o644)));
@@ -274,6 +277,47 @@ fn functions_of_files_are_not_offered() -> TestResult {
         let refused = schema.open_with(&options).map(drop);
         let Err(Error::NotOffered { what }) = refused else { panic!("{option}: {refused:?}") };
         assert!(what.contains(&format!("`{option}`")), "{option}: {what}");
+    }
+    Ok(())
+}
+
+#[test]
+fn sql_tables_of_other_programs_are_refused() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let name = schema.name();
+    let foreign = [
+        ("customers", "a int"),
+        ("customers", "k bytea, v bytea, w bytea"),
+        ("customers.town", "k bytea, v bytea"),
+        ("customers.email", "k bytea, p bytea, v bytea"),
+    ];
+    for (table, columns) in foreign {
+        run_sql(&store, &format!("CREATE TABLE \"{name}\".\"{table}\" ({columns})"))?;
+        let refused = CustomerRepository::open(&store).map(drop);
+        let Err(Error::SchemaMismatch { table: "customers", difference, .. }) = refused else {
+            panic!("{table} ({columns}): {refused:?}")
+        };
+        assert!(difference.contains(&format!("\"{table}\"")), "{difference}");
+        run_sql(&store, &format!("DROP TABLE \"{name}\".\"{table}\""))?;
+    }
+    CustomerRepository::open(&store)?;
+    Ok(())
+}
+
+#[test]
+fn a_dropped_sql_table_is_an_error_when_the_repository_is_opened() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let customers = CustomerRepository::open(&store)?;
+    store.transaction(|txn| customers.insert(txn, &customer(1)))?;
+    for table in ["customers.town", "customers"] {
+        run_sql(&store, &format!("DROP TABLE \"{}\".\"{table}\"", schema.name()))?;
+        let refused = CustomerRepository::open(&schema.open()?).map(drop);
+        let Err(Error::SchemaMismatch { table: "customers", difference, .. }) = refused else {
+            panic!("{table}: {refused:?}")
+        };
+        assert!(difference.contains(&format!("\"{table}\"")), "{difference}");
     }
     Ok(())
 }

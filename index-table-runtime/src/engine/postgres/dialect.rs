@@ -189,11 +189,7 @@ impl Dialect {
 
     /// Returns the statement that loads rows of a table from binary data.
     pub(super) fn copy(self, relation: &Relation) -> String {
-        let columns = match relation.form {
-            Form::Pairs => "k, v",
-            Form::Entries => "k, p, v",
-            Form::Unique => "k, s, p, v",
-        };
+        let columns = relation.form.columns();
         let table = &relation.sql;
         match self {
             Self::PostgreSql => {

@@ -52,7 +52,7 @@ pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
 pub(crate) use write::{LAYOUT, Writer};
 
-use std::{io, process, sync::Arc, time::Duration};
+use std::{io, mem, process, sync::Arc, time::Duration};
 
 use tokio_postgres::{Config, config::Host};
 
@@ -134,9 +134,9 @@ impl Engine {
         // The counter can't be read before it is known that the catalog exists.
         let txn = Txn::new((&self.pool, &self.catalog), Some(self.pool.take()?), false, false)?;
         let (catalog, sequences) = self.own_relations();
-        if !self.missing(&txn, &mut [catalog, &sequences].into_iter())?.is_empty()
-            || !self.has_format(&txn)?
-        {
+        let compared = self.compare(&txn, [catalog, &sequences].into_iter())?;
+        compared.refuse_different(CATALOG)?;
+        if !compared.missing.is_empty() || !self.has_format(&txn)? {
             return Err(Error::StoreNotFound { path: self.pool.server().into() });
         }
         Ok(())
@@ -183,12 +183,14 @@ impl Engine {
         let txn = Txn::new((&self.pool, &self.catalog), Some(leased), true, false)?;
         let commits = Some(&self.catalog.commits).filter(|_| !self.pool.has_outcomes());
         let needed = [catalog, &sequences].into_iter().chain(commits);
-        let missing = self.missing(&txn, &mut needed.into_iter())?;
+        let compared = self.compare(&txn, needed)?;
+        compared.refuse_different(CATALOG)?;
+        let missing = compared.missing;
         if !missing.is_empty() && !creates {
             return Err(Error::StoreNotFound { path: self.pool.server().into() });
         }
         if !missing.is_empty() {
-            txn.simple(&missing)?;
+            txn.simple(&self.creation(&missing))?;
         }
         if !self.has_format(&txn)? {
             let sql = format!("INSERT INTO {} (k, v) VALUES ($1, $2)", catalog.sql);
@@ -218,25 +220,39 @@ impl Engine {
         found.map(|rows| !rows.is_empty()).map_err(|error| error::of(self.pool.server(), error))
     }
 
-    /// Returns the statements that create those of these tables that are missing.
-    fn missing(
+    /// Compares SQL tables with those of the server.
+    fn compare<'r>(
         &self,
         txn: &Txn<'_>,
-        relations: &mut dyn Iterator<Item = &Relation>,
-    ) -> Result<String> {
-        let sql = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+        relations: impl Iterator<Item = &'r Relation>,
+    ) -> Result<Compared<'r>> {
+        let sql = "SELECT c.relname::text, array_to_string(ARRAY(SELECT a.attname::text \
+                   FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
+                   AND NOT a.attisdropped ORDER BY a.attnum), ', ') \
+                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
                    WHERE n.nspname = $1 AND c.relname = ANY($2)";
-        let relations: Vec<_> = relations.collect();
-        let names: Vec<&str> = relations.iter().map(|relation| relation.name.as_str()).collect();
-        let rows = txn.query(sql, &[&self.schema, &names])?;
-        let found: Vec<&str> = rows.iter().map(|row| column(row, 0)).collect::<Result<_>>()?;
-        let missing = relations.iter().filter(|relation| !found.contains(&relation.name.as_str()));
+        let mut compared = Compared { missing: relations.collect(), different: Vec::new() };
+        let names = compared.missing.iter().map(|relation| relation.name.as_str());
+        let names: Vec<&str> = names.collect();
+        for row in &txn.query(sql, &[&self.schema, &names])? {
+            let (name, columns): (&str, &str) = (column(row, 0)?, column(row, 1)?);
+            let found = compared.missing.iter().position(|relation| relation.name == name);
+            let Some(relation) = found.map(|at| compared.missing.swap_remove(at)) else { continue };
+            if columns != relation.form.columns() {
+                compared.different.push((relation, columns.to_owned()));
+            }
+        }
+        Ok(compared)
+    }
+
+    /// Returns the statements that create these tables.
+    fn creation(&self, relations: &[&Relation]) -> String {
         let dialect = self.pool.dialect();
         let splits = |relation: &Relation| {
             let is_shared = relation.name.starts_with('.');
             if is_shared { &[][..] } else { &*self.splits }
         };
-        Ok(missing.map(|relation| dialect.create(relation, splits(relation))).collect())
+        relations.iter().map(|relation| dialect.create(relation, splits(relation))).collect()
     }
 
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
@@ -391,9 +407,12 @@ impl Engine {
     ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables::new(&self.schema, schema, parts);
         self.in_transaction(excludes_writers.then_some(&tables), |txn| {
-            let missing = self.missing(txn, &mut tables.needed().into_iter())?;
-            if !missing.is_empty() {
-                txn.simple(&missing)?;
+            let mut compared = self.compare(txn, tables.needed().into_iter())?;
+            compared.refuse_lost(txn, &tables)?;
+            compared.drop_changed(txn, &tables)?;
+            compared.refuse_different(schema.name)?;
+            if !compared.missing.is_empty() {
+                txn.simple(&self.creation(&compared.missing))?;
             }
             self.add_referrers(txn, &tables)?;
             let writer = txn.writer(&tables);
@@ -424,7 +443,7 @@ impl Engine {
         parts: Parts,
     ) -> Result<Option<Tables>> {
         let (tables, txn) = (Tables::new(&self.schema, schema, parts), self.read()?);
-        if !self.missing(&txn, &mut tables.needed().into_iter())?.is_empty() {
+        if !self.compare(&txn, tables.needed().into_iter())?.missing.is_empty() {
             return Ok(None);
         }
         self.add_referrers(&txn, &tables)?;
@@ -443,6 +462,65 @@ impl Engine {
             from = [part, &[0]].concat();
         }
         Ok(())
+    }
+}
+
+/// The SQL tables that differ from those of the server.
+struct Compared<'r> {
+    missing: Vec<&'r Relation>,
+    /// The tables that the server has with these other columns.
+    different: Vec<(&'r Relation, String)>,
+}
+
+impl Compared<'_> {
+    /// Returns an error if the catalog records a missing table: somebody has dropped it.
+    fn refuse_lost(&self, txn: &Txn<'_>, tables: &Tables) -> Result<()> {
+        for relation in &self.missing {
+            if tables.is_recorded(txn, relation)? {
+                return Err(Error::SchemaMismatch {
+                    table: tables.schema.name,
+                    difference: format!("the server lacks the SQL table {}", relation.sql),
+                    way_out: "restore a backup of the server; an index can also be removed from \
+                              the declaration, dropped with `drop_retired`, and declared again",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the tables of indexes that have become unique, or are unique no longer. Such an index is built again.
+    fn drop_changed(&mut self, txn: &Txn<'_>, tables: &Tables) -> Result<()> {
+        let is_index = |relation: &Relation| relation.form != Form::Pairs;
+        let other = |relation: &Relation| match relation.form {
+            Form::Unique => Form::Entries,
+            _ => Form::Unique,
+        };
+        for (relation, columns) in mem::take(&mut self.different) {
+            let is_own = is_index(relation)
+                && columns == other(relation).columns()
+                && tables.is_recorded(txn, relation)?;
+            if is_own {
+                txn.simple(&format!("DROP TABLE {}", relation.sql))?;
+                self.missing.push(relation);
+            } else {
+                self.different.push((relation, columns));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns an error if a table has other columns.
+    fn refuse_different(&self, table: &'static str) -> Result<()> {
+        let Some((relation, columns)) = self.different.first() else { return Ok(()) };
+        Err(Error::SchemaMismatch {
+            table,
+            difference: format!(
+                "the SQL table {} has the columns {columns}, not {}: index-table did not create it",
+                relation.sql,
+                relation.form.columns()
+            ),
+            way_out: "use another schema, or rename that SQL table",
+        })
     }
 }
 

@@ -80,6 +80,17 @@ pub(super) enum Form {
     Unique,
 }
 
+impl Form {
+    /// Returns the names of the columns.
+    pub(super) const fn columns(self) -> &'static str {
+        match self {
+            Self::Pairs => "k, v",
+            Self::Entries => "k, p, v",
+            Self::Unique => "k, s, p, v",
+        }
+    }
+}
+
 impl Relation {
     pub(super) fn new(schema: &str, name: &str, form: Form) -> Self {
         let name = short(name);

@@ -2,7 +2,7 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
@@ -73,6 +73,12 @@ impl Token {
 /// Commits a transaction that has begun.
 pub(super) fn commit(session: &Session<'_>, stamp: Stamp) -> Result<(), CommitFailure> {
     let pool = session.pool;
+    if session.is_lost() {
+        // The server has rolled back, even if it was restarted and no longer knows the transaction.
+        drop(session.release());
+        let lost = io::Error::new(io::ErrorKind::ConnectionAborted, "it ended before the commit");
+        return Err(CommitFailure::Failed(error::unreachable(pool.server(), &lost)));
+    }
     let token = Token::new(session);
     if let Some(token) = &token {
         lock(&session.pending).items.push_back(Item::Simple(token.insert()));

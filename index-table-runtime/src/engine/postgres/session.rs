@@ -575,6 +575,12 @@ impl<'s> Session<'s> {
         }
     }
 
+    /// Whether the connection has ended.
+    pub(super) fn is_lost(&self) -> bool {
+        let connection = lock(&self.leased).as_ref().and_then(|leased| leased.get().ok());
+        connection.is_none_or(|connection| connection.is_closed())
+    }
+
     /// Ends the use of the connection, and returns it.
     pub(super) fn release(&self) -> Option<Leased> {
         let assumed = lock(&self.assumed).take();

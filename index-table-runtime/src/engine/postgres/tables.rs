@@ -6,13 +6,15 @@ use super::{
     names::{CATALOG, Form, Relation, SEQUENCES},
     queue::Queue,
     stripes::Striped,
+    txn::Txn,
 };
 use crate::{
-    engine::{Links, Space},
+    engine::{Links, Read as _, Space},
     model::{
         aggregate::AggregateSchema,
+        error::Result,
         reference::Referrer,
-        schema::{IndexSchema, Parts, Source, TableSchema},
+        schema::{IndexSchema, Parts, Source, TableRecord, TableSchema},
         stream::STREAM,
     },
 };
@@ -98,6 +100,23 @@ impl Tables {
         let aggregates = self.aggregates.iter().map(|aggregate| &aggregate.relation);
         let own = [&self.facts].into_iter().chain(&self.indexes).chain(aggregates);
         own.chain(&self.changes).chain(self.queue.as_ref().map(|queue| &queue.relation))
+    }
+
+    /// Whether the catalog records this SQL table, which has the facts, the entries of an index, or an aggregate.
+    pub(super) fn is_recorded(&self, txn: &Txn<'_>, relation: &Relation) -> Result<bool> {
+        let reader = txn.reader(self);
+        let Some(record) = reader.get(Space::Catalog, b"")? else { return Ok(false) };
+        let mut indexes = self.indexes.iter().zip(self.schema.indexes);
+        let index = indexes.find(|(it, _)| it.name == relation.name).map(|(_, index)| index.name);
+        let mut aggregates = self.aggregates.iter();
+        let aggregate = aggregates.find(|it| it.relation.name == relation.name);
+        let Some(part) = index.or(aggregate.map(|it| it.declared.name)) else {
+            return Ok(relation.name == self.facts.name);
+        };
+        let record = TableRecord::decode(self.schema.name, record)?;
+        let is_declared = record.indexes.iter().any(|index| index.name == part);
+        // A retired index has a state alone.
+        Ok(is_declared || reader.get(Space::Catalog, part.as_bytes())?.is_some())
     }
 
     /// Whether the table has a change stream.
