@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
-use super::Table;
+use super::{Table, untyped::Writing};
 use crate::{
     model::{
         entity::{Entity, IndexEntry, Viewed},
@@ -13,12 +13,9 @@ use crate::{
     },
     query::{Bounds, Distinct, EventualScan, Scan},
     store::{OpenTable, ReadTxn, ShardId, Store, WriteTxn, engine_of, shard_id},
-    upkeep::{cascade, opening},
+    upkeep::opening,
     usage::{RowWrite, trace::span},
-    write::{
-        Scratch,
-        rows::{self, Cascading},
-    },
+    write::{Scratch, rows},
 };
 
 /// A table with the methods that have a key or an index as a parameter, for generated methods. They are not methods
@@ -212,15 +209,8 @@ impl<R: Entity> KeyedTable<R> {
     /// The errors of [`put`](Table::put), [`Error::DuplicateKey`] if a third row has the primary key, and
     /// [`Error::IndexNotReadable`]. After an error, nothing has changed.
     pub fn put_by(&self, txn: &mut WriteTxn<'_>, index: usize, row: &R) -> Result<()> {
-        if txn.is_each() {
-            return txn.each(|txn| self.put_by(txn, index, row));
-        }
-        span!(TRACE, "put", table = R::TABLE.name);
-        txn.reader_of(&self.table.open, Source::Index(index))?;
-        let (mut writer, Scratch { old, new, tried }, written) =
-            txn.row_writer(&self.table.open)?;
-        self.table.open.load_new(row, new, tried)?;
-        rows::put_by(Table::<R>::ROWS, &mut writer, index, old, new, written)
+        let open = &self.table.open;
+        open.write_row(txn, Writing::PutBy(index), &mut |new, tried| open.load_new(row, new, tried))
     }
 
     /// Removes the row with this key in the unique index at this position. Returns false if there is no such row.
@@ -309,17 +299,11 @@ impl<R: Entity> Table<R> {
     }
 
     fn remove_encoded(&self, txn: &mut WriteTxn<'_>, key: &KeyBuf) -> Result<Option<R>> {
-        if txn.is_each() {
-            return txn.each(|txn| self.remove_encoded(txn, key));
-        }
-        span!(TRACE, "delete", table = R::TABLE.name);
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
-        let row = rows::load_by_key::<R>(&writer, key.as_bytes(), old)?;
-        if row.is_some() {
-            let deleted =
-                rows::delete_loaded(Self::ROWS, &mut writer, Cascading::No, old, written)?;
-            cascade::finish(txn, &self.open, key.as_bytes(), deleted)?;
-        }
+        let mut row = None;
+        self.open.remove_row(txn, key.as_bytes(), &mut |writer, old| {
+            row = rows::load_by_key::<R>(writer, key.as_bytes(), old)?;
+            Ok(row.is_some())
+        })?;
         Ok(row)
     }
 
@@ -346,29 +330,17 @@ impl<R: Entity> Table<R> {
         key: &KeyBuf,
         change: impl FnOnce(&mut R),
     ) -> Result<bool> {
-        if txn.is_each() {
-            // Another copy of the function, so that the usual one is inlined.
-            let change: Box<dyn FnOnce(&mut R) + '_> = Box::new(change);
-            return txn.each_once(|txn| self.update_encoded_in(txn, key, change));
-        }
-        self.update_encoded_in(txn, key, change)
-    }
-
-    fn update_encoded_in(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        key: &KeyBuf,
-        change: impl FnOnce(&mut R),
-    ) -> Result<bool> {
-        span!(TRACE, "update", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        let Some(mut row) = rows::load_by_key::<R>(&writer, key.as_bytes(), old)? else {
-            return Ok(false);
-        };
-        change(&mut row);
-        self.open.load_new(&row, new, tried)?;
-        rows::update(Self::ROWS, &mut writer, old, new, written, RowWrite::Update)?;
-        Ok(true)
+        let mut change = Some(change);
+        self.open.update_row(txn, &mut |writer, Scratch { old, new, tried }| {
+            let Some(mut row) = rows::load_by_key::<R>(writer, key.as_bytes(), old)? else {
+                return Ok(false);
+            };
+            if let Some(change) = change.take() {
+                change(&mut row);
+            }
+            self.open.load_new(&row, new, tried)?;
+            Ok(true)
+        })
     }
 }
 

@@ -27,6 +27,7 @@ pub use recorded::{
 pub use scrub::Scrub;
 pub use shards::{RangeInfo, ShardInfo, ShardStatus};
 
+use self::untyped::Writing;
 use crate::{
     engine::{Read as _, Writer},
     model::{
@@ -117,19 +118,8 @@ impl<R: Entity> Table<R> {
     /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::MissingReference`], [`Error::KeyTooLong`] and
     /// [`Error::Codec`], after which nothing has changed; the [errors of writing](crate::Error#common-errors).
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        if txn.is_each() {
-            return txn.each(|txn| self.insert_in::<true>(txn, row));
-        }
-        self.insert_in::<false>(txn, row)
-    }
-
-    /// Inserts a row in a transaction. [Autocommit](crate::Store::autocommit) uses a separate copy of this function, so
-    /// that this copy is inlined.
-    fn insert_in<const IS_EACH: bool>(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        span!(TRACE, "insert", table = R::TABLE.name);
-        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
-        self.open.load_new(row, new, tried)?;
-        rows::insert(Self::ROWS, &mut writer, new, written)
+        let open = &self.open;
+        open.write_row(txn, Writing::Insert, &mut |new, tried| open.load_new(row, new, tried))
     }
 
     /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
@@ -187,7 +177,8 @@ impl<R: Entity> Table<R> {
         row: Box<dyn FnOnce(N) -> R + '_>,
     ) -> Result<N> {
         let (mut row, mut made) = (Some(row), None::<(Next<N>, R)>);
-        txn.each(|txn| {
+        let mut number = None;
+        txn.each(&mut |txn| {
             let (mut writer, scratch, written) = txn.row_writer(&self.open)?;
             let next = match &made {
                 Some((next, _)) if next.is_of_block => *next,
@@ -200,8 +191,10 @@ impl<R: Entity> Table<R> {
             let (_, row) = made.ok_or_else(sequence::changed)?;
             let inserted = self.insert_numbered(&mut writer, scratch, written, leading, &next, row);
             inserted.map_err(|error| next.after(&writer, false, error))?;
-            next.key()
-        })
+            number = Some(next.key()?);
+            Ok(())
+        })?;
+        number.ok_or_else(|| Error::internal("an operation did not run"))
     }
 
     /// Inserts a row with this number.
@@ -243,17 +236,8 @@ impl<R: Entity> Table<R> {
     /// [`Error::Conflict`] if the stored row has another revision, after which nothing has changed; the
     /// [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        if txn.is_each() {
-            return txn.each(|txn| self.put_in::<true>(txn, row));
-        }
-        self.put_in::<false>(txn, row)
-    }
-
-    fn put_in<const IS_EACH: bool>(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        span!(TRACE, "put", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        self.open.load_new(row, new, tried)?;
-        rows::put(Self::ROWS, &mut writer, old, new, written)
+        let open = &self.open;
+        open.write_row(txn, Writing::Put, &mut |new, tried| open.load_new(row, new, tried))
     }
 
     /// Writes a row like [`put`](Table::put), and returns the replaced row.
@@ -265,7 +249,9 @@ impl<R: Entity> Table<R> {
     /// The errors of [`put`](Table::put).
     pub fn replace(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<Option<R>> {
         if txn.is_each() {
-            return txn.each(|txn| self.replace(txn, row));
+            let mut before = None;
+            txn.each(&mut |txn| self.replace(txn, row).map(|row| before = row))?;
+            return Ok(before);
         }
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
@@ -401,7 +387,7 @@ impl<R: Entity> Table<R> {
         R: Revised,
     {
         if txn.is_each() {
-            return txn.each(|txn| self.delete_if(txn, row));
+            return txn.each(&mut |txn| self.delete_if(txn, row));
         }
         span!(TRACE, "delete", table = R::TABLE.name);
         let mut key = KeyBuf::new();

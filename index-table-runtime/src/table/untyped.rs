@@ -4,22 +4,33 @@ use std::sync::Arc;
 
 use super::Table;
 use crate::{
+    engine::Writer,
     model::{
         entity::Entity,
         error::{Error, Result},
         key::DecodeError,
+        maintain::Image,
         row,
         schema::Source,
     },
     query::{self, Bounds, DistinctRequest, ScanRequest},
     store::{OpenTable, ReadTxn, WriteTxn},
     upkeep::cascade,
-    usage::{Ledger, trace::span},
+    usage::{Ledger, RowWrite, trace::span},
     write::{
         Scratch,
         rows::{self, Cascading},
     },
 };
+
+/// How a row is written.
+#[derive(Clone, Copy)]
+pub(super) enum Writing {
+    Insert,
+    Put,
+    /// In the place of the row with the same key in the unique index at this position.
+    PutBy(usize),
+}
 
 impl OpenTable {
     pub(super) fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
@@ -63,13 +74,109 @@ impl OpenTable {
         query::row_by(reader, self.schema, ledger, source, key.range.start())
     }
 
+    /// Writes the row that `load` loads into the first image. [`OpenTable::load_new`] needs the second.
+    pub(super) fn write_row(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        how: Writing,
+        load: &mut dyn FnMut(&mut Image, &mut Image) -> Result<()>,
+    ) -> Result<()> {
+        if txn.is_each() {
+            return txn.each(&mut |txn| self.write_row_in::<true>(txn, how, load));
+        }
+        self.write_row_in::<false>(txn, how, load)
+    }
+
+    /// Writes a row in a transaction. [Autocommit](crate::Store::autocommit) uses a separate copy of this function, so
+    /// that the other copy is inlined.
+    fn write_row_in<const IS_EACH: bool>(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        how: Writing,
+        load: &mut dyn FnMut(&mut Image, &mut Image) -> Result<()>,
+    ) -> Result<()> {
+        match how {
+            Writing::Insert => {
+                span!(TRACE, "insert", table = self.schema.name);
+                let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(self)?;
+                load(new, tried)?;
+                rows::insert(self.rows, &mut writer, new, written)
+            }
+            Writing::Put => {
+                span!(TRACE, "put", table = self.schema.name);
+                let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
+                load(new, tried)?;
+                rows::put(self.rows, &mut writer, old, new, written)
+            }
+            Writing::PutBy(index) => {
+                span!(TRACE, "put", table = self.schema.name);
+                txn.reader_of(self, Source::Index(index))?;
+                let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
+                load(new, tried)?;
+                rows::put_by(self.rows, &mut writer, index, old, new, written)
+            }
+        }
+    }
+
+    /// Writes back the row that `change` loads, as it was and as it is now. `change` is called once, and returns false if
+    /// there is no such row. Then this returns false.
+    pub(super) fn update_row(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        change: &mut dyn FnMut(&Writer<'_, '_>, &mut Scratch) -> Result<bool>,
+    ) -> Result<bool> {
+        if txn.is_each() {
+            return txn.each_once(|txn| self.update_row_in::<true>(txn, change));
+        }
+        self.update_row_in::<false>(txn, change)
+    }
+
+    fn update_row_in<const IS_EACH: bool>(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        change: &mut dyn FnMut(&Writer<'_, '_>, &mut Scratch) -> Result<bool>,
+    ) -> Result<bool> {
+        span!(TRACE, "update", table = self.schema.name);
+        let (mut writer, scratch, written) = txn.row_writer(self)?;
+        if !change(&writer, scratch)? {
+            return Ok(false);
+        }
+        let Scratch { old, new, .. } = scratch;
+        rows::update(self.rows, &mut writer, old, new, written, RowWrite::Update)?;
+        Ok(true)
+    }
+
+    /// Removes the row that `load` loads. `load` returns false if there is no such row.
+    pub(super) fn remove_row(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        primary_key: &[u8],
+        load: &mut dyn FnMut(&Writer<'_, '_>, &mut Image) -> Result<bool>,
+    ) -> Result<()> {
+        if txn.is_each() {
+            return txn.each(&mut |txn| self.remove_row(txn, primary_key, load));
+        }
+        span!(TRACE, "delete", table = self.schema.name);
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
+        if !load(&writer, old)? {
+            return Ok(());
+        }
+        let deleted = rows::delete_loaded(self.rows, &mut writer, Cascading::No, old, written)?;
+        cascade::finish(txn, self, primary_key, deleted).map(drop)
+    }
+
     pub(super) fn delete(
         self: &Arc<Self>,
         txn: &mut WriteTxn<'_>,
         primary_key: &[u8],
     ) -> Result<bool> {
         if txn.is_each() {
-            return txn.each(|txn| self.delete_in::<true>(txn, primary_key));
+            let mut is_deleted = false;
+            txn.each(&mut |txn| {
+                is_deleted = self.delete_in::<true>(txn, primary_key)?;
+                Ok(())
+            })?;
+            return Ok(is_deleted);
         }
         self.delete_in::<false>(txn, primary_key)
     }
@@ -93,7 +200,12 @@ impl OpenTable {
         key: Bounds,
     ) -> Result<bool> {
         if txn.is_each() {
-            return txn.each(|txn| self.delete_by(txn, source, key.clone()));
+            let mut is_deleted = false;
+            txn.each(&mut |txn| {
+                is_deleted = self.delete_by(txn, source, key.clone())?;
+                Ok(())
+            })?;
+            return Ok(is_deleted);
         }
         span!(TRACE, "delete", table = self.schema.name);
         let reader = txn.reader_of(self, source);

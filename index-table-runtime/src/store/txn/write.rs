@@ -104,33 +104,13 @@ impl<'s> WriteTxn<'s> {
         matches!(self.guard, WriteGuard::Each(..))
     }
 
-    /// Runs an operation in a transaction of its own, which may run again.
+    /// Runs an operation in a transaction of its own, which may run again. It is not generic, because every table calls it.
     #[cold]
-    pub(crate) fn each<T, E: From<Error>>(
+    pub(crate) fn each(
         &mut self,
-        operation: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.each_that(true, operation)
-    }
-
-    /// [`each`](WriteTxn::each). `can_repeat`: the first run may assume that new keys are free.
-    fn each_that<T, E: From<Error>>(
-        &mut self,
-        can_repeat: bool,
-        mut operation: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let mut outcome = None;
-        let ran = self.run_each(can_repeat, &mut |txn| {
-            let result = operation(txn);
-            let ended = if result.is_ok() { Ok(()) } else { Err(Error::internal("an error")) };
-            outcome = Some(result);
-            ended
-        });
-        match (ran, outcome) {
-            (Ok(()), Some(outcome)) | (Err(_), Some(outcome @ Err(_))) => outcome,
-            (Err(error), _) => Err(error.into()),
-            (Ok(()), None) => Err(Error::internal("an operation did not run").into()),
-        }
+        operation: &mut dyn FnMut(&mut WriteTxn<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.run_each(true, operation)
     }
 
     /// Runs an operation with a closure that can be called once.
@@ -143,26 +123,36 @@ impl<'s> WriteTxn<'s> {
         &mut self,
         operation: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut operation = Some(operation);
-        self.each_that(false, |txn| {
-            if let Some(operation) = operation.take() {
-                return operation(txn);
-            }
+        let (mut operation, mut outcome) = (Some(operation), None);
+        let ran = self.run_each(false, &mut |txn| {
             let reason = "it has to run again, for example because the map was enlarged, and its closure can be called \
                           once: repeat the call";
-            Err(Error::TransactionFailed { reason: reason.to_owned() }.into())
-        })
+            let Some(operation) = operation.take() else {
+                outcome = None;
+                return Err(Error::TransactionFailed { reason: reason.to_owned() });
+            };
+            let result = operation(txn);
+            let ended = if result.is_ok() { Ok(()) } else { Err(Error::internal("an error")) };
+            outcome = Some(result);
+            ended
+        });
+        match (ran, outcome) {
+            (Ok(()), Some(outcome)) | (Err(_), Some(outcome @ Err(_))) => outcome,
+            (Err(error), _) => Err(error.into()),
+            (Ok(()), None) => Err(Error::internal("an operation did not run").into()),
+        }
     }
 
+    /// `can_repeat`: the first run may assume that new keys are free.
     fn run_each(
         &mut self,
-        mut assumes_new: bool,
+        can_repeat: bool,
         operation: &mut dyn FnMut(&mut WriteTxn<'_>) -> Result<()>,
     ) -> Result<()> {
         let WriteGuard::Each(store, _) = &self.guard else {
             return Err(Error::internal("an operation of another transaction"));
         };
-        let store = *store;
+        let (store, mut assumes_new) = (*store, can_repeat);
         let total = self.read.session.total.get();
         // The map can't be enlarged while the snapshot lives.
         self.read.engine = no_snapshot()?;
