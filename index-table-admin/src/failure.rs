@@ -72,6 +72,10 @@ impl From<Error> for Failure {
             Error::DamagedFile { .. } | Error::DamagedArchive { .. } | Error::Corrupt { .. } => {
                 Code::Damage
             }
+            // The library checks all lengths before LMDB does, except those that it has read from the file.
+            Error::Engine { source, .. } if source.to_string().contains("MDB_BAD_VALSIZE") => {
+                Code::Damage
+            }
             Error::StoreNotFound { .. } => Code::NotFound,
             Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NotFound,
             Error::AlreadyOpen { .. }
@@ -115,6 +119,10 @@ impl From<Error> for Failure {
             {
                 format!("{error}; {OTHER_USER}")
             }
+            Error::Engine { path, .. } if !path.starts_with("postgresql:") => format!(
+                "{error}; run `check {}`, and restore the directory from a copy if it finds damage",
+                path.display()
+            ),
             _ => error.to_string(),
         };
         Self::new(code, message)
@@ -124,5 +132,26 @@ impl From<Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::new(Code::Other, format!("the output can't be written: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn an_error_of_lmdb_has_a_way_out() {
+        let failed = |path: &str, reason: &'static str| {
+            let source = Arc::new(io::Error::other(reason));
+            Failure::from(Error::Engine { path: path.into(), source })
+        };
+        let size = failed("data/shop", "MDB_BAD_VALSIZE: wrong size");
+        assert_eq!(size.code, Code::Damage);
+        assert!(size.message.contains("; run `check data/shop`"), "{size}");
+        assert_eq!(failed("data/shop", "MDB_PANIC").code, Code::Other);
+        let server = failed("postgresql://a/b", "syntax error");
+        assert_eq!((server.code, server.message.contains("check")), (Code::Other, false));
     }
 }
