@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, IndexTable, Store};
+use index_table::{Error, IndexTable, ShardMap, ShardedStore, Store, report::MoveState};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/privileges.rs"]
@@ -171,6 +171,110 @@ fn a_full_disk_loses_no_commit_and_the_store_works_again() -> TestResult {
         check(&store, &BlobRepository::open(&store)?, rows + 5000)?;
     }
     Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "parts", shard_by = tenant)]
+#[index(code, unique, scope = "global")]
+struct Part {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u32,
+    code: u64,
+    bytes: Vec<u8>,
+}
+
+fn part(tenant: u32, number: u32) -> Part {
+    let code = u64::from(tenant) << 32 | u64::from(number);
+    Part { tenant, number, code, bytes: vec![number as u8; 1000] }
+}
+
+/// The rows are in shard `near`, with 500 rows for each tenant. Shard `far` is on the small disk.
+struct Parts {
+    store: ShardedStore,
+    parts: PartRepository,
+}
+
+const TENANTS: u32 = 20;
+
+impl Parts {
+    fn open(path: &Path) -> index_table::Result<Self> {
+        let store = ShardedStore::open(path)?;
+        Ok(Self { parts: PartRepository::open(&store)?, store })
+    }
+
+    fn create(path: &Path, disk: &Path) -> index_table::Result<Self> {
+        let map = ShardMap::ranges().to("near", 0u32..);
+        let options = ShardedStore::options().shard("near", "near").shard("far", disk.join("far"));
+        drop(options.map("parts", map).open(path)?);
+        let own = Self::open(path)?;
+        for tenant in 0..TENANTS {
+            let insert = |number| (tenant, number);
+            own.store.transaction(|txn| {
+                let mut all = (0..500).map(insert);
+                all.try_for_each(|(tenant, number)| own.parts.insert(txn, &part(tenant, number)))
+            })?;
+        }
+        Ok(own)
+    }
+
+    /// Checks that each row and each entry is there once.
+    fn check(&self) -> TestResult {
+        let txn = self.store.read()?;
+        let found: Vec<Part> = self.parts.all(&txn).rows().collect::<Result<_, _>>()?;
+        let all = (0..TENANTS).flat_map(|tenant| (0..500).map(move |number| part(tenant, number)));
+        assert!(found.iter().eq(&all.collect::<Vec<_>>()), "{} rows", found.len());
+        assert_eq!(self.parts.by_code(&txn).count()?, u64::from(TENANTS) * 500);
+        drop(txn);
+        let report = self.store.verify()?;
+        assert!(report.is_clean(), "{report}");
+        Ok(())
+    }
+
+    /// Moves rows until the disk of the target is full, and checks that the source has all rows. Returns the move.
+    fn move_until_full(&self) -> Result<u64, Box<dyn std::error::Error>> {
+        let Err(error) = self.store.move_range("parts", 0u32.., "far").run() else {
+            return Err("the disk is large enough".into());
+        };
+        assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+        self.check()?;
+        assert_eq!(self.parts.shard_of(&self.store, 7)?.name(), "near");
+        let moves = self.store.moves()?;
+        assert_eq!(moves.iter().map(|it| it.state).collect::<Vec<_>>(), [MoveState::Copying]);
+        Ok(moves[0].id)
+    }
+}
+
+#[test]
+fn a_move_to_a_full_disk_is_taken_back_or_continued() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let own = Parts::create(&path, disk.path())?;
+    own.check()?;
+    // While the disk is full, the move continues no further, and its other keys stay where they are.
+    let id = own.move_until_full()?;
+    assert!(own.store.resume_move(id).run().is_err());
+    own.check()?;
+
+    // With more space, the open store takes the move back, and begins it again.
+    assert!(disk.remount("size=8m"));
+    own.store.cancel_move(id)?;
+    own.check()?;
+    let id = own.move_until_full()?;
+
+    // The store is opened again, and continues.
+    drop(own);
+    assert!(disk.remount("size=64m"));
+    let own = Parts::open(&path)?;
+    own.check()?;
+    own.store.resume_move(id).run()?;
+    assert_eq!(own.parts.shard_of(&own.store, 7)?.name(), "far");
+    assert!(own.store.moves()?.is_empty());
+    own.check()?;
+    drop(own);
+    Parts::open(&path)?.check()
 }
 
 fn as_other_process() -> Option<PathBuf> {

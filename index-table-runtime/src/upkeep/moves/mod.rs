@@ -403,7 +403,9 @@ fn refused(what: &str, reason: &str) -> Error {
 /// Returns the turn to move.
 fn turn<'e>(engine: &'e Engine, store: &ShardedStore) -> Result<std::sync::MutexGuard<'e, ()>> {
     engine_to_change(store)?;
-    engine.move_turn().ok_or_else(|| refused("a move", "another move is running"))
+    engine
+        .move_turn()
+        .ok_or_else(|| refused("a move", "another move is running; wait until it has ended"))
 }
 
 fn begun(engine: &Engine, id: MoveId) -> Result<Arc<Moving>> {

@@ -145,7 +145,7 @@ impl ShardedStore {
             reason,
         };
         let Some(_turn) = shards.move_turn() else {
-            return Err(refused("a move is running".to_owned()));
+            return Err(refused("a move is running; wait until it has ended".to_owned()));
         };
         let opening = inner.lock_opening();
         let held = shards.hold_moves();
