@@ -37,12 +37,13 @@ struct Note {
 #[test]
 fn committed_transactions_survive_a_server_that_is_killed() -> Result<(), Box<dyn std::error::Error>>
 {
+    // Until the schema is dropped.
+    let _alone = RESTARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(schema) = postgres::Schema::new() else { return Ok(()) };
     let Ok(restart) = env::var("INDEX_TABLE_POSTGRES_RESTART") else {
         eprintln!("not run: INDEX_TABLE_POSTGRES_RESTART is not set");
         return Ok(());
     };
-    let _alone = RESTARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let direct = schema.open()?;
     serial::prepare(&direct)?;
     let stores = [schema.open()?, schema.open()?];
@@ -77,9 +78,10 @@ fn committed_transactions_survive_a_server_that_is_killed() -> Result<(), Box<dy
 
 #[test]
 fn a_commit_after_a_restart_is_known_to_have_failed() -> Result<(), Box<dyn std::error::Error>> {
+    // Until the schema is dropped.
+    let _alone = RESTARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(schema) = postgres::Schema::new() else { return Ok(()) };
     let Ok(restart) = env::var("INDEX_TABLE_POSTGRES_RESTART") else { return Ok(()) };
-    let _alone = RESTARTS.lock().unwrap_or_else(PoisonError::into_inner);
     let store = schema.open()?;
     let notes = NoteRepository::open(&store)?;
     let mut txn = store.write()?;

@@ -34,7 +34,7 @@ impl Messages {
     fn new(out: &Output, what: &str, way_out: &str) -> Self {
         Self(Signal::ALL.map(|signal| {
             let message = format!(
-                "{what} can't be used: LMDB ended with the signal {}, as it does at a damaged page; {way_out}",
+                "{what} can't be used: the process ended with the signal {}, as LMDB does at a damaged page; {way_out}",
                 signal.name()
             );
             (signal, out.abrupt_error(Code::Damage as u8, &message).into_bytes())
@@ -65,8 +65,10 @@ pub(crate) fn report(out: &Output, store: &Path) {
     });
 }
 
-/// Lets the error name the file of the shard with the damage, if the address of the signal is in its map.
+/// Lets the error name the file of the shard with the damage, if the address of the signal is in its map, and otherwise the
+/// directory of the store.
 pub(crate) fn report_shards(out: &Output, store: &Path) {
+    os::name_directory(|| Messages::new(out, &format!("`{}`", store.display()), &way_out(store)));
     os::name_files(|file| Messages::new(out, &format!("`{file}`"), &way_out(store)));
 }
 
@@ -89,6 +91,9 @@ mod os {
 
     /// The messages for a store.
     static STORE: OnceLock<Messages> = OnceLock::new();
+
+    /// The messages for a sharded store, which are used instead.
+    static SHARDS: OnceLock<Messages> = OnceLock::new();
 
     /// The messages for the files that are mapped at these addresses.
     static FILES: OnceLock<Vec<(Range<usize>, Messages)>> = OnceLock::new();
@@ -118,6 +123,11 @@ mod os {
                 libc::sigaction(number(signal), &raw const action, ptr::null_mut());
             }
         }
+    }
+
+    /// Sets the messages for a sharded store.
+    pub(super) fn name_directory(messages: impl FnOnce() -> Messages) {
+        SHARDS.get_or_init(messages);
     }
 
     /// Notes where the data files are mapped. Only Linux shows this.
@@ -185,7 +195,8 @@ mod os {
         // The signal of an assertion has no address.
         let files = FILES.get().filter(|_| signal != Signal::Abort);
         let file = files.and_then(|files| files.iter().find(|(map, _)| map.contains(&address)));
-        file.map(|(_, messages)| messages).or_else(|| STORE.get())?.of(signal)
+        let file = file.map(|(_, messages)| messages);
+        file.or_else(|| SHARDS.get()).or_else(|| STORE.get())?.of(signal)
     }
 }
 
@@ -194,6 +205,8 @@ mod os {
     use super::Messages;
 
     pub(super) fn install(_: impl FnOnce() -> Messages) {}
+
+    pub(super) fn name_directory(_: impl FnOnce() -> Messages) {}
 
     pub(super) fn name_files(_: impl Fn(&str) -> Messages) {}
 }

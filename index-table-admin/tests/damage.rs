@@ -60,7 +60,7 @@ const TYPED: [&[&str]; 9] = [
 struct Results {
     /// The number of commands that report damage.
     reports: usize,
-    /// The number of these that LMDB ended.
+    /// The number of these that the process ended.
     signals: usize,
     /// Whether each command succeeded.
     are_all_done: bool,
@@ -84,7 +84,7 @@ fn run_all(dir: &Path, what: &str) -> Results {
             assert!(!error.is_empty(), "{what}: {command:?}");
             results.reports += 1;
         }
-        if error.contains("LMDB ended") {
+        if error.contains("the process ended") {
             let file = dir.join("data.mdb");
             assert!(error.contains(&format!("`{}`", file.display())), "{what}: {error}");
             assert_eq!(code, Some(1), "{what}: {command:?}: {error}");
@@ -175,7 +175,7 @@ fn a_page_of_zeros_is_an_error_that_names_the_file_or_has_no_effect() {
             assert!(results.are_all_done, "page {page} is in use, and `check` finds nothing");
             continue;
         }
-        assert!(!error.contains("LMDB ended"), "page {page}: {error}");
+        assert!(!error.contains("the process ended"), "page {page}: {error}");
         (signals, used) = (signals + results.signals, used + 1);
     }
     assert!(used > 10, "{used}");
@@ -245,7 +245,7 @@ fn a_served_page_ends_with_the_error_of_a_damaged_page() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(is_over, "no page comes to the damage: {error}");
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("data.mdb` can't be used: LMDB ended"), "{error}");
+    assert!(error.contains("data.mdb` can't be used: the process ended"), "{error}");
 }
 
 /// Starts a dump of a store whose output is not read, cuts the file, and reads on. Returns the exit code and the error.

@@ -34,6 +34,7 @@ pub(super) struct Gate<T> {
     /// Written once: by the thread that has set the state to `CLOSING`.
     inside: UnsafeCell<Option<T>>,
     created: Instant,
+    /// Not 0 if there is a writer.
     writer: [AtomicU64; 1],
     /// For each slot, the start of the transaction in nanoseconds since `created`; 0 if the slot is free.
     readers: Box<[AtomicU64]>,
@@ -103,7 +104,8 @@ impl<T> Gate<T> {
             Kind::Writer => &self.writer,
         };
         loop {
-            let now = self.now();
+            // Nothing reads the age of the writer.
+            let now = if kind == Kind::Reader { self.now() } else { 1 };
             let slot = slots.iter().find(|slot| {
                 slot.load(SeqCst) == 0 && slot.compare_exchange(0, now, SeqCst, SeqCst).is_ok()
             });

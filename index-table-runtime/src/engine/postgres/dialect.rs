@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::names::{Form, Relation, hex};
+use super::names::{Form, Relation, hex, quoted};
 
 /// A server with the PostgreSQL protocol, for [`Options::dialect`](crate::Options::dialect).
 ///
@@ -174,6 +174,24 @@ impl Dialect {
             }
             _ => format!("{create};"),
         }
+    }
+
+    /// Returns the statements that remove the entries of an index and change the columns of its SQL table to those of
+    /// `relation`; `None` if the table has to be created again. Transactions with an older snapshot keep the entries. From a
+    /// new table, they would read none.
+    pub(super) fn change(self, relation: &Relation, primary_key: &str) -> Option<String> {
+        let (table, primary_key) = (&relation.sql, quoted(primary_key));
+        let change = match (self, relation.form) {
+            (Self::YugabyteDb | Self::CockroachDb, _) | (_, Form::Pairs) => return None,
+            (Self::PostgreSql, Form::Unique) => format!(
+                "ADD COLUMN s bytea NOT NULL DEFAULT '', ADD PRIMARY KEY (k, s); \
+                 ALTER TABLE {table} ALTER COLUMN s DROP DEFAULT"
+            ),
+            (Self::PostgreSql, Form::Entries) => "DROP COLUMN s, ADD PRIMARY KEY (k, p)".to_owned(),
+        };
+        Some(format!(
+            "DELETE FROM {table}; ALTER TABLE {table} DROP CONSTRAINT {primary_key}, {change};"
+        ))
     }
 
     /// Returns the query that locks the schema until the session unlocks it. Without such a lock, concurrent changes of

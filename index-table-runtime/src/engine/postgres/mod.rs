@@ -71,7 +71,7 @@ use crate::{
     },
 };
 
-/// The maximum time for which dropping indexes waits for other clients that read them.
+/// The maximum time for which changing and dropping indexes waits for other clients that read them.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An open store.
@@ -228,7 +228,7 @@ impl Engine {
     ) -> Result<Compared<'r>> {
         let sql = "SELECT c.relname::text, array_to_string(ARRAY(SELECT a.attname::text \
                    FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
-                   AND NOT a.attisdropped ORDER BY a.attnum), ', ') \
+                   AND NOT a.attisdropped ORDER BY a.attname), ', ') \
                    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
                    WHERE n.nspname = $1 AND c.relname = ANY($2)";
         let mut compared = Compared { missing: relations.collect(), different: Vec::new() };
@@ -238,7 +238,7 @@ impl Engine {
             let (name, columns): (&str, &str) = (column(row, 0)?, column(row, 1)?);
             let found = compared.missing.iter().position(|relation| relation.name == name);
             let Some(relation) = found.map(|at| compared.missing.swap_remove(at)) else { continue };
-            if columns != relation.form.columns() {
+            if columns != relation.form.sorted_columns() {
                 compared.different.push((relation, columns.to_owned()));
             }
         }
@@ -409,7 +409,7 @@ impl Engine {
         self.in_transaction(excludes_writers.then_some(&tables), |txn| {
             let mut compared = self.compare(txn, tables.needed().into_iter())?;
             compared.refuse_lost(txn, &tables)?;
-            compared.drop_changed(txn, &tables)?;
+            compared.change(txn, (&self.schema, &tables))?;
             compared.refuse_different(schema.name)?;
             if !compared.missing.is_empty() {
                 txn.simple(&self.creation(&compared.missing))?;
@@ -488,22 +488,35 @@ impl Compared<'_> {
         Ok(())
     }
 
-    /// Drops the tables of indexes that have become unique, or are unique no longer. Such an index is built again.
-    fn drop_changed(&mut self, txn: &Txn<'_>, tables: &Tables) -> Result<()> {
-        let is_index = |relation: &Relation| relation.form != Form::Pairs;
-        let other = |relation: &Relation| match relation.form {
-            Form::Unique => Form::Entries,
-            _ => Form::Unique,
-        };
+    /// Changes the tables of indexes that have become unique, or are unique no longer, and removes their entries. Such an
+    /// index is built again.
+    fn change(&mut self, txn: &Txn<'_>, (schema, tables): (&str, &Tables)) -> Result<()> {
         for (relation, columns) in mem::take(&mut self.different) {
-            let is_own = is_index(relation)
-                && columns == other(relation).columns()
-                && tables.is_recorded(txn, relation)?;
-            if is_own {
-                txn.simple(&format!("DROP TABLE {}", relation.sql))?;
-                self.missing.push(relation);
-            } else {
+            let former = match relation.form {
+                Form::Pairs => None,
+                Form::Entries => Some(Form::Unique),
+                Form::Unique => Some(Form::Entries),
+            };
+            let is_former = former.is_some_and(|form| columns == form.sorted_columns());
+            if !is_former || !tables.is_recorded(txn, relation)? {
                 self.different.push((relation, columns));
+                continue;
+            }
+            let constraint = "SELECT o.conname::text FROM pg_constraint o \
+                              JOIN pg_class c ON c.oid = o.conrelid \
+                              JOIN pg_namespace n ON n.oid = c.relnamespace \
+                              WHERE n.nspname = $1 AND c.relname = $2 AND o.contype = 'p'";
+            let found = txn.query(constraint, &[&schema, &relation.name])?;
+            let primary_key = found.first().map(|row| column::<&str>(row, 0)).transpose()?;
+            txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
+            match txn.pool().dialect().change(relation, primary_key.unwrap_or_default()) {
+                Some(change) => {
+                    txn.simple(&change)?;
+                }
+                None => {
+                    txn.simple(&format!("DROP TABLE {}", relation.sql))?;
+                    self.missing.push(relation);
+                }
             }
         }
         Ok(())
@@ -517,7 +530,7 @@ impl Compared<'_> {
             difference: format!(
                 "the SQL table {} has the columns {columns}, not {}: index-table did not create it",
                 relation.sql,
-                relation.form.columns()
+                relation.form.sorted_columns()
             ),
             way_out: "use another schema, or rename that SQL table",
         })

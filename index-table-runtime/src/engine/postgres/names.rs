@@ -89,6 +89,14 @@ impl Form {
             Self::Unique => "k, s, p, v",
         }
     }
+
+    /// Returns the names of the columns in alphabetical order.
+    pub(super) const fn sorted_columns(self) -> &'static str {
+        match self {
+            Self::Unique => "k, p, s, v",
+            form => form.columns(),
+        }
+    }
 }
 
 impl Relation {

@@ -14,7 +14,7 @@ use crate::{
         aggregate::AggregateSchema,
         error::Result,
         reference::Referrer,
-        schema::{IndexSchema, Parts, Source, TableRecord, TableSchema},
+        schema::{IndexRecord, IndexSchema, Parts, Source, TableRecord, TableSchema},
         stream::STREAM,
     },
 };
@@ -31,8 +31,8 @@ pub(crate) struct Tables {
     sequences: Relation,
     /// The prefix of its keys in the tables of all tables.
     prefix: Vec<u8>,
-    /// The fact tables to which the references of the table refer.
-    referred: Vec<Relation>,
+    /// The fact tables to which the references of the table refer, with the names of their tables.
+    referred: Vec<(&'static str, Relation)>,
     /// The references to the table.
     pub(super) referrers: Links<Relation>,
 }
@@ -65,7 +65,7 @@ impl Tables {
             referred: parts
                 .references
                 .iter()
-                .map(|reference| relation(reference.to.name, Form::Pairs))
+                .map(|reference| (reference.to.name, relation(reference.to.name, Form::Pairs)))
                 .collect(),
             referrers: Links::default(),
         }
@@ -87,7 +87,7 @@ impl Tables {
     /// Returns the SQL tables that have to exist, each once.
     pub(super) fn needed(&self) -> Vec<&Relation> {
         let mut needed: Vec<_> = self.own().collect();
-        for facts in &self.referred {
+        for (_, facts) in &self.referred {
             if needed.iter().all(|other| other.name != facts.name) {
                 needed.push(facts);
             }
@@ -102,18 +102,29 @@ impl Tables {
         own.chain(&self.changes).chain(self.queue.as_ref().map(|queue| &queue.relation))
     }
 
-    /// Whether the catalog records this SQL table, which has the facts, the entries of an index, or an aggregate.
+    /// Whether the catalog records one of the [needed](Self::needed) SQL tables.
     pub(super) fn is_recorded(&self, txn: &Txn<'_>, relation: &Relation) -> Result<bool> {
         let reader = txn.reader(self);
+        let is = |other: &Relation| other.name == relation.name;
+        if !is(&self.facts)
+            && let Some((table, _)) = self.referred.iter().find(|(_, facts)| is(facts))
+        {
+            return Ok(reader.get(Space::CatalogOf(table), b"")?.is_some());
+        }
         let Some(record) = reader.get(Space::Catalog, b"")? else { return Ok(false) };
-        let mut indexes = self.indexes.iter().zip(self.schema.indexes);
-        let index = indexes.find(|(it, _)| it.name == relation.name).map(|(_, index)| index.name);
-        let mut aggregates = self.aggregates.iter();
-        let aggregate = aggregates.find(|it| it.relation.name == relation.name);
-        let Some(part) = index.or(aggregate.map(|it| it.declared.name)) else {
-            return Ok(relation.name == self.facts.name);
-        };
+        if is(&self.facts) {
+            return Ok(true);
+        }
         let record = TableRecord::decode(self.schema.name, record)?;
+        if self.queue.as_ref().is_some_and(|queue| is(&queue.relation)) {
+            return Ok(record.indexes.iter().any(IndexRecord::is_eventual));
+        }
+        let mut indexes = self.indexes.iter().zip(self.schema.indexes);
+        let index = indexes.find(|(it, _)| is(it)).map(|(_, index)| index.name);
+        let mut aggregates = self.aggregates.iter();
+        let aggregate = aggregates.find(|it| is(&it.relation)).map(|it| it.declared.name);
+        let changes = self.changes.as_ref().filter(|it| is(it)).map(|_| STREAM);
+        let Some(part) = index.or(aggregate).or(changes) else { return Ok(false) };
         let is_declared = record.indexes.iter().any(|index| index.name == part);
         // A retired index has a state alone.
         Ok(is_declared || reader.get(Space::Catalog, part.as_bytes())?.is_some())
@@ -139,7 +150,7 @@ impl Tables {
             Space::Sequence => return Some((&self.sequences, self.prefix.as_slice().into())),
             Space::Queue => self.queue.as_ref().map(|queue| &queue.relation),
             Space::Aggregate(aggregate) => self.aggregates.get(aggregate).map(|it| &it.relation),
-            Space::Referred(at) => self.referred.get(at),
+            Space::Referred(at) => self.referred.get(at).map(|(_, facts)| facts),
             Space::Referring(at) => self.referrers.get(at).map(|link| &link.database),
             Space::Changes => self.changes.as_ref(),
         };

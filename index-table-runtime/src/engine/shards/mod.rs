@@ -294,13 +294,12 @@ impl Engine {
         Self { tables: Mutex::new(tables), ..self }
     }
 
-    /// Compares the location of a table's rows with the recorded one. Returns the record of a new table.
+    /// Compares the location of a table's rows with the recorded one. Returns the record of a new table. `whole` is the
+    /// reference of a part to its whole in another shard.
     ///
     /// # Errors
     ///
     /// [`Error::SchemaMismatch`]: the table was first opened with another shard key, shard map or place.
-    ///
-    /// `whole` is the reference of a part to its whole in another shard.
     pub(crate) fn compare(
         &self,
         routing: &Routing,

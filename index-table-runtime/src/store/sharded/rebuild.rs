@@ -189,7 +189,7 @@ fn placed_parts(catalog: &Records, identity: &Identity) -> Vec<(String, TableRec
             // The reference to a whole in the same shard is a part of the record of the whole.
             let part = format!("{whole}.{}", reference::part(table, &name));
             if name == PART_OF && catalog.iter().all(|(other, _)| *other != part) {
-                let (shard, repository) = (identity.number, format!("the repository of `{table}`"));
+                let (shard, repository) = (identity.number, format!("the repository of {table}"));
                 parts.push((table.clone(), TableRecord::Part { shard, whole, repository }));
             }
         }
