@@ -302,6 +302,21 @@ struct Payment {
 }
 
 #[test]
+fn a_dropped_table_is_not_created_again_for_a_reference_to_it() -> TestResult {
+    let Some(schema) = Schema::new() else { return Ok(()) };
+    let store = schema.open()?;
+    let accounts = AccountRepository::open(&store)?;
+    store.transaction(|txn| accounts.insert(txn, &account(1, 0)))?;
+    run_sql(&store, &format!("DROP TABLE \"{}\".accounts", schema.name()))?;
+    let refused = PaymentRepository::open(&schema.open()?).map(drop);
+    let Err(Error::SchemaMismatch { difference, .. }) = refused else { panic!("{refused:?}") };
+    assert!(difference.contains("\"accounts\""), "{difference}");
+    let refused = AccountRepository::open(&schema.open()?).map(drop);
+    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
 fn of_a_deletion_and_a_new_reference_at_the_same_time_one_is_refused() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let store = schema.open()?;

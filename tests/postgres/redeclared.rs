@@ -42,8 +42,14 @@ fn an_index_becomes_unique_and_is_unique_no_longer() -> TestResult {
         store.transaction(|txn| {
             (0..rows).try_for_each(|id| places.put(txn, &plain::Place { id, code: id }))
         })?;
+        // It has a snapshot, but has not read the index yet.
+        let older = store.read()?;
+        assert!(places.get(&older, 0)?.is_some());
         let other = schema.open()?;
-        let places = unique::PlaceRepository::open(&other)?;
+        let unique = unique::PlaceRepository::open(&other)?;
+        assert_eq!(places.find_by_code_range(&older, ..).count()?, rows);
+        drop(older);
+        let places = unique;
         let txn = other.read()?;
         let last = unique::Place { id: rows - 1, code: rows - 1 };
         assert_eq!(places.get_by_code(&txn, rows - 1)?, Some(last));
@@ -53,8 +59,13 @@ fn an_index_becomes_unique_and_is_unique_no_longer() -> TestResult {
         let refused = other.transaction(|txn| places.insert(txn, &taken));
         assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
 
+        let older = other.read()?;
+        assert!(places.get(&older, 0)?.is_some());
         let store = schema.open()?;
-        let places = plain::PlaceRepository::open(&store)?;
+        let plain = plain::PlaceRepository::open(&store)?;
+        assert!(places.get_by_code(&older, 0)?.is_some());
+        drop(older);
+        let places = plain;
         store.transaction(|txn| places.put(txn, &plain::Place { id: rows, code: 0 }))?;
         let txn = store.read()?;
         assert_eq!(places.find_by_code(&txn, 0).count()?, 2);

@@ -107,7 +107,14 @@ impl<'p> Copying<'p> {
         let engine = AnyEngine::open(&Options::default().create(false), &whole)?;
         let path = directory.join(FILE);
         let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
-        engine.on_disk()?.copy(&file, CopyKind::Compact)?;
+        let copied = engine.on_disk()?.copy(&file, CopyKind::Compact);
+        copied.map_err(|error| match error {
+            // The damage is in the file of the shard. The copy is removed.
+            Error::DamagedFile { reason, .. } => {
+                Error::DamagedFile { path: shard.directory().to_owned(), reason }
+            }
+            error => error,
+        })?;
         close(engine, &whole)?;
         std::fs::remove_dir_all(&whole).map_err(|source| Error::io(&whole, source))?;
         Ok(file)
