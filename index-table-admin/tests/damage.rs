@@ -272,9 +272,8 @@ fn a_file_that_is_cut_while_it_is_read_is_named() {
     assert!(error.contains("SIGBUS"), "{error}");
 }
 
-#[test]
-#[cfg(target_os = "linux")]
-fn the_file_of_a_shard_that_is_cut_while_it_is_read_is_named() {
+/// Returns a sharded store with many rows in the shard `south`.
+fn sharded_with_many_rows() -> tempfile::TempDir {
     let dir = sharded();
     {
         // A process that another test starts has the lock for a moment.
@@ -288,11 +287,35 @@ fn the_file_of_a_shard_that_is_cut_while_it_is_read_is_named() {
         let rows = (10..20_000).map(|number| order_row(107, number));
         orders.bulk_load(&store, rows).run().expect("a load");
     }
+    dir
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_file_of_a_shard_that_is_cut_while_it_is_read_is_named() {
+    let dir = sharded_with_many_rows();
     let file = dir.path().join("south").join("data.mdb");
     let (code, error) = cut_during_a_dump(dir.path(), "orders", &file);
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains(&format!("`{}` can't be used", file.display())), "{error}");
     assert!(error.contains(&format!("run `check {}`", dir.path().display())), "{error}");
+}
+
+#[test]
+fn a_damaged_page_of_a_shard_is_not_reported_for_another_file() {
+    let dir = sharded_with_many_rows();
+    let shard = dir.path().join("south");
+    let file = shard.join("data.mdb");
+    let mut bytes = fs::read(&file).expect("the file");
+    let leaves = bytes.chunks_mut(PAGE).filter(|page| process::is_leaf_with(page, &["107/"]));
+    leaves.for_each(|leaf| leaf.fill(0));
+    fs::write(&file, bytes).expect("the file");
+    let output = typed("", &["dump"], dir.path(), &["orders"]);
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    let named = [dir.path(), &shard.join("data.mdb"), &shard]
+        .map(|path| error.contains(&format!("`{}` can't be used", path.display())));
+    assert!(named.contains(&true), "{error}");
 }
 
 #[test]

@@ -123,9 +123,14 @@ pub(crate) fn lose_rows(file: &mut [u8]) -> usize {
 
 /// Whether a page of LMDB is a leaf with rows of customers: their entries don't have both the town and the address.
 pub(crate) fn has_rows(page: &[u8]) -> bool {
+    is_leaf_with(page, &["@example.com", "Oslo"])
+}
+
+/// Whether a page of LMDB is a leaf whose nodes have these texts.
+pub(crate) fn is_leaf_with(page: &[u8], texts: &[&str]) -> bool {
     const LEAF: u8 = 0x02;
     // The free space before the nodes can have old bytes.
     let nodes = usize::from(u16::from_le_bytes([page[14], page[15]])).min(page.len());
-    let has = |text: &str| page[nodes..].windows(text.len()).any(|part| part == text.as_bytes());
-    page[10] & LEAF != 0 && has("@example.com") && has("Oslo")
+    let has = |text: &&str| page[nodes..].windows(text.len()).any(|part| part == text.as_bytes());
+    page[10] & LEAF != 0 && texts.iter().all(has)
 }
