@@ -201,3 +201,32 @@ fn a_backup_that_fails_leaves_no_files() -> Result<()> {
     assert!(matches!(refused, Err(Error::StoreNotFound { .. })), "{refused:?}");
     Ok(())
 }
+
+#[test]
+fn a_compact_copy_of_a_damaged_shard_is_an_error_that_names_the_shard() -> Result<()> {
+    const PAGE: usize = 4096;
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, copy) = (dir.path().join("shop"), dir.path().join("copy"));
+    let store = options(Kind::List, 2).open(&shop)?;
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..2000).try_for_each(|number| orders.insert(txn, &order((number % 40) as u8, number)))
+    })?;
+    let shard = shop.join(&store.shards()?[1].name);
+    drop((store, orders));
+    let file = shard.join("data.mdb");
+    let mut bytes = fs::read(&file).expect("the file");
+    // A leaf with many nodes, which opening the shard does not read.
+    let lower = |page: &[u8]| u16::from_le_bytes([page[12], page[13]]);
+    let leaves = bytes.chunks_mut(PAGE).skip(2);
+    let mut leaves = leaves.filter(|page| page[10] & 0x02 != 0 && lower(page) > 16 + 2 * 20);
+    leaves.nth(4).expect("a leaf")[16..].fill(0);
+    fs::write(&file, bytes).expect("the file");
+
+    let store = ShardedStore::open(&shop)?;
+    let refused = store.compact_to(&copy).map(drop);
+    let Err(Error::DamagedFile { path, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(path, shard);
+    assert_eq!(files(dir.path()), ["shop"]);
+    Ok(())
+}
