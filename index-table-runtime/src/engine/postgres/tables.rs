@@ -115,7 +115,8 @@ impl Tables {
         if is(&self.facts) {
             return Ok(true);
         }
-        let record = TableRecord::decode(self.schema.name, record)?;
+        // A record of another format is an error of the opening.
+        let Ok(record) = TableRecord::read(record) else { return Ok(false) };
         if self.queue.as_ref().is_some_and(|queue| is(&queue.relation)) {
             return Ok(record.indexes.iter().any(IndexRecord::is_eventual));
         }
