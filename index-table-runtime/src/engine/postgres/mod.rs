@@ -509,14 +509,11 @@ impl Compared<'_> {
             let found = txn.query(constraint, &[&schema, &relation.name])?;
             let primary_key = found.first().map(|row| column::<&str>(row, 0)).transpose()?;
             txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
-            match txn.pool().dialect().change(relation, primary_key.unwrap_or_default()) {
-                Some(change) => {
-                    txn.simple(&change)?;
-                }
-                None => {
-                    txn.simple(&format!("DROP TABLE {}", relation.sql))?;
-                    self.missing.push(relation);
-                }
+            let change = txn.pool().dialect().change(relation, primary_key.unwrap_or_default());
+            let is_kept = change.is_some();
+            txn.simple(&change.unwrap_or_else(|| format!("DROP TABLE {}", relation.sql)))?;
+            if !is_kept {
+                self.missing.push(relation);
             }
         }
         Ok(())
