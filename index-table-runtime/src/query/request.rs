@@ -38,6 +38,7 @@ pub(crate) struct ScanRequest<'txn> {
 }
 
 impl<'txn> ScanRequest<'txn> {
+    #[inline]
     pub(crate) fn new(
         reader: Result<Reader<'txn>>,
         schema: &'static TableSchema,
