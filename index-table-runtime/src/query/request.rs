@@ -38,7 +38,6 @@ pub(crate) struct ScanRequest<'txn> {
 }
 
 impl<'txn> ScanRequest<'txn> {
-    #[inline]
     pub(crate) fn new(
         reader: Result<Reader<'txn>>,
         schema: &'static TableSchema,
@@ -103,7 +102,9 @@ impl<'txn> ScanRequest<'txn> {
     }
 
     pub(super) fn count(mut self) -> Result<u64> {
-        self.resolve_in_any_order();
+        if self.after.is_some() || self.before.is_some() {
+            self.resolve_in_any_order();
+        }
         if self.query.list.is_some() {
             return self.count_list();
         }

@@ -181,6 +181,7 @@ impl<'s> ReadTxn<'s> {
 
     /// Returns a reader like [`reader`](ReadTxn::reader), to scan this index, and whether the index is
     /// violated: then, a key may have several entries although the index is unique.
+    #[inline]
     pub(crate) fn reader_to_scan<'t>(
         &'t self,
         table: &'t OpenTable,
