@@ -150,7 +150,7 @@ impl Batch {
         // With this size, the batch is full, so no other changes are added.
         let mut undo = Self { bytes: MOST.1, ..Self::default() };
         for group in self.groups.iter().filter(|group| group.kind == Kind::New).take(written) {
-            let keys = if group.form == Form::Pairs { 1 } else { 2 };
+            let keys = group.form.keys().len();
             undo.groups.push(Group {
                 table: group.table.clone(),
                 form: group.form,
@@ -318,11 +318,8 @@ impl<'a> Builder<'a> {
 
     fn insert(&self, group: &Group, names: &[String], is_list: bool) -> String {
         let table = &group.table;
-        let (columns, keys) = match group.form {
-            Form::Pairs => ("k, v", "k"),
-            Form::Entries => ("k, p, v", "k, p"),
-            Form::Unique => ("k, s, p, v", "k, s"),
-        };
+        let columns = group.form.columns();
+        let keys = group.form.keys().join(", ");
         // The only entry of a unique key has an empty `s`.
         let with_marker = |mut values: Vec<String>| {
             if group.form == Form::Unique {

@@ -148,14 +148,8 @@ impl Dialect {
     /// ranges.
     pub(super) fn create(self, relation: &Relation, splits: &[Vec<u8>]) -> String {
         let Relation { sql: table, form, .. } = relation;
-        let (columns, keys): (&str, &[&str]) = match form {
-            Form::Pairs => ("k bytea NOT NULL, v bytea NOT NULL", &["k"]),
-            Form::Entries => ("k bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL", &["k", "p"]),
-            Form::Unique => (
-                "k bytea NOT NULL, s bytea NOT NULL, p bytea NOT NULL, v bytea NOT NULL",
-                &["k", "s"],
-            ),
-        };
+        let columns = form.columns().split(", ").map(|column| format!("{column} bytea NOT NULL"));
+        let (columns, keys) = (columns.collect::<Vec<_>>().join(", "), form.keys());
         let order = if self == Self::YugabyteDb { " ASC" } else { "" };
         let key = keys.iter().map(|key| format!("{key}{order}")).collect::<Vec<_>>().join(", ");
         let missing = if self == Self::PostgreSql { "" } else { "IF NOT EXISTS " };

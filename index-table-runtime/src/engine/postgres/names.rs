@@ -90,6 +90,15 @@ impl Form {
         }
     }
 
+    /// Returns the columns of the primary key.
+    pub(super) const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Pairs => &["k"],
+            Self::Entries => &["k", "p"],
+            Self::Unique => &["k", "s"],
+        }
+    }
+
     /// Returns the names of the columns in alphabetical order.
     pub(super) const fn sorted_columns(self) -> &'static str {
         match self {

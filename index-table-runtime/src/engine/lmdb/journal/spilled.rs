@@ -64,9 +64,6 @@ impl Spilled {
 
     /// Adds a part. A temporary file is created in this directory if necessary.
     pub(super) fn push(&mut self, changes: &[u8], directory: &Path) -> io::Result<()> {
-        if changes.is_empty() {
-            return Ok(());
-        }
         if self.in_memory + changes.len() <= MEMORY {
             self.in_memory += changes.len();
             self.parts.push(Part::Memory(changes.to_vec()));
