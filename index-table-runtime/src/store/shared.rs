@@ -80,7 +80,7 @@ fn open_with(
         lmdb::Engine::wait_until_closed(&path);
     }
     refuse_alias(&stores, &path)?;
-    stores.retain(|_, open| open.in_use().is_some());
+    forget_closed(&mut stores);
     let engine = match journal {
         None => Engine::open(options, &path)?,
         Some(journal) => Engine::open_shard(options, &path, journal)?,
@@ -89,6 +89,15 @@ fn open_with(
     let file = file_id(&path).ok();
     stores.insert(path, Open { inner: Arc::downgrade(&inner), options: options.clone(), file });
     Ok(inner)
+}
+
+/// Removes the stores that nothing has open.
+///
+/// It does not upgrade their references: the last handle could be dropped meanwhile, and its thread would return before
+/// the files are closed.
+fn forget_closed(stores: &mut BTreeMap<PathBuf, Open>) {
+    // While a thread closes a store, a thread that opens it again must wait.
+    stores.retain(|path, open| open.inner.strong_count() > 0 || lmdb::Engine::has_files_open(path));
 }
 
 /// Refuses a directory whose data file belongs to an open store: it was renamed, linked or mounted elsewhere.
@@ -158,4 +167,43 @@ fn file_id(path: &Path) -> io::Result<FileId> {
 #[cfg(not(unix))]
 fn file_id(_: &Path) -> io::Result<FileId> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            PoisonError,
+            atomic::{AtomicBool, Ordering::Relaxed},
+        },
+        thread,
+        time::Duration,
+    };
+
+    use super::{OPEN, forget_closed};
+    use crate::{Store, engine::lmdb};
+
+    #[test]
+    fn the_files_are_closed_after_the_last_drop_while_other_stores_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, is_over) = (dir.path().canonicalize().unwrap(), AtomicBool::new(false));
+        let mut open = 0;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // What each opening of another store does.
+                while !is_over.load(Relaxed) {
+                    forget_closed(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner));
+                }
+            });
+            for _ in 0..200 {
+                let store = Store::open(&path).unwrap();
+                // Lets the other thread take the lock.
+                thread::sleep(Duration::from_micros(50));
+                drop(store);
+                open += usize::from(lmdb::Engine::has_files_open(&path));
+            }
+            is_over.store(true, Relaxed);
+        });
+        assert_eq!(open, 0);
+    }
 }

@@ -144,6 +144,11 @@ impl Engine {
         }
     }
 
+    /// Whether this process has the files of a directory open.
+    pub(crate) fn has_files_open(path: &Path) -> bool {
+        heed::env_closing_event(path).is_some()
+    }
+
     /// Returns the directory of the files.
     pub(crate) fn directory(&self) -> &Path {
         &self.path

@@ -82,7 +82,7 @@ impl Engine {
     ) -> Result<Self> {
         process::watch_forks();
         // Closing a second handle to the lock file would release the locks of this process.
-        if heed::env_closing_event(path).is_some() {
+        if Self::has_files_open(path) {
             return Err(already_open(path));
         }
         for name in [FILE, LOCK_FILE] {
