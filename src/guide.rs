@@ -245,7 +245,7 @@ pub mod group_commit {}
 /// [sharded store]: sharding#an-archive-of-all-shards
 /// [group commit]: group_commit
 ///
-/// What a crash of the machine may lose, and the journal: durable commits with one sync.
+/// The commits that a crash of the machine can lose, and the journal: durable commits with one sync.
 #[doc = include_str!("guide/durability.md")]
 pub mod durability {}
 
@@ -324,7 +324,7 @@ pub mod admin {}
 /// [what it is not for]: not_for
 /// [durability]: durability
 ///
-/// What the library guarantees, and its limits.
+/// The guarantees of the library, and its limits.
 #[doc = include_str!("guide/guarantees.md")]
 pub mod guarantees {}
 
@@ -345,6 +345,6 @@ pub mod not_for {}
 /// [row versions]: versions
 /// [when indexes change]: changing_indexes
 ///
-/// What a version number promises, and how to upgrade.
+/// The promises of a version number, and how to upgrade.
 #[doc = include_str!("guide/releases.md")]
 pub mod releases {}

@@ -66,7 +66,7 @@ fn sharded(dir: &std::path::Path) -> Result<ShardedStore> {
         .open(dir)
 }
 
-/// Whether a figure differs from the exact one by at most so many percent, or by 1.
+/// Whether a figure differs from the exact figure by at most this percentage, or by 1.
 fn is_near(figure: u64, exact: u64, percent: u64) -> bool {
     figure.abs_diff(exact) * 100 <= (exact * percent).max(100)
 }

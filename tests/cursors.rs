@@ -213,7 +213,7 @@ struct Coded {
     code: u32,
 }
 
-/// In a unique index, a cursor is a position after a key, whatever row has the key.
+/// In a unique index, a cursor is a position after a key, whichever row has the key.
 #[test]
 fn a_row_that_moves_between_pages_is_not_repeated()
 -> std::result::Result<(), Box<dyn std::error::Error>> {

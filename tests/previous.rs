@@ -124,7 +124,7 @@ struct Coded {
     code: u32,
 }
 
-/// In a unique index, a cursor is a position after a key, whatever row has the key.
+/// In a unique index, a cursor is a position after a key, whichever row has the key.
 #[test]
 fn a_cursor_after_a_unique_key_is_after_its_next_holder() -> TestResult {
     for store in stores::plain_stores()? {

@@ -333,7 +333,7 @@ processes don't query it either, it costs writes and space for nothing
 }
 
 mod doubtful {
-    #![allow(deprecated, reason = "the warning is what this is about")]
+    #![allow(deprecated, reason = "the test is about this warning")]
 
     use super::{Deserialize, IndexTable, Serialize};
 

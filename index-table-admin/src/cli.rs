@@ -85,7 +85,7 @@ pub(crate) enum Command {
         dir: Dir,
         /// Only this table.
         table: Option<String>,
-        /// Estimate the figures from about so many pages of each index.
+        /// Estimate the figures from about this number of pages of each index.
         #[arg(long, value_name = "PAGES")]
         sample: Option<u64>,
     },
@@ -97,7 +97,7 @@ pub(crate) enum Command {
         dir: Dir,
         /// Only this table.
         table: Option<String>,
-        /// Estimate the figures from about so many pages of each index.
+        /// Estimate the figures from about this number of pages of each index.
         #[arg(long, value_name = "PAGES")]
         sample: Option<u64>,
     },

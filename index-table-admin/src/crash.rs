@@ -143,9 +143,9 @@ mod os {
         FILES.get_or_init(|| maps.lines().filter_map(file).collect());
     }
 
-    /// Writes the message and ends the process. It does only what is allowed in a signal handler: it reads values that
-    /// don't change, and makes system calls. Damage can have overwritten the values of the thread, which are only read
-    /// after an abort.
+    /// Writes the message and ends the process. It makes only operations that are allowed in a signal handler: it reads
+    /// values that don't change, and makes system calls. Damage can have overwritten the values of the thread, which
+    /// are only read after an abort.
     extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
         // SAFETY: the system gives a valid value.
         let (is_sent, address) = unsafe { ((*info).si_code == libc::SI_USER, (*info).si_addr()) };

@@ -59,7 +59,7 @@ impl Output {
         Self { json, color, error_color, width, error_width, is_terminal, progress_beside }
     }
 
-    /// Writes a value as JSON, or else what `text` writes.
+    /// Writes a value as JSON, or else the text that `text` writes.
     pub(crate) fn put(
         &self,
         value: &impl Serialize,
@@ -230,7 +230,7 @@ impl Grid {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// Whether so many rows are waiting that they should be written, so that memory does not grow with their number.
+    /// Whether the waiting rows should be written now, so that memory does not grow with their number.
     pub(crate) fn is_full(&self) -> bool {
         self.rows.len() >= MOST_ROWS
     }

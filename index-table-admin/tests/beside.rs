@@ -1,4 +1,4 @@
-//! Commands beside a process that writes: this one.
+//! Commands while another process, the test, writes to the store.
 
 #[path = "support/process.rs"]
 mod process;
@@ -93,7 +93,7 @@ fn commands_work_beside_a_writer() {
                 typed_text(&["repair"], dir.path(), &["customers"]);
                 text_of(&["drop-retired"], dir.path(), &[]);
             } else {
-                // The process with the journal is the only one that writes.
+                // Only the process with the journal can write.
                 let error = typed_fails(4, &["delete"], dir.path(), &["customers", "2"]);
                 assert!(error.contains("another process"), "{error}");
                 let error = fails(4, &["drop-retired"], dir.path(), &[]);

@@ -243,7 +243,7 @@ fn a_served_page_ends_with_the_error_of_a_damaged_page() {
     let _ = server.kill();
     let output = server.wait_with_output().expect("the end");
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(is_over, "no page comes to the damage: {error}");
+    assert!(is_over, "no page shows the damage: {error}");
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("data.mdb` can't be used: the process ended"), "{error}");
 }

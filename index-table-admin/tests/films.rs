@@ -71,7 +71,7 @@ fn films_are_loaded_found_checked_and_copied() {
     assert_eq!(sizes(&store), sizes(&copy));
 }
 
-/// The session in the guide is what a terminal shows today.
+/// The session in the guide equals the current output in a terminal.
 #[cfg(unix)]
 #[test]
 fn the_session_of_the_guide_is_true() {

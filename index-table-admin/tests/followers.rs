@@ -81,7 +81,10 @@ async fn the_directory_of_a_follower_has_its_lag() {
     fs::rename(&moved, &archive).expect("renamed");
     let promoted = Follower::open(&standby, &archive).expect("a follower").promote();
     drop(promoted.expect("a store"));
-    assert!(json_of(&["lag"], &standby, &[])["follower"].is_null(), "no follower any more");
+    assert!(
+        json_of(&["lag"], &standby, &[])["follower"].is_null(),
+        "the promoted store is not a follower"
+    );
 }
 
 #[tokio::test]

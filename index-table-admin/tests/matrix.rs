@@ -27,7 +27,7 @@ const NO_MOVE: Expected = FailsWith(3, "there is no unfinished move `7`");
 /// The page can't be served, so nothing is at its address.
 const NO_PAGE: Expected = FailsWith(4, "can't be reached");
 
-/// Returns what is expected of a store without shards that can be read and written.
+/// Returns the expected result for a store without shards that can be read and written.
 fn on_a_plain_store(uses: Uses) -> Expected {
     match uses {
         Uses::Shards | Uses::Plan | Uses::Moves | Uses::Resumes | Uses::Cancels => NO_SHARDS,
@@ -118,7 +118,7 @@ fn all_commands_work_beside_a_writer_or_name_it() {
         };
         beside(write, || {
             run("beside a writer", &customers(dir.path()).in_use(), |uses| match uses {
-                // The process with a journal is the only one that writes.
+                // Only the process with the journal can write.
                 Uses::Write | Uses::Drop | Uses::Expire if durability == Journal => OTHER_WRITER,
                 uses => on_a_plain_store(uses),
             });

@@ -388,7 +388,7 @@ fn boundaries_of_shards_are_typed_as_they_are_shown() {
     run(&["move", "readings", "(Oslo)", "south"]);
     let moved = [("", "north"), ("(M, 2024-02-01)", "south"), (r#"("Oslo\u0000")"#, "north")];
     expect(&moved);
-    // What is shown as a boundary is the same boundary.
+    // The text of a boundary, used as an argument, gives the same boundary.
     let [.., (last, _)] = moved;
     run(&["move", "readings", &format!("(Oslo, 2024-02-09)..{last}"), "north"]);
     expect(&split);

@@ -45,7 +45,7 @@ fn assert_fits(shown: &str, columns: usize) {
     }
 }
 
-/// Runs the tool without colours in a terminal with so many columns.
+/// Runs the tool without colours in a terminal with this number of columns.
 fn in_terminal_of(columns: usize, arguments: &[&str]) -> Option<String> {
     let shown = outcome_in_terminal_of(columns, arguments)?;
     Some(shown.unwrap_or_else(|shown| panic!("{arguments:?}: {shown}")))

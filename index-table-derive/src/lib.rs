@@ -207,7 +207,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// A field called `unique` or `sparse` is written `r#unique` or `r#sparse` in the attribute. Names have no
 /// `r#`: the index on `r#type` is called `type`.
 ///
-/// # What is generated
+/// # Generated items
 ///
 /// The repository has `open`, `open_online`, `insert`, `put`, `update`, `try_update`, `delete`, `remove`,
 /// `get`, `all`, and `get_view` if there is a view. It dereferences to the `Table` of its rows, which has

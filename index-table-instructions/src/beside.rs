@@ -1,4 +1,4 @@
-//! Other tables of the store, which declare what `customers` does not.
+//! Other tables of the store, which declare the features that `customers` does not.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

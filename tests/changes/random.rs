@@ -26,7 +26,7 @@ enum Step {
     Commit(Vec<Write>, bool),
     /// Writes in a nested transaction, which is kept or not.
     Nested(Vec<Write>, bool),
-    /// A consumer takes a batch of up to so many changes, and commits it or not.
+    /// A consumer takes a batch of up to this number of changes, and commits it or not.
     Consume(usize, usize, bool),
     Skip(usize, u64),
     /// The store is closed and opened again, if it is on disk.

@@ -49,7 +49,7 @@ enum Step {
     /// The same, and continues with the files of a process that was killed at this point of the move.
     KillMove(u8, u8, u8, usize),
     EndMove(bool),
-    /// A consumer takes a batch of up to so many changes, and commits it or not.
+    /// A consumer takes a batch of up to this number of changes, and commits it or not.
     Consume(usize, usize, bool),
     /// A worker of the third consumer takes a batch, and commits it or not.
     Work(usize, usize, bool),

@@ -156,10 +156,10 @@ fn a_consumer_passes_over_the_changes_that_its_workers_have_committed() -> Resul
 #[derive(Debug, Clone)]
 enum Step {
     Write(Vec<u32>),
-    /// A worker takes a batch of up to so many changes; its former batch is dropped.
+    /// A worker takes a batch of up to this number of changes; its former batch is dropped.
     Take(usize, usize),
     Commit(usize),
-    /// A worker is replaced by another one, with a lease or without one.
+    /// A worker is replaced by another worker, with or without a lease.
     Replace(usize, bool, bool),
     /// The consumer without workers takes and commits a batch, if it may.
     Alone(usize),

@@ -21,7 +21,7 @@ struct Node {
 }
 
 impl Node {
-    /// Returns a transaction with up to so many levels of nested transactions.
+    /// Returns a transaction with up to this number of levels of nested transactions.
     fn random(levels: u32, next: &mut u32, random: &mut impl FnMut() -> u32) -> Self {
         let first = rows(next, random());
         let children = if levels == 0 { 0 } else { random() % 4 };

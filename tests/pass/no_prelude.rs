@@ -92,7 +92,7 @@ mod kept {
     }
 }
 
-/// The compiler finds out what this is.
+/// The compiler infers the type.
 type Maybe = ::core::option::Option<u8>;
 
 impl Film {

@@ -142,7 +142,7 @@ fn an_autocommitted_insertion_runs_again_after_conflicts() -> TestResult {
 }
 
 #[test]
-fn a_closure_runs_again_after_a_conflict_whatever_it_returns() -> TestResult {
+fn a_closure_runs_again_after_a_conflict_with_any_result() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let (store, other) = (schema.open()?, schema.open()?);
     let (accounts, of_other) = (AccountRepository::open(&store)?, AccountRepository::open(&other)?);
@@ -232,7 +232,7 @@ fn every_acknowledged_row_survives_sessions_that_end() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let store = schema.open()?;
     let accounts = AccountRepository::open(&store)?;
-    // The workers go on until enough transactions have failed.
+    // The workers continue until enough transactions have failed.
     let (is_over, failed) = (AtomicBool::new(false), AtomicU64::new(0));
     let outcomes: Vec<Vec<(u32, Option<bool>)>> = thread::scope(|scope| {
         let (is_over, failed, schema) = (&is_over, &failed, &schema);

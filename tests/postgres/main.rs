@@ -111,7 +111,7 @@ fn workload(store: &Store) -> std::result::Result<Vec<String>, Box<dyn std::erro
         customers.put_by_email(txn, &moved)?;
         let number = customers.insert_with(txn, customer)?;
         assert_eq!(number, 201);
-        // An operation that fails changes nothing, and the transaction goes on.
+        // An operation that fails changes nothing, and the transaction continues.
         let duplicate = customers.insert(txn, &customer(1));
         assert!(matches!(duplicate, Err(Error::DuplicateKey { .. })), "{duplicate:?}");
         let taken = customers.insert(txn, &Customer { id: 500, ..customer(2) });

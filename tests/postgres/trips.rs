@@ -45,7 +45,7 @@ fn person(id: u64) -> Person {
     }
 }
 
-/// The time by which the proxy delays responses, so that what a client sends before it waits arrives before them.
+/// The time by which the proxy delays responses, so that all messages that a client sends before it waits arrive first.
 const DELAY: Duration = Duration::from_millis(15);
 
 /// The requests of a connection that the client waits for.

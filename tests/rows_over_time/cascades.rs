@@ -150,7 +150,7 @@ fn a_restricted_row_stops_the_whole_cascade() -> Result<()> {
             &refused,
             Err(Error::Referenced { table: "orders", by: "payments", key, .. }) if key == "11"
         ));
-        // Nothing has changed, and the transaction goes on.
+        // Nothing has changed, and the transaction continues.
         assert_eq!((tenants.all(&txn).count()?, orders.all(&txn).count()?), (2, 4));
         assert_eq!(lines.all(&txn).count()?, 8);
         assert!(tenants.delete(&mut txn, 2)?);

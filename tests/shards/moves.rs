@@ -285,7 +285,7 @@ fn keys_that_move_offline_are_read_only() -> Result<()> {
             assert_eq!(kept.expect("a transaction"), Some(account(5, 3)));
             let txn = store.read().expect("a transaction");
             let own = tables.accounts.find_by_tenant(&txn, 12).count();
-            assert_eq!(own.expect("a count"), ACCOUNTS, "reads go on");
+            assert_eq!(own.expect("a count"), ACCOUNTS, "reads continue");
             balance(7).expect("other keys can be written");
             balance(7).expect("other keys can be written");
         })

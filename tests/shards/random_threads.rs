@@ -1,5 +1,5 @@
 //! Random moves, splits, merges and rebalancing, beside threads that read and write. Each writer has a model of its rows.
-//! The threads pause when the store is opened again, or killed, and go on in the opened store.
+//! The threads pause when the store is opened again, or killed, and continue in the opened store.
 
 use std::{
     collections::BTreeMap,

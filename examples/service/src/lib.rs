@@ -15,7 +15,7 @@
 //! | `GET /admin/`, `GET /admin/metrics` | the page of the store and its metrics, with the header `Authorization: Bearer TOKEN`; only if the variable `ADMIN_TOKEN` has a token |
 //!
 //! `PUT`, `PATCH` and `DELETE` of a customer take the `ETag` in the header `If-Match`, and respond with 412 if the customer
-//! has another revision: somebody else has changed it. Without this header, the last write wins.
+//! has another revision: another client has changed it. Without this header, the last write wins.
 //!
 //! Errors are `{"error": "…"}`, with the wrong `field` if there is one; [`failure`] has the statuses.
 //!

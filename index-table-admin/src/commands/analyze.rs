@@ -16,7 +16,7 @@ use crate::{
     value::{self, printable},
 };
 
-/// Analyzes all tables, or one, from all entries or from a sample of so many pages.
+/// Analyzes all tables, or one, from all entries or from a sample of this number of pages.
 fn analyses(
     dir: &Dir,
     only: Option<&str>,

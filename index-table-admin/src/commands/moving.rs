@@ -283,7 +283,7 @@ pub(crate) struct Rebalance {
     dir: Dir,
     /// The shard map.
     map: String,
-    /// What is distributed.
+    /// The load to distribute.
     #[arg(long, value_enum, default_value_t = Load::Rows)]
     by: Load,
     /// A shard that gets keys; may be repeated. All keys of other shards move to these. Default: all shards, except those

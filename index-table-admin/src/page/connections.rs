@@ -1,5 +1,5 @@
-//! The connections of a server: their number is bounded, and those that nothing happens on are closed. So clients without
-//! the token can't take all file descriptors.
+//! The connections of a server. Their number is bounded, and idle connections are closed, so that clients without the
+//! token can't use all file descriptors.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-/// The maximum number of connections. Further ones wait.
+/// The maximum number of connections. Further connections wait.
 const MOST: usize = 256;
 
 /// The time after which a connection is closed if nothing is received or sent. It is longer than any request.
@@ -48,7 +48,7 @@ impl Listener for Connections {
     async fn accept(&mut self) -> (Connection, SocketAddr) {
         // The semaphore is never closed.
         let turn = Arc::clone(&self.turns).acquire_owned().await.ok();
-        // This one waits after an error.
+        // This listener waits after an error.
         let (stream, address) = Listener::accept(&mut self.listener).await;
         let end = Box::pin(sleep(self.idle));
         (Connection { stream, idle: self.idle, end, _turn: turn }, address)
@@ -59,7 +59,7 @@ impl Listener for Connections {
     }
 }
 
-/// A connection that ends if nothing happens.
+/// A connection that ends when it has been idle for a time.
 pub(crate) struct Connection {
     stream: TcpStream,
     idle: Duration,
@@ -68,7 +68,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Starts the time again if something was received or sent; otherwise returns an error when it is over.
+    /// Restarts the timer if bytes were received or sent. Otherwise, returns an error when the time is over.
     fn checked<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -146,7 +146,7 @@ mod tests {
         tokio::spawn(async { axum::serve(connections, router).await });
         let work = move || {
             let begin = || net::TcpStream::connect(address).expect("a connection");
-            // More of them than there are turns, and a part of a request.
+            // More connections than the maximum, each with a part of a request.
             let mut idle: Vec<_> = (0..4).map(|_| begin()).collect();
             idle[0].write_all(b"GET / HT").expect("sent");
             let mut stream = begin();
@@ -163,7 +163,7 @@ mod tests {
             for mut stream in idle {
                 stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a time limit");
                 let mut rest = Vec::new();
-                // It is closed, perhaps with a reset.
+                // The connection is closed, perhaps with a reset.
                 let _ = stream.read_to_end(&mut rest);
                 assert!(!String::from_utf8_lossy(&rest).contains("well"));
             }

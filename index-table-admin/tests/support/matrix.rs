@@ -1,4 +1,4 @@
-//! A table of all commands with their arguments, and what is expected of each.
+//! A table of all commands with their arguments and their expected results.
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::{
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub(crate) use self::Expected::{Done, FailsWith};
 
-/// What a command needs of a store.
+/// The parts of a store that a command uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Uses {
     /// The catalog.
@@ -34,7 +34,7 @@ pub(crate) enum Uses {
     /// The page of a service.
     Page,
     Write,
-    /// Writing only what is left to do, which is nothing in these stores.
+    /// Writing only unfinished work, of which these stores have none.
     WriteIfNeeded,
     /// Writing the catalog.
     Drop,
@@ -65,16 +65,16 @@ impl Uses {
     }
 }
 
-/// What is expected of a command.
+/// The expected result of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Expected {
-    /// The exit code is 0, and the output has what it should show.
+    /// The exit code is 0, and the output has the expected part.
     Done,
     /// The exit code, and a part of the error.
     FailsWith(i32, &'static str),
 }
 
-/// The commands: name, arguments, what it uses, and a part of its output, as text and as JSON.
+/// The commands: name, arguments, used parts of a store, and a part of its output, as text and as JSON.
 const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("tables", "STORE", Uses::Catalog, "TABLE"),
     ("indexes", "STORE TABLE", Uses::Catalog, "INDEX"),
@@ -346,7 +346,7 @@ pub(crate) fn run(name: &str, situation: &Situation, expected: impl Fn(Uses) -> 
     run_each(name, situation, |_, uses| expected(uses));
 }
 
-/// Like [`run`]. What is expected depends on the command with its arguments, too.
+/// Like [`run`]. The expected result also depends on the command with its arguments.
 pub(crate) fn run_each(
     name: &str,
     situation: &Situation,

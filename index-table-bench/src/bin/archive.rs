@@ -1,6 +1,6 @@
-//! Measures what an archive, a follower and a change stream add to a commit with a journal: time, CPU, and bytes. Measures
-//! the lag of an archive and a follower under full load, and what is lost when the original is killed under load and its
-//! follower is promoted.
+//! Measures the time, CPU time and bytes that an archive, a follower and a change stream add to a commit with a
+//! journal. Measures the lag of an archive and a follower under full load, and the commits that are lost when the
+//! original is killed under load and its follower is promoted.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin archive -- [ROWS] [COMMITS] [ROUNDS] [DIRECTORY]

@@ -1,4 +1,4 @@
-//! Measures moves of keys between shards, and what readers and writers notice of them.
+//! Measures moves of keys between shards, and their effect on readers and writers.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin moves -- [ROUNDS [DIRECTORY]]

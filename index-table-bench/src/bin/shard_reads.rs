@@ -184,7 +184,7 @@ fn merged<T: Send>(
     })
 }
 
-/// Sums up what `work` returns for each item, in a thread for each.
+/// Sums up the results of `work` for all items, in a thread for each item.
 fn in_threads<T: Send>(
     items: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> Result<usize> + Sync,

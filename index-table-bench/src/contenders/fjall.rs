@@ -1,6 +1,6 @@
 //! fjall with index keyspaces written by hand.
 //!
-//! Its transactions have a single writer, which reads what it has written; a commit syncs the journal. The
+//! Its transactions have a single writer, which reads its own writes; a commit syncs the journal. The
 //! block cache has 1 GiB, like the caches of the other contenders.
 
 use std::path::Path;

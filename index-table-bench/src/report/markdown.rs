@@ -62,7 +62,7 @@ fn introduction(out: &mut String, measured: &Measured) {
     out.push_str(
         "<!-- Written by `cargo run --release -p index-table-bench -- --report`; the text is in \
          index-table-bench/src/report. -->\n\n# Benchmarks\n\n\
-         All contenders run the same workload from the same seed in one process:\n\n| contender | what it is |\n\
+         All contenders run the same workload from the same seed in one process:\n\n| contender | description |\n\
          |---|---|\n",
     );
     for kind in contenders::ALL {
@@ -76,10 +76,10 @@ fn introduction(out: &mut String, measured: &Measured) {
     );
     let _ = write!(
         out,
-        "\n## What is measured\n\n\
+        "\n## Workload\n\n\
          The rows are customers with a number, first and last name, town, phone number and email address. \
          Towns and names have a realistic skew (Zipf): the first of 1,000 towns has one row in \
-         seven, the hundredth one in 750. There are three indexes: on the town (normalized), on town and last name with the phone number included (partial), and on the email address (unique). The \
+         seven, the hundredth town one in 750. There are three indexes: on the town (normalized), on town and last name with the phone number included (partial), and on the email address (unique). The \
          seed is \
          {SEED}.\n\n\
          | operation | how |\n|---|---|\n\
@@ -102,7 +102,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          and `native_db` with their defaults, fjall with a sync of its journal. Operations marked *to disk* are measured on a disk. All others are measured with the files in memory. The calls are the same, but a sync costs nothing, so the figures show the work without the noise of the disk, which is larger.\n\n\
          Measured on {}.\n\n## Repeating the measurement\n\n\
          ```sh\n\
-         cargo run --release -p index-table-bench -- --quick                       # some seconds, on the terminal\n\
+         cargo run --release -p index-table-bench -- --quick                       # a few seconds, on the terminal\n\
          cargo run --release -p index-table-bench -- --build --writers --eventual --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
          cargo run --release -p index-table-bench -- --from figures.json --report docs/BENCHMARKS.md  # without measuring\n\
          cargo bench -p index-table-bench                                          # criterion, for development\n\

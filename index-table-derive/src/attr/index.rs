@@ -396,7 +396,10 @@ pub(super) fn lints(
     })?;
     if words.is_empty() {
         let example = known.iter().map(|(name, _)| *name).rfind(|name| *name != "doubled_full");
-        let message = format!("name what is allowed: `allow({})`", example.unwrap_or_default());
+        let message = format!(
+            "`allow` needs the name of a warning: `allow({})`",
+            example.unwrap_or_default()
+        );
         errors.error(parentheses.span.join(), message);
     }
     let lints = words.iter().filter_map(|word| {

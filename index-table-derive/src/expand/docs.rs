@@ -95,7 +95,7 @@ pub(super) fn aggregate(aggregate: &Aggregate) -> TokenStream {
         None => "Returns the totals of all rows; zeros if there are none.".to_owned(),
     };
     let late = late(aggregate);
-    doc(&format!("{totals}{late}\n\nCost: {look_ups}, whatever the number of rows."))
+    doc(&format!("{totals}{late}\n\nCost: {look_ups}, for any number of rows."))
 }
 
 /// Returns the sentence about an eventual aggregate.

@@ -309,7 +309,7 @@ fn values_of_the_wrong_kind_show_the_syntax() {
     one("#[index(each())]", "expected a field: `each(field)`");
     one("#[index(town, allow)]", "this is written `allow(redundant)`");
     one("#[index(town, allow = redundant)]", "expected `allow(redundant)`");
-    one("#[index(town, allow())]", "name what is allowed: `allow(redundant)`");
+    one("#[index(town, allow())]", "`allow` needs the name of a warning: `allow(redundant)`");
     one("#[index(town, allow(few_values), allow(redundant))]", "`allow` is given twice");
     one(
         "#[index(town, allow(redundent))]",
@@ -321,7 +321,7 @@ fn values_of_the_wrong_kind_show_the_syntax() {
     );
     one("#[index(town, alow(redundant))]", "`#[index(…)]` has no `alow`; did you mean `allow`?");
     one("#[table(allow(few_values))]", "there is no `few_values` to allow, only `optional_key`");
-    one("#[table(allow())]", "name what is allowed: `allow(optional_key)`");
+    one("#[table(allow())]", "`allow` needs the name of a warning: `allow(optional_key)`");
     one("#[table(allow = optional_key)]", "this is written `allow(optional_key)`");
     one("#[table(crate = \"a\")]", "expected a path without quotes: `crate = some::path`");
     one("#[table(unique)]", "`unique` is an option of `#[index(…)]`");

@@ -1,5 +1,5 @@
 //! The same table with the same bytes, written by hand with heed for this struct.
-//! `docs/FORMAT.md` has the layout. The code omits everything that hand-written code can omit: it is specific
+//! `docs/FORMAT.md` has the layout. The code does only the necessary work: it is specific
 //! to these types, has no catalog, checks no lengths beyond LMDB's own checks, and its errors name no keys.
 //! It has everything that correctness requires: keys are escaped, text is checked to be UTF-8, unique keys
 //! and primary keys are looked up before anything is written, and only changed entries are written.

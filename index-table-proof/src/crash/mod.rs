@@ -191,7 +191,7 @@ fn kill_once(
     if let Some(Beside::Shop(shop)) = open {
         // This process has the store open throughout, and continues. Readers see a transaction that was
         // written and never acknowledged when the next write begins: then LMDB detects that the owner of its
-        // lock has died.
+        // lock has ended.
         drop(shop.store.write().map_err(|error| error.to_string())?);
         advance(&shop, known)?;
         shop.step(&mut known.model)?.map_err(|error| error.to_string())?;

@@ -68,7 +68,7 @@ fn order(customer: u32, at: u32) -> Order {
     Order { number, revision: 0, customer, amount: i64::from(number) - 7, ends, text }
 }
 
-/// The orders after so many steps.
+/// The orders after this number of steps.
 fn orders_after(steps: u32) -> BTreeMap<u32, Order> {
     let mut orders = BTreeMap::new();
     for step in 0..steps {
@@ -91,7 +91,7 @@ fn orders_after(steps: u32) -> BTreeMap<u32, Order> {
     orders
 }
 
-/// The customers after so many steps.
+/// The customers after this number of steps.
 fn customers_after(steps: u32) -> Vec<u32> {
     let [inserted, deleted] = [steps.div_ceil(ROUND), (steps / ROUND).saturating_sub(1)];
     (deleted..inserted).collect()
@@ -143,7 +143,8 @@ impl Opened {
         }
     }
 
-    /// Whether the store has the rows after so many steps, and totals that match. A store with other rows is a difference.
+    /// Whether the store has the rows of this number of steps, and totals that match. A store with other rows is a
+    /// difference.
     fn is_after(&self, steps: u32) -> Result<Compared> {
         let txn = self.store.read()?;
         let mut found = BTreeMap::new();

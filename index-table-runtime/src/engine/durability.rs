@@ -17,7 +17,7 @@ pub enum Durability {
     /// A commit returns when its changes are on disk, in a journal next to the data file: one sync. A crash
     /// of the machine loses no commit, as with `Full`.
     ///
-    /// Use it if single commits have to be fast. It costs up to some 50 MiB of disk, a thread that makes
+    /// Use it if single commits have to be fast. It costs up to about 50 MiB of disk, a thread that makes
     /// [checkpoints](crate::Options::checkpoint), and a recovery when the store is opened after a crash: the journal is
     /// applied to the data file. One process at a time writes such a store. Others can read it, and their
     /// write transactions fail with [`Error::WriterElsewhere`](crate::Error::WriterElsewhere); a read-only
@@ -25,7 +25,7 @@ pub enum Durability {
     /// has opened the store. Opening it with another durability applies the journal and removes it. Unix
     /// only: elsewhere, opening fails with [`Error::Io`](crate::Error::Io).
     ///
-    /// After a failed sync, the commit is [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes
+    /// After a failed sync, the commit fails with [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes
     /// fail with [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) until the store is opened again. A
     /// damaged journal is [`Error::DamagedFile`](crate::Error::DamagedFile), with the position.
     ///

@@ -60,7 +60,7 @@ pub struct Options {
     /// The function of an archive without a directory.
     #[serde(skip)]
     pub(crate) hand_over: Option<HandOver>,
-    /// Whether the store follows an archive, which alone writes to it.
+    /// Whether the store follows an archive. Then, only the commits of the archive are written to it.
     #[serde(skip)]
     pub(crate) follower: bool,
     #[cfg(feature = "postgres")]
@@ -69,7 +69,7 @@ pub struct Options {
     pub(crate) connections: u32,
     #[cfg(feature = "postgres")]
     pub(crate) retry_for: Duration,
-    /// `None`: that of the server.
+    /// `None`: the setting of the server.
     #[cfg(feature = "postgres")]
     pub(crate) dialect: Option<super::postgres::Dialect>,
     #[cfg(feature = "postgres")]
@@ -144,7 +144,7 @@ impl Options {
     }
 
     /// Sets the maximum number of tables and indexes together, including tables and indexes of the file that
-    /// this process doesn't use. The queue of eventual indexes counts as one more. Default: 64. If a file has
+    /// this process doesn't use. The queue of eventual indexes counts as one more database. Default: 64. If a file has
     /// more than half of the maximum when it is opened, the maximum is raised to 1.5 times the number in the
     /// file.
     ///
@@ -156,9 +156,9 @@ impl Options {
         self
     }
 
-    /// Sets the maximum number of concurrent read transactions of all processes. Default: 126. The option of
-    /// the process that opens the store first applies. Each transaction needs 64 bytes on disk, which are
-    /// reserved when the store is opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
+    /// Sets the maximum number of concurrent read transactions of all processes. Default: 126. The first process that
+    /// opens the store determines the number. Each transaction needs 64 bytes on disk, which are reserved when the
+    /// store is opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
     pub fn max_readers(mut self, readers: u32) -> Self {
         self.max_readers = readers;
         self
@@ -192,9 +192,9 @@ impl Options {
         self
     }
 
-    /// Whether a missing store is created. Default: `true`. With `false`, a path without a store (no
-    /// directory, or no `data.mdb` in it) is [`Error::StoreNotFound`](crate::Error::StoreNotFound), and
-    /// nothing is created.
+    /// Whether a missing store is created. Default: `true`. With `false`, opening a path without a store (no directory,
+    /// or no `data.mdb` in it) fails with [`Error::StoreNotFound`](crate::Error::StoreNotFound), and nothing is
+    /// created.
     ///
     /// # Examples
     ///
@@ -215,10 +215,10 @@ impl Options {
         self
     }
 
-    /// Whether the store is opened read-only. Default: `false`. Such a store is never created, and the data
-    /// file is not written to. Every write fails with [`Error::ReadOnly`](crate::Error::ReadOnly). A
-    /// repository can be opened if its declaration matches the file, which may have more indexes. Otherwise
-    /// it is [`Error::SchemaMismatch`](crate::Error::SchemaMismatch).
+    /// Whether the store is opened read-only. Default: `false`. Such a store is never created, and the data file is not
+    /// written to. Every write fails with [`Error::ReadOnly`](crate::Error::ReadOnly). A repository can be opened if
+    /// its declaration matches the file, which may have more indexes. Otherwise, opening it fails with
+    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch).
     ///
     /// Other processes may write at the same time. So a reader needs a slot in the lock file, to which this process
     /// must be able to write; a missing lock file is created. A reader without a slot might see pages that a
@@ -285,10 +285,11 @@ impl Options {
         self
     }
 
-    /// Sets the mode of the files of a new store, on Unix: of the data file, the lock file and the journal. Default: `0o600`,
-    /// access for the owner alone. The mode applies as it is, whatever the umask of the process. Existing files keep their
-    /// modes, and the lock file and the journal always have the mode of the data file. A mode without `0o600`, or above
-    /// `0o777`, is an error of [`open`](Options::open). Temporary files, which have no names, are always private.
+    /// Sets the mode of the files of a new store, on Unix: of the data file, the lock file and the journal. Default:
+    /// `0o600`, access for the owner alone. The mode is set exactly, regardless of the umask of the process. Existing
+    /// files keep their modes, and the lock file and the journal always have the mode of the data file. A mode without
+    /// `0o600`, or above `0o777`, is an error of [`open`](Options::open). Temporary files, which have no names, are
+    /// always private.
     ///
     /// A process that reads the store needs write permission for the lock file too; see
     /// [`read_only`](Options::read_only). So a group that reads the store needs the mode `0o660`.

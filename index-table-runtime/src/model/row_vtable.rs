@@ -226,7 +226,7 @@ impl RowVtable {
         }
     }
 
-    /// Sets the revision of a new row to 1, whatever it is.
+    /// Sets the revision of a new row to 1.
     #[inline]
     pub(crate) fn begin_revision(&self, new: &mut Image) -> Result<()> {
         match &self.revision {

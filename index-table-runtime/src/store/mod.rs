@@ -142,7 +142,7 @@ impl Store {
     /// Begins a read transaction: a snapshot of the last commit. It does not wait for writers, and writers do
     /// not wait for it.
     ///
-    /// While the transaction lives, pages that later commits free are not reused, so it should be short.
+    /// While the transaction is open, pages that later commits free are not reused, so it should be short.
     ///
     /// If another process has made the store larger than the map, the map is enlarged first. This waits until
     /// no write transaction of this process waits for the other process.

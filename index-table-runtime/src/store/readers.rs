@@ -57,7 +57,7 @@ impl Store {
         readers
     }
 
-    /// Clears the reader slots of processes that have died, and returns their number.
+    /// Clears the reader slots of processes that have ended, and returns the number of these slots.
     ///
     /// The same happens when a store is opened, and when all slots are taken. Until then, the slot of a
     /// process that was killed in a read transaction prevents pages from being reused.

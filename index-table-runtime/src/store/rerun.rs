@@ -17,7 +17,7 @@ pub(super) enum Rerun {
 }
 
 impl WriteTxn<'_> {
-    /// Returns the reason to run the closure of this transaction again, whatever its result.
+    /// Returns the reason to run the closure of this transaction again, with any result.
     pub(super) fn rerun(&self) -> Option<Rerun> {
         self.refused().map(Rerun::Queue).or_else(|| self.retry().map(Rerun::Engine))
     }

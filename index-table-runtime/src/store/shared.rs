@@ -190,7 +190,7 @@ mod tests {
         let mut open = 0;
         thread::scope(|scope| {
             scope.spawn(|| {
-                // What each opening of another store does.
+                // Each opening of another store makes this call.
                 while !is_over.load(Relaxed) {
                     forget_closed(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner));
                 }

@@ -44,8 +44,8 @@ impl<R: Entity> Table<R> {
 }
 
 impl<R: Entity> Table<R> {
-    /// Writes an analysis into the catalog, in the place of the one that was kept before. So other processes,
-    /// and later ones, have the figures without reading the indexes.
+    /// Writes an analysis into the catalog, and replaces the former analysis. So other processes, and this program
+    /// after a restart, have the figures without reading the indexes.
     ///
     /// Cost: one write; in a sharded store, one in each shard of the table.
     ///

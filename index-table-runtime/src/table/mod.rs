@@ -109,7 +109,7 @@ impl<R: Entity> Table<R> {
         Build::new(store, &self.open, Self::ROWS)
     }
 
-    /// Adds a row. A field with `#[revision]` is stored as 1, whatever its value.
+    /// Adds a row. A field with `#[revision]` is stored as 1, whatever its value in `row` is.
     ///
     /// Cost: one write for the row and one for each index entry.
     ///

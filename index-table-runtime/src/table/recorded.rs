@@ -39,7 +39,7 @@ use crate::{
 
 /// All tables of a store, opened from its catalog. From [`Store::open_recorded`].
 ///
-/// As long as this value lives, its tables are in use, so that methods such as [`Store::sizes`] include them.
+/// Until this value is dropped, its tables are in use, so that methods such as [`Store::sizes`] include them.
 #[derive(Debug)]
 pub struct RecordedTables {
     /// The tables, by name.

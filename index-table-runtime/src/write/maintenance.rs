@@ -1,6 +1,6 @@
 //! Maintenance of the indexes of a table if some are not readable, or are eventual.
 //!
-//! During the build of an index, each write of a row also writes its entries, whatever the progress of the
+//! During the build of an index, each write of a row also writes its entries, at any progress of the
 //! build. The build writes the entries of every row, some of them a second time. Therefore, all entries are correct
 //! at any time, and none is missing at the end. Until then, a unique index can have several entries of one key,
 //! because rows that are older than the index can share a key: each row has an entry, and the build counts the

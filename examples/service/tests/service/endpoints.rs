@@ -84,7 +84,7 @@ fn an_edit_of_a_changed_customer_is_refused() -> Result {
     assert_eq!(edit("PATCH", "\"1\"", &phone)?.0, 200);
     assert_eq!(client.etag("/customers/7")?, "\"2\"");
 
-    // Somebody who read the first revision.
+    // A client that read the first revision.
     assert_eq!(edit("PATCH", "\"1\"", &phone)?, (412, changed.clone()));
     assert_eq!(edit("PUT", "\"1\"", &json!(alice))?, (412, changed.clone()));
     assert_eq!(edit("DELETE", "\"1\"", &Value::Null)?, (412, changed));

@@ -59,7 +59,7 @@ struct Wait {
 struct Waits(Vec<Wait>);
 
 impl Waits {
-    /// Returns the time that so many of 1,000 transactions did not exceed.
+    /// Returns the time that this number of 1,000 transactions did not exceed.
     fn at(&self, thousandths: usize) -> f64 {
         let at = self.0.len() * thousandths / 1_000;
         self.0.get(at).or(self.0.last()).copied().unwrap_or_default().total
@@ -245,7 +245,7 @@ pub(crate) fn cascade(dir: &Path, _: u32) -> Outcome<()> {
 /// The section of a process that measures a case. The position of the case follows.
 pub(crate) const OF: &str = "cascade-of-";
 
-/// Deletes a customer with so many orders.
+/// Deletes a customer with this number of orders.
 pub(crate) fn cascade_of(dir: &Path, rows: u64, case: &str) -> Outcome<()> {
     let case = CASES.get(case.parse::<usize>()?).ok_or("there is no such case")?;
     let store = Store::options().map_size(8 << 30).durability(case.durability).open(dir)?;

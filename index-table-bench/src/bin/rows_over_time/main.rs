@@ -1,12 +1,12 @@
-//! Measures what revisions, expiry, references, aggregates and parts cost a write, and what they save a read, against
-//! the same by hand on heed and against SQLite.
+//! Measures the costs that revisions, expiry, references, aggregates and parts add to a write, and the costs that they
+//! save in a read, against the same by hand on heed and against SQLite.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin rows_over_time -- [ROUNDS [SECTION [DIRECTORY]]]
 //! ```
 //! The sections are `writes`, `reads`, `parts`, `expiry` and `cascade`; without one, all are measured. Commits are not
-//! synced, unless a section says so. Each round measures all contenders. Figures are medians of the rounds; those of
-//! `writes`, `reads` and `parts` are of the time for which the thread has run.
+//! synced, unless a section says so. Each round measures all contenders. Figures are medians of the rounds; the figures
+//! of `writes`, `reads` and `parts` are the CPU time of the thread.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for reports")]
 
@@ -34,7 +34,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 /// The number of customers.
 const CUSTOMERS: u64 = 1_000;
 
-/// What a table declares in addition to an index on the customer.
+/// The feature that a table declares in addition to an index on the customer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Feature {
     Plain,
@@ -113,14 +113,14 @@ fn open(dir: &Path, engine: &str, feature: Feature) -> Outcome<Box<dyn Contender
     }
 }
 
-/// Returns the time for which this thread has run, in seconds. Unlike the time of a clock, it does not include the waiting for
-/// the disk, or for other processes.
+/// Returns the CPU time of this thread, in seconds. Unlike wall-clock time, it does not include waits for the disk or
+/// for other processes.
 fn thread_time() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Measures one section in a directory, in so many rounds.
+/// Measures one section in a directory, in this number of rounds.
 type Measure = fn(&Path, u32) -> Outcome<()>;
 
 const ENGINES: [&str; 3] = ["index-table", "heed", "SQLite"];

@@ -100,7 +100,7 @@ pub(in crate::faults) fn child(path: &Path) -> Result<(), Failure> {
     for step in STEPS {
         println!("step {step:?}");
         run.change(step)?;
-        // While the shard is detached, the transactions of other tenants go on.
+        // While the shard is detached, the transactions of other tenants continue.
         run.steps(if step == Step::Detach { 1 } else { TENANTS + 1 })?;
     }
     Ok(())

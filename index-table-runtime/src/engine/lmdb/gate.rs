@@ -143,8 +143,8 @@ impl<T> Gate<T> {
         if is_empty { Ok(Some(closed)) } else { Err(Refused::Busy) }
     }
 
-    /// Prevents new transactions for good. When all transactions have ended, the contents are dropped: by this call, or by
-    /// the thread that ends the last one.
+    /// Prevents new transactions permanently. When all transactions have ended, the contents are dropped: by this call,
+    /// or by the thread that ends the last one.
     pub(super) fn retire(&self) {
         let (lock, _) = self.until(self.lock(), None, || self.state.load(SeqCst) != CLOSED);
         if self.state.load(SeqCst) < RETIRED {

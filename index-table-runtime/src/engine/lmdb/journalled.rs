@@ -247,7 +247,7 @@ pub(super) fn prepare(
                 let shared = shared.filter(|(journal, _)| journal.is_of(&known));
                 recover(options, path, known, shared)?;
             }
-            // The journal is of a process that has died, and other processes have the store open.
+            // The journal is from a process that has ended, and other processes have the store open.
             (Plan::Start, Marker::Needed(known))
                 if shared.is_some_and(|(journal, _)| !journal.is_of(&known)) =>
             {

@@ -176,7 +176,7 @@ impl Engine {
             is_elsewhere: plan == Plan::ReadOnly,
             is_joining: AtomicBool::new(false),
         };
-        // The slots of dead processes would prevent the reuse of pages. A journal that is about to start
+        // The slots of ended processes would prevent the reuse of pages. A journal that is about to start
         // still needs them: one may hold its last checkpoint.
         if plan != Plan::Start {
             engine.clear_stale_readers()?;

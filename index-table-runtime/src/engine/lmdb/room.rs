@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// Clears the slots of readers whose processes have died, and returns the number of cleared slots.
+    /// Clears the slots of readers whose processes have ended, and returns the number of cleared slots.
     pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
         self.refuse_forked()?;
         let cleared = self.gate.hold(|files| files.env.clear_stale_readers());

@@ -80,7 +80,7 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         let Query { source, bounds, reverse, position, inclusive, rows, .. } = query;
-        // The position of the only entry of a unique key is the position of the key, whatever its primary key.
+        // The position of the only entry of a unique key is the position of the key, for any primary key.
         let place = position.map(|position| {
             let only = self.only(source, &position.key);
             let mut bytes = only.unwrap_or_else(|| position.bytes());

@@ -191,7 +191,7 @@ impl Connection {
         self.backend
     }
 
-    /// Whether the connection has ended. For an idle connection, this reads what has arrived.
+    /// Whether the connection has ended. For an idle connection, this reads the received bytes.
     pub(super) fn is_closed(&self) -> bool {
         !self.driver().check()
     }
@@ -243,7 +243,7 @@ impl Connection {
         !self.is_queued.swap(true, Ordering::AcqRel)
     }
 
-    /// Sends what is queued, unless another thread does that.
+    /// Sends the queued messages, unless another thread sends them.
     pub(super) fn send_queued(&self) {
         self.is_queued.store(false, Ordering::Release);
         match self.driver.try_lock() {

@@ -32,7 +32,7 @@ impl Driver {
         Self { half: Some(half), reactor, process: process::id() }
     }
 
-    /// Sends and receives what is possible without blocking.
+    /// Sends and receives as much as possible without blocking.
     pub(super) fn turn(&mut self) {
         if process::id() != self.process {
             self.half = None;
@@ -45,7 +45,7 @@ impl Driver {
         }
     }
 
-    /// Receives what has arrived, without blocking. Returns false if the connection has ended.
+    /// Reads the received messages, without blocking. Returns false if the connection has ended.
     pub(super) fn check(&mut self) -> bool {
         if self.reactor.block(Some(Duration::ZERO)).is_err() {
             self.half = None;

@@ -473,7 +473,7 @@ struct Compared<'r> {
 }
 
 impl Compared<'_> {
-    /// Returns an error if the catalog records a missing table: somebody has dropped it.
+    /// Returns an error if the catalog records a missing table, which another client has dropped.
     fn refuse_lost(&self, txn: &Txn<'_>, tables: &Tables) -> Result<()> {
         for relation in &self.missing {
             if tables.is_recorded(txn, relation)? {

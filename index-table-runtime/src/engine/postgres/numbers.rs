@@ -1,9 +1,9 @@
 //! The numbers that `insert_with` assigns, in blocks.
 //!
-//! If each transaction changed the record of a sequence, all of them would conflict. So a store takes a block of numbers in
-//! a transaction of its own, on another connection, and assigns them from memory. The record is the last number of the
-//! last block. It is committed before a number of the block is used, so no number is assigned twice, whatever happens
-//! to this process. The rest of a block is never assigned.
+//! If each transaction changed the record of a sequence, all of them would conflict. So a store takes a block of
+//! numbers in a transaction of its own, on another connection, and assigns them from memory. The record is the last
+//! number of the last block. It is committed before a number of the block is used, so no number is assigned twice,
+//! regardless of what happens to this process. The rest of a block is never assigned.
 //!
 //! A block begins above all committed primary keys. Later rows with explicit keys can be inside or above the block. Rows
 //! that this store inserts move the block, or end it when they are committed. Until then, and if no block is known, their

@@ -101,7 +101,7 @@ impl<'t> Reader<'t> {
     fn place(self, query: &Query) -> Result<Place> {
         let Some(position) = query.position.clone() else { return Ok(Place::Start) };
         let relation = self.relation(query.source)?;
-        // The position of the only entry of a unique key is the position of the key, whatever its primary key.
+        // The position of the only entry of a unique key is the position of the key, for any primary key.
         if relation.form == Form::Unique {
             let sql = format!(
                 "SELECT count(*) FROM (SELECT 1 FROM {} WHERE k = $1 LIMIT 2) e",

@@ -62,7 +62,7 @@ pub(super) struct Session<'s> {
     assumed: Mutex<Option<Assumed>>,
     /// The keys of the records that were used since the last statement.
     used: Mutex<Vec<Vec<u8>>>,
-    /// What is sent with the next statement.
+    /// The items that are sent with the next statement.
     pub(super) pending: Mutex<Pending>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Failure {
     pub(super) error: Error,
 }
 
-/// What is sent with the next statement.
+/// The items that are sent with the next statement.
 #[derive(Default)]
 pub(super) struct Pending {
     pub(super) items: VecDeque<Item>,

@@ -1,6 +1,6 @@
 //! The socket of a connection, and waiting for it.
 //!
-//! The thread that waits for a response does the I/O of its connection: it sends what is queued, and blocks until the
+//! The thread that waits for a response does the I/O of its connection: it sends the queued bytes, and blocks until the
 //! socket is ready. So no other thread has to be woken, and no runtime is needed. Unlike `block_on` of a runtime, this
 //! works inside of asynchronous code, where it blocks the thread like any other call.
 
@@ -54,7 +54,7 @@ impl Socket {
     }
 }
 
-/// What is known of a socket. A flag is set by an event, and reset by a call that would have blocked.
+/// The state of a socket. A flag is set by an event, and reset by a call that would have blocked.
 struct Ready {
     can_read: AtomicBool,
     can_write: AtomicBool,
@@ -63,7 +63,7 @@ struct Ready {
 }
 
 impl Ready {
-    /// Notes that a call has used up what there was.
+    /// Records that a call has received or sent as much as possible.
     fn used(&self, flag: &AtomicBool) {
         if !self.is_closed.load(Ordering::Relaxed) {
             flag.store(false, Ordering::Relaxed);

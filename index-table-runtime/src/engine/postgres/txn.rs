@@ -214,7 +214,7 @@ impl<'s> Txn<'s> {
         error
     }
 
-    /// Sends what is pending and a statement in one round trip.
+    /// Sends the pending items and a statement in one round trip.
     fn perform(&self, last: Last<'_>) -> Result<Response> {
         self.refuse_failed()?;
         self.session().round_trip(last).map_err(|broken| match broken {
@@ -227,7 +227,7 @@ impl<'s> Txn<'s> {
         })
     }
 
-    /// Sends what is pending.
+    /// Sends the pending items.
     pub(super) fn send_pending(&self) -> Result<()> {
         if lock(&self.session().pending).items.is_empty() {
             return self.refuse_failed();
@@ -535,7 +535,7 @@ fn too_many() -> Error {
 /// Returns the error for calls after a failure.
 fn failed(error: &Error) -> Error {
     match error {
-        // The closure runs again, whatever its result.
+        // The closure runs again, with any result.
         Error::RetriesExhausted { .. } => error.again(),
         error => Error::TransactionFailed { reason: error.to_string() },
     }

@@ -40,7 +40,7 @@ pub(crate) struct Writer<'t> {
 type Batch = BTreeMap<(Vec<u8>, Vec<u8>), (Vec<u8>, Vec<u8>)>;
 
 impl Writer<'_> {
-    /// Returns a reader that sees the own writes.
+    /// Returns a reader that sees the transaction's own writes.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader { txn: self.txn, tables: self.tables }
     }
@@ -166,7 +166,7 @@ impl Writer<'_> {
     }
 }
 
-/// Returns what identifies an entry of a table.
+/// Returns the key and the primary key that identify an entry of a table.
 fn place(form: Form, entry: RawEntry<'_>) -> (Vec<u8>, Vec<u8>) {
     let primary_key = if form == Form::Unique { Vec::new() } else { entry.primary_key.to_vec() };
     (entry.key.to_vec(), primary_key)

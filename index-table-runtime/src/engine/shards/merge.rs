@@ -42,7 +42,10 @@ struct Kept<'t> {
 }
 
 impl Stream for Kept<'_> {
-    #[expect(clippy::inline_always, reason = "a call would make each merged entry dearer by 1.3 %")]
+    #[expect(
+        clippy::inline_always,
+        reason = "a call would add 1.3 % to the cost of each merged entry"
+    )]
     #[inline(always)]
     fn advance(&mut self) -> Result<bool, Boxed> {
         let next = self.entries.next().transpose()?;

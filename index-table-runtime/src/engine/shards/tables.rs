@@ -27,7 +27,7 @@ pub(crate) struct Tables {
     pub(super) shared: Arc<SharedTables>,
 }
 
-/// What the generations of a table have in common.
+/// The state that the generations of a table share.
 pub(super) struct SharedTables {
     /// The shards, in the order of their numbers.
     shards: List<OfShard>,

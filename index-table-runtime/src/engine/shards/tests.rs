@@ -100,7 +100,7 @@ fn the_moves_of_a_shard_have_these_bytes() {
 }
 
 #[test]
-fn options_of_a_shard_come_back() {
+fn options_of_a_shard_equal_their_decoded_record() {
     let options = Options::default()
         .durability(Durability::None)
         .map_size(1 << 20)
@@ -121,7 +121,7 @@ fn options_of_a_shard_come_back() {
 }
 
 #[test]
-fn records_are_written_and_read() {
+fn records_equal_their_decoded_bytes() {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = crate::engine::Engine::open(&Options::default().map_size(1 << 24), dir.path());
     let manager = super::Manager::new(engine.expect("an engine"), None);

@@ -483,7 +483,7 @@ impl Writes for Writing<'_> {
         let Self { engine, scope, first, others, .. } = *self;
         match scope.doom().get() {
             None => {}
-            // The closure runs again, whatever the error.
+            // The closure runs again, after any error.
             Some(_) => return Err(CommitFailure::Failed(failed())),
         }
         let others = others.into_inner().unwrap_or_default();

@@ -64,7 +64,7 @@ impl Harness {
     }
 }
 
-/// Removes what a server keeps.
+/// Drops the schema on the server.
 #[cfg(feature = "postgres")]
 impl Drop for Harness {
     fn drop(&mut self) {

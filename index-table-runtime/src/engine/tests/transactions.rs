@@ -1,4 +1,4 @@
-//! Snapshots, own writes, nested transactions, outcomes.
+//! Snapshots, reads of a transaction's own writes, nested transactions, outcomes.
 
 use super::*;
 use crate::{

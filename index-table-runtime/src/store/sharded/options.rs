@@ -45,12 +45,13 @@ impl ShardedOptions {
     /// example on another disk. Tables without a shard key are in the first shard, unless they are
     /// [placed](ShardedOptions::place) in another shard.
     ///
-    /// If the shard was [removed](ShardedStore::remove_shard) or [detached](ShardedStore::detach_shard) since, this has no
-    /// effect, so that a program can keep its declaration. The same holds for its ranges in [`map`](ShardedOptions::map).
+    /// If the shard has been [removed](ShardedStore::remove_shard) or [detached](ShardedStore::detach_shard), this has
+    /// no effect, so that a program can keep its declaration. Its ranges in [`map`](ShardedOptions::map) then have no
+    /// effect either.
     ///
     /// If the store has the shard in another directory, because it was [attached](ShardedStore::attach_shard) or
     /// [relocated](ShardedOptions::relocate) there, opening the store fails with [`Error::ShardRefused`](crate::Error::ShardRefused), which names both
-    /// directories. Declare the current directory, or don't declare the shard: the store knows its shards.
+    /// directories. Declare the current directory, or don't declare the shard: the store records its shards.
     pub fn shard(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         let (name, place) = (name.into(), directory.as_ref().to_owned());
         self.shards.push(Declared { name, place, options: None, adopted: false, added: false });
@@ -106,9 +107,9 @@ impl ShardedOptions {
     }
 
     /// Changes the directory of a shard, for example because its disk was replaced. Move the files while the store is
-    /// closed, and open the store with their new directory once: it is kept. If the directory does not have
-    /// this shard, the store is not opened, and keeps the old directory. A program that declares the shard has to declare the
-    /// new directory from then on.
+    /// closed, and open the store once with the new directory, which is then recorded. If the new directory does not
+    /// have this shard, opening fails, and the store keeps the old directory. After that, a program that declares the
+    /// shard has to declare the new directory.
     pub fn relocate(mut self, name: impl Into<String>, directory: impl AsRef<Path>) -> Self {
         self.relocated.push((name.into(), directory.as_ref().to_owned()));
         self
@@ -150,14 +151,14 @@ impl ShardedOptions {
     }
 
     /// Sets the directory of an archive of all shards and of the shard map manager. Default: none. All shards have one
-    /// archive, because they have one journal, so each of them must have the journal.
-    /// [`ShardedStore::restore_archive`] restores all of them as of any time or commit. Otherwise, it works as
+    /// archive, because they have one journal, so each of them must have the journal. [`ShardedStore::restore_archive`]
+    /// restores all of them as of any time or commit. Otherwise, the archive works like
     /// [`Options::archive`](crate::Options::archive).
     ///
-    /// Each shard has bases of its own. When a shard is added, a base of it is written. When a detached shard is attached
-    /// again, or when a shard was written outside of the store, the archive continues after a gap, with new bases of all
-    /// shards. A [restored](ShardedStore::restore_shard) shard is archived when the store has been opened again. A relative
-    /// path is relative to the current directory.
+    /// Each shard has bases of its own. When a shard is added, its first base is written. When a detached shard is
+    /// attached again, or when a shard was written outside of the store, the archive continues after a gap, with new
+    /// bases of all shards. A [restored](ShardedStore::restore_shard) shard is archived when the store has been opened
+    /// again. A relative path is relative to the current directory.
     ///
     /// # Examples
     ///

@@ -154,7 +154,7 @@ impl<'s> WriteTxn<'s> {
         };
         let (store, mut assumes_new) = (*store, can_repeat);
         let total = self.read.session.total.get();
-        // The map can't be enlarged while the snapshot lives.
+        // The map can't be enlarged while the snapshot is open.
         self.read.engine = no_snapshot()?;
         let ran = store.transaction(|txn| {
             if std::mem::take(&mut assumes_new) {

@@ -113,7 +113,7 @@ impl<'a, R: Entity> Watch<'a, R> {
     /// Subscribes to all later commits, including the commit of a transaction that is writing now. This
     /// method does not wait.
     ///
-    /// Cost, as long as the [`Watcher`] lives: each change is compared with the watched scans. If a scan
+    /// Cost, until the [`Watcher`] is dropped: each change is compared with the watched scans. If a scan
     /// includes it, it is copied, once for all watchers. The buffer never exceeds the limit of
     /// [`buffer`](Watch::buffer), for transactions of any size. Writers never wait for watchers.
     ///

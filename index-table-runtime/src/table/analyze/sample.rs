@@ -27,9 +27,10 @@ const COUNTED: u32 = 1024;
 const LEAVES_OF_SHARD: u64 = 16;
 
 impl<R: Entity> Table<R> {
-    /// Estimates the figures of [`analyze`](Table::analyze) from a sample: at most about so many leaf pages of each index,
-    /// however many entries it has. [`Analysis::sample`] is the number of entries in the samples. An index with fewer pages
-    /// is read completely, and its figures are exact; if this is true for all of them, `sample` is `None`.
+    /// Estimates the figures of [`analyze`](Table::analyze) from a sample: at most about this number of leaf pages of
+    /// each index, however many entries it has. [`Analysis::sample`] is the number of entries in the samples. An index
+    /// with fewer pages is read completely, and its figures are exact; if this is true for all of them, `sample` is
+    /// `None`.
     ///
     /// The pages are at equal distances in the order of the keys. With n pages of similar fill, the share of a value is
     /// off by about 2/n at most: 0.2 % of the entries with 1,024 pages. If a key has up to n distinct values, all of them are
@@ -44,9 +45,9 @@ impl<R: Entity> Table<R> {
     /// Use it for large tables. The exact analysis takes about 60 ns of processor time for each entry. A sample of 1,024 pages
     /// of three indexes takes as long as the exact analysis of a million rows, 0.2 s, and half as long as that of four million.
     ///
-    /// Cost: up to so many pages of each index, and of the rows if the table has a shard key; up to 1,024 entries for each
-    /// value at an end of a page, and for each value of a key with few values; in a sharded store, a look-up of each value of the sample in each shard. The keys of
-    /// the sample are in memory.
+    /// Cost: up to this number of pages of each index, and of the rows if the table has a shard key; up to 1,024
+    /// entries for each value at an end of a page, and for each value of a key with few values; in a sharded store, a
+    /// look-up of each value of the sample in each shard. The keys of the sample are in memory.
     ///
     /// # Errors
     ///

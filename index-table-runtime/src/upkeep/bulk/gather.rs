@@ -25,7 +25,7 @@ pub(crate) struct Gatherer {
     tail: Vec<u8>,
 }
 
-/// What to do with duplicates.
+/// The policy for duplicates.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {
     pub(super) on_duplicate: OnDuplicate,

@@ -225,7 +225,7 @@ impl<'s> Rebalance<'s> {
     ///
     /// Cost: up to 65,536 rows are all read in one snapshot. If the tables with this map have more rows, the rows on a
     /// sample of LMDB's pages are read: of each table, the rows on about 1024 pages, and at least on 64 pages of each
-    /// shard, at equal distances. So the cost does not grow with the rows. At most some 100,000 shard keys are kept in
+    /// shard, at equal distances. So the cost does not grow with the rows. At most about 100,000 shard keys are kept in
     /// memory. If there are more, neighbouring keys are planned together.
     ///
     /// The number of rows in a shard is always exact, because LMDB maintains it. The rows of a planned move and the bytes

@@ -51,7 +51,7 @@ impl Measure {
     pub(crate) fn add(&mut self, key: &[u8]) -> Result<(), DecodeError> {
         self.entries += 1;
         for prefix in &mut self.prefixes {
-            // The value of some fields is never the beginning of another value of these fields.
+            // The encoding of some fields is never a prefix of another encoding of these fields.
             if prefix.entries > 0 && key.starts_with(&prefix.value) {
                 prefix.entries += 1;
                 continue;

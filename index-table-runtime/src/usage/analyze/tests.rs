@@ -43,7 +43,7 @@ fn each_leading_part_of_a_key_is_measured() {
 }
 
 #[test]
-fn the_most_common_values_are_exact_whatever_their_order() {
+fn the_most_common_values_are_exact_in_any_order() {
     let mut measure = Measure::whole(&KEY[1..]);
     // The number `n` has `n % 37` entries.
     for number in 0..370_u32 {

@@ -53,7 +53,7 @@ fn meta(data: &File, at: u64) -> Result<([u8; META], Meta), Refused> {
 impl Snapshot {
     /// Pins the last state. The calling thread must have the turn to write, and no transaction.
     pub(crate) fn take(env: &Env, data: &File) -> Result<Self, Refused> {
-        // LMDB's own lock prevents commits, and reports a process that died in a commit.
+        // LMDB's own lock prevents commits, and reports a process that ended in a commit.
         let lock = env.write_txn()?;
         let number = (lock.id() as u64).saturating_sub(1);
         let snapshot = Self::of_last(env, data)?;

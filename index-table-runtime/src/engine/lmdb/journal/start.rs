@@ -96,7 +96,7 @@ pub(in crate::engine::lmdb) fn marker_of(directory: &Path) -> Result<Marker, Not
     };
     let marker = marker::find(&file)?;
     marker.ok_or_else(|| {
-        NotStarted::Damaged("what data.mdb says about its journal is damaged".to_owned())
+        NotStarted::Damaged("the record of the journal in data.mdb is damaged".to_owned())
     })
 }
 
@@ -325,7 +325,7 @@ pub(in crate::engine::lmdb) fn start(
             found.source().apply(env, record, 0, &|| Ok(false))?;
         }
         number = number.max(env.read_txn()?.id() as u64);
-        // This clears the pin of a process that has died.
+        // This clears the pin of a process that has ended.
         env.clear_stale_readers()?;
     }
     if let Some(outbox) = &mut outbox {

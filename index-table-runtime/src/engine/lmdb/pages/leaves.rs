@@ -124,7 +124,7 @@ struct Step {
 fn leaves_between(from: &[Step], to: &[Step], database: &Database) -> f64 {
     let children = (database.leaves + database.branches).saturating_sub(1) as f64;
     let average = (children / database.branches.max(1) as f64).max(1.0);
-    // The number of leaves of a child after so many steps, or the part of a leaf that a key is.
+    // The number of leaves of a child after this number of steps, or the part of a leaf that a key is.
     let size = |steps: usize, of: usize| match usize::from(database.depth).checked_sub(steps + 2) {
         Some(branches) => average.powi(i32::try_from(branches).unwrap_or_default()),
         None => 1.0 / of.max(1) as f64,

@@ -197,7 +197,7 @@ fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
             return Err(format!("page {page} is not the page that should be in its place").into());
         }
     }
-    // The earlier state is not checked, because it is not used any more. If LMDB could not write a state, it has
+    // The earlier state is not checked, because it is no longer used. If LMDB could not write a state, it has
     // restored only a part of the state, with the number.
     let (page, meta) = if first.txn < second.txn { (1, &second) } else { (0, &first) };
     let wrong = |what: &str| Err(format!("page {page} has {what} that can't be").into());

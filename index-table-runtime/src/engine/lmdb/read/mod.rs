@@ -80,7 +80,7 @@ impl<'t> Read<'t> for Reader<'t> {
     #[inline]
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>> {
         let source = Source::Index(index);
-        // LMDB's `get` returns no key, and the key of the caller does not live as long as the page.
+        // LMDB's `get` returns no key, and the lifetime of the caller's key is shorter than that of the page.
         let (Index { database, layout, .. }, _) = self.index(index)?;
         let Some(value) = self.value(database, key)? else { return Ok(None) };
         if let Layout::ShortUnique { primary_key } = layout

@@ -38,7 +38,7 @@ enum Steps<'t> {
 impl<'t> Iterator for PhysicalRange<'t> {
     type Item = Physical<'t>;
 
-    #[expect(clippy::inline_always, reason = "what it yields would be copied for each entry")]
+    #[expect(clippy::inline_always, reason = "each yielded entry would be copied")]
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let Steps::Forward(range) = &mut self.steps else { return self.next_reverse() };
@@ -87,7 +87,7 @@ impl<'t> Reader<'t> {
     /// If a scan of a unique index after this position starts at the key alone, returns whether it includes the entry
     /// of this key. Returns `None` if the scan starts at both keys.
     ///
-    /// The position of an only entry is the position of its key, whatever its primary key. If a key has several
+    /// The position of the only entry of a key is the position of the key, for any primary key. If a key has several
     /// entries, the first is stored under the key, before all others, and each further entry is stored under the key
     /// and its primary key.
     fn key_place(

@@ -94,8 +94,8 @@ impl TableCheck<'_> {
 }
 
 impl TableCheck<'_> {
-    /// Subtracts the changes that are not applied yet from the totals of the rows. The difference is what an eventual
-    /// aggregate should have.
+    /// Subtracts the changes that are not applied yet from the totals of the rows. The difference is the totals that an
+    /// eventual aggregate should have.
     fn subtract_queued(
         &mut self,
         aggregate: usize,

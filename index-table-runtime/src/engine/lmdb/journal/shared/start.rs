@@ -380,7 +380,7 @@ struct Joined<'j> {
     /// The epoch of its marker.
     epoch: u64,
     pin: Snapshot,
-    /// The source of the records that the shard may lack, if its writer has died and other processes have it
+    /// The source of the records that the shard may lack, if its writer has ended and other processes have it
     /// open.
     source: Option<Source<'j>>,
 }
@@ -407,7 +407,7 @@ impl Joined<'_> {
             }
         }
         let number = self.pin.number.max(self.env.read_txn()?.id() as u64);
-        // This clears the pins of a process that has died.
+        // This clears the pins of a process that has ended.
         self.env.clear_stale_readers()?;
         // The remaining files of the shard's own journal.
         files::remove(&self.directory, 1);
