@@ -103,6 +103,21 @@ impl Maps {
         next
     }
 
+    /// Returns the next generation, with a range of a map assigned to a shard.
+    pub(super) fn with_assigned(
+        &self,
+        map: &str,
+        (start, end): (&[u8], Option<&[u8]>),
+        shard: ShardNumber,
+    ) -> Self {
+        let mut next = self.clone();
+        next.generation += 1;
+        if let Some(map) = next.by_name.get_mut(map) {
+            Arc::make_mut(&mut map.boundaries).assign(start, end, Some(shard));
+        }
+        next
+    }
+
     /// Returns the next generation, with these boundaries, moves and shards.
     pub(super) fn replaced(
         &self,

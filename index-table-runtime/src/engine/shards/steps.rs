@@ -1,9 +1,7 @@
-//! The steps of a move: commits in both of its shards, with which the [maps](super::maps) change.
+//! The steps of a move: commits in both of its shards, with which the [maps](super::maps) change. Also the commit that
+//! assigns keys without a shard.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, MutexGuard, TryLockError, atomic::Ordering::Relaxed},
-};
+use std::sync::{Arc, MutexGuard, TryLockError, atomic::Ordering::Relaxed};
 
 use super::{
     Engine, Held, Locks, Maps, MoveId, MoveRecord, Moving, Tables, Tracked, Txn, moving::Step,
@@ -154,13 +152,38 @@ impl Engine {
         body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
     ) -> Result<(), (Error, Option<Retry>)> {
         let record = step.record();
-        let locks = Locks::These(BTreeSet::from([record.from, record.to]));
+        self.change_maps(&[record.from, record.to], &|now| step.maps(now), body)
+    }
+
+    /// Assigns a range of keys that belong to no shard. The caller has a [`Step`].
+    ///
+    /// # Errors
+    ///
+    /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
+    pub(crate) fn assign(
+        &self,
+        map: &str,
+        (start, end): (&[u8], Option<&[u8]>),
+        to: ShardNumber,
+    ) -> Result<(), (Error, Option<Retry>)> {
+        let next = |now: &Maps| now.with_assigned(map, (start, end), to);
+        self.change_maps(&[to], &next, &mut |_| Ok(()))
+    }
+
+    /// Changes the maps in a transaction of these shards, in which `body` writes too.
+    fn change_maps(
+        &self,
+        shards: &[ShardNumber],
+        next: &dyn Fn(&Maps) -> Maps,
+        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
+    ) -> Result<(), (Error, Option<Retry>)> {
         let without_retry = |error| (error, None);
         let own = self.own_tables().map_err(without_retry)?;
+        let locks = Locks::These(shards.iter().copied().collect());
         let mut txn = self.write_with(&locks).map_err(without_retry)?;
-        let maps = step.maps(&self.maps.now());
+        let maps = next(&self.maps.now());
         let written = body(&mut txn).and_then(|()| match own {
-            Some(own) => self.write_own(&mut txn, own, &[record.from, record.to], &maps),
+            Some(own) => self.write_own(&mut txn, own, shards, &maps),
             None => Ok(()),
         });
         written.map_err(|error| (error, txn.retry()))?;

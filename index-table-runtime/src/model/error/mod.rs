@@ -779,7 +779,10 @@ pub enum Error {
 
     // Shards.
     /// The shard map has no shard for a key.
-    #[error("no shard has the key {key} of table `{table}`: shard map `{map}` has no shard for it")]
+    #[error(
+        "no shard has the key {key} of table `{table}`: assign it to a shard of map `{map}` with `move_keys` or \
+         `move_range`, or attach the detached shard that has it"
+    )]
     NoShard {
         /// The table.
         table: &'static str,

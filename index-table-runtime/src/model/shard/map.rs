@@ -157,7 +157,8 @@ impl ShardMap {
     }
 
     /// Creates a map that assigns ranges of keys to shards. Keys outside of all ranges belong to no shard. Writing a
-    /// row with such a key fails with [`Error::NoShard`](crate::Error::NoShard).
+    /// row with such a key fails with [`Error::NoShard`](crate::Error::NoShard), until
+    /// [`move_range`](crate::ShardedStore::move_range) assigns it to a shard.
     pub const fn ranges() -> RangeMap {
         RangeMap(Self::new(MapKind::Ranges))
     }
@@ -287,7 +288,8 @@ impl ListMap {
     }
 
     /// Assigns all other keys to a shard. Without this call, they belong to no shard, and writing a row with
-    /// such a key fails with [`Error::NoShard`](crate::Error::NoShard).
+    /// such a key fails with [`Error::NoShard`](crate::Error::NoShard), until
+    /// [`move_keys`](crate::ShardedStore::move_keys) assigns it to a shard.
     pub fn otherwise(mut self, shard: impl Into<String>) -> Self {
         self.0.otherwise = Some(shard.into());
         self

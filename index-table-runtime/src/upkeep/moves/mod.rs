@@ -93,8 +93,11 @@ impl ShardedStore {
     /// copied, usually for a few milliseconds. A transaction sees each row once, because it uses the shard map of
     /// its snapshot. Cursors remain valid.
     ///
-    /// Parts of the range that belong to no shard, or already to the shard `to`, don't change. Entries of global
-    /// indexes don't move with the rows. They move in the same way by the map of their index, which is named
+    /// If no shard has keys of the range, one commit assigns the range to the shard `to`: a range after all others, a range
+    /// that was left out, or that of a detached shard, which can then not be attached again. In other cases, parts of the
+    /// range that belong to no shard don't change, and neither do parts that the shard `to` has already.
+    ///
+    /// Entries of global indexes don't move with the rows. They move in the same way by the map of their index, which is named
     /// `TABLE.INDEX`: `store.move_range("customers.email", .."n", "south")`, or
     /// [`move_slots`](ShardedStore::move_slots) if the index has a hash map.
     ///
@@ -187,7 +190,8 @@ impl ShardedStore {
 
     /// Moves the rows with these shard keys, as [`move_range`](ShardedStore::move_range) does. Usually, `map` is a list.
     ///
-    /// Each key is a move of its own, one after another.
+    /// Each key is a move of its own, one after another. A key that belongs to no shard is assigned to the shard `to`: this is
+    /// how a list without `otherwise` gets further keys.
     ///
     /// # Examples
     ///
@@ -280,7 +284,7 @@ impl ShardedStore {
             return Err(refused(&format!("cancelling move {id}"), reason));
         }
         let tables = tables_of(self, engine, &moving.record.map)?;
-        open_in_both(self, engine, &tables, &moving.record)?;
+        open_in(self, engine, &tables, &[moving.record.from, moving.record.to])?;
         let mut progress = |_| ();
         mover(engine, moving, &tables, &mut progress).end(Instant::now())
     }
@@ -328,7 +332,7 @@ impl<'a> Move<'a> {
             What::Begun(id) => {
                 let moving = begun(engine, id)?;
                 let tables = tables_of(store, engine, &moving.record.map)?;
-                open_in_both(store, engine, &tables, &moving.record)?;
+                open_in(store, engine, &tables, &[moving.record.from, moving.record.to])?;
                 let mut steps = mover(engine, moving, &tables, &mut progress);
                 steps.run()?;
                 return Ok(steps.moved);
@@ -345,6 +349,11 @@ impl<'a> Move<'a> {
         let mut moved = Moved::default();
         for span in spans {
             let span = span.ok_or_else(|| refused(&what, "the range has no keys"))?;
+            if has_no_shard(engine, &map, &span)? {
+                open_in(store, engine, &tables, &[to])?;
+                moved.duration += assign(engine, &map, &span, to)?;
+                continue;
+            }
             for record in records(engine, &map, &span, to, is_offline)? {
                 if let Some(other) =
                     engine.moves().iter().find(|own| overlaps(&own.record, &record))
@@ -355,7 +364,7 @@ impl<'a> Move<'a> {
                     return Err(refused(&what, &reason));
                 }
                 check_journal(engine, &record)?;
-                open_in_both(store, engine, &tables, &record)?;
+                open_in(store, engine, &tables, &[record.from, record.to])?;
                 let moving = Arc::new(Moving::new(record));
                 let mut steps = mover(engine, moving, &tables, &mut progress);
                 steps.begin()?;
@@ -466,6 +475,22 @@ fn is_eventual(tables: &[Arc<OpenTable>], map: &str) -> bool {
     })
 }
 
+/// Whether all keys of a span belong to no shard.
+fn has_no_shard(engine: &Engine, map: &str, span: &Span) -> Result<bool> {
+    let boundaries = engine.boundaries(map).ok_or_else(|| Error::internal("a map is missing"))?;
+    Ok(boundaries.shards_within(&span.start, span.end.as_deref()).is_empty())
+}
+
+/// Assigns keys that belong to no shard, and returns how long that took.
+fn assign(engine: &Engine, map: &str, span: &Span, to: ShardNumber) -> Result<Duration> {
+    let started = Instant::now();
+    let (_step, _) = engine.step();
+    let attempt = || engine.assign(map, (&span.start, span.end.as_deref()), to);
+    rerun::run(attempt, |retry| engine.prepare(retry))?;
+    engine.keep_map(map)?;
+    Ok(started.elapsed())
+}
+
 /// Returns the moves of the parts of a span that other shards have.
 fn records(
     engine: &Engine,
@@ -516,18 +541,18 @@ fn check_journal(engine: &Engine, record: &MoveRecord) -> Result<()> {
     Ok(())
 }
 
-/// Opens the tables in both shards of a move. Opening a repository does not open the table in a shard without keys of
+/// Opens the tables in the shards of a move. Opening a repository does not open the table in a shard without keys of
 /// the map, such as a target before its first move, or a source in which only copies are left.
-fn open_in_both(
+fn open_in(
     store: &ShardedStore,
     engine: &Engine,
     tables: &[Arc<OpenTable>],
-    record: &MoveRecord,
+    shards: &[ShardNumber],
 ) -> Result<()> {
     let _opening = store.inner.lock_opening();
     for table in tables {
         let Tables::Sharded(of_shards) = &table.tables else { continue };
-        for shard in [record.from, record.to] {
+        for &shard in shards {
             if of_shards.in_shard(shard).is_none() {
                 open_target(store, engine, table, of_shards, shard)?;
             }
