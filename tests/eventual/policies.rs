@@ -181,7 +181,7 @@ fn a_group_writer_waits_for_the_worker() -> TestResult {
 
 #[test]
 fn a_group_writer_waits_no_longer_than_its_timeout() -> TestResult {
-    let wait = Duration::from_millis(50);
+    let wait = Duration::from_millis(200);
     let (_dir, store) = store(2, WhenFull::Wait(wait))?;
     let items = ItemRepository::open(&store)?;
     store.transaction(|txn| (0..2).try_for_each(|id| items.insert(txn, &item(id, id))))?;

@@ -61,11 +61,12 @@ impl Entity for Row {
 /// once.
 fn on_each(test: impl Fn(&KeyedTable<Row>, &Store, u64) -> Result<()>) -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    for (store, at_once) in [
-        (Store::options().map_size(1 << 24).open(dir.path())?, 1),
-        #[cfg(feature = "memory")]
-        (Store::in_memory(), 3),
-    ] {
+    let lmdb = Store::options().map_size(1 << 24).open(dir.path())?;
+    #[cfg(feature = "memory")]
+    let memory = Some((Store::in_memory(), 3));
+    #[cfg(not(feature = "memory"))]
+    let memory = None;
+    for (store, at_once) in [Some((lmdb, 1)), memory].into_iter().flatten() {
         DAMAGED.set(None);
         let table = KeyedTable::<Row>::open(&store)?;
         store.transaction(|txn| (0..10).try_for_each(|id| table.insert(txn, &Row { id })))?;
