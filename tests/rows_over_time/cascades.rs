@@ -6,7 +6,7 @@ use index_table::{Error, IndexTable, Result, Store, WriteTxn};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{plain_engines, stores::plain_stores};
+use crate::{plain_engines, references::raw, stores::plain_stores};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "tenants")]
@@ -231,6 +231,31 @@ fn a_reference_can_change_from_restrict_to_cascade() -> Result<()> {
         assert!(store.transaction(|txn| tenants.delete(txn, 1))?);
         assert_eq!(orders.all(&store.read()?).count()?, 0);
     }
+    Ok(())
+}
+
+#[test]
+fn a_cascade_ends_at_an_entry_without_its_row() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(Repositories::filled(&Store::open(dir.path())?)?);
+    raw(dir.path(), "orders", |orders, txn| {
+        orders.delete(txn, &11_u32.to_be_bytes()).map(|deleted| assert!(deleted))
+    })
+    .expect("a change");
+
+    let store = Store::open(dir.path())?;
+    let all = Repositories::open(&store)?;
+    let mut txn = store.write()?;
+    let refused = all.tenants.delete(&mut txn, 1).expect_err("an entry without its row");
+    let Error::Corrupt { table, index, key, .. } = &refused else { panic!("{refused}") };
+    assert_eq!((*table, *index, key.as_str()), ("orders", Some("tenant"), "1"));
+    assert!(refused.to_string().contains("repair"), "{refused}");
+    assert!(all.orders.get(&txn, 10)?.is_some(), "nothing has changed");
+    txn.commit()?;
+
+    store.transaction(|txn| all.orders.repair(txn).run().map(drop))?;
+    assert!(store.transaction(|txn| all.tenants.delete(txn, 1))?);
+    assert!(all.orders.find_by_tenant(&store.read()?, 1).rows().next().is_none());
     Ok(())
 }
 

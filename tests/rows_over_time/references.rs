@@ -260,7 +260,7 @@ fn a_retired_index_of_a_reference_is_kept() -> Result<()> {
 }
 
 /// Runs `change` on a database with heed, while the store is closed.
-fn raw(
+pub(crate) fn raw(
     path: &std::path::Path,
     name: &str,
     change: impl FnOnce(

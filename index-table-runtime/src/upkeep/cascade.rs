@@ -18,6 +18,7 @@ use crate::{
         reference::Referrer,
         schema::Source,
     },
+    query::DANGLING,
     store::{OpenTable, WriteTxn},
     write::{
         Scratch, references,
@@ -51,8 +52,8 @@ pub(crate) fn finish(
 ///
 /// # Errors
 ///
-/// [`Error::Referenced`], [`Error::RepositoryNeeded`] and the errors of deleting a row. The transaction may have deleted
-/// some of the rows.
+/// [`Error::Referenced`], [`Error::RepositoryNeeded`], [`Error::Corrupt`] for an entry without its row, and the errors of
+/// deleting a row. The transaction may have deleted some of the rows.
 pub(crate) fn delete_in(
     txn: &mut WriteTxn<'_>,
     table: &Arc<OpenTable>,
@@ -67,11 +68,14 @@ pub(crate) fn delete_in(
             path.pop();
             continue;
         };
-        delete_row(txn, &row.0, &row.1)?;
+        if delete_row(txn, &row.table, &row.primary_key)? == Deleted::Missing {
+            // Its entry stays, and would be found again.
+            return Err(row.dangling());
+        }
         if path.len() >= LONG {
             shorten(txn, &mut path)?;
         }
-        path.push(row);
+        path.push((row.table, row.primary_key));
     }
     Ok(true)
 }
@@ -95,16 +99,33 @@ fn shorten(txn: &WriteTxn<'_>, path: &mut Vec<(Arc<OpenTable>, Vec<u8>)>) -> Res
     Ok(())
 }
 
-/// Returns a row that is deleted with the row with this primary key, and its table.
+/// A referring row, and the entry by which it was found.
+struct Referring {
+    table: Arc<OpenTable>,
+    primary_key: Vec<u8>,
+    source: Source,
+    key: Vec<u8>,
+}
+
+impl Referring {
+    /// Returns the error for an entry without its row.
+    #[cold]
+    fn dangling(&self) -> Error {
+        self.table.schema.corrupt(self.source, &self.key, DANGLING)
+    }
+}
+
+/// Returns a row that is deleted with the row with this primary key.
 fn next_referring(
     txn: &WriteTxn<'_>,
     table: &Arc<OpenTable>,
     primary_key: &[u8],
-) -> Result<Option<(Arc<OpenTable>, Vec<u8>)>> {
+) -> Result<Option<Referring>> {
     let reader = txn.reader(table)?;
     if let Some(by) = reader.placed_part(primary_key)? {
-        let parts = txn.table(by.table).ok_or_else(|| needed(table, primary_key, &by))?;
-        return Ok(Some((parts, primary_key.to_vec())));
+        let table = txn.table(by.table).ok_or_else(|| needed(table, primary_key, &by))?;
+        let [primary_key, key] = [primary_key.to_vec(), primary_key.to_vec()];
+        return Ok(Some(Referring { table, primary_key, source: Source::Facts, key }));
     }
     for reader in reader.in_shards_of(primary_key)? {
         for by in references::referrers(reader) {
@@ -119,8 +140,8 @@ fn next_referring(
                 }
                 return Err(needed(table, primary_key, by));
             };
-            if let Some(row) = first_row(txn, &from, by, primary_key)? {
-                return Ok(Some((from, row)));
+            if let Some(row) = first_row(txn, from, by, primary_key)? {
+                return Ok(Some(row));
             }
         }
     }
@@ -138,18 +159,23 @@ fn needed(table: &OpenTable, primary_key: &[u8], by: &Referrer) -> Error {
     }
 }
 
-/// Returns the primary key of the first row that refers to the row with this primary key.
+/// Returns the first row of `table` that refers to the row with this primary key.
 fn first_row(
     txn: &WriteTxn<'_>,
-    from: &OpenTable,
+    table: Arc<OpenTable>,
     by: &Referrer,
     primary_key: &[u8],
-) -> Result<Option<Vec<u8>>> {
-    let index = from.schema.indexes.iter().position(|index| index.name == by.index);
+) -> Result<Option<Referring>> {
+    let index = table.schema.indexes.iter().position(|index| index.name == by.index);
     let source = index.map_or(Source::Facts, Source::Index);
     let bounds = KeyRange::beginning_with(&by.prefix(primary_key));
     let query = Query { limit: Some(1), ..Query::new(source, bounds) };
-    let mut rows = txn.reader(from)?.cursor(query)?;
-    let found = rows.advance()?;
-    Ok(found.then(|| rows.entry().primary_key.to_vec()))
+    let mut rows = txn.reader(&table)?.cursor(query)?;
+    if !rows.advance()? {
+        return Ok(None);
+    }
+    let entry = rows.entry();
+    let [primary_key, key] = [entry.primary_key.to_vec(), entry.key.to_vec()];
+    drop(rows);
+    Ok(Some(Referring { table, primary_key, source, key }))
 }
