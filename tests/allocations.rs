@@ -157,7 +157,7 @@ fn writes_reuse_their_buffers() -> TestResult {
 }
 
 #[test]
-fn transactions_reuse_the_buffers_of_earlier_ones() -> TestResult {
+fn transactions_reuse_the_buffers_of_earlier_transactions() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let people = PersonRepository::open(&store)?;

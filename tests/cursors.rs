@@ -186,7 +186,7 @@ fn serde_stores_a_cursor_as_text() -> std::result::Result<(), Box<dyn std::error
 
 /// A cursor is a position in the order of the index, which is the same in both stores.
 #[test]
-fn a_cursor_of_one_store_is_valid_in_a_sharded_one() -> Result<()> {
+fn a_cursor_of_a_plain_store_is_valid_in_a_sharded_store() -> Result<()> {
     let stores = filled_stores()?;
     let next = |(store, events): &(Tried, EventRepository), cursor: Option<&Cursor>| {
         let txn = store.read()?;

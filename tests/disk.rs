@@ -247,7 +247,7 @@ impl Parts {
 }
 
 #[test]
-fn a_move_to_a_full_disk_is_taken_back_or_continued() -> TestResult {
+fn a_move_to_a_full_disk_is_cancelled_or_continued() -> TestResult {
     let Some(disk) = Disk::new()? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");

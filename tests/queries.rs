@@ -92,7 +92,7 @@ struct Mailbox {
 }
 
 #[test]
-fn distinct_values_of_a_unique_index_are_steps() -> TestResult {
+fn distinct_values_of_a_unique_index_take_one_seek() -> TestResult {
     for store in stores::plain_stores()? {
         let mailboxes = MailboxRepository::open(&store)?;
         let mailbox = |id: &u32| Mailbox { id: *id, email: format!("{id}@example.com") };
@@ -125,7 +125,7 @@ fn a_scan_and_a_combination_are_iterated_by_rows() -> TestResult {
 }
 
 #[test]
-fn exists_is_one_seek() -> TestResult {
+fn exists_takes_one_seek() -> TestResult {
     on_all_stores(|customers, txn, lmdb| {
         assert_reads!(txn, [1, 1, 0], customers.find_by_town(txn, "Redmond").exists(), true);
         assert_reads!(txn, [1, 0, 0], customers.find_by_town(txn, "Oz").exists(), false);
@@ -196,7 +196,7 @@ fn distinct_seeks_from_value_to_value() -> TestResult {
 }
 
 #[test]
-fn the_smallest_and_the_largest_are_one_seek() -> TestResult {
+fn the_smallest_and_the_greatest_value_take_one_seek() -> TestResult {
     on_all_stores(|customers, txn, _| {
         let towns = || customers.distinct_town(txn);
         assert_reads!(txn, [1, 1, 0], towns().first(), Some("Chicago"));
@@ -269,7 +269,7 @@ fn a_part_with_a_direction_or_an_end_is_refused() -> TestResult {
         let limited = |scans: &str| {
             format!(
                 "{scans} of table `customer` can't be combined: no part may have a `rev`, `limit`, \
-                 `after` or `before`; the whole can have them instead"
+                 `after` or `before`; the combination can have them instead"
             )
         };
         assert_refused(li().rev().and(li()).count(), &limited("the scan of index `last_name`"));

@@ -103,7 +103,7 @@ fn failed_and_rolled_back_inserts_use_no_number() -> TestResult {
 }
 
 #[test]
-fn exhaustion_is_an_error() -> TestResult {
+fn insert_with_fails_after_the_greatest_number() -> TestResult {
     on_both_engines(|store| {
         let customers = CustomerRepository::open(store)?;
         let mut txn = store.write()?;

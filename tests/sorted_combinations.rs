@@ -13,7 +13,7 @@ type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 #[table(view, shard_by = hash(name))]
 #[indexes((town, allow(redundant)), (age), (each(tags)), (town, age, name = "placed"), (hash(town), age, name = "hashed"))]
 struct Person {
-    /// A long name, so that the primary keys of some thousand rows exceed the memory for sorting.
+    /// A long name, so that the primary keys of a few thousand rows exceed the memory for sorting.
     #[primary_key]
     name: String,
     town: String,

@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_as_the_same_value() {
+    fn each_shown_text_is_read_as_the_same_value() {
         const OPTION: KeyShape = KeyShape::Option(&KeyShape::Text);
         let some = |value| PlainKey::Option(Some(Box::new(value)));
         let text = |text: &str| PlainKey::Text(text.to_owned());

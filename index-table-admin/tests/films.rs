@@ -74,7 +74,7 @@ fn films_are_loaded_found_checked_and_copied() {
 /// The session in the guide equals the current output in a terminal.
 #[cfg(unix)]
 #[test]
-fn the_session_of_the_guide_is_true() {
+fn the_session_of_the_guide_equals_the_output() {
     use std::os::unix::fs::symlink;
 
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

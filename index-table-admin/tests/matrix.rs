@@ -253,7 +253,7 @@ fn all_commands_name_a_missing_shard() {
 
 #[cfg(feature = "postgres")]
 #[test]
-fn all_commands_work_on_a_server_or_name_its_own() {
+fn all_commands_work_on_a_server_or_name_the_alternative() {
     use index_table::__private::run_sql;
 
     let Ok(url) = std::env::var("INDEX_TABLE_POSTGRES_URL") else {

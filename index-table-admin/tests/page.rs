@@ -499,7 +499,7 @@ async fn a_service_mounts_the_page_under_a_path() {
 }
 
 #[tokio::test]
-async fn a_missing_shard_is_shown_and_the_page_goes_on() {
+async fn a_missing_shard_is_shown_and_the_page_works() {
     let dir = sharded();
     std::fs::rename(dir.path().join("south"), dir.path().join("elsewhere")).expect("renamed");
     let store = ShardedStore::open(dir.path()).expect("a store");
@@ -527,7 +527,7 @@ struct Mail {
 }
 
 #[tokio::test]
-async fn a_missing_shard_of_a_table_with_changes_is_shown_and_the_page_goes_on() {
+async fn a_missing_shard_of_a_table_with_changes_is_shown_and_the_page_works() {
     let dir = tempfile::tempdir().expect("a directory");
     let open = || {
         ShardedStore::options()

@@ -92,7 +92,7 @@ fn queries_of_a_sharded_store_are_merged() {
 }
 
 #[test]
-fn a_deleted_row_is_gone_with_its_entries() {
+fn a_deleted_row_and_its_entries_are_removed() {
     let dir = plain(3);
     typed_text(&["delete"], dir.path(), &["customers", "2"]);
     typed_fails(3, &["delete"], dir.path(), &["customers", "2"]);

@@ -30,7 +30,7 @@ pub use crate::{
             FilterOf, Function, HasComputed, HasFilter, NoMethod, computed, filter, is_computed,
             is_filter,
         },
-        reference::{HasPrimaryKey, PartOf, ReferenceSchema, ReferenceTo, Whole},
+        reference::{HasPrimaryKey, MainTable, PartOf, ReferenceSchema, ReferenceTo},
         revision::{Revised, Revision, RevisionNumber},
         row::{Collection, CollectionField, older},
         schema::{

@@ -120,7 +120,7 @@ fn a_function_gets_the_files_of_all_shards() -> TestResult {
 }
 
 #[test]
-fn commits_go_on_while_the_function_fails() -> TestResult {
+fn commits_continue_while_the_function_fails() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, bucket) = (dir.path().join("store"), dir.path().join("bucket"));
     let (mut random, mut rows) = (Random(22), Rows::new());

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn commits_go_on_while_the_archive_cant_be_written() -> TestResult {
+fn commits_continue_while_the_archive_cant_be_written() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, archive) = (dir.path().join("store"), dir.path().join("disk").join("archive"));
     // A file is in the place of the directory.

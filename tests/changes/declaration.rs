@@ -45,7 +45,7 @@ fn a_table_with_rows_gains_an_empty_stream() -> Result<()> {
 }
 
 #[test]
-fn a_consumer_notices_that_the_table_was_written_without_its_stream() -> Result<()> {
+fn a_consumer_detects_that_the_table_was_written_without_its_stream() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     with_stream(directory.path(), 1, "behind")?;
     with_stream(directory.path(), 2, "up to date")?;

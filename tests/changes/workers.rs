@@ -63,7 +63,7 @@ fn workers_share_the_keys_and_a_key_has_one_worker_at_a_time() -> Result<()> {
 }
 
 #[test]
-fn the_keys_of_a_dead_worker_are_handed_on_after_its_lease() -> Result<()> {
+fn the_keys_of_an_ended_worker_go_to_other_workers_after_its_lease() -> Result<()> {
     for store in all_stores()? {
         let invoices = InvoiceRepository::open(&store)?;
         fill(&store, &invoices, 1)?;
@@ -117,7 +117,7 @@ fn a_shared_consumer_is_used_by_its_workers_only() -> Result<()> {
 }
 
 #[test]
-fn a_consumer_passes_over_the_changes_that_its_workers_have_committed() -> Result<()> {
+fn a_consumer_skips_the_changes_that_its_workers_have_committed() -> Result<()> {
     for store in all_stores()? {
         let invoices = InvoiceRepository::open(&store)?;
         let [mut idle, mut busy] =

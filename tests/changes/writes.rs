@@ -61,7 +61,7 @@ fn each_written_row_is_a_change_in_the_order_of_the_writes() -> Result<()> {
 }
 
 #[test]
-fn a_write_that_is_undone_is_no_change() -> Result<()> {
+fn a_write_that_is_rolled_back_adds_no_change() -> Result<()> {
     for store in all_stores()? {
         let invoices = InvoiceRepository::open(&store)?;
         let changes = changes_of(&store, &invoices, |txn| {

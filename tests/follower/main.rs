@@ -209,7 +209,7 @@ fn the_original_is_not_written_after_a_promotion() -> TestResult {
 }
 
 #[test]
-fn a_closed_follower_continues_and_a_crashed_one_is_copied_again() -> TestResult {
+fn a_closed_follower_continues_and_a_crashed_follower_is_copied_again() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     original(&dirs, &mut rows, 0..20)?;
     drop(Follower::open(&dirs.standby, &dirs.archive)?);
@@ -242,7 +242,7 @@ fn a_closed_follower_continues_and_a_crashed_one_is_copied_again() -> TestResult
 }
 
 #[test]
-fn a_follower_notices_a_gap_and_is_copied_again() -> TestResult {
+fn a_follower_detects_a_gap_and_is_copied_again() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     original(&dirs, &mut rows, 0..20)?;
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;

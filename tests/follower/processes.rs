@@ -80,7 +80,7 @@ fn kill_and_promote(dir: &Path, millis: u64) -> TestResult {
 }
 
 #[test]
-fn a_promoted_follower_lacks_only_what_was_not_archived() -> TestResult {
+fn a_promoted_follower_lacks_only_commits_that_were_not_archived() -> TestResult {
     for millis in [0, 130, 400, 777] {
         let dirs = dirs()?;
         kill_and_promote(dirs.store.parent().ok_or("no directory")?, millis)?;

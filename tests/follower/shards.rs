@@ -236,7 +236,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_closed_follower_continues_and_a_crashed_one_is_copied_again() -> TestResult {
+fn a_closed_follower_continues_and_a_crashed_follower_is_copied_again() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     original(&dirs, &mut rows, 0..20)?;
     drop(ShardedFollower::open(&dirs.standby, &dirs.archive)?);

@@ -93,7 +93,7 @@ fn views_are_read_as_strictly_as_rows() -> TestResult {
 
 /// A database with the name of a table that is not a table is refused and not changed.
 #[test]
-fn foreign_databases_are_left_alone() -> TestResult {
+fn databases_of_other_programs_are_not_changed() -> TestResult {
     let dir = tempfile::tempdir()?;
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: nothing else has the files of this test open.

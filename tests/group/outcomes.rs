@@ -33,7 +33,7 @@ fn quiet() {
 }
 
 #[test]
-fn closures_submitted_during_a_commit_share_the_next_one_in_order() -> TestResult {
+fn closures_submitted_during_a_commit_share_the_next_commit_in_order() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer()?;

@@ -317,7 +317,7 @@ fn a_dropped_table_is_not_created_again_for_a_reference_to_it() -> TestResult {
 }
 
 #[test]
-fn of_a_deletion_and_a_new_reference_at_the_same_time_one_is_refused() -> TestResult {
+fn a_deletion_and_a_new_reference_at_the_same_time_do_not_both_succeed() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let store = schema.open()?;
     let (accounts, payments) = (AccountRepository::open(&store)?, PaymentRepository::open(&store)?);

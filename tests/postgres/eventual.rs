@@ -57,7 +57,7 @@ fn writers_of_messages_do_not_conflict() -> TestResult {
 }
 
 #[test]
-fn a_message_that_is_committed_after_a_later_one_is_applied() -> TestResult {
+fn a_message_that_is_committed_out_of_order_is_applied() -> TestResult {
     let Some(schema) = Schema::new() else { return Ok(()) };
     let stores = [schema.open()?, schema.open()?];
     let articles = [ArticleRepository::open(&stores[0])?, ArticleRepository::open(&stores[1])?];

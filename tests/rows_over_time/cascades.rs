@@ -96,7 +96,7 @@ impl Repositories {
 }
 
 #[test]
-fn rows_go_with_the_row_to_which_they_refer() -> Result<()> {
+fn referring_rows_are_deleted_with_the_referenced_row() -> Result<()> {
     for store in plain_engines()? {
         let Repositories { tenants, orders, lines, .. } = Repositories::filled(&store)?;
         assert!(store.transaction(|txn| tenants.delete(txn, 1))?);
@@ -161,7 +161,7 @@ fn a_restricted_row_stops_the_whole_cascade() -> Result<()> {
 }
 
 #[test]
-fn a_primary_key_with_rows_that_refer_to_it_cannot_be_changed() -> Result<()> {
+fn the_primary_key_of_a_referenced_row_cannot_be_changed() -> Result<()> {
     for store in plain_engines()? {
         let Repositories { tenants, .. } = Repositories::filled(&store)?;
         let refused = store.transaction(|txn| tenants.update(txn, 1, |row| row.id = 9));
@@ -171,7 +171,7 @@ fn a_primary_key_with_rows_that_refer_to_it_cannot_be_changed() -> Result<()> {
 }
 
 #[test]
-fn a_cascade_without_the_other_repository_names_it() -> Result<()> {
+fn a_cascade_without_the_repository_of_the_referring_rows_names_it() -> Result<()> {
     for store in plain_engines()? {
         drop(Repositories::filled(&store)?);
         let tenants = TenantRepository::open(&store)?;
@@ -294,7 +294,7 @@ fn a_table_can_refer_to_itself() -> Result<()> {
 }
 
 #[test]
-fn a_row_that_refers_to_itself_takes_its_new_primary_key_along() -> Result<()> {
+fn a_row_that_refers_to_itself_can_change_its_primary_key() -> Result<()> {
     for store in plain_engines()? {
         let nodes = NodeRepository::open(&store)?;
         let mut txn = store.write()?;

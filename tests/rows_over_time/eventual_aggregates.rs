@@ -119,7 +119,7 @@ fn a_worker_applies_the_totals_after_the_commit() -> Result<()> {
 }
 
 #[test]
-fn a_full_queue_is_passed_by_writes_in_line() -> Result<()> {
+fn with_a_full_queue_writes_change_totals_in_line() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let options = Store::options().index_queue(2, WhenFull::ApplyInLine);
     let store = options.open(directory.path())?;

@@ -103,7 +103,7 @@ fn a_row_is_read_with_its_parts() -> Result<()> {
 }
 
 #[test]
-fn a_part_needs_its_whole_and_goes_with_it() -> Result<()> {
+fn a_part_needs_its_main_row_and_is_deleted_with_it() -> Result<()> {
     for store in plain_engines()? {
         let Repositories { products, pictures, texts, thumbnails } = Repositories::filled(&store)?;
         let mut txn = store.write()?;
@@ -128,7 +128,7 @@ fn a_part_needs_its_whole_and_goes_with_it() -> Result<()> {
 }
 
 #[test]
-fn parts_are_loaded_after_their_wholes() -> Result<()> {
+fn parts_are_loaded_after_their_main_rows() -> Result<()> {
     for store in plain_engines()? {
         let Repositories { texts, .. } = Repositories::filled(&store)?;
         let missing = texts.bulk_load(&store, &[text(3), text(4)]).run();
@@ -140,7 +140,7 @@ fn parts_are_loaded_after_their_wholes() -> Result<()> {
 }
 
 #[test]
-fn a_program_without_the_parts_cannot_delete_a_whole_that_has_some() -> Result<()> {
+fn a_program_without_the_parts_cannot_delete_a_main_row_with_parts() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     drop(Repositories::filled(&Store::open(dir.path())?)?);
     let store = Store::open(dir.path())?;
@@ -155,7 +155,7 @@ fn a_program_without_the_parts_cannot_delete_a_whole_that_has_some() -> Result<(
 }
 
 #[test]
-fn verify_lists_parts_without_their_whole() -> Result<()> {
+fn verify_lists_parts_without_their_main_row() -> Result<()> {
     /// The table of the texts as it was before it had parts.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
     #[table(name = "texts", repository = LooseTexts)]

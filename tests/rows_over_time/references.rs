@@ -143,7 +143,7 @@ fn a_row_must_refer_to_rows_that_exist() -> Result<()> {
 }
 
 #[test]
-fn a_row_to_which_others_refer_cannot_be_deleted() -> Result<()> {
+fn a_referenced_row_cannot_be_deleted() -> Result<()> {
     for store in plain_engines()? {
         let Repositories { customers, places, invoices } = Repositories::filled(&store)?;
         let mut txn = store.write()?;
@@ -178,7 +178,7 @@ fn a_row_to_which_others_refer_cannot_be_deleted() -> Result<()> {
 }
 
 #[test]
-fn a_program_without_the_other_struct_keeps_the_reference() -> Result<()> {
+fn a_program_without_the_referring_struct_keeps_the_reference() -> Result<()> {
     for store in plain_engines()? {
         drop(Repositories::filled(&store)?);
         let customers = CustomerRepository::open(&store)?;

@@ -40,7 +40,7 @@ fn user(id: u8, revision: u64, email: &str) -> User {
 }
 
 #[test]
-fn each_write_adds_one() -> Result<()> {
+fn each_write_increments_the_revision() -> Result<()> {
     for tried in stores("articles")? {
         let articles = ArticleRepository::open(&tried)?;
         tried.transaction(|txn| {

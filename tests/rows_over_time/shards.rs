@@ -147,7 +147,7 @@ fn a_cascade_from_a_reference_table_reaches_all_shards() -> Result<()> {
 }
 
 #[test]
-fn a_program_without_the_other_struct_keeps_the_reference_in_each_shard() -> Result<()> {
+fn a_program_without_the_referring_struct_keeps_the_reference_in_each_shard() -> Result<()> {
     let (store, dir) = opened()?;
     let all = Repositories::filled(&store)?;
     store.transaction(|txn| {
@@ -163,7 +163,7 @@ fn a_program_without_the_other_struct_keeps_the_reference_in_each_shard() -> Res
 }
 
 #[test]
-fn rows_that_can_be_in_another_shard_than_the_other_row_are_refused() -> Result<()> {
+fn references_to_rows_that_can_be_in_another_shard_are_refused() -> Result<()> {
     #[derive(Debug, Serialize, Deserialize, IndexTable)]
     #[index(tenant, customer)]
     #[references(Customer, fields = [tenant, customer])]
@@ -209,7 +209,7 @@ fn rows_that_can_be_in_another_shard_than_the_other_row_are_refused() -> Result<
         tenant: u32,
         customer: u32,
     }
-    /// A table in another shard than that of its wholes, which no program has chosen.
+    /// A table in another shard than that of its main rows, which no program has chosen.
     #[derive(Debug, Serialize, Deserialize, IndexTable)]
     #[table(name = "archives", part_of = Archived)]
     struct Archive {

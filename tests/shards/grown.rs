@@ -125,7 +125,7 @@ fn a_killed_process_leaves_a_store_with_the_added_shard() -> Result<()> {
 }
 
 #[test]
-fn a_store_keeps_its_shards_if_another_one_can_not_be_added() -> Result<()> {
+fn a_store_keeps_its_shards_if_a_further_shard_can_not_be_added() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("shop");
     create(&path)?;

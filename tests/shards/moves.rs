@@ -186,7 +186,7 @@ fn beside(
 }
 
 #[test]
-fn readers_and_writers_go_on_beside_moves_and_see_each_row_once() -> Result<()> {
+fn readers_and_writers_continue_beside_moves_and_see_each_row_once() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     for store in [options().open(dir.path().join("store"))?, options().in_memory()?] {
         let tables = Tables::open(&store)?;
@@ -335,7 +335,7 @@ fn interrupted(dir: &tempfile::TempDir) -> Result<Vec<std::path::PathBuf>> {
 }
 
 #[test]
-fn an_interrupted_move_is_continued_or_taken_back() -> Result<()> {
+fn an_interrupted_move_is_continued_or_cancelled() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     for (at, path) in interrupted(&dir)?.into_iter().enumerate() {
         let store = ShardedStore::open(&path)?;

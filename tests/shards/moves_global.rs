@@ -157,7 +157,7 @@ fn entries_move_beside_readers_and_writers() -> Result<()> {
 }
 
 #[test]
-fn an_interrupted_move_of_entries_is_continued_or_taken_back() -> Result<()> {
+fn an_interrupted_move_of_entries_is_continued_or_cancelled() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("store");
     let mut copies = Vec::new();

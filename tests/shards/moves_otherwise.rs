@@ -126,7 +126,7 @@ fn move_on(path: &Path) -> Result<()> {
 }
 
 #[test]
-fn a_process_that_is_killed_during_moves_loses_and_doubles_no_row() -> Result<()> {
+fn a_process_that_is_killed_during_moves_loses_and_duplicates_no_row() -> Result<()> {
     if let Some(path) = std::env::var_os(STORE) {
         return move_on(Path::new(&path));
     }
@@ -150,7 +150,7 @@ fn kill_during_moves(kills: u64) -> Result<(usize, usize)> {
         let store = options().open(&path)?;
         Tables::open(&store)?.fill(&store)?;
     }
-    let test = "moves_otherwise::a_process_that_is_killed_during_moves_loses_and_doubles_no_row";
+    let test = "moves_otherwise::a_process_that_is_killed_during_moves_loses_and_duplicates_no_row";
     let (mut acknowledged, mut interrupted) = (Vec::new(), 0);
     for round in 0..kills {
         let mut child = other_process(test, &path);

@@ -1,4 +1,4 @@
-//! Parts that are placed in another shard than their wholes.
+//! Parts that are placed in another shard than their main rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -113,7 +113,7 @@ impl Repositories {
 }
 
 #[test]
-fn a_part_in_another_shard_needs_its_whole() -> Result<()> {
+fn a_part_in_another_shard_needs_its_main_row() -> Result<()> {
     for (_dir, store) in stores()? {
         let all = Repositories::filled(&store)?;
         for (tenant, id) in [(5, 2), (16, 1), (29, 1)] {
@@ -145,7 +145,7 @@ fn a_part_in_another_shard_needs_its_whole() -> Result<()> {
 }
 
 #[test]
-fn a_whole_is_deleted_with_its_part_in_another_shard() -> Result<()> {
+fn a_main_row_is_deleted_with_its_part_in_another_shard() -> Result<()> {
     for (_dir, store) in stores()? {
         let all = Repositories::filled(&store)?;
         store.transaction(|txn| {
@@ -179,7 +179,7 @@ fn a_whole_is_deleted_with_its_part_in_another_shard() -> Result<()> {
 }
 
 #[test]
-fn a_whole_with_a_part_elsewhere_keeps_its_primary_key() -> Result<()> {
+fn a_main_row_with_a_part_in_another_shard_keeps_its_primary_key() -> Result<()> {
     for (_dir, store) in stores()? {
         let all = Repositories::filled(&store)?;
         let renamed =
@@ -234,7 +234,7 @@ fn a_rolled_back_deletion_leaves_the_part() -> Result<()> {
 }
 
 #[test]
-fn a_program_without_the_parts_cannot_delete_their_wholes() -> Result<()> {
+fn a_program_without_the_parts_cannot_delete_their_main_rows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("store");
     let store = options("last").open(&path)?;
@@ -274,7 +274,7 @@ fn a_program_without_the_parts_cannot_delete_their_wholes() -> Result<()> {
 }
 
 #[test]
-fn a_rebuilt_manager_knows_the_parts() -> Result<()> {
+fn a_rebuilt_manager_has_the_records_of_the_parts() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("store");
     let store = options("last").open(&path)?;
@@ -298,7 +298,7 @@ fn a_rebuilt_manager_knows_the_parts() -> Result<()> {
 }
 
 #[test]
-fn parts_stay_where_they_are_while_their_wholes_move() -> Result<()> {
+fn parts_stay_in_their_shard_while_their_main_rows_move() -> Result<()> {
     for place in ["first", "last"] {
         let dir = tempfile::tempdir().expect("a directory");
         let store = options(place).open(dir.path().join("store"))?;
@@ -354,7 +354,7 @@ fn parts_stay_where_they_are_while_their_wholes_move() -> Result<()> {
 }
 
 #[test]
-fn a_part_and_the_deletion_of_its_whole_never_pass_each_other() -> Result<()> {
+fn no_part_is_inserted_beside_the_deletion_of_its_main_row() -> Result<()> {
     for (_dir, store) in stores()? {
         let all = Repositories::filled(&store)?;
         thread::scope(|scope| {
@@ -392,7 +392,7 @@ fn killed(from: &Path, to: &Path) {
 }
 
 #[test]
-fn no_part_is_without_its_whole_after_a_kill() -> Result<()> {
+fn no_part_is_without_its_main_row_after_a_kill() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("store");
     let store = options("last").open(&path)?;
@@ -416,13 +416,13 @@ fn no_part_is_without_its_whole_after_a_kill() -> Result<()> {
 }
 
 #[test]
-fn verify_lists_parts_without_their_whole_in_other_shards() -> Result<()> {
+fn verify_lists_parts_without_their_main_row_in_other_shards() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("store");
     let store = options("last").open(&path)?;
     drop(Repositories::filled(&store)?);
     drop(store);
-    // A backup of a shard has fewer wholes.
+    // A backup of a shard has fewer main rows.
     let (old, new) = (dir.path().join("old"), path.join("b"));
     Store::open(&new)?.backup_to(&old)?;
     let store = ShardedStore::open(&path)?;
@@ -448,7 +448,7 @@ fn verify_lists_parts_without_their_whole_in_other_shards() -> Result<()> {
     Ok(())
 }
 
-/// The same table, declared without and with its wholes.
+/// The same table, declared without and with its main rows.
 mod before {
     use index_table::IndexTable;
     use serde::{Deserialize, Serialize};
@@ -466,7 +466,7 @@ mod before {
 }
 
 #[test]
-fn existing_rows_become_parts_if_all_have_their_wholes() -> Result<()> {
+fn existing_rows_become_parts_if_all_have_main_rows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = options("last").open(dir.path().join("store"))?;
     let pictures = before::PictureRepository::open(&store)?;
@@ -490,7 +490,7 @@ fn existing_rows_become_parts_if_all_have_their_wholes() -> Result<()> {
     assert!(store.transaction(|txn| products.delete(txn, 15, 1))?);
     assert_eq!(all.pictures(&store)?, [(15, 2)]);
     drop((all, products));
-    // Without `part_of`, the wholes are free again.
+    // Without `part_of`, the main rows are free again.
     let pictures = before::PictureRepository::open(&store)?;
     let products = ProductRepository::open(&store)?;
     assert!(store.transaction(|txn| products.delete(txn, 15, 2))?);
@@ -592,7 +592,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn random_changes_and_moves_keep_parts_with_their_wholes(
+    fn after_random_changes_and_moves_each_part_has_its_main_row(
         is_first in prop::bool::ANY,
         steps in prop::collection::vec((0..6u8, 0..3u32, 0..4u32, 0..4u32), 1..60)
     ) {

@@ -402,7 +402,7 @@ proptest! {
 }
 
 #[test]
-fn threads_go_on_after_each_way_to_pause_the_store() {
+fn threads_continue_after_each_way_to_pause_the_store() {
     let moving = |start, to| Change::Move { start, length: 9, to, is_offline: false };
     let changes = [
         moving(3, 1),

@@ -281,7 +281,7 @@ fn a_removed_shard_can_be_deleted_and_its_directory_used_again() -> Result<()> {
 }
 
 #[test]
-fn readers_and_writers_go_on_while_a_shard_is_detached_renamed_and_attached() -> Result<()> {
+fn readers_and_writers_continue_while_a_shard_is_detached_renamed_and_attached() -> Result<()> {
     for is_relaxed in [false, true] {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("shop");
@@ -369,7 +369,7 @@ fn readers_and_writers_go_on_while_a_shard_is_detached_renamed_and_attached() ->
 }
 
 #[test]
-fn an_archive_has_the_commits_before_and_after_a_shard_was_away() -> Result<()> {
+fn an_archive_has_the_commits_before_and_after_a_shard_was_detached() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (path, archive) = (dir.path().join("shop"), dir.path().join("archive"));
     {

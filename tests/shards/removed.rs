@@ -174,7 +174,7 @@ fn a_manager_is_rebuilt_without_the_removed_shard() -> Result<()> {
 }
 
 #[test]
-fn removals_that_would_lose_something_are_refused() -> Result<()> {
+fn removals_of_shards_in_use_are_refused() -> Result<()> {
     with_store(|_, store| {
         let tables = Tables::filled(&store)?;
         let text = |name: &str| reason(store.remove_shard(name));

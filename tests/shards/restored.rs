@@ -90,7 +90,7 @@ struct User {
 }
 
 #[test]
-fn a_shard_from_an_older_backup_is_reported_where_references_say_more() -> Result<()> {
+fn verify_lists_the_orphans_of_a_shard_from_an_older_backup() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
     let user = |tenant, id: u64, country: &str| {

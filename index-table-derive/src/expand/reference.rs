@@ -20,7 +20,7 @@ use crate::names;
 ///         index: Some(0),
 ///         optional: false,
 ///         cascade: None,
-///         whole: None,
+///         main: None,
 ///     },
 /// ];
 /// ```
@@ -34,7 +34,7 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
         let is_part = index.is_none() && cx.table.part_of.is_some() && name == "part_of";
         let index = option(index.map(Literal::usize_unsuffixed));
         let cascade = option(cascade.then(|| names::plain(&cx.table.repository)));
-        let whole = option(is_part.then(|| mixed!(_index_table::Whole::of::<#to>())));
+        let main = option(is_part.then(|| mixed!(_index_table::MainTable::of::<#to>())));
         let to = quote_spanned!(at(to.span())=> <#to as _index_table::Entity>);
         mixed! {
             _index_table::ReferenceSchema {
@@ -45,7 +45,7 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
                 index: #index,
                 optional: #optional,
                 cascade: #cascade,
-                whole: #whole,
+                main: #main,
             }
         }
     });
@@ -60,12 +60,12 @@ pub(super) fn constant(cx: &Context<'_>) -> Option<TokenStream> {
 /// impl _index_table::PartOf<Invoice> for InvoiceScan {}
 /// ```
 pub(super) fn implementation(cx: &Context<'_>) -> Option<TokenStream> {
-    let whole = cx.table.part_of.as_ref()?;
+    let main = cx.table.part_of.as_ref()?;
     let row = &cx.table.row;
     let conditions = requirements::conditions(cx, &cx.short);
     Some(mixed! {
         #[automatically_derived]
-        impl _index_table::PartOf<#whole> for #row #conditions {}
+        impl _index_table::PartOf<#main> for #row #conditions {}
     })
 }
 

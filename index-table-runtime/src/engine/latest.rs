@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_value_is_current_and_earlier_ones_stay_valid() {
+    fn the_last_value_is_current_and_earlier_values_stay_valid() {
         let latest = Latest::new();
         assert_eq!(latest.get(), None);
         latest.set("first".to_owned());

@@ -31,15 +31,15 @@ pub struct ReferenceSchema {
     pub optional: bool,
     /// The repository of the referring rows, if they are deleted with the referenced row.
     pub cascade: Option<&'static str>,
-    /// For a part: the table of its whole, which may be in another shard.
-    pub whole: Option<Whole>,
+    /// For a part: the table of its main row, which may be in another shard.
+    pub main: Option<MainTable>,
 }
 
-/// The table of the wholes of parts.
+/// The table of the main rows of parts.
 #[derive(Clone, Copy)]
-pub struct Whole(pub(crate) fn() -> &'static RowVtable);
+pub struct MainTable(pub(crate) fn() -> &'static RowVtable);
 
-impl Whole {
+impl MainTable {
     /// Returns the table of these rows.
     #[must_use]
     pub const fn of<R: Entity>() -> Self {
@@ -47,16 +47,16 @@ impl Whole {
     }
 }
 
-impl fmt::Debug for Whole {
+impl fmt::Debug for MainTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Whole").field(&self.0().schema.name).finish()
+        f.debug_tuple("MainTable").field(&self.0().schema.name).finish()
     }
 }
 
 impl ReferenceSchema {
-    /// Whether this is the reference of a part to its whole.
-    pub(crate) const fn is_to_whole(&self) -> bool {
-        self.whole.is_some()
+    /// Whether this is the reference of a part to its main row.
+    pub(crate) const fn is_to_main_row(&self) -> bool {
+        self.main.is_some()
     }
 
     /// Returns the fields, which begin the primary key or an index of the table `schema`.

@@ -91,7 +91,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl ScanRequest<'_> {
-    /// Limits the scan to the available shards. Returns the missing ones.
+    /// Limits the scan to the available shards. Returns the missing shards.
     fn leave_out_missing(&mut self) -> BTreeMap<u32, Error> {
         self.query.available = true;
         let mut missing = BTreeMap::new();

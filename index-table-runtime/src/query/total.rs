@@ -94,7 +94,7 @@ pub(super) fn group_of<'q>(
     found.map(|found| (found, group))
 }
 
-/// Returns the fields of the key of a table or index that has each row once, up to the first one in another form.
+/// Returns the fields of the key of a table or index that has each row once, up to the first field in another form.
 fn key_of(schema: &'static TableSchema, source: Source) -> Option<&'static [KeyField]> {
     let Source::Index(_) = source else { return Some(schema.primary_key) };
     let index = schema.index(source)?;

@@ -150,7 +150,7 @@ impl<'a> RestoreArchive<'a> {
 
     /// Restores the store in the directory `path`, which must not exist. Returns the number of its last commit. The
     /// directory is written under another name in the parent of `path`, synced, and renamed. It gets the modes of the
-    /// original store. Checksums of everything that is read are verified.
+    /// original store. The checksums of all files that are read are verified.
     ///
     /// It copies the last base before the requested commit, and applies the commits after it, up to the requested
     /// commit.

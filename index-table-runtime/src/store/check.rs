@@ -17,7 +17,7 @@ impl Store {
     /// one snapshot, while other threads and processes may write. LMDB has no checksums, so changed bytes in a row
     /// are not detected. To compare the indexes with the rows of an intact file, use a repository's `verify`.
     ///
-    /// Cost: each page in use is read once, and needs a bit of memory. Long values are not read. 1 GiB takes about
+    /// Cost: each page in use is read once, and takes one bit of memory. Long values are not read. 1 GiB takes about
     /// a second if it is in the system's cache. For a store in memory, this method does nothing.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Copies of a store: a directory that appears as a whole or not at all.
+//! Copies of a store: a directory that appears completely or not at all.
 
 use std::{
     ffi::OsString,
@@ -157,8 +157,8 @@ impl Store {
         Backup { store: self, path, kind, progress: None }
     }
 
-    /// Copies the store like [`backup_to`](Store::backup_to), without the free pages. LMDB's file never shrinks, so
-    /// this is the way to a smaller file. It does not wait for writers. It reads each page twice, because it
+    /// Copies the store like [`backup_to`](Store::backup_to), without the free pages. LMDB's file never shrinks, so use
+    /// this method to get a smaller file. It does not wait for writers. It reads each page twice, because it
     /// [checks](Store::check) them first: LMDB must not compact a damaged page.
     ///
     /// # Errors

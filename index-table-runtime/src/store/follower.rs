@@ -278,7 +278,7 @@ impl Follower {
     /// Applies all commits of the archive, and makes the copy a writable store. Repositories of the follower stay valid.
     /// Commits of the original that are not in the archive are lost.
     ///
-    /// Stop writing to the original before. If the original is still running and can read the archive, it detects the
+    /// Stop writing to the original first. If the original is still running and can read the archive, it detects the
     /// promotion within a second. Then it archives no further commits, and its writes fail with [`Error::ReopenNeeded`],
     /// even after it was opened again with this archive.
     ///
@@ -291,7 +291,7 @@ impl Follower {
     /// error, the follower can be opened again.
     pub fn promote(mut self) -> Result<Store> {
         self.stop();
-        // First, so that the original archives nothing after the last commit that is applied here.
+        // This comes first, so that the original archives nothing after the last commit that is applied here.
         lock(&self.shared.following).promote()?;
         self.shared.advance(&self.store)?;
         for (_, engine) in engines(&self.store)? {

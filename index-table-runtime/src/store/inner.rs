@@ -95,7 +95,7 @@ struct WriterState {
     thread: Option<ThreadId>,
     /// The threads that have the write transactions of other shards.
     others: Vec<ThreadId>,
-    /// The buffers of the last transaction, for the next one.
+    /// The buffers of the last transaction, for the next transaction.
     scratch: Option<Box<Scratch>>,
 }
 
@@ -177,7 +177,7 @@ impl Inner {
         Ok(table)
     }
 
-    /// Keeps tables from being opened.
+    /// Prevents the opening of tables.
     pub(crate) fn lock_opening(&self) -> MutexGuard<'_, ()> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }

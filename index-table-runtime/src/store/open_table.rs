@@ -31,8 +31,8 @@ pub(crate) struct OpenTable {
     pub(crate) store: u64,
     /// The [`Inner::opened`] of its store after the table was opened.
     pub(crate) opened: u64,
-    /// The least counter of transactions that have the table's databases: the counter at the time when this
-    /// process opened the last of the databases. It is 0 if all of them existed when the store was opened.
+    /// The least counter of a transaction that has all of the table's databases: the counter at the time when this
+    /// process opened the last database. It is 0 if all of them existed when the store was opened.
     pub(crate) since: u64,
     /// The record of the table in the catalog.
     pub(crate) record: Vec<u8>,
@@ -75,7 +75,7 @@ impl Readable {
 /// The later records of a table, which differ only in the references to it.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
-    /// Whether there are any, so that a table without them takes no lock.
+    /// Whether there are later records, so that a table without later records takes no lock.
     any: AtomicBool,
     records: Mutex<Vec<Vec<u8>>>,
 }
@@ -88,8 +88,8 @@ impl Renewals {
 }
 
 impl OpenTable {
-    /// Whether this is the record of the table at the time of opening, or a later one after this process has opened a
-    /// table that refers to this one.
+    /// Whether this is the record of the table at the time of opening, or a later record, written when this process
+    /// opened a table that refers to this table.
     #[inline]
     pub(crate) fn accepts(&self, record: &[u8]) -> bool {
         record == self.record || self.has_renewed(record)

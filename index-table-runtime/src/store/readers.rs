@@ -19,7 +19,7 @@ impl Store {
     /// With a long-lived reader, the file grows with every commit, because the pages of its snapshot can't be
     /// reused. It also prevents the map from growing. A program can call this method from time to time to find such
     /// readers. [`Error::GrowthBlocked`](crate::Error::GrowthBlocked) and
-    /// [`Error::TooManyReaders`](crate::Error::TooManyReaders) have the same age. Readers of a store in
+    /// [`Error::TooManyReaders`](crate::Error::TooManyReaders) contain the same age. Readers of a store in
     /// memory block nothing, and are not counted.
     ///
     /// Cost: each of the [`max_readers`](super::Options::max_readers) slots is read; a transaction records

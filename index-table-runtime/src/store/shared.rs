@@ -91,10 +91,10 @@ fn open_with(
     Ok(inner)
 }
 
-/// Removes the stores that nothing has open.
+/// Removes the stores to which there is no handle.
 ///
-/// It does not upgrade their references: the last handle could be dropped meanwhile, and its thread would return before
-/// the files are closed.
+/// It does not upgrade weak references: the last handle could be dropped in the meantime, and its thread would return
+/// before the files are closed.
 fn forget_closed(stores: &mut BTreeMap<PathBuf, Open>) {
     // While a thread closes a store, a thread that opens it again must wait.
     stores.retain(|path, open| open.inner.strong_count() > 0 || lmdb::Engine::has_files_open(path));
@@ -197,7 +197,7 @@ mod tests {
             });
             for _ in 0..200 {
                 let store = Store::open(&path).unwrap();
-                // Lets the other thread take the lock.
+                // Gives the other thread time to take the lock.
                 thread::sleep(Duration::from_micros(50));
                 drop(store);
                 open += usize::from(lmdb::Engine::has_files_open(&path));

@@ -49,7 +49,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Starts the wait. The time in which earlier closures wait counts too.
+    /// Starts the wait. The waiting time of earlier closures counts too.
     pub(crate) fn begun() -> Self {
         Self { since: Some(Instant::now()) }
     }

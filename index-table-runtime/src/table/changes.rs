@@ -199,7 +199,7 @@ impl<R: Entity> Changes<R> {
         &self.consumer.name
     }
 
-    /// Returns the next changes after the last committed one, at most `limit`, in their order. The batch is empty if
+    /// Returns the next changes after the last committed change, at most `limit`, in their order. The batch is empty if
     /// there are none. Until a batch is committed, each call begins at the same change.
     ///
     /// Rows of an older version of the struct are converted, like rows of the table. So `previous` must be declared as
@@ -454,7 +454,7 @@ pub struct ChangeBatch<R: Entity> {
 
 impl<R: Entity> ChangeBatch<R> {
     /// Commits the batch: the consumer does not get these changes again. Committing an empty batch does nothing, except
-    /// that the consumer passes over changes that its former workers have committed.
+    /// that the consumer skips changes that its former workers have committed.
     ///
     /// Cost: a transaction with one write, in each shard that has some of the changes.
     ///

@@ -20,9 +20,9 @@ impl<R: Entity> Table<R> {
     /// Deletes up to `limit` rows that have expired at the time `now`, oldest first, and returns their number. A row
     /// has expired if its time is not later than `now`. [`Store::start_expiry_worker`] does this in the background.
     ///
-    /// The rows are deleted in transactions of at most 256 rows. Such a transaction deletes no further row after 10 ms. If it
-    /// takes longer with its commit, the next one deletes fewer rows. Between them, other writers get their turn. If another writer gives a row a later time during this call,
-    /// the row stays.
+    /// The rows are deleted in transactions of at most 256 rows. Such a transaction deletes no further row after 10 ms.
+    /// If it takes longer with its commit, the next transaction deletes fewer rows. Between two transactions, other
+    /// writers get their turn. If another writer gives a row a later time during this call, the row stays.
     ///
     /// Cost: one step for each row in the index, then a `delete`.
     ///

@@ -76,7 +76,7 @@ pub struct RangeInfo {
     /// entries with their keys.
     pub bytes: u64,
     /// The number of reads of its keys in this process, estimated from samples: the rows that were looked up by their keys,
-    /// and the queries that give the shard key. 0 for a global index. Old requests weigh less than new ones.
+    /// and the queries that give the shard key. 0 for a global index. Old requests have less weight than new requests.
     pub reads: u64,
     /// The number of writes of its rows, estimated in the same way.
     pub writes: u64,
@@ -100,7 +100,8 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// The errors of [`sizes_on`](ShardedStore::sizes_on). A shard that is not available is no error, and has no rows.
+    /// The errors of [`sizes_on`](ShardedStore::sizes_on). A shard that is not available causes no error, and is listed
+    /// without rows.
     ///
     /// # Examples
     ///

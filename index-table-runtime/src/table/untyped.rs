@@ -118,8 +118,8 @@ impl OpenTable {
         }
     }
 
-    /// Writes back the row that `change` loads, as it was and as it is now. `change` is called once, and returns false if
-    /// there is no such row. Then this returns false.
+    /// Writes back the row, of which `change` loads the stored and the new version. `change` is called once, and
+    /// returns false if there is no such row. Then this returns false.
     pub(super) fn update_row(
         self: &Arc<Self>,
         txn: &mut WriteTxn<'_>,

@@ -37,7 +37,7 @@ const NAME: &str = "expiry-worker";
 const BATCH: u64 = 256;
 
 /// The time after which a transaction deletes no further rows, so that other writers don't wait long. If a transaction takes
-/// longer with its commit, the next one deletes fewer rows.
+/// longer with its commit, the next transaction deletes fewer rows.
 const TURN: Duration = Duration::from_millis(10);
 
 /// The minimum number of rows in a transaction.

@@ -47,7 +47,7 @@ pub(super) struct InShard {
     /// Whether all global indexes are emptied, because the shard was adopted, rebuilt or restored.
     pub(super) is_from_elsewhere: bool,
     /// Whether the rows are parts of rows that can be in other shards.
-    pub(super) has_whole_elsewhere: bool,
+    pub(super) has_main_rows_elsewhere: bool,
     /// Whether new indexes are only declared.
     pub(super) online: bool,
 }
@@ -139,7 +139,7 @@ fn forget_builds(
 fn prepare(
     rows: &'static RowVtable,
     writer: &mut Writer<'_, '_>,
-    InShard { is_shard, global, is_from_elsewhere, is_added, has_whole_elsewhere, online }: InShard,
+    InShard { is_shard, global, is_from_elsewhere, is_added, has_main_rows_elsewhere, online }: InShard,
 ) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
@@ -198,7 +198,7 @@ fn prepare(
     // The stream follows the aggregates and the references.
     let is_stream_new = others.contains(&(rows.first_reference() + rows.references.len()));
     let renewed = {
-        let new = (&*others, is_shard, has_whole_elsewhere);
+        let new = (&*others, is_shard, has_main_rows_elsewhere);
         references::declare(rows, recorded.as_ref(), new, writer)?
     };
     if is_stream_new {

@@ -27,7 +27,7 @@ use crate::{
 pub(super) fn declare(
     rows: &'static RowVtable,
     file: Option<&TableRecord>,
-    (new, is_shard, has_whole_elsewhere): (&[usize], bool, bool),
+    (new, is_shard, has_main_rows_elsewhere): (&[usize], bool, bool),
     writer: &mut Writer<'_, '_>,
 ) -> Result<Vec<Renewed>> {
     let (schema, mut renewed) = (rows.schema, Vec::new());
@@ -59,7 +59,7 @@ pub(super) fn declare(
                 way_out: "declare the struct of the rows as it is in the file",
             });
         }
-        if has_whole_elsewhere && reference.is_to_whole() {
+        if has_main_rows_elsewhere && reference.is_to_main_row() {
             // The manager of the shards has the reference. A plain store that was adopted has the record.
             let (part, space) =
                 (reference::part(schema.name, reference.name), Space::CatalogOf(to.name));
@@ -88,13 +88,13 @@ pub(super) fn declare(
         has_new = true;
     }
     if has_new {
-        check_rows(rows, writer, has_whole_elsewhere)?;
+        check_rows(rows, writer, has_main_rows_elsewhere)?;
     }
     Ok(renewed)
 }
 
-/// Checks that a row of a sharded store is always in the same shard as its referenced row. Only the whole of a part can be in
-/// another shard, if the table of the parts `is_placed`. Returns the reference to such wholes.
+/// Checks that a row of a sharded store is always in the same shard as its referenced row. Only the main row of a part can be in
+/// another shard, if the table of the parts `is_placed`. Returns the reference to such main rows.
 ///
 /// # Errors
 ///
@@ -117,12 +117,12 @@ pub(super) fn check_shards(
         if !is_co_located
             && is_placed
             && rows.distribution == Distribution::Whole
-            && reference.is_to_whole()
+            && reference.is_to_main_row()
         {
             whole = Some(reference);
         } else if !is_co_located {
             let (table, to) = (schema.name, reference.to.name);
-            if reference.is_to_whole() {
+            if reference.is_to_main_row() {
                 return Err(Error::SchemaMismatch {
                     table,
                     difference: format!(
@@ -167,14 +167,14 @@ fn renew(
 /// # Errors
 ///
 /// [`Error::MissingReference`], and [`Error::Corrupt`] for a row that can't be read.
-pub(super) fn check_wholes(rows: &RowVtable, reader: Reader<'_>) -> Result<()> {
+pub(super) fn check_main_rows(rows: &RowVtable, reader: Reader<'_>) -> Result<()> {
     let mut image = Image::default();
     let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
     while facts.advance()? {
         let fact = facts.entry();
         let loaded = (rows.load_unchecked)(&mut image, fact.data, None);
         loaded.map_err(|error| rows.corrupt(error, fact.primary_key))??;
-        if let Some(error) = references::without_whole(rows, reader, &image)? {
+        if let Some(error) = references::without_main_row(rows, reader, &image)? {
             return Err(error);
         }
     }
@@ -186,14 +186,18 @@ pub(super) fn check_wholes(rows: &RowVtable, reader: Reader<'_>) -> Result<()> {
 /// # Errors
 ///
 /// [`Error::MissingReference`], and [`Error::Corrupt`] for a row that can't be read.
-fn check_rows(rows: &RowVtable, writer: &Writer<'_, '_>, has_whole_elsewhere: bool) -> Result<()> {
+fn check_rows(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    has_main_rows_elsewhere: bool,
+) -> Result<()> {
     let (reader, mut image) = (writer.reader(), Image::default());
     let mut facts = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
     while facts.advance()? {
         let fact = facts.entry();
         let loaded = (rows.load_unchecked)(&mut image, fact.data, None);
         loaded.map_err(|error| rows.corrupt(error, fact.primary_key))??;
-        let orphaned = references::orphaned(rows, reader, &image, has_whole_elsewhere)?;
+        let orphaned = references::orphaned(rows, reader, &image, has_main_rows_elsewhere)?;
         if let Some(error) = orphaned.into_iter().next() {
             return Err(error);
         }

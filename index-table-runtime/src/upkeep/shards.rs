@@ -37,10 +37,10 @@ pub(super) fn open(
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
-    let whole = open_whole(store, shards, rows, online)?;
+    let main = open_main_table(store, shards, rows, online)?;
     let table = store
         .inner
-        .open_once(rows, |engine| open_in_all(engine, shards, rows, (whole.as_ref(), online)))?;
+        .open_once(rows, |engine| open_in_all(engine, shards, rows, (main.as_ref(), online)))?;
     if !online && !table.is_all_readable(store.inner.opened()) {
         // The table may be in use already, opened without its indexes.
         all_shards::finish(store, rows, &table)?;
@@ -48,29 +48,29 @@ pub(super) fn open(
     Ok(table)
 }
 
-/// Opens the table of the wholes of parts, if the wholes can be in other shards than the parts.
-fn open_whole(
+/// Opens the table of the main rows of parts, if the main rows can be in other shards than the parts.
+fn open_main_table(
     store: &Store,
     shards: &Engine,
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<Option<Arc<OpenTable>>> {
     // Only tables without a shard key are placed.
-    let is_to_whole = rows.references.iter().any(ReferenceSchema::is_to_whole);
-    if rows.distribution != Distribution::Whole || !is_to_whole {
+    let is_to_main_row = rows.references.iter().any(ReferenceSchema::is_to_main_row);
+    if rows.distribution != Distribution::Whole || !is_to_main_row {
         return Ok(None);
     }
     let routing = shards.routing(rows.schema, rows.distribution)?;
-    let whole = whole_elsewhere(shards, rows, &routing)?.and_then(|whole| whole.whole);
-    whole.map(|whole| open(store, shards, whole.0(), online)).transpose()
+    let main = main_rows_elsewhere(shards, rows, &routing)?.and_then(|main| main.main);
+    main.map(|main| open(store, shards, main.0(), online)).transpose()
 }
 
-/// Returns the reference of the table to wholes that can be in other shards.
+/// Returns the reference of the table to main rows that can be in other shards.
 ///
 /// # Errors
 ///
 /// [`Error::SchemaMismatch`]: rows can be in other shards than their referenced rows.
-fn whole_elsewhere(
+fn main_rows_elsewhere(
     shards: &Engine,
     rows: &'static RowVtable,
     routing: &Routing,
@@ -83,13 +83,13 @@ fn open_in_all(
     engine: &engine::Engine,
     shards: &Engine,
     rows: &'static RowVtable,
-    (whole_table, online): (Option<&Arc<OpenTable>>, bool),
+    (main_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
     shards.add_global_maps(rows.schema, rows.distribution.global())?;
     let routing = shards.routing(rows.schema, rows.distribution)?;
-    let whole = whole_elsewhere(shards, rows, &routing)?;
-    let routing = if whole.is_some() { routing.with_whole_elsewhere() } else { routing };
-    let new = shards.compare(&routing, rows.distribution, whole)?;
+    let main = main_rows_elsewhere(shards, rows, &routing)?;
+    let routing = if main.is_some() { routing.with_main_rows_elsewhere() } else { routing };
+    let new = shards.compare(&routing, rows.distribution, main)?;
     let (mut tables, mut copies) = (Vec::new(), Copies::default());
     if routing.is_reference() {
         for (number, shard) in shards.shards() {
@@ -118,13 +118,13 @@ fn open_in_all(
     let last_change = last_change(shards, rows, &tables)?;
     let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
     let tables = shards::Tables::new(routing, shards, opened.collect());
-    // Until the transaction ends, no whole is deleted.
+    // Until the transaction ends, no main row is deleted.
     let mut checked = None;
-    if let Some(whole) = whole_table {
-        shards.add_parts(&tables, Arc::clone(whole) as Arc<dyn HasTables>);
+    if let Some(main) = main_table {
+        shards.add_parts(&tables, Arc::clone(main) as Arc<dyn HasTables>);
         if new.is_some() && !shards.is_read_only() {
             let txn = checked.insert(shards.write()?);
-            references::check_wholes(rows, engine::Reader::Sharded(txn.reader(&tables)))?;
+            references::check_main_rows(rows, engine::Reader::Sharded(txn.reader(&tables)))?;
         }
     }
     if let Some(new) = new {
@@ -196,13 +196,13 @@ pub(super) fn open_in(
         return Ok(None);
     }
     let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
-    let has_whole_elsewhere = routing.has_whole_elsewhere();
+    let has_main_rows_elsewhere = routing.has_main_rows_elsewhere();
     let in_shard = InShard {
         is_shard: true,
         global,
         is_added: !is_own,
         is_from_elsewhere,
-        has_whole_elsewhere,
+        has_main_rows_elsewhere,
         online,
     };
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;

@@ -50,7 +50,7 @@ fn an_unused_index_gets_advice() {
 }
 
 #[test]
-fn an_index_that_is_always_followed_gets_advice() {
+fn an_index_whose_references_are_always_followed_gets_advice() {
     assert_eq!(
         reasons(&index(NORMALIZED, false), 100, [50, 1100, 1000, 100]),
         ["of the 1100 entries that were read, 1000 were followed to their rows, a second \

@@ -61,17 +61,17 @@ fn exists(
     at: usize,
     key: &[u8],
 ) -> Result<bool> {
-    if is_to_whole(rows, at)
-        && let Some(exists) = reader.has_whole(key)?
+    if is_to_main_row(rows, at)
+        && let Some(exists) = reader.has_main_row(key)?
     {
         return Ok(exists);
     }
     Ok(own.get(Space::Referred(at), key)?.is_some())
 }
 
-/// Whether the reference at this position is that of a part to its whole.
-fn is_to_whole(rows: &RowVtable, at: usize) -> bool {
-    rows.references.get(at).is_some_and(ReferenceSchema::is_to_whole)
+/// Whether the reference at this position is that of a part to its main row.
+fn is_to_main_row(rows: &RowVtable, at: usize) -> bool {
+    rows.references.get(at).is_some_and(ReferenceSchema::is_to_main_row)
 }
 
 /// Whether the reference at this position is to a row of the same table.
@@ -101,17 +101,19 @@ fn missing(rows: &RowVtable, at: usize, key: &[u8], primary_key: &[u8]) -> Resul
     })
 }
 
-/// Returns an error for each missing row to which a stored row refers in its shard. With `skip_whole`, the whole of a part
+/// Returns an error for each missing row to which a stored row refers in its shard. With `skip_main_row`, the main row of a part
 /// may be in another shard, and is not looked up.
 pub(crate) fn orphaned(
     rows: &RowVtable,
     reader: Reader<'_>,
     image: &Image,
-    skip_whole: bool,
+    skip_main_row: bool,
 ) -> Result<Vec<Error>> {
     let mut errors = Vec::new();
     let own = reader.of_row(image.primary_key())?;
-    for (at, key) in of_row(rows, image).filter(|(at, _)| !(skip_whole && is_to_whole(rows, *at))) {
+    for (at, key) in
+        of_row(rows, image).filter(|(at, _)| !(skip_main_row && is_to_main_row(rows, *at)))
+    {
         if own.get(Space::Referred(at), key)?.is_none() {
             errors.push(missing(rows, at, key, image.primary_key())?);
         }
@@ -119,18 +121,18 @@ pub(crate) fn orphaned(
     Ok(errors)
 }
 
-/// Returns the error for a part without a whole, if the wholes are in other shards.
-pub(crate) fn without_whole(
+/// Returns the error for a part without a main row, if the main rows are in other shards.
+pub(crate) fn without_main_row(
     rows: &RowVtable,
     reader: Reader<'_>,
     image: &Image,
 ) -> Result<Option<Error>> {
-    let Some(at) = rows.references.iter().position(ReferenceSchema::is_to_whole) else {
+    let Some(at) = rows.references.iter().position(ReferenceSchema::is_to_main_row) else {
         return Ok(None);
     };
     let key = image.primary_key();
-    match reader.has_whole(key) {
-        // No shard has the keys of the whole.
+    match reader.has_main_row(key) {
+        // No shard has the keys of the main row.
         Ok(Some(false)) | Err(Error::NoShard { .. }) => missing(rows, at, key, key).map(Some),
         found => found.map(|_| None),
     }

@@ -98,11 +98,11 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Whether the whole of the part with this primary key exists; `None` if the whole is in the shard of the part, or if
+    /// Whether the main row of the part with this primary key exists; `None` if the main row is in the shard of the part, or if
     /// the table has no parts.
-    pub(crate) fn has_whole(self, primary_key: &[u8]) -> Result<Option<bool>> {
+    pub(crate) fn has_main_row(self, primary_key: &[u8]) -> Result<Option<bool>> {
         let Self::Sharded(reader) = self else { return Ok(None) };
-        reader.has_whole(primary_key)
+        reader.has_main_row(primary_key)
     }
 
     /// Returns a reference of which the row with this primary key has a part in another shard.

@@ -182,7 +182,7 @@ mod os {
         use super::*;
 
         #[test]
-        fn address_space_ends() {
+        fn reservations_beyond_the_address_space_fail() {
             assert!(has_address_space(1 << 16));
             assert!(!has_address_space(usize::MAX & !0xFFFF));
         }

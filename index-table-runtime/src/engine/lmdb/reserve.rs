@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_a_part_of_what_is_used() {
+    fn steps_are_a_part_of_the_used_space() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let reserve = Reserve::new(1 << 20, file.path());
         assert_eq!(reserve.step_after(0), 0);

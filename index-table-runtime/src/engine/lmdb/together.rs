@@ -33,11 +33,11 @@ const OF_SEVERAL_JOURNALS: &str = "it was restored while the store was open, and
                                    can change it when the store has been opened again";
 
 /// The pages that a commit of LMDB may need in addition to the pages of its transaction: it writes the list of freed pages, and copies
-/// pages of this list. Each change adds up to some ten pages to the list, and a page of the list has 500 of them.
+/// pages of this list. Each change adds up to about ten pages to the list, and a page of the list has 500 of them.
 const COMMIT_PAGES: usize = 32;
 const CHANGES_OF_A_PAGE: usize = 32;
 
-/// With more room in the map, the check is skipped. A change needs some ten pages at most, and the room of its bytes.
+/// With more room in the map, the check is skipped. A change needs about ten pages at most, and the room of its bytes.
 const PLENTY: usize = 1 << 24;
 const PLENTY_FOR_A_CHANGE: usize = 1 << 16;
 

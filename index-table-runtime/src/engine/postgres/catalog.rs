@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_known_for_one_counter_and_the_greatest_counts() {
+    fn records_are_cached_for_the_greatest_counter_only() {
         let catalog = Catalog::new("shop");
         let [old, new] = [b"old", b"new"].map(|it| Arc::new(Some(Box::from(&it[..]))));
         catalog.insert(3, b"a", &old);

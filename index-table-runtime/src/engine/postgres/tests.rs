@@ -144,7 +144,7 @@ fn write_transactions_run_beside_each_other() {
 }
 
 #[test]
-fn of_two_transactions_that_each_read_the_row_of_the_other_one_is_a_conflict() {
+fn one_of_two_transactions_that_read_the_row_of_the_other_conflicts() {
     on_a_server(|engine| {
         let tables = open(engine);
         let (mut one, mut other) = (engine.write()?, engine.write()?);

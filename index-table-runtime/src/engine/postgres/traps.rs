@@ -103,7 +103,7 @@ fn insertions_of_neighbouring_keys_do_not_conflict() {
 }
 
 #[test]
-fn an_insertion_with_a_taken_key_changes_nothing_and_steals_no_entry() {
+fn an_insertion_with_a_taken_key_changes_neither_rows_nor_entries() {
     on_a_server(|engine| {
         let tables = open(engine);
         let mut txn = engine.write()?;
@@ -165,7 +165,7 @@ fn an_operation_that_is_abandoned_changes_nothing() {
 }
 
 #[test]
-fn a_change_of_the_catalog_refuses_a_change_that_relies_on_the_catalog_before() {
+fn a_change_that_relies_on_an_older_catalog_is_refused() {
     on_a_server(|engine| {
         let tables = open(engine);
         let other = connected(&engine.schema).expect("a server");

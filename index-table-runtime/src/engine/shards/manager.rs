@@ -84,9 +84,9 @@ pub(crate) enum TableRecord {
     ByKey { fields: u32, hashed: bool, map: String },
     /// Every shard has a copy of all rows.
     Reference,
-    /// All rows are in this shard, as parts of the rows of table `whole`, which can be in other shards. `repository` is
+    /// All rows are in this shard, as parts of the rows of table `main`, which can be in other shards. `repository` is
     /// the name of the repository of the parts.
-    Part { shard: ShardNumber, whole: String, repository: String },
+    Part { shard: ShardNumber, main: String, repository: String },
 }
 
 impl TableRecord {

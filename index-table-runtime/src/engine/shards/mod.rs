@@ -12,7 +12,7 @@
 //! | [`maps`] | the shard maps of a transaction, which change when rows move |
 //! | [`moving`] | the unfinished moves of keys to other shards |
 //! | [`load`] | samples of the requests of shard keys |
-//! | [`parts`] | parts in another shard than their wholes |
+//! | [`parts`] | parts in another shard than their main rows |
 //! | [`instant`] | why a read transaction sees one instant of all shards |
 //! | [`writing`] | the order in which write transactions lock shards |
 //! | [`count`] | counts over several shards, in several threads if they are long |
@@ -241,7 +241,7 @@ pub(crate) struct Engine {
     loads: Mutex<BTreeMap<String, Arc<Load>>>,
     /// The tables of the own records of the shards.
     own: OnceLock<Tables>,
-    /// The tables of parts in other shards than their wholes.
+    /// The tables of parts in other shards than their main rows.
     parts: PlacedParts,
     /// The own records of the shards, for a store that another process may write.
     seen: Vec<Option<(Seen, super::Tables)>>,
@@ -294,8 +294,8 @@ impl Engine {
         Self { tables: Mutex::new(tables), ..self }
     }
 
-    /// Compares the location of a table's rows with the recorded one. Returns the record of a new table. `whole` is the
-    /// reference of a part to its whole in another shard.
+    /// Compares the location of a table's rows with the recorded one. Returns the record of a new table. `main` is the
+    /// reference of a part to its main row in another shard.
     ///
     /// # Errors
     ///
@@ -304,18 +304,18 @@ impl Engine {
         &self,
         routing: &Routing,
         distribution: Distribution,
-        whole: Option<&ReferenceSchema>,
+        main: Option<&ReferenceSchema>,
     ) -> Result<Option<TableRecord>> {
         let table = routing.schema().name;
         let declared = match distribution {
             Distribution::Whole => {
                 let shard = routing.shards().first().copied().unwrap_or_default();
-                match whole {
+                match main {
                     None => TableRecord::Whole(shard),
-                    Some(whole) => TableRecord::Part {
+                    Some(main) => TableRecord::Part {
                         shard,
-                        whole: whole.to.name.to_owned(),
-                        repository: whole.cascade.unwrap_or_default().to_owned(),
+                        main: main.to.name.to_owned(),
+                        repository: main.cascade.unwrap_or_default().to_owned(),
                     },
                 }
             }
@@ -457,7 +457,7 @@ impl Engine {
     }
 
     /// Returns the shard of a table that is not placed: the shard where its rows are, or the first shard.
-    fn whole_in(&self, table: &str) -> Option<ShardNumber> {
+    fn main_table_in(&self, table: &str) -> Option<ShardNumber> {
         let place = self.location_of(table).and_then(|record| record.place());
         place.or_else(|| self.maps.now().shards().first().copied())
     }
@@ -500,7 +500,7 @@ impl Engine {
         let place = self.places.get(schema.name).copied();
         let key = match (distribution, place) {
             (Distribution::Whole, place) => {
-                let place = place.or_else(|| self.whole_in(schema.name)).unwrap_or(0);
+                let place = place.or_else(|| self.main_table_in(schema.name)).unwrap_or(0);
                 return Ok(Routing::whole(schema, place));
             }
             (Distribution::Reference, None) => {

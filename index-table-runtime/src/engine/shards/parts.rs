@@ -1,21 +1,21 @@
-//! Parts in another shard than their wholes: `#[table(part_of = …)]` on a table that is placed.
+//! Parts in another shard than their main rows: `#[table(part_of = …)]` on a table that is placed.
 //!
 //! A row and its part have the same primary key, and each of the two tables has a routing. So the other row is found
 //! through the same transaction, by the routing of its table:
 //!
-//! - **A part is written.** The table of parts keeps the table of wholes open ([`SharedTables::whole`]), and
-//!   [`Reader::has_whole`] looks up the whole in its shard. Only the type of the parts declares the reference, so opening
-//!   the repository of the parts opens the table of the wholes, too.
-//! - **A whole is deleted.** [`Reader::placed_part`] looks up the part in its shard, and the cascade deletes it. The
+//! - **A part is written.** The table of parts keeps the table of main rows open ([`SharedTables::main`]), and
+//!   [`Reader::has_main_row`] looks up the main row in its shard. Only the type of the parts declares the reference, so opening
+//!   the repository of the parts opens the table of the main rows, too.
+//! - **A main row is deleted.** [`Reader::placed_part`] looks up the part in its shard, and the cascade deletes it. The
 //!   manager has the names of these tables of parts ([`TableRecord::Part`]), so a process without their repository refuses
 //!   the deletion, even if a shard is not available. A store without such tables only loads a flag.
 //!
-//! A look-up locks the other shard. So no other transaction can delete the whole while a part is inserted, and the commit
-//! is a commit of several shards, which a crash can't split. While the wholes move between shards, a write transaction uses
+//! A look-up locks the other shard. So no other transaction can delete the main while a part is inserted, and the commit
+//! is a commit of several shards, which a crash can't split. While the main rows move between shards, a write transaction uses
 //! the current routing: the ranges of a locked shard don't change, and a transaction that locks a shard after a change
 //! runs again.
 //!
-//! No shard has a record of the reference as a part of the table of wholes: the references of an engine are between its
+//! No shard has a record of the reference as a part of the table of main rows: the references of an engine are between its
 //! own databases. The record of the table of parts has the declaration.
 
 use std::{
@@ -41,7 +41,7 @@ use crate::{
     },
 };
 
-/// The tables of parts that are placed in other shards than their wholes.
+/// The tables of parts that are placed in other shards than their main rows.
 #[derive(Default)]
 pub(super) struct PlacedParts {
     /// Whether the store has such tables.
@@ -54,7 +54,7 @@ pub(super) struct PlacedParts {
 
 /// A table of parts that is placed in a shard.
 struct Placed {
-    whole: String,
+    main: String,
     shard: ShardNumber,
     by: Referrer,
 }
@@ -70,7 +70,7 @@ impl PlacedParts {
     pub(super) fn note(&self, tables: &BTreeMap<String, TableRecord>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = tables.iter().filter_map(|(table, record)| match record {
-            TableRecord::Part { shard, whole, repository } => {
+            TableRecord::Part { shard, main, repository } => {
                 // Names are kept as long as the process lives, so they are kept once.
                 let is_same = |it: &&Placed| {
                     it.by.table == table && it.by.cascade == Some(repository.as_str())
@@ -83,7 +83,7 @@ impl PlacedParts {
                     optional: false,
                     cascade: Some(kept_text(repository)),
                 });
-                Some(Placed { whole: whole.clone(), shard: *shard, by })
+                Some(Placed { main: main.clone(), shard: *shard, by })
             }
             _ => None,
         });
@@ -94,9 +94,9 @@ impl PlacedParts {
 }
 
 impl Engine {
-    /// Keeps the table of wholes for a table of parts in another shard. The parts are found from now on.
-    pub(crate) fn add_parts(&self, parts: &Tables, whole: Arc<dyn HasTables>) {
-        let _ = parts.shared.whole.set(whole);
+    /// Keeps the table of main rows for a table of parts in another shard. The parts are found from now on.
+    pub(crate) fn add_parts(&self, parts: &Tables, main: Arc<dyn HasTables>) {
+        let _ = parts.shared.main.set(main);
         let schema = parts.routing.schema();
         let shared = Arc::downgrade(&parts.shared);
         let mut open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,20 +105,20 @@ impl Engine {
 
     /// Returns the tables of parts, in other shards, of the rows of this table, with their shards.
     #[inline]
-    fn placed_parts(&self, whole: &str) -> Vec<(ShardNumber, Referrer)> {
-        if self.parts.any.load(Acquire) { self.find_placed_parts(whole) } else { Vec::new() }
+    fn placed_parts(&self, main: &str) -> Vec<(ShardNumber, Referrer)> {
+        if self.parts.any.load(Acquire) { self.find_placed_parts(main) } else { Vec::new() }
     }
 
     #[cold]
-    fn find_placed_parts(&self, whole: &str) -> Vec<(ShardNumber, Referrer)> {
+    fn find_placed_parts(&self, main: &str) -> Vec<(ShardNumber, Referrer)> {
         let known = self.parts.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let parts = known.iter().filter(|placed| placed.whole == whole);
+        let parts = known.iter().filter(|placed| placed.main == main);
         parts.map(|placed| (placed.shard, placed.by)).collect()
     }
 
     /// Whether rows of this table have parts in other shards.
-    pub(crate) fn has_placed_parts(&self, whole: &str) -> bool {
-        !self.placed_parts(whole).is_empty()
+    pub(crate) fn has_placed_parts(&self, main: &str) -> bool {
+        !self.placed_parts(main).is_empty()
     }
 
     /// Returns an open table of parts; `None` if its repository is not open in this process.
@@ -131,20 +131,20 @@ impl Engine {
 }
 
 impl Reader<'_> {
-    /// Whether the whole of the part with this primary key exists; `None` if the wholes of this table, if it has any, are
+    /// Whether the main row of the part with this primary key exists; `None` if the main rows of this table, if it has any, are
     /// in the shards of their parts.
     ///
     /// # Errors
     ///
     /// [`Error::NoShard`]; [`Error::ShardUnavailable`]; [`Error::OtherShard`] in a transaction of one shard.
-    pub(crate) fn has_whole(self, primary_key: &[u8]) -> Result<Option<bool>> {
-        let Some(whole) = self.tables().shared.whole.get() else { return Ok(None) };
-        let engine::Tables::Sharded(whole) = whole.tables() else {
+    pub(crate) fn has_main_row(self, primary_key: &[u8]) -> Result<Option<bool>> {
+        let Some(main) = self.tables().shared.main.get() else { return Ok(None) };
+        let engine::Tables::Sharded(main) = main.tables() else {
             return Err(Error::internal("a table that is not in shards"));
         };
-        let shard = self.txn.shard_of(whole, primary_key);
-        let shard = shard.ok_or_else(|| whole.no_shard(primary_key))?;
-        let reader = self.txn.reader(whole, shard, Some(primary_key))?;
+        let shard = self.txn.shard_of(main, primary_key);
+        let shard = shard.ok_or_else(|| main.no_shard(primary_key))?;
+        let reader = self.txn.reader(main, shard, Some(primary_key))?;
         Ok(Some(reader.fact(primary_key)?.is_some()))
     }
 

@@ -208,7 +208,8 @@ impl<'t> Reader<'t> {
     /// Whether the table has global indexes, or parts of rows in other shards, and this transaction is not limited to one
     /// shard.
     pub(crate) fn spans_shards(self) -> bool {
-        (self.has_global() || self.routing().has_whole_elsewhere()) && self.txn.alone().is_none()
+        (self.has_global() || self.routing().has_main_rows_elsewhere())
+            && self.txn.alone().is_none()
     }
 
     /// Returns the routing of the table.

@@ -36,8 +36,8 @@ pub(super) struct SharedTables {
     pub(super) latest: RwLock<Option<Arc<Tables>>>,
     /// The requests of the shard keys; `None` if the table has none.
     load: Option<Arc<Load>>,
-    /// For a table of parts in another shard than their wholes: the table of the wholes.
-    pub(super) whole: OnceLock<Arc<dyn HasTables>>,
+    /// For a table of parts in another shard than their main rows: the table of the main rows.
+    pub(super) main: OnceLock<Arc<dyn HasTables>>,
 }
 
 /// A table in one shard.
@@ -74,8 +74,8 @@ impl Tables {
         let (maps, latest) = (Arc::clone(&engine.maps), RwLock::default());
         let generation = maps.generation();
         let load = routing.is_split().then(|| engine.load_of(routing.map()));
-        let whole = OnceLock::new();
-        let shared = Arc::new(SharedTables { shards, maps, latest, load, whole });
+        let main = OnceLock::new();
+        let shared = Arc::new(SharedTables { shards, maps, latest, load, main });
         Self { routing, generation, shared }
     }
 

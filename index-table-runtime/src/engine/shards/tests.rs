@@ -33,7 +33,7 @@ fn records() -> ManagerRecords {
             ("i".to_owned(), TableRecord::Whole(1)),
             (
                 "p".to_owned(),
-                TableRecord::Part { shard: 1, whole: "c".to_owned(), repository: "R".to_owned() },
+                TableRecord::Part { shard: 1, main: "c".to_owned(), repository: "R".to_owned() },
             ),
         ]
         .into(),

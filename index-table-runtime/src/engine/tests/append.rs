@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn at_once_is_one_by_one(
+    fn entries_appended_at_once_equal_entries_put_one_by_one(
         before in vec((any::<[u8; 1]>(), any::<[u8; 2]>(), vec(any::<u8>(), 0..9)), 0..40),
         ids in vec(any::<u16>(), 0..2_000),
         keys in 1_u8..4,

@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn look_ups_find_what_was_written_and_nothing_else() {
+fn look_ups_find_exactly_the_written_entries() {
     on_each(|harness| {
         let engine = harness.engine();
         let tables = open(engine, TABLE);
@@ -213,7 +213,7 @@ fn keys_that_no_entry_can_have_find_nothing() {
 }
 
 #[test]
-fn a_position_is_found_again_after_its_entry_is_gone() {
+fn a_position_is_found_again_after_its_entry_is_removed() {
     on_each(|harness| {
         let engine = harness.engine();
         let tables = open(engine, TABLE);

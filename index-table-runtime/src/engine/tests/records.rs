@@ -64,7 +64,7 @@ fn the_catalog_has_the_table_and_its_parts_in_order() {
 }
 
 #[test]
-fn dropped_indexes_are_gone_with_their_records() {
+fn dropped_indexes_and_their_records_are_removed() {
     on_each(|harness| {
         if harness.is_sharded {
             return Ok(());

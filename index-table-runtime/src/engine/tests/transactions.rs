@@ -175,7 +175,7 @@ fn clearing_an_index_leaves_the_others() {
 }
 
 #[test]
-fn a_nested_transaction_is_part_of_the_outer_one_or_was_never_there() {
+fn a_nested_transaction_is_part_of_the_outer_transaction_or_changes_nothing() {
     on_each(|harness| {
         let engine = harness.engine();
         let tables = open(engine, TABLE);
@@ -334,7 +334,7 @@ fn a_full_map_is_reported_by_retry_and_the_transaction_succeeds_after_growth() -
 }
 
 #[test]
-fn a_nested_transaction_that_failed_does_not_fail_the_outer_one() -> Result<()> {
+fn a_nested_transaction_that_failed_does_not_fail_the_outer_transaction() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let options = Options::default().map_size(1 << 18).max_map_size(1 << 18);
     let engine = Engine::open(&options, directory.path())?;

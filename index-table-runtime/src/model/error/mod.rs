@@ -432,7 +432,9 @@ pub enum Error {
 
     // Transactions.
     /// The transaction and the repository belong to different stores.
-    #[error("the repository of table `{table}` was used with a transaction of another store")]
+    #[error(
+        "the repository of table `{table}` was used with a transaction of another store; open a repository on that store"
+    )]
     WrongStore {
         /// The table of the repository.
         table: &'static str,
@@ -467,7 +469,9 @@ pub enum Error {
 
     /// The connection or the disk failed during a commit, so it is unknown whether the commit was applied.
     /// Read the rows before you write them again.
-    #[error("it is unknown whether the commit was applied: {source}")]
+    #[error(
+        "it is unknown whether the commit was applied, so read its rows before you write them again: {source}"
+    )]
     CommitUnknown {
         /// The failure.
         source: Box<Error>,
@@ -796,7 +800,8 @@ pub enum Error {
     /// global index changes. Or a closure of [`Store::transaction`](crate::Store::transaction) needs a shard
     /// that precedes a locked shard, and runs again with other locks.
     #[error(
-        "{} of table `{table}` needs shard `{shard}`, but the transaction is limited to shard `{own}`",
+        "{} of table `{table}` needs shard `{shard}`, but the transaction is limited to shard `{own}`; use `transaction` or \
+         `read`, which cover all shards",
         key.as_ref().map_or("a part".to_owned(), |key| format!("the row with primary key {key}"))
     )]
     OtherShard {
@@ -900,7 +905,7 @@ pub enum Error {
     },
 
     /// A defect of this crate.
-    #[error("a defect in index-table: {reason}")]
+    #[error("a defect in index-table: {reason}; please report it")]
     Internal {
         /// The unexpected event.
         reason: String,

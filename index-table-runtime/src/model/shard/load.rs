@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// The maximum number of counters.
 const COUNTERS: usize = 512;
 
-/// The number of requests at which all counts are halved, so that old requests weigh less than new ones.
+/// The number of requests at which all counts are halved, so that old requests have less weight than new requests.
 const AGED: u64 = 1 << 24;
 
 /// The requests of a shard key.
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn old_requests_weigh_less_than_new_ones() {
+    fn old_requests_have_less_weight_than_new_requests() {
         let mut sketch = Sketch::default();
         sketch.add(b"old", false, AGED - 1);
         sketch.add(b"new", true, AGED / 2);

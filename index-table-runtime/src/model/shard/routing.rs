@@ -28,7 +28,7 @@ pub(crate) struct Routing {
     /// Whether rows, or entries of global indexes, are being moved.
     moves: bool,
     /// Whether the rows are parts of rows that can be in other shards.
-    has_whole_elsewhere: bool,
+    has_main_rows_elsewhere: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -118,19 +118,19 @@ impl Routing {
         shards: Vec<ShardNumber>,
         all: Vec<ShardNumber>,
     ) -> Self {
-        let (rows_move, moves, has_whole_elsewhere) = (false, false, false);
+        let (rows_move, moves, has_main_rows_elsewhere) = (false, false, false);
         let global = Box::default();
-        Self { schema, target, shards, global, all, rows_move, moves, has_whole_elsewhere }
+        Self { schema, target, shards, global, all, rows_move, moves, has_main_rows_elsewhere }
     }
 
     /// Sets that the rows are parts of rows that can be in other shards.
-    pub(crate) fn with_whole_elsewhere(self) -> Self {
-        Self { has_whole_elsewhere: true, ..self }
+    pub(crate) fn with_main_rows_elsewhere(self) -> Self {
+        Self { has_main_rows_elsewhere: true, ..self }
     }
 
     /// Whether the rows are parts of rows that can be in other shards.
-    pub(crate) const fn has_whole_elsewhere(&self) -> bool {
-        self.has_whole_elsewhere
+    pub(crate) const fn has_main_rows_elsewhere(&self) -> bool {
+        self.has_main_rows_elsewhere
     }
 
     /// Whether every shard has a copy of the table.

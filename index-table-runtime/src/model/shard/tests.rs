@@ -37,7 +37,7 @@ fn key<T: Key>(value: T::Arg<'_>) -> Vec<u8> {
 
 /// Starts with the same first bytes, and starts that are prefixes of others or differ from them by zeros.
 #[test]
-fn the_segment_of_a_key_is_the_last_one_that_does_not_start_after_it() {
+fn the_segment_of_a_key_is_the_last_segment_that_does_not_start_after_it() {
     let parts: [&[u8]; 6] = [b"", b"\0", b"a", b"abcdefgh", b"abcdefgh\0", b"abcdefgi\xFF\xFF"];
     let mut keys: Vec<Vec<u8>> = parts
         .iter()

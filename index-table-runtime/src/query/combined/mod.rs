@@ -38,7 +38,7 @@ use plan::{Operator, Plan};
 
 /// The reason why a part with a direction, a limit or a cursor is rejected.
 const LIMITED: &str =
-    "no part may have a `rev`, `limit`, `after` or `before`; the whole can have them instead";
+    "no part may have a `rev`, `limit`, `after` or `before`; the combination can have them instead";
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Selects the rows that are in both scans.

@@ -233,7 +233,7 @@ impl GroupWriter {
     /// # let store = Store::open(dir.path())?;
     /// # let notes = NoteRepository::open(&store)?;
     /// let writer = store.writer()?;
-    /// // All of them first, and then the results: they share a commit, or few.
+    /// // Submit all closures, and then wait for the results: the closures share one commit, or a few.
     /// let submitted: Vec<_> = (0..100)
     ///     .map(|id| {
     ///         let (notes, note) = (notes.clone(), Note { id: id % 99, text: "new".into() });
@@ -347,7 +347,7 @@ impl GroupWriter {
         Submission::new(self.clone(), body)
     }
 
-    /// Refuses later submissions of all clones, and finishes earlier ones. Returns when they are finished and
+    /// Refuses later submissions of all clones, and finishes earlier submissions. Returns when these are finished and
     /// the thread has released the store. A second call only waits.
     ///
     /// # Errors

@@ -212,7 +212,7 @@ impl<'q> Groups<'q> {
         let Some(first) = self.entries.front_mut() else { return Replies::new() };
         match first.prepare(rerun) {
             Ok(true) => Replies::new(),
-            // Some of them may fit.
+            // Some of the closures may fit.
             Ok(false) if entries > 1 => {
                 self.alone = entries;
                 Replies::new()

@@ -97,7 +97,7 @@ pub(in crate::store) fn restore_shards(
     Ok(CommitNumber::of_shards(stamps))
 }
 
-/// Removes the last shards if they were only about to be added. Nothing refers to these shards, and they have no data
+/// Removes the last shards if their addition was incomplete. No record refers to these shards, and they have no data
 /// files.
 fn remove_unused(records: &mut ManagerRecords, restored: &BTreeMap<u32, u64>) {
     while let Some(last) = records.shards.last()

@@ -87,8 +87,8 @@ pub(crate) fn open_attached(
         open_shard(&options, &mut records, number, &record, &path, journal.as_ref())?;
     let before = seen.as_ref().map(Seen::identity).cloned().ok_or_else(missing)?;
     let mut changed: Vec<Changed> = Vec::new();
-    // A detached shard keeps its ranges and listed keys only. If a process ended before the commit that detaches it, its
-    // record has others.
+    // A detached shard keeps its ranges and listed keys only. If a process ended before the commit that detaches it,
+    // its record has other keys.
     let is_kept = |own: &OwnRanges| own.kind != MapKind::Hashed && !own.map.contains('.');
     for own in before.maps.into_iter().filter(is_kept) {
         let Some(map) = records.maps.get_mut(&own.map) else { continue };

@@ -29,7 +29,7 @@ use crate::{
 /// The lock file of the process that writes the store.
 const LOCK: &str = "writer.lock";
 
-/// The map size of the manager. It has some hundred bytes for each shard and each boundary of a shard map.
+/// The map size of the manager. It has a few hundred bytes for each shard and each boundary of a shard map.
 const MANAGER_MAP: usize = 1 << 26;
 
 /// How often a reader opens a store whose rows another process moves, and the pause in between.
@@ -151,7 +151,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         }
         Err(error) => {
             if changes_shards {
-                // A shard in a directory that can't be opened must not keep the store from being opened.
+                // A shard in a directory that can't be opened must not prevent the opening of the store.
                 manager.write(&known)?;
             }
             Err(error)
@@ -203,7 +203,7 @@ fn open_shards(
             Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
                 return Err(error);
             }
-            // It was about to be added to the original of a follower.
+            // The original of the follower was about to add this shard.
             Err(error) if options.options.follower && record.state == ShardState::New => {
                 shards.push(Shard::unavailable(name, error.to_string()));
                 found.seen.push(None);
@@ -430,7 +430,7 @@ pub(super) fn declare_shard(
     }
 }
 
-/// Whether this shard was removed or detached. A declaration that adds a shard in another directory means a new one.
+/// Whether this shard was removed or detached. A declaration that adds a shard in another directory adds a new shard.
 fn is_removed(declared: &Declared, records: &ManagerRecords) -> bool {
     if records.number(&declared.name).is_some() {
         return false;
@@ -445,8 +445,8 @@ fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<
     options.only.iter().flatten().find(|name| records.number(name).is_none())
 }
 
-/// Opens a shard, and checks that it belongs to the store. Returns its new identity if that has changed; the caller
-/// writes it.
+/// Opens a shard, and checks that it belongs to the store. Returns the identity of the shard if it has changed, and the
+/// caller writes it.
 pub(super) fn open_shard(
     options: &ShardedOptions,
     records: &mut ManagerRecords,
@@ -544,7 +544,7 @@ fn durable(options: Options) -> Options {
     }
 }
 
-/// Returns why a shard that has rows can't be opened. To create it is no way out.
+/// Returns the reason why a shard with rows can't be opened, without the advice to create a store.
 fn reason_of(error: &Error) -> String {
     match error {
         Error::StoreNotFound { path } => format!(

@@ -185,12 +185,12 @@ fn placed_parts(catalog: &Records, identity: &Identity) -> Vec<(String, TableRec
     let mut parts = Vec::new();
     for (table, record) in catalog.iter().filter(|(table, _)| identity.places.contains(table)) {
         let references = schema::TableRecord::read(record).map(|it| it.references());
-        for (name, whole) in references.unwrap_or_default() {
-            // The reference to a whole in the same shard is a part of the record of the whole.
-            let part = format!("{whole}.{}", reference::part(table, &name));
+        for (name, main) in references.unwrap_or_default() {
+            // The reference to a main row in the same shard is a part of the record of the main row.
+            let part = format!("{main}.{}", reference::part(table, &name));
             if name == PART_OF && catalog.iter().all(|(other, _)| *other != part) {
                 let (shard, repository) = (identity.number, format!("the repository of {table}"));
-                parts.push((table.clone(), TableRecord::Part { shard, whole, repository }));
+                parts.push((table.clone(), TableRecord::Part { shard, main, repository }));
             }
         }
     }
@@ -198,7 +198,7 @@ fn placed_parts(catalog: &Records, identity: &Identity) -> Vec<(String, TableRec
 }
 
 /// Returns the manager's records. Of the records of tables, the shards have only those of parts in other shards than their
-/// wholes.
+/// main rows.
 fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     found.sort_by_key(|found| found.identity.number);
     let Some(first) = found.first() else { return Err(Error::internal("no shards")) };

@@ -53,7 +53,7 @@ use crate::{
 ///
 /// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Seattle".into() }))?;
 /// store.transaction(|txn| people.update(txn, 1, |person| person.town = "Redmond".into()))?;
-/// drop(store); // which ends both
+/// drop(store); // ends both watchers
 ///
 /// assert_eq!(all.iter().count(), 2);
 /// let Some(Event::Change(change)) = in_redmond.recv() else { panic!("somebody came") };

@@ -28,22 +28,24 @@ const LEAVES_OF_SHARD: u64 = 16;
 
 impl<R: Entity> Table<R> {
     /// Estimates the figures of [`analyze`](Table::analyze) from a sample: at most about this number of leaf pages of
-    /// each index, however many entries it has. [`Analysis::sample`] is the number of entries in the samples. An index
+    /// each index, for any number of entries. [`Analysis::sample`] is the number of entries in the samples. An index
     /// with fewer pages is read completely, and its figures are exact; if this is true for all of them, `sample` is
     /// `None`.
     ///
-    /// The pages are at equal distances in the order of the keys. With n pages of similar fill, the share of a value is
-    /// off by about 2/n at most: 0.2 % of the entries with 1,024 pages. If a key has up to n distinct values, all of them are
-    /// listed, and their number is exact. If it has more, only values with a share of 2/n or more are in `most_common`, and
-    /// no sample misses these; the number of distinct values and the quantiles are estimates without a bias from rare
-    /// values, and the minimum and the maximum are those of the sample. The number of entries is exact, except in a normalized index with
-    /// primary keys of a fixed size, and in a table whose pages differ much in their fill after many deletions.
+    /// The pages are at equal distances in the order of the keys. If the pages are about equally full, the error of the
+    /// share of a value is at most about 2/n with n pages: 0.2 % of the entries with 1,024 pages. If a key has up to n
+    /// distinct values, all of them are listed, and their number is exact. If it has more, only values with a share of
+    /// 2/n or more are in `most_common`, and no sample misses these; the number of distinct values and the quantiles
+    /// are estimates without a bias from rare values, and the minimum and the maximum are those of the sample. The
+    /// number of entries is exact, except in a normalized index with primary keys of a fixed size, and in a table whose
+    /// pages differ much in their fill after many deletions.
     ///
     /// The figures are exact, at the cost of [`analyze`](Table::analyze), where no sample is offered: in memory, on a
     /// server, and in a sharded store while keys of the table move to another shard.
     ///
-    /// Use it for large tables. The exact analysis takes about 60 ns of processor time for each entry. A sample of 1,024 pages
-    /// of three indexes takes as long as the exact analysis of a million rows, 0.2 s, and half as long as that of four million.
+    /// Use it for large tables. The exact analysis takes about 60 ns of processor time for each entry. A sample of
+    /// 1,024 pages of three indexes takes as long as the exact analysis of a million rows, 0.2 s, and half as long as
+    /// the exact analysis of four million rows.
     ///
     /// Cost: up to this number of pages of each index, and of the rows if the table has a shard key; up to 1,024
     /// entries for each value at an end of a page, and for each value of a key with few values; in a sharded store, a

@@ -178,10 +178,10 @@ impl<'s> Rebalance<'s> {
         self
     }
 
-    /// The load of a shard is the number of requests of its keys in this process: the rows that were written or looked up by
-    /// their keys, and the queries that give the shard key. They are sampled, and old requests weigh less than new ones.
-    /// See [`hot_keys`](ShardedStore::hot_keys). Requests of a global index are not sampled: for its map, the load of a
-    /// shard is the number of its read transactions and changes, in proportion to its entries.
+    /// The load of a shard is the number of requests of its keys in this process: the rows that were written or looked
+    /// up by their keys, and the queries that give the shard key. They are sampled, and old requests have less weight
+    /// than new requests. See [`hot_keys`](ShardedStore::hot_keys). Requests of a global index are not sampled: for its
+    /// map, the load of a shard is the number of its read transactions and changes, in proportion to its entries.
     pub const fn by_requests(mut self) -> Self {
         self.unit = Unit::Requests;
         self

@@ -175,7 +175,7 @@ impl<'t, 's> Repair<'t, 's> {
             let name: &str = sharded.name(shard)?;
             let routing = sharded.routing();
             let needs_place =
-                sharded.has_global() || routing.moves() || routing.has_whole_elsewhere();
+                sharded.has_global() || routing.moves() || routing.has_main_rows_elsewhere();
             let place = Some((sharded.routing(), shard)).filter(|_| needs_place);
             let part = Part { shard: Some(name), place, ..part };
             if let Some(source) = source.filter(|source| *source != shard) {
@@ -202,7 +202,7 @@ struct Part<'r> {
     shard: Option<&'r str>,
     /// The shards of the rows and of global entries, and the number of this shard, if there are global indexes.
     place: Option<(&'r Routing, ShardNumber)>,
-    /// Whether only global indexes, and the wholes of parts, are compared with the rows of all shards.
+    /// Whether only global indexes, and the main rows of parts, are compared with the rows of all shards.
     only_global: bool,
     delete_unreadable: bool,
     /// The indexes that are not readable; `None`: they are read in the shard.

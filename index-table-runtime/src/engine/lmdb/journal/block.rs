@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_is_gone_has_no_state() {
+    fn a_removed_shard_has_no_state() {
         let block = Block { shards: vec![Saved::gone(0, 0), Saved::gone(1, 7)], ..block() };
         let read = block.bytes().and_then(|bytes| Block::read(&bytes)).expect("few shards");
         assert_eq!(read, block);

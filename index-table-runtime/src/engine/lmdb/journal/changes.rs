@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_round_trip_and_truncated_ones_end_with_an_error() {
+    fn changes_round_trip_and_truncated_changes_end_with_an_error() {
         let put = Operation::Put { key: b"k", value: &[7; 300] };
         let delete = Operation::Delete { key: b"" };
         let added = [

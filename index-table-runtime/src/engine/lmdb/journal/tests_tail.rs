@@ -33,7 +33,7 @@ fn records_are_read_across_segments() {
 }
 
 #[test]
-fn a_record_without_its_last_part_is_none() {
+fn a_record_without_its_last_part_is_ignored() {
     let mut written = Written::new();
     written.commit(&[6]);
     written.part(&[6]);

@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn a_new_row_gets_its_entries_and_a_removed_one_loses_them(film in films()) {
+    fn a_new_row_gets_its_entries_and_a_removed_row_loses_them(film in films()) {
         check(None, Some(&film));
         check(Some(&film), None);
     }

@@ -152,10 +152,10 @@ impl<'t> TableCheck<'t> {
             self.report(kind, Source::Facts, fact, reason, Fix::None);
         }
         if !self.vtable.references.is_empty() {
-            let is_elsewhere = self.has_whole_elsewhere();
+            let is_elsewhere = self.has_main_rows_elsewhere();
             // The reader of a part has one shard.
             let orphaned = if only_global {
-                references::without_whole(self.vtable, self.reader, &self.image)?
+                references::without_main_row(self.vtable, self.reader, &self.image)?
                     .into_iter()
                     .collect()
             } else {

@@ -91,7 +91,7 @@ pub(super) struct TableCheck<'t> {
     pub(super) shard: Option<&'t Arc<str>>,
     /// The shards of the rows and of global entries, and the number of this shard.
     place: Option<(&'t Routing, ShardNumber)>,
-    /// The routing, if the walk only compares the global indexes, and the wholes of parts, with the rows of all shards.
+    /// The routing, if the walk only compares the global indexes, and the main rows of parts, with the rows of all shards.
     only_global: Option<&'t Routing>,
     /// The first copy of a reference table, if this is a later copy.
     first_copy: Option<Reader<'t>>,
@@ -130,7 +130,7 @@ impl<'t> TableCheck<'t> {
         }
     }
 
-    /// Returns a walk that compares the global indexes of a table, and the wholes of its parts, with the rows of all shards.
+    /// Returns a walk that compares the global indexes of a table, and the main rows of its parts, with the rows of all shards.
     /// `reader` has all shards. The walks of the parts check the pieces of these indexes and the shards of the entries.
     pub(super) fn of_global(
         vtable: &'static RowVtable,
@@ -201,9 +201,9 @@ impl<'t> TableCheck<'t> {
         self.place.is_some_and(|(routing, _)| routing.global(index).is_some())
     }
 
-    /// Whether the rows are parts whose wholes can be in other shards.
-    fn has_whole_elsewhere(&self) -> bool {
-        self.place.is_some_and(|(routing, _)| routing.has_whole_elsewhere())
+    /// Whether the rows are parts whose main rows can be in other shards.
+    fn has_main_rows_elsewhere(&self) -> bool {
+        self.place.is_some_and(|(routing, _)| routing.has_main_rows_elsewhere())
     }
 
     /// Whether a row of this shard is a copy that is being moved. The rows of its shard are checked.

@@ -101,7 +101,7 @@ fn the_format_has_the_documented_bytes() {
 }
 
 #[test]
-fn names_have_numbers() {
+fn names_of_files_have_their_numbers() {
     assert_eq!(segment_name(3), "segment.0000000003");
     assert_eq!(part_name(3), "segment.0000000003.part");
     assert_eq!(base_name(1 << 40), "base.1099511627776");
