@@ -278,7 +278,7 @@ fn a_kept_analysis_is_read_by_later_processes() -> TestResult {
         assert!(kept.time > before && kept.time <= std::time::SystemTime::now());
         assert!(kept.analysis.advice.iter().any(|it| it.kind == AdviceKind::HotShardKey));
 
-        // A later analysis takes its place.
+        // A later analysis replaces the kept analysis.
         store.transaction(|txn| all.delete(txn, 7, 1).map(drop))?;
         let analysis = all.analyze(&store.read()?)?;
         store.transaction(|txn| all.keep_analysis(txn, &analysis))?;

@@ -1,4 +1,4 @@
-//! The catalog of a store: declared tables and indexes, and retired ones.
+//! The catalog of a store: declared tables and indexes, and retired indexes.
 
 use std::path::Path;
 
@@ -143,7 +143,7 @@ fn a_retired_index_that_is_declared_again_is_rebuilt() -> TestResult {
     })
 }
 
-/// Rows have the variants, whether there is an index or not.
+/// Rows have the variants, with and without an index.
 #[test]
 fn the_variants_of_a_retired_index_are_compared() -> TestResult {
     on_both(|store| {

@@ -258,7 +258,7 @@ fn a_move_to_a_full_disk_is_cancelled_or_continued() -> TestResult {
     assert!(own.store.resume_move(id).run().is_err());
     own.check()?;
 
-    // With more space, the open store takes the move back, and begins it again.
+    // With more space, the open store cancels the move, and starts it again.
     assert!(disk.remount("size=8m"));
     own.store.cancel_move(id)?;
     own.check()?;

@@ -205,8 +205,7 @@ fn a_check_finds_wrong_transaction_numbers() -> TestResult {
         };
         for page in [0, PAGE] {
             for other in (0..64).map(|bit| number(page) ^ 1 << bit) {
-                // Two less looks like an interrupted commit, if no page was added since the commit before the
-                // last one.
+                // A number that is two less looks like an interrupted commit, if the last commit added no page.
                 let is_interrupted = page == newest && other == number(page) - 2 && !has_grown;
                 let found = found(page, other)?;
                 assert_eq!(found.is_none(), is_interrupted, "{page} {other} {found:?}");

@@ -16,7 +16,7 @@ struct Item {
     id: u32,
 }
 
-/// Returns the modes of the directory and of everything in it, each once.
+/// Returns the distinct modes of the directory and of all files and directories in it.
 fn modes(path: &Path) -> io::Result<Vec<u32>> {
     let mode = |path: &Path| fs::metadata(path).map(|entry| entry.permissions().mode() & 0o7777);
     let mut modes = vec![mode(path)?];

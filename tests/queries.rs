@@ -32,7 +32,7 @@ struct Customer {
 }
 
 /// Returns one of 4000 customers. The first 1000 live in Chicago, the next 1000 in the next town, and so on.
-/// Every fifth is called Brown. Only number 77 and the last one are 99 years old.
+/// Every fifth customer is called Brown. Only number 77 and the last customer are 99 years old.
 fn customer(id: u32) -> Customer {
     Customer {
         id,
@@ -54,7 +54,7 @@ fn measure<T>(txn: &ReadTxn<'_>, query: impl FnOnce() -> Result<T>) -> ([u64; 3]
     ([seeks - before.seeks, entries - before.entries, facts - before.facts], result)
 }
 
-/// Compares the reads of a query with `[seeks, entries, facts]`, and its result with the expected one. A
+/// Compares the reads of a query with `[seeks, entries, facts]`, and its result with the expected result. A
 /// sharded store may read more entries than one store, but no more facts.
 macro_rules! assert_reads {
     ($txn:expr, $reads:expr, $query:expr, $result:expr) => {

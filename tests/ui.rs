@@ -43,7 +43,8 @@ fn every_program_is_in_a_listed_folder() {
     }
 }
 
-/// Without programs that have to compile, trybuild checks all programs in one call of cargo. Those are in tests/pass.
+/// Without programs that have to compile, trybuild checks all programs in one call of cargo. These programs are in
+/// tests/pass.
 #[test]
 fn each_mistake_has_its_message() {
     let tests = trybuild::TestCases::new();

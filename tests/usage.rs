@@ -43,7 +43,7 @@ fn figures(stats: Stats) -> [u64; 4] {
     [seeks, entries, facts, bytes]
 }
 
-/// Reads an iterator to its end. Compares its statistics with the expected ones, and with the change of the
+/// Reads an iterator to its end. Compares its statistics with the expected statistics, and with the change of the
 /// transaction's statistics after it is dropped.
 macro_rules! assert_reads {
     ($txn:expr, $query:expr, $figures:expr) => {{

@@ -24,8 +24,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Returns rows with distinct primary keys, each under one of the index keys; under its own one if
-    /// there are as many.
+    /// Returns rows with distinct primary keys. Each row has one of the index keys, or an index key of its own if there
+    /// are enough.
     #[must_use]
     pub fn new(rows: usize, keys: usize, sequential: bool) -> Self {
         let order = if sequential { "sequential" } else { "random" };

@@ -68,7 +68,7 @@ fn a_consumer_detects_that_the_table_was_written_without_its_stream() -> Result<
     }
     store.transaction(|txn| notes.put(txn, &streamed::Streamed { id: 4 }))?;
     let mut changes = notes.changes(&store, "behind")?;
-    // Numbers are never given twice.
+    // No number is assigned twice.
     assert!(changes.next_batch(9)?.iter().all(|change| change.number > 2));
     assert_eq!(changes.next_batch(9)?.len(), 1);
     Ok(())

@@ -100,7 +100,7 @@ fn a_shard_whose_keys_moved_away_keeps_its_changes() -> Result<()> {
     assert!(refused.to_string().contains("consumer `mailer`"), "{refused}");
     drop((notes, store));
 
-    // The catalog of the shard says that the table has a stream there.
+    // The catalog of the shard records that the table has a stream there.
     let store = ShardedStore::open(directory.path())?;
     let refused = store.remove_shard("a").expect_err("the repository is not open");
     assert!(refused.to_string().contains("open the repository of table `notes`"), "{refused}");
@@ -144,7 +144,7 @@ fn a_consumer_waits_for_an_unavailable_shard() -> Result<()> {
     std::fs::rename(&away, &a).expect("moved back");
     let store = ShardedStore::open(directory.path())?;
     let notes = NoteRepository::open(&store)?;
-    // The change that was made without the shard has a greater number than those in it.
+    // The change that was made without the shard has a greater number than the changes in the shard.
     assert_eq!(drain(&store, &notes, "mailer", 1)?, [(7, 0), (7, 1), (7, 2), (7, 3)]);
     Ok(())
 }
@@ -158,7 +158,7 @@ fn a_further_shard_has_the_consumers_of_the_others() -> Result<()> {
     put(&store, &notes, 7, 0)?;
     store.add_shard("c", "c")?;
     store.move_range("notes", ..100_u32, "c").run()?;
-    // Changes are removed when all consumers have committed them, and the slow one has not.
+    // Changes are removed when all consumers have committed them, and the slow consumer has not.
     (1..300).try_for_each(|text| put(&store, &notes, 7, text))?;
     let expected: Vec<_> = (0..300).map(|text| (7, text)).collect();
     assert_eq!(drain(&store, &notes, "fast", 100)?, expected);

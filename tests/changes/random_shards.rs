@@ -168,7 +168,7 @@ fn apply(items: &ItemRepository, txn: &mut WriteTxn<'_>, write: &Write) -> Resul
     }
 }
 
-/// How many changes of each key a consumer has committed.
+/// The number of changes of each key that a consumer has committed.
 #[derive(Default)]
 struct Position(BTreeMap<Key, usize>);
 
@@ -267,7 +267,7 @@ impl Run {
         Ok(Self { directory, path, store, items, model, positions, of_workers, workers })
     }
 
-    /// Takes a step. Returns the directory with which the next one continues, if it has to be opened.
+    /// Takes a step. Returns the directory with which the next step continues, if it has to be opened.
     fn take(&mut self, number: usize, step: &Step) -> Result<Option<PathBuf>> {
         let Self { store, items, model, .. } = self;
         match step {

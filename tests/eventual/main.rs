@@ -19,7 +19,7 @@ use index_table::{ReadTxn, Result, Store};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// A table with an eventual index of each kind, and strong ones.
+/// A table with an eventual index of each kind, and with strong indexes.
 mod items {
     use index_table::IndexTable;
     use serde::{Deserialize, Serialize};

@@ -237,7 +237,7 @@ fn disabled_indexes_are_rebuilt() -> TestResult {
         store.catalog()?.tables[0].indexes.iter().map(|it| it.state.clone()).collect();
     assert_eq!(states.iter().filter(|state| **state == IndexState::Disabled).count(), 9);
     drop((txn, before));
-    // No further messages are queued, and the queued ones are ignored.
+    // No further messages are queued, and the queued messages are ignored.
     store.transaction(|txn| items.delete(txn, 1).map(drop))?;
     assert_eq!(items.lag(&store.read()?)?.messages, 4);
     assert_eq!(items.drain(&store, 2)?.applied, 2);

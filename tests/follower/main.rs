@@ -190,7 +190,7 @@ fn the_original_is_not_written_after_a_promotion() -> TestResult {
     });
     assert!(matches!(outcome, Err(Error::ReopenNeeded { .. })), "{outcome:?}");
     drop((first, notes));
-    // It stays so after a restart with the same archive.
+    // The writes still fail after a restart with the same archive.
     let first = options(&dirs.archive).open(&dirs.store)?;
     wait(|| matches!(first.write(), Err(Error::ReopenNeeded { .. })));
     drop(first);
@@ -250,7 +250,7 @@ fn a_follower_detects_a_gap_and_is_copied_again() -> TestResult {
         let store = Store::open(&dirs.store)?;
         write(&store, &NoteRepository::open(&store)?, &mut rows, 20..30)?;
     }
-    // The follower notices it before the first segment after the gap is complete.
+    // The follower detects the gap before the first segment after it is complete.
     let store = options(&dirs.archive).open(&dirs.store)?;
     let notes = NoteRepository::open(&store)?;
     write(&store, &notes, &mut rows, 30..40)?;

@@ -82,7 +82,8 @@ fn blocks_are_filled_and_split() -> TestResult {
         [(first.clone(), [&ids(3..=3)[..], &ids(129..=256)[1..]].concat())]
     );
 
-    // Primary keys that can lack a byte, then one that can't, and one in a block that is full of shorter ones.
+    // Primary keys that can lack a byte, then a primary key that can't, and a longer primary key in a block that is
+    // full.
     let dir = tempfile::tempdir()?;
     change(dir.path(), &[7, 9, 8], &[])?;
     assert_eq!(blocks(dir.path())?, [(first.clone(), short(7..=9))]);
@@ -202,7 +203,7 @@ fn a_file_of_an_earlier_release_opens() -> TestResult {
     Ok(())
 }
 
-/// The indexes of a file with whole primary keys are built again, with short ones.
+/// The indexes of a file with whole primary keys are rebuilt, with short primary keys.
 #[test]
 fn indexes_in_a_layout_of_an_earlier_build_are_built_again() -> TestResult {
     let dir = tempfile::tempdir()?;

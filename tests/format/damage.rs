@@ -121,7 +121,7 @@ fn truncated_and_foreign_files_are_refused() -> TestResult {
         let dir = tempfile::tempdir()?;
         std::fs::write(dir.path().join("data.mdb"), &whole[..length])?;
         match open(dir.path()).map(drop) {
-            // LMDB treats an empty file as a new one.
+            // LMDB treats an empty file as a new file.
             Ok(()) => assert_eq!(length, 0),
             Err(error) => {
                 assert!(matches!(error, Error::DamagedFile { .. }), "{length}: {error:?}");

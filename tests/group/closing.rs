@@ -1,4 +1,4 @@
-//! Closing a writer: accepted closures are finished, and later ones are refused.
+//! Closing a writer: accepted closures are finished, and later closures are refused.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},

@@ -71,7 +71,7 @@ proptest! {
     }
 }
 
-/// Blocks that are full of short primary keys, and get longer ones or are split.
+/// Blocks that are full of short primary keys, and get longer primary keys or are split.
 #[test]
 fn full_blocks_of_short_primary_keys_match_the_model() {
     let ascending = || (0..1200).map(|id| (id, Some(0))).collect::<Vec<Operation>>();

@@ -28,7 +28,7 @@ fn a_snapshot_has_the_tables_that_were_in_the_file() -> TestResult {
     assert!(people.verify(&before).run()?.is_clean());
     assert_eq!(people.find_by_town(&store.read()?, "Rome").count()?, 2999);
 
-    // All repositories are dropped, and new ones are opened after another snapshot.
+    // All repositories are dropped, and new repositories are opened after another snapshot.
     drop((before, people));
     let before = store.read()?;
     let people = indexed::PersonRepository::open(&store)?;

@@ -1,5 +1,5 @@
 //! Repositories on a PostgreSQL server, from declaring to repairing. The server is in `INDEX_TABLE_POSTGRES_URL`; see
-//! `scripts/postgres`. Without one, the tests print that they are not run.
+//! `scripts/postgres`. Without a server, the tests print that they are not run.
 
 mod changes;
 mod clients;

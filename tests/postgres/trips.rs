@@ -147,7 +147,7 @@ fn operations_take_their_documented_round_trips() -> TestResult {
     let (url, requests) = proxy(&url)?;
     let trips = || requests.lock().expect("the requests").trips;
     let store = schema.options().connections(1).connect(&url)?;
-    // Keeps the schema's own client apart, which removes it.
+    // Keeps the separate client of the schema, which removes the schema.
     schema.open()?;
     let people = PersonRepository::open(&store)?;
     people.bulk_load(&store, (0..30_000).map(person)).run()?;

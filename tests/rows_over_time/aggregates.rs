@@ -541,7 +541,7 @@ fn repair_corrects_totals_that_differ_from_the_rows() -> Result<()> {
     let text = report.to_string();
     assert!(text.contains("aggregate `aggregate_by_place`, key \"Oslo\": the aggregate has 9 rows, sum 1, and the table has 1 rows, sum 5; `repair`"), "{text}");
 
-    // A write that would make them worse is refused, and names the way out.
+    // A write of a group with a wrong count is refused, and the error names the way out.
     let mut txn = store.write()?;
     let refused = loads.delete(&mut txn, 1).map_err(|error| error.to_string());
     assert!(refused.is_err_and(|error| error.contains("`repair` corrects them")));

@@ -341,8 +341,8 @@ fn a_long_chain_and_a_wide_row_are_deleted() -> Result<()> {
     Ok(())
 }
 
-/// Deletes a node of the model with all that hang below it, in the order of the library. Returns false if another node
-/// has one of them as its twin at that time.
+/// Deletes a node of the model with all nodes below it, in the order of the library. Returns false if another node then
+/// has one of these nodes as its twin.
 fn cascade(model: &mut BTreeMap<u32, Node>, id: u32) -> bool {
     if model.values().any(|node| node.twin == Some(id) && node.id != id) {
         return false;

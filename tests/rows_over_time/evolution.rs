@@ -203,7 +203,7 @@ fn rows_of_an_older_version_keep_revisions_references_and_aggregates() -> Result
         let scans = second::ScanRepository::open(store)?;
         let sum: i128 = (0..ROWS).filter(|it| it % 4 == 1).map(|it| i128::from(it) * 100).sum();
         assert_eq!(invoices.aggregate_by_tenant(&store.read()?, 1)?.sum_amount, sum);
-        // A row of the older version is edited, another one expires, and others are deleted by a cascade.
+        // A row of the older version is edited, another row expires, and other rows are deleted by a cascade.
         let Some(mut row) = invoices.get(&store.read()?, 1, 1)? else { panic!("no row") };
         assert_eq!((row.revision, row.amount), (1, 100));
         row.amount = 7;

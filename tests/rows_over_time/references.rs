@@ -1,4 +1,4 @@
-//! `#[references(…)]`: a row can't refer to a missing row, and a row to which others refer stays.
+//! `#[references(…)]`: a row can't refer to a missing row, and a referenced row can't be deleted.
 
 use std::collections::BTreeMap;
 
@@ -378,7 +378,7 @@ fn change(
             Err(Error::MissingReference { .. }) => assert!(is_missing),
             outcome => {
                 outcome?;
-                // A row that is written again as it is has its rows.
+                // The referenced rows of an unchanged row still exist.
                 assert!(!is_missing);
                 invoices.insert(number, row);
             }

@@ -27,7 +27,7 @@ struct Customer {
     id: u32,
     #[references(Country, on_delete = "cascade")]
     country: String,
-    /// The customer itself, or another one of the same tenant.
+    /// The customer itself, or another customer of the same tenant.
     advised_by: u32,
 }
 
@@ -302,7 +302,7 @@ struct Model {
 }
 
 impl Model {
-    /// Deletes a customer with all that goes with it. Returns false if an invoice refers to one of them.
+    /// Deletes a customer with all rows of its cascade. Returns false if an invoice refers to one of them.
     fn delete(&mut self, (tenant, id): (u32, u32)) -> bool {
         if self.invoices.values().any(|row| (row.tenant, row.customer) == (tenant, id)) {
             return false;

@@ -68,7 +68,7 @@ impl Tables {
         })
     }
 
-    /// Checks that all rows are there once, by each index, and that everything is verified.
+    /// Checks that all rows are there once, by each index, and that `verify` finds nothing.
     fn check(&self, store: &ShardedStore, orders: u64) -> Result<()> {
         let txn = store.read()?;
         assert_eq!(self.orders.all(&txn).count()?, orders);
@@ -96,7 +96,7 @@ fn a_shard_that_is_added_gets_keys_and_keeps_them() -> Result<()> {
         assert_eq!(moved.rows, 100);
         tables.check(&store, 200)?;
         assert_eq!(tables.orders.shard_of(&store, 15)?, east);
-        // A commit in the old shards and in the new one.
+        // A commit in the old shards and in the new shard.
         store.transaction(|txn| {
             tables.orders.insert(txn, &order(0, 100))?;
             tables.orders.insert(txn, &order(15, 100))

@@ -1,4 +1,4 @@
-//! Eventual indexes of tables with rows in several shards: local ones, and a global one.
+//! Local and global eventual indexes of tables with rows in several shards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -138,7 +138,7 @@ fn assert_applied(notes: &NoteRepository, store: &Store, model: &Model) -> Resul
 enum Operation {
     Put(u32, u64, u32),
     Update(u32, u64, u32),
-    /// Changes the primary key. The new one may be in another shard.
+    /// Changes the primary key. The row may move to another shard.
     Move(u32, u64, u32),
     Delete(u32, u64),
     /// A savepoint, and whether it is kept.

@@ -73,7 +73,7 @@ fn each_shard_has_its_rows_bytes_reads_and_writes() -> Result<()> {
         orders.insert(txn, &order(107, 1))?;
         notes.insert(txn, &Note { tenant: 107, number: 1 })
     })?;
-    // Neither a rolled-back transaction nor one without changes counts.
+    // Neither a rolled-back transaction nor a transaction without changes counts.
     let refused = store.transaction(|txn| orders.insert(txn, &order(7, 1)));
     assert!(matches!(refused, Err(Error::DuplicateKey { .. })));
     store.transaction(|txn| orders.get(txn, 107, 1).map(drop))?;
@@ -97,7 +97,7 @@ fn each_shard_has_its_rows_bytes_reads_and_writes() -> Result<()> {
         assert_eq!(orders.find_by_town(&store.read()?, "Oslo").rows().count(), 3);
     }
     let shards = store.shards()?;
-    // One of them is the call before.
+    // One of the reads is the previous call of `shards`.
     assert_eq!(of(&shards, |shard| shard.reads), [reads[0] + 2, reads[1] + 3]);
     assert_eq!(shards[0].to_string().split(':').next(), Some("shard `north`, available"));
     let json = serde_json::to_string(&shards).expect("JSON");

@@ -484,7 +484,7 @@ fn pages_on_both_sides_of_a_switch_miss_and_repeat_no_row() -> Result<()> {
             };
             let expected = whole(&store)?;
             let (mut found, mut cursor): (Vec<_>, Option<index_table::Cursor>) = Default::default();
-            // A page in each step of the moves: each begins where the last one ended.
+            // A page in each step of the moves: each begins where the last page ended.
             let mut next_page = || {
                 let txn = store.read().expect("a transaction");
                 let scan = tables.accounts.by_town(&txn);

@@ -91,7 +91,7 @@ fn a_reader_in_another_process_never_misses_or_repeats_a_row() -> Result<()> {
     outcome
 }
 
-/// Moves ranges to and fro beside a writer, whose commits are printed.
+/// Moves ranges back and forth beside a writer, whose commits are printed.
 fn move_on(path: &Path) -> Result<()> {
     let store = ShardedStore::open(path)?;
     let tables = Tables::open(&store)?;
@@ -197,7 +197,7 @@ fn kill_during_moves(kills: u64) -> Result<(usize, usize)> {
         for begun in store.moves()? {
             match begun.state {
                 MoveState::Copying if round % 2 == 0 => store.cancel_move(begun.id)?,
-                // The next process resumes every third one.
+                // The next process resumes every third move.
                 _ if round % 3 != 0 => store.resume_move(begun.id).run().map(drop)?,
                 _ => {}
             }

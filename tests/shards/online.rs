@@ -400,7 +400,7 @@ fn an_index_is_readable_when_all_shards_have_it() -> Result<()> {
         assert_eq!(store.transaction_on(&done, by_writer)?, 1);
         let refused = orders.find_by_tenant_town(&store.read_on(&unfinished)?, 31, "").count();
         assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
-        // Others can read the index when all shards have it, even if the query needs only one of them.
+        // Other transactions can read the index when all shards have it, even if the query needs only one of them.
         let txn = store.read()?;
         for refused in
             [orders.find_by_tenant_town(&txn, 0, "").count(), orders.by_town(&txn).count()]

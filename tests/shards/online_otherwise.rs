@@ -25,7 +25,7 @@ mod duplicates {
         Order { tenant, number, town, size: 0, code, note, tags: Vec::new() }
     }
 
-    /// Returns the code of a row: one that rows of other tenants have, or a code of its own.
+    /// Returns the code of a row: a code that rows of other tenants have too, or a code of its own.
     fn code(tenant: u8, number: u16, is_shared: bool) -> u16 {
         if is_shared { number } else { 1000 + u16::from(tenant) * 100 + number }
     }
@@ -138,7 +138,7 @@ mod duplicates {
         let report = orders.build(&store).batch_bytes(60).limit(2).run()?;
         assert!(!report.is_done(), "{report}");
         {
-            // The index is violated in the first shard, and under construction in the second one.
+            // The index is violated in the first shard, and under construction in the second shard.
             let txn = store.read()?;
             let refused = orders.by_tenant_code(&txn).count();
             assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");

@@ -25,7 +25,7 @@ struct Product {
     tenant: u32,
     #[primary_key]
     id: u32,
-    /// The product itself, or another one of the same tenant.
+    /// The product itself, or another product of the same tenant.
     kit: u32,
     #[revision]
     revision: u64,
@@ -150,7 +150,7 @@ fn a_main_row_is_deleted_with_its_part_in_another_shard() -> Result<()> {
         let all = Repositories::filled(&store)?;
         store.transaction(|txn| {
             for id in 2..8 {
-                // A chain of kits: each product is in the one before.
+                // A chain of kits: each product is in the kit of the previous product.
                 all.products.insert(txn, &Product { kit: id - 1, ..product(15, id) })?;
                 all.pictures.insert(txn, &picture(15, id))?;
             }

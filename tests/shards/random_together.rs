@@ -49,7 +49,7 @@ enum Step {
     Move(MovedRange),
     /// The same, and continues with the files that a process would leave that was killed at this point of the move.
     KillMove(MovedRange, usize),
-    /// Continues an interrupted move, or takes it back.
+    /// Continues an interrupted move, or cancels it.
     EndMove(bool),
     /// Rebalances a shard map.
     Rebalance(u8),
@@ -313,7 +313,7 @@ fn change_shards(store: &ShardedStore, step: &Step, number: usize) -> Result<()>
     }
 }
 
-/// Continues the interrupted moves, or takes those back that have not switched.
+/// Continues the interrupted moves, or cancels the moves that have not switched.
 fn end_moves(store: &ShardedStore, resumes: bool) -> Result<()> {
     for begun in store.moves()? {
         if resumes || begun.state == MoveState::CleaningUp {

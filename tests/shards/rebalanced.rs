@@ -60,7 +60,7 @@ struct Tables {
     lines: LineRepository,
 }
 
-/// Creates a store in which each tenant has as many orders as `orders` says, each with two lines.
+/// Creates a store in which each tenant has the number of orders that `orders` returns, each with two lines.
 fn filled(orders: impl Fn(u32) -> u64) -> Result<(ShardedStore, Tables)> {
     let store = options().in_memory()?;
     let tables =

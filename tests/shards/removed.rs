@@ -392,14 +392,14 @@ fn a_program_that_declares_a_detached_shard_opens_its_store() -> Result<()> {
         assert_eq!(names(&store), ["a", "b", "c"]);
         Tables::open(&store)?.check(&store, 200)?;
         drop(store);
-        // A new map has no keys in a shard that the store has not.
+        // A new map has no keys in a shard that the store does not have.
         let store = options().open(path)?;
         let tables = Tables::open(&store)?;
         store.detach_shard("a")?;
         drop((tables, store));
         let new = options().map("new", ShardMap::ranges().to("a", 0u32..));
         assert!(reason(new.open(path)).contains("`a`"));
-        // A declaration in another directory means a new shard.
+        // A declaration in another directory adds a new shard.
         let store = options().add_shard("d", "d2").open(path)?;
         assert_eq!(names(&store), ["b", "c", "d"]);
         Ok(())

@@ -164,7 +164,7 @@ fn one_shard_is_copied_while_the_store_is_open_and_restored() -> Result<()> {
     store.backup_shard(&last, &backup)?;
     let again = store.backup_shard(&last, &backup);
     assert!(matches!(again, Err(Error::Io { .. })), "{again:?}");
-    // The other shard gets more rows than the backup knows.
+    // The other shard gets more rows than the backup has.
     store.transaction(|txn| orders.put(txn, &order(0, 100)))?;
     let before = orders.all(&store.read()?).count()?;
     drop((store, orders));

@@ -108,7 +108,7 @@ fn transactions_of_different_shards_run_concurrently() -> Result<()> {
                 scope.spawn(move || {
                     store.transaction(|txn| {
                         orders.insert(txn, &order(tenant, 1))?;
-                        // All four are in their transactions.
+                        // All four threads are in their transactions.
                         together.wait();
                         Ok(())
                     })
@@ -120,7 +120,7 @@ fn transactions_of_different_shards_run_concurrently() -> Result<()> {
     Ok(())
 }
 
-/// A writer inserts row n in one shard after another. A snapshot never has a later row without the earlier ones.
+/// A writer inserts row n in one shard after another. A snapshot never has a later row without the earlier rows.
 #[test]
 fn a_snapshot_has_no_commit_without_the_commits_before_it() -> Result<()> {
     for (_dir, store) in stores()? {

@@ -199,7 +199,7 @@ fn copies_that_differ_are_found_and_replaced() -> Result<()> {
     let report = towns.verify(&store.read()?).run()?;
     let different = |key| (FindingKind::DifferentCopy, "b", key);
     assert_eq!(found(&report), [different("1"), different("2"), different("3")]);
-    // A repair can't determine which copy is right, so it changes none.
+    // A repair can't determine which copy is right, so it changes no copy.
     let report = store.transaction(|txn| towns.repair(txn).run())?;
     assert!(report.is_clean(), "{report}");
     assert_eq!(towns.verify(&store.read()?).run()?.left, 3);

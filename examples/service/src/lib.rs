@@ -44,11 +44,12 @@
 //!
 //! # On a PostgreSQL server
 //!
-//! With the Cargo feature `postgres` and the arguments `--postgres URL`, the store is on a server, and several instances of
-//! the service share it. The same code runs on it. A call then blocks its thread for each round trip to the server, about a
-//! millisecond in a network, so the blocking pool is no longer a choice: a thread of the runtime that waits for the server
-//! runs no other task. The group writer runs the queued commands in one transaction, which saves commits; each command still
-//! takes its own round trips. Commands of other instances can conflict, and then the group runs again.
+//! With the Cargo feature `postgres` and the arguments `--postgres URL`, the store is on a server, and several
+//! instances of the service share it. The same code runs on it. A call then blocks its thread for each round trip to
+//! the server, about a millisecond in a network, so the blocking pool is required: a thread of the runtime that waits
+//! for the server runs no other task. The group writer runs the queued commands in one transaction, which saves
+//! commits; each command still takes its own round trips. Commands of other instances can conflict, and then the group
+//! runs again.
 //!
 //! The pool's size also limits the number of concurrent reads: see [`service::READERS`].
 

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// The number of rows of a full shard.
 const CAPACITY: u64 = 1000;
 
-/// A shard is rebalanced when it is so full, in percent.
+/// The part of a shard that is used when the map is rebalanced, in percent.
 const FULL: u64 = 80;
 
 const TENANTS: usize = 100;
@@ -156,7 +156,7 @@ fn grow(kind: &str, most: usize, doubles: bool) -> Result<Growth> {
         let loads =
             || -> Result<Vec<u64>> { Ok(store.shards()?.iter().map(|shard| shard.rows).collect()) };
         let fullest = loads()?.into_iter().max().unwrap_or_default();
-        // A plan that could not help is made again after further 5 % of the rows.
+        // If a plan did not help, the next plan is made after a further 5 % of the rows.
         let is_full = fullest * 100 >= CAPACITY * FULL && rows >= planned + planned / 20;
         if added || is_full {
             let plan = store.rebalance(table).by_rows().plan()?;

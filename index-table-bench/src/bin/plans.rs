@@ -53,7 +53,7 @@ fn main() -> Outcome<()> {
     sharded::run("plans", &[plans, ranges, global])
 }
 
-/// Returns a tenant of a row: the first tenants have more rows than the last ones.
+/// Returns a tenant of a row: the first tenants have more rows than the last tenants.
 fn tenant(number: u64) -> u32 {
     let random = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     let (one, other) = (random as u32 % TENANTS, (random >> 10) as u32 % TENANTS);
@@ -102,7 +102,7 @@ fn plans(dir: &Path, rounds: u32) -> Outcome<()> {
         let sampled = time(rounds, || store.rebalance("orders").plan().map(drop))?;
         let exact = time(rounds, || store.rebalance("orders").exact().plan().map(drop))?;
         let plan = store.rebalance("orders").plan()?;
-        // The loads that the moves of the plan lead to, and those that it expects.
+        // The loads after the moves of the plan, and the loads that the plan expects.
         let mut loads: Vec<i64> =
             plan.shards().iter().map(|shard| shard.before.cast_signed()).collect();
         let at = |name: &str| plan.shards().iter().position(|shard| shard.shard == name);

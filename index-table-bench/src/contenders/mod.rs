@@ -10,7 +10,7 @@ pub mod sqlite;
 
 use crate::contender::Kind;
 
-/// All contenders. The others are compared with the first one.
+/// All contenders. The others are compared with the first contender.
 pub const ALL: [Kind; 7] = [
     Kind {
         name: "index-table",

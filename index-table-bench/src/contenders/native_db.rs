@@ -1,4 +1,4 @@
-//! `native_db` 0.8: secondary keys on town and email, and a computed one of town and last name.
+//! `native_db` 0.8: secondary keys on town and email, and a computed secondary key of town and last name.
 //! `native_db` has no covering index, so covered queries read the rows. It counts the rows of a key by
 //! reading all of them. It can't start in the middle of a key, so pages are `N/A`. Rows have `native_model`'s
 //! default encoding.

@@ -142,7 +142,7 @@ pub const MEASURES: [&str; 6] = [
     "space, a film",
 ];
 
-/// The last measure, the only one without a unit of time.
+/// The last measure, the only measure without a unit of time.
 const SPACE: usize = MEASURES.len() - 1;
 
 /// The figures: times in nanoseconds, space in bytes.
