@@ -1,6 +1,6 @@
 //! Reads dates and times of the Gregorian calendar, in UTC, and durations.
 //!
-//! They are those of chrono, whose range and whose leap seconds are those of all supported types of keys.
+//! They have the range and the leap seconds of chrono, which cover all supported types of keys.
 
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, Timelike as _};
 

@@ -72,7 +72,7 @@ impl From<Error> for Failure {
             Error::DamagedFile { .. } | Error::DamagedArchive { .. } | Error::Corrupt { .. } => {
                 Code::Damage
             }
-            // The library checks all lengths before LMDB does, except those that it has read from the file.
+            // The library checks all lengths before LMDB does, except lengths in the file.
             Error::Engine { source, .. } if source.to_string().contains("MDB_BAD_VALSIZE") => {
                 Code::Damage
             }

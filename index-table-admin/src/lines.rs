@@ -126,7 +126,7 @@ impl Lines {
     }
 }
 
-/// Why a load failed.
+/// The reason why a load failed.
 #[derive(Debug)]
 pub(crate) enum LoadError {
     /// The reason why the last line is not a row.

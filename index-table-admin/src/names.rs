@@ -1,4 +1,4 @@
-//! Errors for names and paths that don't exist, with the nearest existing ones.
+//! Errors for names and paths that don't exist, with the nearest existing names and paths.
 
 use std::{fs, io, path::Path};
 

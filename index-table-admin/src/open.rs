@@ -93,7 +93,7 @@ impl Opened {
         Ok(catalog)
     }
 
-    /// Opens the recorded tables, and writes notes of those that can't be opened.
+    /// Opens the recorded tables, and writes a note for each table that can't be opened.
     pub(crate) fn recorded(&self, out: &Output) -> Result<RecordedTables, Failure> {
         let tables = self.store.open_recorded()?;
         for (table, reason) in &tables.skipped {

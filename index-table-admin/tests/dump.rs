@@ -154,7 +154,7 @@ fn a_dump_whose_output_is_not_read_ends() {
     lines.read_line(&mut String::new()).expect("a line");
     for (child, code) in [(&mut limited, 6), (&mut interrupted, 130)] {
         if code == 130 {
-            // The other dump took seconds, in which this one has filled its pipe.
+            // The other dump took seconds, in which this dump has filled its pipe.
             interrupt(child);
         }
         let status = child.wait().expect("the end");

@@ -1,5 +1,5 @@
-//! Every command in every situation: it does its work, or its error says what to do. The commands are those of the help,
-//! so that a new command fails here until it is added.
+//! Every command in every situation: it does its work, or its error says what to do. The commands are read from the
+//! help, so that a new command fails here until it is added.
 
 #[path = "support/matrix.rs"]
 mod matrix;
@@ -181,7 +181,7 @@ fn all_commands_report_a_damaged_file() {
     });
 }
 
-/// Copies of a store at each step of a move of all orders in `north` to `south`, as a process leaves them that is killed.
+/// Copies of a store at each step of a move of all orders in `north` to `south`, as a killed process leaves them.
 fn steps() -> (TempDir, usize) {
     let (dir, copies) = (sharded(), tempfile::tempdir().expect("a directory"));
     let store = ShardedStore::open(dir.path()).expect("a store");

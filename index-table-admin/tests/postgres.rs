@@ -1,5 +1,5 @@
-//! The tool with a store on a PostgreSQL server, which is in `INDEX_TABLE_POSTGRES_URL`; see `scripts/postgres`. Without
-//! one, the tests print that they are not run.
+//! The tool with a store on a PostgreSQL server, which is in `INDEX_TABLE_POSTGRES_URL`; see `scripts/postgres`.
+//! Without a server, the tests print that they are not run.
 #![cfg(feature = "postgres")]
 
 #[path = "support/process.rs"]

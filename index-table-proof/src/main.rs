@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED [SCENARIO]]]
-//! index-table-proof faults [ONE IN SO MANY [plain | journal | shards | moves | shard-list | over-time]]
+//! index-table-proof faults [ONE IN N [plain | journal | shards | moves | shard-list | over-time]]
 //! index-table-proof damage [BITS OF EACH PAGE [SEED]]
 //! index-table-proof snapshots [SECONDS]
 //! index-table-proof power [IMAGES [SEED [SCENARIO]]]
@@ -31,7 +31,7 @@ use std::{
 
 use index_table::{Durability, Options, Store};
 
-const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN SO MANY [KIND]], damage [BITS OF EACH \
+const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN N [KIND]], damage [BITS OF EACH \
                      PAGE [SEED]], snapshots [SECONDS], power [IMAGES [SEED [SCENARIO]]] or power-weakened \
                      IMAGES SEED SCENARIO FILE";
 

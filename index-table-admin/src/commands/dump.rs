@@ -38,7 +38,7 @@ pub(crate) struct Dump {
     time_limit: Option<u64>,
 }
 
-/// Why a dump ended before the last row.
+/// The reason why a dump ended before the last row.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Limit,

@@ -199,7 +199,7 @@ pub(crate) struct Load {
     table: String,
     /// The file; without it, the standard input.
     file: Option<PathBuf>,
-    /// What to do with a row whose primary key, or key in a unique index, exists.
+    /// The handling of a row whose primary key, or key in a unique index, exists.
     #[arg(long, value_enum, default_value_t = Duplicate::Fail)]
     on_duplicate: Duplicate,
     /// Create the store if the directory has none.

@@ -58,7 +58,7 @@ const FRESH: Duration = Duration::from_secs(10);
 ///
 /// | path | contents |
 /// |---|---|
-/// | `/` | tables, indexes, states, bytes as bars, readers, latencies, and what needs attention |
+/// | `/` | tables, indexes, states, bytes as bars, readers, latencies, and problems |
 /// | `/table/{table}` | the primary keys of the rows, in pages |
 /// | `/table/{table}/{index}` | the queries and the costs of an index, the distribution of its keys, advice, and its keys |
 /// | `/shards` | the ranges of the shard maps, the load of the shards, and moves with their progress |
@@ -163,7 +163,8 @@ fn build(page: Page) -> Router {
 /// The state of the router.
 struct Page {
     store: Store,
-    /// The tables of a store that no program has declared here, and those that the tool has declared. They are kept open.
+    /// The tables of a store that no program has declared here, and the tables that the tool has declared. They are
+    /// kept open.
     recorded: Option<RecordedTables>,
     kept: Vec<Box<dyn Typed>>,
     /// The types of the rows that are shown.

@@ -25,8 +25,8 @@ use crate::{
 /// The maximum number of listed ranges of a map.
 const RANGES: usize = 200;
 
-/// The maximum time for counting the rows of all maps. Maps that are not counted have their turn when the counts of the
-/// others are still kept.
+/// The maximum time for counting the rows of all maps. A later request counts the other maps, while the counts of these
+/// maps are still kept.
 const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// The maximum number of characters of a key.

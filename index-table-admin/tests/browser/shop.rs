@@ -95,7 +95,7 @@ fn mixed(number: u64) -> u64 {
 }
 
 fn of<'a>(all: &[&'a str], number: u64) -> &'a str {
-    // The first ones are more common.
+    // The first items are more common.
     let part =
         |bits: u64| usize::try_from(mixed(number + bits) % all.len() as u64).expect("a position");
     all[part(1).min(part(2)).min(part(3))]

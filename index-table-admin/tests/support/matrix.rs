@@ -162,7 +162,7 @@ impl Situation {
     }
 }
 
-/// Returns the commands of a program: those of its help.
+/// Returns the commands that the help of a program lists.
 fn commands(program: &Path) -> BTreeSet<String> {
     let help = Command::new(program).arg("-h").env("COLUMNS", "200").output().expect("a process");
     let help = String::from_utf8(help.stdout).expect("text");

@@ -14,7 +14,7 @@ use crate::diagnostics::Diagnostics;
 pub(crate) struct ReferenceAttr {
     /// The word `references` itself.
     pub(crate) span: Span,
-    /// The struct of the rows that are referred to.
+    /// The struct of the referenced rows.
     pub(crate) to: Option<Path>,
     pub(crate) fields: Option<Setting<Vec<Ident>>>,
     on_delete: Option<Setting<LitStr>>,
@@ -40,7 +40,7 @@ impl ReferenceAttr {
             reference.item(input).inspect_err(|_| reference.incomplete = true)
         });
         if reference.to.is_none() && !reference.incomplete {
-            let message = format!("a reference names the struct of the other rows: `{USAGE}`");
+            let message = format!("a reference names the struct of the referenced rows: `{USAGE}`");
             errors.error(reference.span, message);
             reference.incomplete = true;
         }

@@ -283,6 +283,16 @@ fn a_condition_without_fields_is_one_error() {
 }
 
 #[test]
+fn a_reference_names_exactly_one_struct() {
+    const USAGE: &str = "`#[references(Customer, on_delete = \"restrict\")]`";
+    let message = format!("a reference names the struct of the referenced rows: {USAGE}");
+    one("#[references(fields = [town])]", &message);
+    one("#[references(Town, Region, fields = [town])]", "a reference names one struct");
+    let message = format!("expected a struct or an option: {USAGE}");
+    one("#[references(\"Town\", fields = [town])]", &message);
+}
+
+#[test]
 fn methods_for_distinct_values_can_collide() {
     let message = "two methods would be called `distinct_last_name_by_town`: the values of \
                    `last_name` by `town` in the index `town_last_name` and the values of \
