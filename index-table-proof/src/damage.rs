@@ -1,7 +1,7 @@
 //! Files that are damaged, a page at a time.
 //!
-//! A child opens the file, runs all queries, verifies, repairs, writes, and runs the queries again. It gets
-//! the expected results, so that it detects wrong ones. Crashes of LMDB in a child are counted.
+//! A child opens the file, runs all queries, verifies, repairs, writes, and runs the queries again. It gets the
+//! expected results, so that it detects wrong results. Crashes of LMDB in a child are counted.
 
 use std::{
     collections::BTreeMap,

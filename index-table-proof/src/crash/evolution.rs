@@ -37,8 +37,8 @@ pub(super) fn prove_built(path: &Path, known: &mut Known) -> Result<(), Failure>
     open(path)?.prove(&known.model)
 }
 
-/// The items with their unique indexes alone. A unique index under construction does not reject duplicates, so the unique
-/// ones are not built while others write.
+/// The items with their unique indexes alone. A unique index under construction does not reject duplicates, so the
+/// unique indexes are not built while others write.
 mod forgotten {
     use super::{Deserialize, IndexTable, Serialize};
 

@@ -96,8 +96,8 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Compares the number of transactions that are present with the acknowledged ones. At most `most` further
-    /// transactions may be present.
+    /// Compares the number of transactions that are present with the number of acknowledged transactions. At most
+    /// `most` further transactions may be present.
     pub(crate) fn find(&mut self, present: u64, most: u64) -> Result<(), Failure> {
         let expected = self.filled + self.acknowledged + self.found;
         match present.checked_sub(expected) {
@@ -220,7 +220,7 @@ pub(crate) fn open(path: &Path) -> Result<Shop, Failure> {
     crate::options().open(path.join("store")).and_then(Shop::new).map_err(|error| error.to_string())
 }
 
-/// Takes over the committed transactions: the acknowledged ones, and at most one more.
+/// Takes over the committed transactions: the acknowledged transactions, and at most one more.
 fn advance(shop: &Shop, known: &mut Known) -> Result<(), Failure> {
     let steps = shop.steps().map_err(|error| error.to_string())?;
     known.find(steps, 1)?;

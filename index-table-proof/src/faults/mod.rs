@@ -257,7 +257,7 @@ fn judge(
     fault: Option<&Fault<'_>>,
 ) -> Result<String, Failure> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The number of calls differs from run to run, so the last ones may not be made.
+    // The number of calls differs from run to run, so the last calls may not be made.
     let is_killed =
         fault.is_some_and(|fault| fault.mode == KILL) && output.status.signal() == Some(SIGKILL);
     if !is_killed && !output.status.success() {

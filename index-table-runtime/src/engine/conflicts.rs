@@ -35,7 +35,7 @@ impl Conflicts {
         Ok(())
     }
 
-    /// Returns up to 1 ms after the first conflict, and up to twice as much after each further one.
+    /// Returns up to 1 ms after the first conflict, and up to twice as much after each further conflict.
     fn next_wait(&self, random: u64) -> Duration {
         let most = Duration::from_millis(1 << self.attempts.saturating_sub(1).min(10)).min(LONGEST);
         let nanos = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);

@@ -2,7 +2,7 @@
 
 use std::{iter, sync::OnceLock};
 
-/// The values that were set, of which the last one is current. All of them are kept.
+/// The values that were set, of which the last value is current. All of them are kept.
 pub(crate) struct Latest<T>(OnceLock<Box<Node<T>>>);
 
 struct Node<T> {

@@ -1,4 +1,4 @@
-//! The numbers that `insert_with` assigns, and the record of the last one. This code is pure.
+//! The numbers that `insert_with` assigns, and the record of the last number. This code is pure.
 
 use super::{
     error::{Error, Result},

@@ -7,7 +7,7 @@
 //!
 //! If a new primary key is after all keys of a full block, a new block is started. So rows in the order of their
 //! primary keys fill their blocks. Otherwise, the full block is split in half. An empty block is removed. If it was
-//! the first one, the second block takes its position, so that a key with rows always has a block under the key
+//! the first block, the second block takes its position, so that a key with rows always has a block under the key
 //! alone. Blocks don't merge.
 
 use std::{
@@ -267,7 +267,7 @@ pub(super) fn remove(
 /// Removes the first block of a key if it has only this primary key. Otherwise, returns false, and nothing has
 /// changed.
 ///
-/// The cursor steps from the block to the next one, which may have to take its position.
+/// The cursor steps from the block to the next block, which may have to take its position.
 fn remove_single(
     database: &Named<'_>,
     txn: &mut RwTxn<'_>,

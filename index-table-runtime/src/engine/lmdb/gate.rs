@@ -4,7 +4,7 @@
 //! own slot, when it begins and when it ends. Only a thread that replaces the map waits.
 //!
 //! The gate owns the open files. When a shard has left its store, the gate is [retired](Gate::retire): no transaction
-//! begins, and the thread that ends the last one closes the files.
+//! begins, and the thread that ends the last transaction closes the files.
 
 use std::{
     cell::UnsafeCell,
@@ -144,7 +144,7 @@ impl<T> Gate<T> {
     }
 
     /// Prevents new transactions permanently. When all transactions have ended, the contents are dropped: by this call,
-    /// or by the thread that ends the last one.
+    /// or by the thread that ends the last transaction.
     pub(super) fn retire(&self) {
         let (lock, _) = self.until(self.lock(), None, || self.state.load(SeqCst) != CLOSED);
         if self.state.load(SeqCst) < RETIRED {

@@ -308,7 +308,7 @@ const fn limits(options: &Options) -> Limits {
     }
 }
 
-/// Returns the maximum number of database handles in LMDB: for all databases in the file, for new ones, for
+/// Returns the maximum number of database handles in LMDB: for all databases in the file, for new databases, for
 /// the catalog and for the sequences.
 pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
     /// The maximum for the file. Only a damaged file has more databases, and the check after opening finds

@@ -83,7 +83,7 @@ impl<'t> Packed<'t> {
     /// Like [`place`](Self::place), if the [zeros] of the primary key are known.
     pub(super) fn place_with(&self, primary_key: &[u8], zeros: usize) -> Result<usize, usize> {
         if zeros < self.zeros {
-            // All others have `00` where this one has a greater byte.
+            // All other primary keys have `00` where this primary key has a greater byte.
             return Err(self.keys.len());
         }
         let key = primary_key.get(self.zeros..).unwrap_or_default();

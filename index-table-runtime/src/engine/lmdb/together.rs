@@ -63,7 +63,7 @@ impl Part<'_> {
 
     /// Checks that the map has room for LMDB's commit, which can't be taken back if another file has the commit already.
     ///
-    /// A value of as many pages is written in an empty transaction inside of this one, which is then aborted.
+    /// A value of as many pages is written in an empty transaction inside this transaction, which is then aborted.
     fn make_room(&mut self) -> Result<(), CommitFailure> {
         let changes = self.turn.writing.scratch.recorder.changes() as usize;
         if self.room() / PLENTY_FOR_A_CHANGE > changes.max(PLENTY / PLENTY_FOR_A_CHANGE) {

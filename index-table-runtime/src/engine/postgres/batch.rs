@@ -145,7 +145,7 @@ impl Batch {
         self.new > 0
     }
 
-    /// Returns a batch that removes the first `written` new rows of this one.
+    /// Returns a batch that removes the first `written` new rows of this batch.
     pub(super) fn undo(&self, written: usize) -> Self {
         // With this size, the batch is full, so no other changes are added.
         let mut undo = Self { bytes: MOST.1, ..Self::default() };

@@ -85,7 +85,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Blocks {
-    /// Returns the next number of a block, or of a new one.
+    /// Returns the next number of the block, or of a new block.
     pub(super) fn next(
         &self,
         pool: &Arc<Pool>,
@@ -153,7 +153,7 @@ impl Blocks {
     }
 }
 
-/// Takes a block on an idle connection, or on a new one if all connections of the pool are in use.
+/// Takes a block on an idle connection, or on a new connection if all connections of the pool are in use.
 fn take_elsewhere(
     pool: &Arc<Pool>,
     tables: &Tables,

@@ -164,7 +164,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a connection for a thread that uses another one; `None` if all are in use.
+    /// Returns a connection for a thread that already uses a connection; `None` if all are in use.
     pub(super) fn take_another(self: &Arc<Self>) -> Result<Option<Leased>> {
         self.take_within(Duration::ZERO)
     }

@@ -423,7 +423,7 @@ impl<'s> Session<'s> {
                 self.check(statement, batch, response)?;
             }
         }
-        // The connection receives no later response before this one, which can be long.
+        // The connection receives no later response before this response, which can be long.
         let response = last.map(Sent::wait).transpose();
         let response = response.map_err(|error| Attempt::Broken(Broken::Last(error)))?;
         if needs_numbers {
@@ -599,7 +599,7 @@ impl<'s> Session<'s> {
     }
 }
 
-/// A statement of a round trip before the last one.
+/// A statement of a round trip before the last round trip.
 enum Step<'p> {
     Simple(&'p str),
     /// A prepared statement of a batch.

@@ -278,7 +278,7 @@ impl<'s> Txn<'s> {
         }
         (pending.is_deferring, pending.is_taken) = (true, false);
         pending.operation = Some(pending.items.len());
-        // Changes of other operations must not depend on the new rows of this one.
+        // Changes of other operations must not depend on the new rows of this operation.
         if !matches!(pending.items.back(), Some(Item::Batch(batch)) if batch.is_empty()) {
             pending.items.push_back(Item::Batch(Batch::default()));
         }

@@ -5,7 +5,7 @@
 //! - *If it includes a commit, it includes all commits that returned earlier.* Each shard counts the commits
 //!   that have returned. The counters are read before the snapshots are taken, and again afterwards. If the
 //!   counter of a shard has changed, the snapshot of this shard is taken again. If no counter has changed, then
-//!   no commit returned between the first snapshot and the last one. So a missing commit returned after every
+//!   no commit returned between the first snapshot and the last snapshot. So a missing commit returned after every
 //!   included commit had become visible.
 //! - *It includes a commit of several shards in all of its shards or in none.* Such a commit becomes visible in
 //!   one shard after another. [`Visibility`] counts the commits that have begun to become visible, and those that
@@ -107,7 +107,7 @@ impl Engine {
                 let Some(open) = shard.current() else { continue };
                 let commits = shard.commits.load(SeqCst);
                 if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
-                    // Frees the reader slot before another one is taken.
+                    // Frees the reader slot before another slot is taken.
                     *snapshot = None;
                     let engine = open.engine();
                     let begun = shard.unless_left(engine, engine.read())?;

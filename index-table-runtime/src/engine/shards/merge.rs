@@ -120,7 +120,7 @@ impl Head {
         }
     }
 
-    /// Returns whether this entry precedes the other one, or `None` if the first bytes don't decide it.
+    /// Returns whether this entry precedes the other entry, or `None` if the first bytes are equal.
     #[inline]
     fn is_before(&self, other: &Self) -> Option<bool> {
         if self.key != other.key {

@@ -294,8 +294,8 @@ impl Engine {
         Self { tables: Mutex::new(tables), ..self }
     }
 
-    /// Compares the location of a table's rows with the recorded one. Returns the record of a new table. `main` is the
-    /// reference of a part to its main row in another shard.
+    /// Compares the location of a table's rows with the recorded location. Returns the record of a new table. `main` is
+    /// the reference of a part to its main row in another shard.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ pub(crate) struct Part<'t> {
     pub(crate) number: ShardNumber,
     pub(crate) routing: &'t Routing,
     pub(crate) reader: engine::Reader<'t>,
-    /// The first copy of a reference table, if this is another one.
+    /// The first copy of a reference table, if this is another copy.
     pub(crate) first_copy: Option<engine::Reader<'t>>,
 }
 

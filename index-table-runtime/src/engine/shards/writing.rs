@@ -237,7 +237,7 @@ impl<'s> Writing<'s> {
         if !self.scope.grows() {
             return match self.first.get() {
                 Some(_) => refused(),
-                // All available shards have been locked, so this one is not available.
+                // All available shards have been locked, so this shard is not available.
                 None => Err(self.engine.without(shard)),
             };
         }

@@ -258,7 +258,7 @@ pub enum Error {
         key: String,
     },
 
-    /// `insert_with` failed, because the type of the primary key has no greater number than the last one.
+    /// `insert_with` failed, because the type of the primary key has no greater number than the last number.
     #[error(
         "table `{table}` has no primary key left for `insert_with` above {}; use `insert` with a \
          free key", shown_number(*last)

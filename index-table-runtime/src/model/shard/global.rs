@@ -32,7 +32,7 @@ pub(crate) struct GlobalIndex {
     boundaries: Arc<Boundaries>,
     /// The shards that can have entries, sorted and without duplicates.
     pub(super) shards: Vec<ShardNumber>,
-    /// Whether entries are being moved, so that a shard can have entries of another one.
+    /// Whether entries are being moved, so that a shard can have entries of another shard.
     pub(super) moves: bool,
 }
 

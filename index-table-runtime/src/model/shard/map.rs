@@ -146,7 +146,7 @@ impl Span {
     }
 }
 
-/// Returns the smallest bytes after all keys that begin with this one; `None` if there are none.
+/// Returns the smallest bytes after all keys that begin with this key; `None` if there are none.
 fn after_prefix(mut key: Vec<u8>) -> Option<Vec<u8>> {
     successor(&mut key).then_some(key)
 }

@@ -23,7 +23,7 @@ pub(crate) struct Routing {
     global: Box<[GlobalIndex]>,
     /// The shards that can have rows or entries, sorted and without duplicates.
     all: Vec<ShardNumber>,
-    /// Whether rows are being moved, so that a shard can have rows of another one.
+    /// Whether rows are being moved, so that a shard can have rows of another shard.
     rows_move: bool,
     /// Whether rows, or entries of global indexes, are being moved.
     moves: bool,

@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct BuildOptions {
     /// Whether violated indexes are checked for duplicates, and disabled ones are rebuilt.
     pub(super) retry: bool,
-    /// Whether the batch reads all rows, starting with the first one.
+    /// Whether the batch reads all rows, starting with the first row.
     pub(super) exclusive: bool,
     pub(super) bytes: usize,
     pub(super) memory: usize,

@@ -24,7 +24,7 @@ use crate::{
 pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildReport> {
     let Build { store, table, rows, options, limit, mut progress } = build;
     table.check_store(store.inner.id)?;
-    // The threads would wait for this one.
+    // The threads would wait for this thread.
     store.inner.refuse_nested_write()?;
     let _held = engine_of(store)?.hold_moves();
     let locks = Locks::These(tables.routing().all_shards().iter().copied().collect());

@@ -322,7 +322,7 @@ impl Consumer {
                 let (mut writer, ..) = txn.writer(&self.table)?;
                 let mut spans = Vec::new();
                 for (shard, before, to) in ends {
-                    // The slots of the worker have no changes before the first taken one.
+                    // The slots of the worker have no changes before the first taken change.
                     let slots = beside(&mut writer, shard, |writer| {
                         let at = self.position(writer.reader())?;
                         let mut group = self.shared.group(writer.reader())?;
@@ -547,7 +547,7 @@ impl ChangeLag {
     }
 }
 
-/// Adds numbers to the changes without numbers, of transactions below the oldest running one.
+/// Adds numbers to the changes without numbers, of transactions below the oldest running transaction.
 fn number(store: &Store, table: &OpenTable) -> Result<()> {
     let Some(stream) = table.rows.changes.filter(|_| store.inner.engine.has_other_writers()) else {
         return Ok(());

@@ -174,7 +174,7 @@ impl VerifyReport {
         self.counts.is_empty()
     }
 
-    /// Adds the report of a verification that has continued after this one.
+    /// Adds the report of a verification that has continued after this verification.
     pub(crate) fn continue_with(&mut self, part: Self) {
         self.rows += part.rows;
         self.entries += part.entries;

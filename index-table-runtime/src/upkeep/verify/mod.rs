@@ -36,7 +36,7 @@ use walk::TableCheck;
 /// [`run`](Verify::run) reads the whole table and returns a [`VerifyReport`]. As an iterator, it yields each
 /// [`Finding`]; it ends after the first error. [`rows`](Verify::rows) and [`entries`](Verify::entries) have
 /// the progress, and [`cursor`](Verify::cursor) the position where [`after`](Verify::after) continues, in
-/// this transaction or a later one, and even in another process.
+/// this transaction or a later transaction, and even in another process.
 ///
 /// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are verified, one after
 /// another, and each finding names its shard. In a transaction of one shard

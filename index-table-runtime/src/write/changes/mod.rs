@@ -74,8 +74,8 @@ impl Orders {
         self.0.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// Records in a shard to which rows have moved that the places of their changes continue after all earlier ones. The
-    /// shards of the move are locked.
+    /// Records in a shard to which rows have moved that the places of their changes continue after all earlier places.
+    /// The shards of the move are locked.
     pub(crate) fn keep(&self, writer: &mut Writer<'_, '_>) -> Result<()> {
         keep_order(writer, self.0.load(Ordering::Acquire))
     }

@@ -25,8 +25,9 @@ pub(crate) type Ends = Vec<(Option<ShardNumber>, u64)>;
 /// each table with eventual indexes; in a sharded store, for each shard in which the transaction has written the table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
-    /// For each table, the number of the last message in each queue, written by this transaction or an earlier one. A table
-    /// whose rows are in several shards has a queue in each, by the numbers of the shards; 0 if there is no such message.
+    /// For each table, the number of the last message in each queue, written by this transaction or an earlier
+    /// transaction. A table whose rows are in several shards has a queue in each, by the numbers of the shards; 0 if
+    /// there is no such message.
     tables: Vec<(String, Vec<u64>)>,
 }
 

@@ -170,7 +170,7 @@ impl<'b> Frame<'b> {
         Some(Self { header, body: rest.0, sum, length })
     }
 
-    /// Returns the number by which the next frame refers to this one.
+    /// Returns the number by which the next frame refers to this frame.
     pub(crate) fn link(&self) -> u64 {
         link_of(self.sum)
     }

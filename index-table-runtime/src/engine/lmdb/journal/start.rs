@@ -207,7 +207,7 @@ pub(super) fn recover_from(
     let mut open = EnvOpenOptions::new().read_txn_without_tls();
     open.map_size(map_size.max(noted)).max_dbs(databases);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: no other process has the store open, and none opens it before this one is done. Without syncs
+    // SAFETY: no other process has the store open, and none opens it before this process is done. Without syncs
     // the file can be rebuilt from the last checkpoint and the journal, until it is synced below.
     let env = unsafe { open.flags(EnvFlags::NO_SYNC).open(directory) }?;
     let applied = apply_all(&env, &data, found, shard);
@@ -234,7 +234,7 @@ fn apply_all(env: &Env, data: &File, found: &Found, shard: u32) -> Result<Snapsh
         return Err(NotStarted::Damaged(reason));
     }
     let larger = || grow(env);
-    // Without an overlap, a record that is in the state already is of another number than the next one.
+    // Without an overlap, a record that is in the state already has another number than the next record.
     let number = if found.overlaps { saved.number } else { 0 };
     for record in found.records_after(shard, number)? {
         found.source().apply(env, record, shard, &larger)?;

@@ -104,7 +104,7 @@ impl<'f> PageCheck<'f> {
         {
             return Err(ends_early(self.pages * self.page_size, (page + 1) * self.page_size));
         }
-        // Each commit except the first one replaces pages, and lists the replaced pages.
+        // Each commit except the first commit replaces pages, and lists the replaced pages.
         let has_lists = meta.txn > 1 || self.last_list.is_some();
         if everything && has_lists && self.last_list != Some(meta.txn) {
             let (page, txn) = (meta.page, meta.txn);

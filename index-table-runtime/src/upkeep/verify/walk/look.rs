@@ -93,7 +93,7 @@ impl<'t> TableCheck<'t> {
         if let Some(previous) = &self.previous {
             return Ok(previous.key == entry.key);
         }
-        // The walk may have continued in a later snapshot, without the entry that was the last one before.
+        // The walk may have continued in a later snapshot, which lacks the last entry of the earlier snapshot.
         match &self.after {
             Some(after) if after.key == entry.key => {
                 Ok(self.reader.entry(index, entry.key, &after.primary_key)?.is_some())
@@ -197,7 +197,7 @@ impl<'t> TableCheck<'t> {
                     let fix = Fix::Put(Rc::clone(data));
                     report(FindingKind::Missing, "there is no such entry".into(), fix);
                 }
-                // If a key can have several entries, all rows except the first one are duplicates.
+                // If a key can have several entries, all rows except the first row are duplicates.
                 if let Some(holder) = holder
                     && (has_one || *holder < *fact.primary_key)
                 {

@@ -1,8 +1,8 @@
 //! The walk through a table. It checks the queue, then each index (its physical pieces, then its entries),
 //! and then the rows.
 //!
-//! The check of the entries finds wrong entries, and the check of the rows finds missing ones. In this order,
-//! a repair removes the wrong entries before it writes the missing ones, and each problem is found once.
+//! The check of the entries finds wrong entries, and the check of the rows finds missing entries. In this order, a
+//! repair removes the wrong entries before it writes the missing entries, and each problem is found once.
 
 mod copies;
 mod look;
@@ -69,7 +69,7 @@ pub(super) struct TableCheck<'t> {
     after: Option<Position>,
     /// The position of the last step in this stage.
     last: Option<Position>,
-    /// The position of the step before the last one.
+    /// The position of the step before the last step.
     previous: Option<Position>,
     /// The number of steps in this stage; `None` if the stage started after a position.
     steps: Option<u64>,

@@ -118,7 +118,7 @@ impl TableCheck<'_> {
     }
 }
 
-/// Returns the least key after this one.
+/// Returns the least key after this key.
 fn next_key(mut key: Vec<u8>) -> Vec<u8> {
     key.push(0);
     key

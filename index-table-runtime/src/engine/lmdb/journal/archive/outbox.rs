@@ -285,7 +285,7 @@ impl Outbox {
         Work { manifest: self.manifest, complete, growing, written: self.written }
     }
 
-    /// Removes the complete segments up to this one, which the archive has.
+    /// Removes the complete segments up to this segment, which the archive has.
     pub(super) fn delivered(&mut self, segment: u64) {
         while self.pending.front().is_some_and(|first| first.segment <= segment) {
             if let Some(first) = self.pending.pop_front() {
