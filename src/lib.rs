@@ -54,7 +54,7 @@ pub use index_table_runtime::{
     Views, Watch, Watcher, WhenFull, WriteTxn,
 };
 
-/// The iterators that methods return. Programs seldom name them.
+/// The iterators that methods return. Programs rarely name them.
 pub mod iter {
     pub use index_table_runtime::{
         Aggregates, CombinedKeys, CombinedRows, CombinedViews, DeadLetters, DistinctCounts,
@@ -62,7 +62,7 @@ pub mod iter {
     };
 }
 
-/// The results of work on whole tables and stores. Programs seldom name these types.
+/// The results of work on whole tables and stores. Programs rarely name these types.
 pub mod report {
     pub use index_table_runtime::{
         Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution,

@@ -233,7 +233,7 @@ fn a_load_that_violates_a_unique_index_names_it_and_the_way_out() {
     typed_text(&["delete"], dir.path(), &["customers", "2"]);
     assert_eq!(load("replace")["written"], 2);
     typed_text(&["verify"], dir.path(), &[]);
-    // The value of the option says it, too.
+    // The help of the option describes this, too.
     let help = typed("", &["load", "--help"], dir.path(), &[]);
     let help =
         String::from_utf8_lossy(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");

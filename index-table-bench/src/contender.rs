@@ -27,8 +27,8 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 /// Each implementation uses the best API of its library, as a program for this library alone would. Common
 /// rules:
 ///
-/// - A method is one transaction, unless it says otherwise. Queries run in one read transaction, and prepare
-///   everything once.
+/// - A method is one transaction, unless its documentation states otherwise. Queries run in one read transaction, and
+///   prepare everything once.
 /// - A write transaction that has returned is on disk.
 /// - A row of a result is an owned [`Customer`]. Fields of a covering index are borrowed if the library
 ///   supports it.

@@ -119,7 +119,8 @@ fn clean_on_ctrl_c(out: &Output, to: &Path) {
     });
 }
 
-/// Removes an incomplete copy. Its name changes first, so that a copy that becomes complete meanwhile stays as a whole.
+/// Removes an incomplete copy. Its name changes first, so that a copy that becomes complete in the meantime stays
+/// complete.
 fn is_removed(path: &Path) -> bool {
     let removed = if path.to_string_lossy().ends_with(REMOVED) {
         path.to_owned()

@@ -6,7 +6,7 @@
   const pause = document.getElementById("pause");
   let isPaused = false;
   const show = (text, isOff) => {
-    // The text changes seldom, because screen readers read it aloud.
+    // The text changes rarely, because screen readers read it aloud.
     if (status.textContent !== text) status.textContent = text;
     status.classList.toggle("off", isOff);
   };

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The causes of missed targets, by the name of the target in the table. They are written by hand after a
-/// run. The report says if a missed target has no cause here. Instructions are counted by callgrind in
+/// run. The report states if a missed target has no cause here. Instructions are counted by callgrind in
 /// `src/bin/one.rs` with 10,000 rows, also for the contender written by hand. A difference without a known
 /// cause is called unexplained.
 const CAUSES: &[(&str, &str)] = &[

@@ -14,7 +14,7 @@ use crate::model::error::{Error, Result};
 ///
 /// The trait has one implementation, so the compiler infers the error type of a closure that only uses `?`. For a closure
 /// that returns an error of your own, use [`Store::try_transaction`](crate::Store::try_transaction), which accepts every
-/// error type that can be made from [`Error`](crate::Error). The compile error says so.
+/// error type that can be made from [`Error`](crate::Error). The compile error recommends it.
 ///
 /// # Examples
 ///

@@ -56,7 +56,7 @@ fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<Str
     }
 }
 
-/// Returns advice about an index with included fields that are seldom read.
+/// Returns advice about an index with included fields that are rarely read.
 fn carried(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { queries, entries, written, .. } = *usage;
     let carries = match index.strategy {

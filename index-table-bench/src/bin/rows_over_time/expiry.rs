@@ -178,7 +178,7 @@ fn memory() -> f64 {
     kibibytes.unwrap_or_default() / 1024.0
 }
 
-/// Runs `work`, and returns the most memory that the process had meanwhile.
+/// Runs `work`, and returns the maximum memory of the process during this time.
 fn with_peak<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {

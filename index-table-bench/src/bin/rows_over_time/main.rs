@@ -5,8 +5,8 @@
 //! cargo run --release -p index-table-bench --bin rows_over_time -- [ROUNDS [SECTION [DIRECTORY]]]
 //! ```
 //! The sections are `writes`, `reads`, `parts`, `expiry` and `cascade`; without one, all are measured. Commits are not
-//! synced, unless a section says so. Each round measures all contenders. Figures are medians of the rounds; the figures
-//! of `writes`, `reads` and `parts` are the CPU time of the thread.
+//! synced, unless the description of a section states it. Each round measures all contenders. Figures are medians of
+//! the rounds; the figures of `writes`, `reads` and `parts` are the CPU time of the thread.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for reports")]
 

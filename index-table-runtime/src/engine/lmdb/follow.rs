@@ -1,7 +1,7 @@
 //! The data file of a follower. Only the records of an archive change it.
 //!
-//! Commits of a follower are not synced. While it is open, a marker says that the data file needs a journal, which it does
-//! not have. So after a crash, nothing opens the file, and the follower copies the archive again.
+//! Commits of a follower are not synced. While it is open, a marker states that the data file needs a journal, which it
+//! does not have. So after a crash, nothing opens the file, and the follower copies the archive again.
 
 use std::{path::Path, sync::atomic::Ordering};
 

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use crate::model::entry::{LONGEST_SHORT_KEY, ShortKey, number};
 
 /// Returns the number of bytes that a primary key does not need: the `00` bytes at its start, without its last byte. Of
-/// long primary keys, which seldom start with `00`, it needs all.
+/// long primary keys, which rarely start with `00`, it needs all.
 #[inline]
 pub(super) fn zeros(primary_key: &[u8]) -> usize {
     if let Ok(number) = <[u8; 8]>::try_from(primary_key) {

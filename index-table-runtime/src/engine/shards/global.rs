@@ -166,7 +166,7 @@ impl Writer<'_> {
         }
         let primary_key = new.or(old).map(Image::primary_key);
         if let Some(own) = self.txn.alone() {
-            // Fails even if the entry happens to be in this shard, so that the result does not depend on the key.
+            // Fails even if the entry is in this shard, so that the result does not depend on the key.
             let others = tables.routing.global_indexes().iter().flat_map(GlobalIndex::shards);
             let Some(other) = shards.iter().chain(others).find(|shard| **shard != own) else {
                 return Ok(());

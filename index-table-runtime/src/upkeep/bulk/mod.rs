@@ -233,7 +233,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     ///
     /// [`Error::ShardsNotLoaded`] if some shards are loaded and others are not. After any other error, nothing has
     /// changed, and your transaction can continue. If writing the rows had started,
-    /// your transaction refuses to commit. The same holds if `progress` panics.
+    /// your transaction can't be committed. The same applies if `progress` panics.
     pub fn run(self) -> Result<LoadReport>
     where
         I: Iterator<Item: Borrow<R>>,

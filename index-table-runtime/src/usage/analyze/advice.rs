@@ -183,7 +183,7 @@ impl Index<'_> {
         Some((AdviceKind::NotDiscriminating, reason, change))
     }
 
-    /// Advice about an index most of whose entries have one key, if queries seldom read this key.
+    /// Advice about an index most of whose entries have one key, if queries rarely read this key.
     fn skewed(&self) -> Option<Found> {
         let IndexUsage { queries, entries: read, .. } = *self.usage;
         let key = self.analysis.keys.last()?;

@@ -1,4 +1,4 @@
-//! Locks that say which processes have the store open, and which one writes its journal.
+//! Locks that show which processes have the store open, and which process writes its journal.
 //!
 //! Each process that has the store open, readers included, holds a shared lock on the directory. A process with an
 //! exclusive lock is alone. LMDB's own locks are not enough: a process loses them when it closes another descriptor of the
