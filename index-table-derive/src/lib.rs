@@ -65,7 +65,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `version = N` | the version of the struct, at least 1 | 1 |
 /// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
 /// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes on other fields with the same name and type stay readable when the version changes | none |
-/// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of an instant. If no index begins with it, the derive adds an index with its name | none |
+/// | `expires = field`, `expires = computed(method: Type)` | the time at which a row expires: an instant, or an `Option` of an instant. If no index with each row begins with it in ascending order, the derive adds an index with its name | none |
 /// | `changes` | the table has a durable stream of its changes, which the repository's `changes` reads | none |
 /// | `changes(keep = "7d")` | how long a change is kept: a number of seconds, minutes, hours, days or weeks (`s`, `m`, `h`, `d`, `w`) | 7 days; without a limit if `bytes` is given |
 /// | `changes(bytes = N)` | the maximum number of bytes of kept changes, without overhead; with `keep`, a change is removed when either limit is reached | without a limit |

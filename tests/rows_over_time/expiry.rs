@@ -219,6 +219,56 @@ fn a_declared_index_on_the_expiry_method_is_used() -> Result<()> {
     Ok(())
 }
 
+/// The derive adds an index on the time, because the declared indexes have another order, or lack rows.
+#[derive(Debug, Serialize, Deserialize, IndexTable)]
+#[table(expires = ends)]
+#[index(desc(ends), name = "latest")]
+#[index(ends, each(tags), name = "tagged")]
+struct Pass {
+    #[primary_key]
+    id: u32,
+    ends: SystemTime,
+    tags: Vec<u8>,
+}
+
+/// The primary key begins with the time.
+#[derive(Debug, Serialize, Deserialize, IndexTable)]
+#[table(expires = ends)]
+#[index(ends, each(tags), name = "tagged")]
+#[index(desc(ends), name = "latest")]
+#[deny(deprecated)]
+struct Visit {
+    #[primary_key]
+    ends: SystemTime,
+    #[primary_key]
+    id: u32,
+    tags: Vec<u8>,
+}
+
+#[test]
+fn an_index_in_another_order_or_without_each_row_is_not_used() -> Result<()> {
+    for store in plain_stores()? {
+        let passes = PassRepository::open(&store)?;
+        let visits = VisitRepository::open(&store)?;
+        store.transaction(|txn| {
+            for id in 0..10_u32 {
+                let (ends, tags) = (at(id.into()), vec![7; (id % 2) as usize]);
+                passes.insert(txn, &Pass { id, ends, tags: tags.clone() })?;
+                visits.insert(txn, &Visit { ends, id, tags })?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        assert_eq!(passes.expire(&store, at(5), 100)?, 6);
+        assert_eq!(visits.expire(&store, at(5), 100)?, 6);
+        let txn = store.read()?;
+        let left: Vec<_> = passes.all(&txn).keys().collect::<Result<_>>()?;
+        assert_eq!(left, [6, 7, 8, 9]);
+        let left: Vec<_> = visits.all(&txn).keys().collect::<Result<_>>()?;
+        assert_eq!(left, [6_u32, 7, 8, 9].map(|id| (at(id.into()), id)));
+    }
+    Ok(())
+}
+
 /// A table with this type of time, in which the row 1 has expired and the rows 2 and 3 have not.
 macro_rules! other_clocks {
     ($($name:ident: $ty:ty, $now:expr, $later:expr;)*) => {$(

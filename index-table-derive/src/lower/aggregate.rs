@@ -223,6 +223,8 @@ fn extreme(
             && index.conditions.sparse.is_none()
             && index.conditions.filter.is_none()
             && !index.eventual
+            // A row without elements has no entry.
+            && !index.parts.iter().any(KeyPart::is_each)
     });
     let Some((index, _)) = index else {
         let end = if greatest { "last" } else { "first" };

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use proc_macro2::Span;
 
 use super::index::{self, Draft, Scope};
+use crate::attr::keys::Lint;
 use crate::attr::table::TableAttr;
 use crate::model::{Expiry, Index, KeyPart};
 
@@ -15,8 +16,8 @@ pub(super) struct Expires {
     time: Option<(KeyPart, String)>,
 }
 
-/// Returns the expiry of the table's attributes. Adds an index on the time if no declared index begins with it and has
-/// an entry for each row that expires.
+/// Returns the expiry of the table's attributes. Adds an index on the time if no declared index begins with it in
+/// ascending order and has an entry for each row that expires.
 pub(super) fn lower(
     scope: &Scope<'_>,
     attribute: &TableAttr,
@@ -27,8 +28,10 @@ pub(super) fn lower(
     let Some(mut own) = draft else { return Some(Expires::default()) };
     let Some(time) = own.parts.first().cloned() else { return Some(Expires::default()) };
     let declared = drafts.iter().find(|draft| {
-        let is_complete = draft.conditions.sparse.is_none() || draft.parts.len() == 1;
-        let begins = draft.parts.first().is_some_and(|part| part.same(&time));
+        let is_complete = (draft.conditions.sparse.is_none() || draft.parts.len() == 1)
+            // A row without elements has no entry.
+            && !draft.parts.iter().any(KeyPart::is_each);
+        let begins = draft.parts.first().is_some_and(|part| part.sorts_as(&time));
         begins && is_complete && draft.conditions.filter.is_none() && !draft.eventual
     });
     if let Some(declared) = declared {
@@ -37,10 +40,21 @@ pub(super) fn lower(
     if time.key_type().is_optional() == Some(true) {
         own.conditions.sparse = Some(expires.key);
     }
-    if !index::is_new(&own, drafts, scope.errors) {
+    let name = own.name.clone();
+    if let Some(other) = drafts.iter().find(|other| other.name == name) {
+        // The guess may be wrong.
+        if !own.guessed && !other.guessed {
+            let message = format!(
+                "`expires` adds an index `{name}`, because it needs an index that begins with the \
+                 time in ascending order, has each row, and is strongly consistent; give the \
+                 declared index `{name}` another name with `name = \"…\"`"
+            );
+            scope.errors.error(own.span, message);
+        }
         return Some(Expires::default());
     }
-    let name = own.name.clone();
+    // The user did not declare it, and can't remove it.
+    own.allowed.push(Lint::Redundant);
     drafts.push(own);
     Some(Expires { time: Some((time, name)) })
 }

@@ -26,6 +26,27 @@ fn a_misspelt_field_is_one_error() {
 }
 
 #[test]
+fn an_index_that_lacks_rows_serves_no_aggregate() {
+    one(
+        "#[index(town, last_name, each(tags))] #[aggregate(town, max = [last_name])]",
+        "`max` reads the last entry of a group in an index that begins with `town` and `last_name`; \
+         declare `#[index(town, last_name)]`",
+    );
+}
+
+#[test]
+fn an_index_with_the_name_of_the_time_must_order_each_row_by_it() {
+    let message = "`expires` adds an index `town`, because it needs an index that begins with the \
+                   time in ascending order, has each row, and is strongly consistent; give the \
+                   declared index `town` another name with `name = \"…\"`";
+    for index in
+        ["desc(town)", "town, consistency = \"eventual\"", "town, filter = old, name = \"town\""]
+    {
+        one(&format!("#[table(expires = town)] #[index({index})]"), message);
+    }
+}
+
+#[test]
 fn mistakes_in_one_attribute_are_all_reported() {
     let found =
         messages(&customer("#[index(twon, each(tgs), strategy = \"ful\", inclde = [phone])]"));

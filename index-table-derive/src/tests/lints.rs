@@ -55,6 +55,12 @@ fn an_index_on_a_bool_alone_is_a_warning() {
 }
 
 #[test]
+fn an_index_that_the_derive_adds_is_no_warning() {
+    assert_warnings("#[table(expires = genre)]", &[]);
+    assert_warnings("#[table(expires = nick)] #[index(nick, year, sparse)]", &[]);
+}
+
+#[test]
 fn a_prefix_of_another_index_is_a_warning() {
     for one in [
         "#[index(year)] #[index(year, nick)]",

@@ -64,7 +64,7 @@ pub(super) struct Draft {
     pub(super) findings: Vec<Finding>,
     pub(super) mentions: Vec<Ident>,
     /// Whether a mistake was corrected by a guess, so that more messages could be wrong.
-    guessed: bool,
+    pub(super) guessed: bool,
 }
 
 /// Checks each index. An invalid index is left out.
@@ -150,7 +150,7 @@ fn no_fields(scope: &Scope<'_>, attribute: &IndexAttr) {
 }
 
 /// Whether no earlier index has the same name. Reports a duplicate; the first index stays.
-pub(super) fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
+fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
     let Some(other) = drafts.iter().find(|other| other.name == draft.name) else { return true };
     // The guess may be wrong.
     if draft.guessed || other.guessed {
