@@ -418,3 +418,48 @@ fn slots_with_rows_are_not_detached() -> Result<()> {
         tables.check(&store, 200)
     })
 }
+
+#[test]
+fn a_backup_of_a_store_without_its_middle_shard_has_all_rows() -> Result<()> {
+    for is_detached in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = options().open(dir.path().join("shop"))?;
+        let (orders, events) = (OrderRepository::open(&store)?, EventRepository::open(&store)?);
+        store.transaction(|txn| {
+            (0..40).try_for_each(|tenant| orders.insert(txn, &order(tenant, 1)))?;
+            (0..40).try_for_each(|id| events.insert(txn, &Event { id }))
+        })?;
+        store.move_range("orders", 30u32.., "c").run()?;
+        store.move_slots("events", .., "c").run()?;
+        if is_detached {
+            store.detach_shard("b")?;
+        } else {
+            store.move_range("orders", 20u32..30, "a").run()?;
+            store.remove_shard("b")?;
+        }
+        let txn = store.read()?;
+        let expected: Vec<_> = orders.all(&txn).keys().collect::<Result<_>>()?;
+        let of_events: Vec<_> = events.all(&txn).keys().collect::<Result<_>>()?;
+        assert_eq!(expected.len(), if is_detached { 30 } else { 40 });
+
+        let [copy, compact, restored] =
+            ["copy", "compact", "restored"].map(|name| dir.path().join(name));
+        store.backup_to(&copy)?;
+        store.compact_to(&compact)?;
+        ShardedStore::restore(&copy, &restored)?;
+        for path in [&copy, &compact, &restored] {
+            let store = ShardedStore::open(path)?;
+            assert!(store.unavailable_shards().is_empty());
+            let (orders, events) = (OrderRepository::open(&store)?, EventRepository::open(&store)?);
+            let txn = store.read()?;
+            assert_eq!(orders.all(&txn).keys().collect::<Result<Vec<_>>>()?, expected);
+            assert_eq!(events.all(&txn).keys().collect::<Result<Vec<_>>>()?, of_events);
+            drop(txn);
+            assert!(store.verify()?.is_clean());
+            store.transaction(|txn| orders.insert(txn, &order(35, 2)))?;
+        }
+        // The directory of a shard in the copy has its number.
+        assert!(copy.join("shard.2/data.mdb").exists() && !copy.join("shard.1").exists());
+    }
+    Ok(())
+}

@@ -18,7 +18,10 @@ use crate::{
         lmdb::{self, FILE, LOCK_FILE, Pinned},
         shards::{Engine, Manager},
     },
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
     usage::Progress,
 };
 
@@ -37,7 +40,10 @@ pub(in crate::store) fn copy_shards(
     let pinned = shards.pin()?;
     let partial = Partial::create(path).map_err(io)?;
     let mut copying = Copying::new(&pinned, progress);
-    for ((number, shard), record) in pinned.iter().enumerate().zip(&mut records.shards) {
+    // Shards that have left the store keep their records, and so the others their numbers.
+    for (number, shard) in &pinned {
+        let record = records.shards.get_mut(*number as usize);
+        let record = record.ok_or_else(|| Error::internal("a shard without a record"))?;
         record.place = format!("shard.{number}");
         let directory = partial.0.join(&record.place);
         let modes = Modes::of(shard.directory());
@@ -82,8 +88,8 @@ struct Copying<'p> {
 }
 
 impl<'p> Copying<'p> {
-    fn new(pinned: &[Pinned<'_>], progress: &'p mut dyn FnMut(Progress)) -> Self {
-        let total = pinned.iter().map(Pinned::length).sum();
+    fn new(pinned: &[(ShardNumber, Pinned<'_>)], progress: &'p mut dyn FnMut(Progress)) -> Self {
+        let total = pinned.iter().map(|(_, shard)| shard.length()).sum();
         Self { progress, start: Instant::now(), copied: 0, total }
     }
 
