@@ -516,3 +516,46 @@ fn pages_on_both_sides_of_a_switch_miss_and_repeat_no_row() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_table_that_is_created_during_a_move_moves_too() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = options().open(dir.path())?;
+    let accounts = AccountRepository::open(&store)?;
+    for tenant in 0..TENANTS {
+        store.transaction(|txn| accounts.insert(txn, &account(tenant, 1)))?;
+    }
+    let entry = |tenant, number| Entry { tenant, number, text: "first".to_owned() };
+    let mut entries = None;
+    let moved = store
+        .move_range("accounts", ..20u32, "c")
+        .progress(|_| {
+            if entries.is_some() {
+                return;
+            }
+            let created = EntryRepository::open(&store).expect("a repository");
+            let inserted = store
+                .transaction(|txn| (0..40).try_for_each(|it| created.insert(txn, &entry(it, 1))));
+            inserted.expect("inserted");
+            entries = Some(created);
+        })
+        .run()?;
+    assert_eq!(moved.rows, 40);
+    let entries = entries.expect("the table was created");
+    let check = |store: &ShardedStore, entries: &EntryRepository| -> Result<()> {
+        let txn = store.read()?;
+        for tenant in 0..40 {
+            assert_eq!(entries.get(&txn, tenant, 1)?, Some(entry(tenant, 1)));
+            assert_eq!(entries.find_by_tenant(&txn, tenant).count()?, 1);
+        }
+        drop(txn);
+        assert!(store.verify()?.is_clean());
+        Ok(())
+    };
+    check(&store, &entries)?;
+    drop((accounts, entries, store));
+    let store = ShardedStore::open(dir.path())?;
+    assert!(store.moves()?.is_empty());
+    let _accounts = AccountRepository::open(&store)?;
+    check(&store, &EntryRepository::open(&store)?)
+}

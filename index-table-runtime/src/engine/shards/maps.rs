@@ -142,6 +142,10 @@ impl Maps {
         next
     }
 
+    pub(super) const fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Returns the numbers of the shards that belong to the store, in order.
     pub(crate) fn shards(&self) -> &[ShardNumber] {
         &self.shards

@@ -62,8 +62,8 @@ impl OfShard {
 }
 
 impl Tables {
-    /// Creates the tables from the databases in each shard, with `None` for a shard that is not open. `routing` belongs
-    /// to the current shard maps.
+    /// Creates the tables from the databases in each shard, with `None` for a shard that is not open. The shard maps may
+    /// have changed since `routing` was made: a move has switched in another thread, or a follower has applied a move.
     pub(crate) fn new(
         routing: Routing,
         engine: &Engine,
@@ -72,11 +72,16 @@ impl Tables {
         let of_shard = |(shard, open): (&super::Shard, _)| OfShard::new(&shard.name, open);
         let shards = engine.shards.iter().zip(shards).map(of_shard).collect();
         let (maps, latest) = (Arc::clone(&engine.maps), RwLock::default());
-        let generation = maps.generation();
+        let now = maps.now();
         let load = routing.is_split().then(|| engine.load_of(routing.map()));
         let main = OnceLock::new();
         let shared = Arc::new(SharedTables { shards, maps, latest, load, main });
-        Self { routing, generation, shared }
+        let tables = Self { routing, generation: now.generation(), shared };
+        // Otherwise, transactions of this generation would use an earlier routing.
+        match tables.routing_in(&now) {
+            Some(routing) => Self { routing, ..tables },
+            None => tables,
+        }
     }
 
     /// Counts a request of a row.

@@ -1,7 +1,7 @@
 //! Removing the copies of a move: from the source shard after the switch, or from the target shard if the move is
 //! cancelled.
 
-use std::thread;
+use std::{sync::Arc, thread};
 
 use super::{
     copy::{Mover, PAUSE, READ, ROWS, Until, tables_of},
@@ -24,7 +24,8 @@ use crate::{
 impl Mover<'_> {
     /// Removes the copies from the shard that doesn't have the keys.
     pub(super) fn clean(&mut self) -> Result<()> {
-        let (engine, tables, shard) = (self.engine, self.tables, self.record().copier());
+        let (engine, tables, shard) =
+            (self.engine, Arc::clone(&self.tables), self.record().copier());
         let mut removed = 0;
         for (at, table) in tables.iter().enumerate() {
             if let Some(moved) = MovedIndex::of(self.record(), table)? {
@@ -71,8 +72,8 @@ impl Mover<'_> {
     /// Removes the entries of copies from eventual indexes. These indexes can also have entries that the copies no
     /// longer have.
     fn clean_eventual(&mut self, at: usize, shard: ShardNumber) -> Result<()> {
-        let Some(table) = self.tables.get(at) else { return Ok(()) };
-        let of_shards = tables_of(table)?;
+        let Some(table) = self.tables.get(at).map(Arc::clone) else { return Ok(()) };
+        let (table, of_shards) = (&*table, tables_of(&table)?);
         for (index, _) in table.schema.indexes.iter().enumerate().filter(|(_, it)| it.eventual) {
             let routing = of_shards.routing();
             let source = Source::Index(index);

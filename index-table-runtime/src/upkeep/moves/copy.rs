@@ -27,7 +27,7 @@ use crate::{
         schema::{IndexState, Source, StateRecord},
         shard::{Routing, ShardNumber},
     },
-    store::{OpenTable, rerun},
+    store::{OpenTable, ShardedStore, rerun},
     usage::Progress,
     write::aggregates::Gathered,
 };
@@ -50,10 +50,11 @@ pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// A move that runs.
 pub(super) struct Mover<'a> {
+    pub(super) store: &'a ShardedStore,
     pub(super) engine: &'a Engine,
     pub(super) moving: Arc<Moving>,
     /// The tables of the shard map.
-    pub(super) tables: &'a [Arc<OpenTable>],
+    pub(super) tables: Arc<[Arc<OpenTable>]>,
     /// The totals of the copied rows of each table.
     pub(super) totals: Vec<Gathered>,
     pub(super) moved: Moved,
@@ -130,12 +131,35 @@ impl Mover<'_> {
             if self.copy_changed()?.is_break() {
                 continue;
             }
+            // While writers are not waiting for the move.
+            drop(self.engine.step());
+            let store = self.store;
+            let _opening = store.inner.lock_opening();
+            if self.add_tables()? {
+                continue;
+            }
             if self.switch(holds)?.is_continue() {
                 let switched = Arc::new(self.moving.switched());
                 self.moving = switched;
             }
         }
         self.end(started)
+    }
+
+    /// Adds the tables that were created since the move began, whose rows have to be copied too. Returns whether there are
+    /// any. The caller has the lock of opening tables, so that no table is created before the switch.
+    fn add_tables(&mut self) -> Result<bool> {
+        let all = super::tables_of(self.store, self.engine, &self.record().map)?;
+        let names = |tables: &[Arc<OpenTable>]| -> BTreeSet<&'static str> {
+            tables.iter().map(|table| table.schema.name).collect()
+        };
+        if names(&all).is_subset(&names(&self.tables)) {
+            return Ok(false);
+        }
+        let MoveRecord { from, to, .. } = *self.record();
+        super::open_in_shards(self.store, self.engine, &all, &[from, to])?;
+        self.tables = all.into();
+        Ok(true)
     }
 
     /// Removes the copies, and ends the move.
@@ -160,7 +184,7 @@ impl Mover<'_> {
     fn check_states(&self) -> Result<()> {
         let MoveRecord { from, to, .. } = *self.record();
         let txn = self.engine.read()?;
-        for table in self.tables {
+        for table in self.tables.iter() {
             let reader = txn.reader(tables_of(table)?);
             let moved = MovedIndex::of(self.record(), table)?.map(|moved| moved.index);
             let positions = table.schema.positions();
@@ -185,7 +209,7 @@ impl Mover<'_> {
     fn copy(&mut self) -> Result<()> {
         self.totals = self.tables.iter().map(|_| Gathered::default()).collect();
         (self.moved.rows, self.moved.bytes) = (0, 0);
-        let (engine, tables) = (self.engine, self.tables);
+        let (engine, tables) = (self.engine, Arc::clone(&self.tables));
         let MoveRecord { from, to, .. } = *self.record();
         self.moving.total.store(self.count_rows()?, Ordering::Relaxed);
         for (at, table) in tables.iter().enumerate() {
@@ -253,8 +277,8 @@ impl Mover<'_> {
         body: &mut dyn FnMut(&Self, &mut Copies<'_>, &mut engine::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let engine = self.engine;
-        let Some(table) = self.tables.get(at) else { return Ok(()) };
-        let of_shards = tables_of(table)?;
+        let Some(table) = self.tables.get(at).map(Arc::clone) else { return Ok(()) };
+        let (table, of_shards) = (&*table, tables_of(&table)?);
         let (_step, _) = engine.step();
         let routing = of_shards.routing();
         let mut totals = Gathered::default();
@@ -361,8 +385,9 @@ impl Mover<'_> {
             };
             let count = changed.len();
             self.wait_for_writers()?;
-            for (at, of_table) in by_table(self.tables, changed) {
-                let Some(table) = self.tables.get(at) else { continue };
+            let tables = Arc::clone(&self.tables);
+            for (at, of_table) in by_table(&tables, changed) {
+                let Some(table) = tables.get(at) else { continue };
                 let of_table: Vec<_> = of_table.into_iter().collect();
                 for some in of_table.chunks(ROWS) {
                     let of_shards = tables_of(table)?;
@@ -385,7 +410,7 @@ impl Mover<'_> {
     /// Compares the copies with the rows, entry by entry, except for rows that have changed since.
     fn verify(&self) -> Result<()> {
         let MoveRecord { from, to, .. } = *self.record();
-        for table in self.tables {
+        for table in self.tables.iter() {
             if let Some(moved) = MovedIndex::of(self.record(), table)? {
                 self.verify_entries(&moved)?;
                 continue;
@@ -467,7 +492,7 @@ impl Mover<'_> {
     /// Gives the keys to the target. Copies the last changed rows in the same transaction.
     fn switch(&mut self, holds: u64) -> Result<ControlFlow<Again>> {
         let MoveRecord { from, to, .. } = *self.record();
-        let (engine, tables) = (self.engine, self.tables);
+        let (engine, tables) = (self.engine, Arc::clone(&self.tables));
         let started = Instant::now();
         let (_step, count) = engine.step();
         if count != holds {
@@ -481,7 +506,7 @@ impl Mover<'_> {
                 return Err(Error::internal("the copy starts again"));
             };
             changed.extend(more);
-            let mut of_tables = by_table(tables, changed.clone());
+            let mut of_tables = by_table(&tables, changed.clone());
             for (at, table) in tables.iter().enumerate() {
                 let of_shards = tables_of(table)?;
                 let routing = of_shards.routing();

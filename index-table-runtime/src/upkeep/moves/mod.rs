@@ -286,7 +286,7 @@ impl ShardedStore {
         let tables = tables_of(self, engine, &moving.record.map)?;
         open_in(self, engine, &tables, &[moving.record.from, moving.record.to])?;
         let mut progress = |_| ();
-        mover(engine, moving, &tables, &mut progress).end(Instant::now())
+        mover(self, engine, (moving, tables), &mut progress).end(Instant::now())
     }
 }
 
@@ -333,7 +333,7 @@ impl<'a> Move<'a> {
                 let moving = begun(engine, id)?;
                 let tables = tables_of(store, engine, &moving.record.map)?;
                 open_in(store, engine, &tables, &[moving.record.from, moving.record.to])?;
-                let mut steps = mover(engine, moving, &tables, &mut progress);
+                let mut steps = mover(store, engine, (moving, tables), &mut progress);
                 steps.run()?;
                 return Ok(steps.moved);
             }
@@ -366,7 +366,8 @@ impl<'a> Move<'a> {
                 check_journal(engine, &record)?;
                 open_in(store, engine, &tables, &[record.from, record.to])?;
                 let moving = Arc::new(Moving::new(record));
-                let mut steps = mover(engine, moving, &tables, &mut progress);
+                let tables = tables.clone();
+                let mut steps = mover(store, engine, (moving, tables), &mut progress);
                 steps.begin()?;
                 steps.run()?;
                 moved.rows += steps.moved.rows;
@@ -396,13 +397,13 @@ impl Mover<'_> {
 }
 
 fn mover<'a>(
+    store: &'a ShardedStore,
     engine: &'a Engine,
-    moving: Arc<Moving>,
-    tables: &'a [Arc<OpenTable>],
+    (moving, tables): (Arc<Moving>, Vec<Arc<OpenTable>>),
     progress: &'a mut dyn FnMut(Progress),
 ) -> Mover<'a> {
     let (totals, moved, started) = (Vec::new(), Moved::default(), Instant::now());
-    Mover { engine, moving, tables, totals, moved, progress, started }
+    Mover { store, engine, moving, tables: tables.into(), totals, moved, progress, started }
 }
 
 fn refused(what: &str, reason: &str) -> Error {
@@ -550,6 +551,16 @@ fn open_in(
     shards: &[ShardNumber],
 ) -> Result<()> {
     let _opening = store.inner.lock_opening();
+    open_in_shards(store, engine, tables, shards)
+}
+
+/// Does the same. The caller has the lock of opening tables.
+fn open_in_shards(
+    store: &ShardedStore,
+    engine: &Engine,
+    tables: &[Arc<OpenTable>],
+    shards: &[ShardNumber],
+) -> Result<()> {
     for table in tables {
         let Tables::Sharded(of_shards) = &table.tables else { continue };
         for &shard in shards {

@@ -23,7 +23,7 @@ impl Mover<'_> {
         let MoveRecord { from, start, end, .. } = self.record();
         let txn = self.engine.read_on(*from)?;
         let mut rows = 0;
-        for table in self.tables {
+        for table in self.tables.iter() {
             if MovedIndex::of(self.record(), table)?.is_some() {
                 continue;
             }
