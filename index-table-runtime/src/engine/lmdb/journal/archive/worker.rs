@@ -170,13 +170,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Archiver {
     /// Starts the thread. `bound` returns the committed part of the journal after a position. `refuse` ends all writes,
-    /// because a follower has been promoted.
+    /// because a follower has been promoted: before this returns, if the archive has shown it at its opening, so that no
+    /// commit of an original that starts again is lost.
     pub(in crate::engine::lmdb::journal) fn start(
         mut rounds: Rounds,
         bound: impl Fn(Place) -> Bound + Send + 'static,
         refuse: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::clone(&rounds.shared);
+        if rounds.target.is_promoted() {
+            refuse();
+        }
         let run = move || rounds.run(&bound, &refuse);
         let thread = thread::Builder::new().name(NAME.to_owned()).spawn(run)?;
         Ok(Self { shared, thread: Some(thread) })
