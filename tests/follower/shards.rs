@@ -300,3 +300,33 @@ fn moves_and_changed_shards_reach_a_follower() -> TestResult {
     assert!(rows_of(&promoted, &copies)? == rows);
     Ok(())
 }
+
+#[test]
+fn a_repository_that_is_opened_during_a_move_has_all_rows() -> TestResult {
+    let (dirs, mut rows) = (dirs()?, Rows::new());
+    original(&dirs, &mut rows, 0..40)?;
+    let store = options(&dirs.archive).open(&dirs.store)?;
+    let _orders = OrderRepository::open(&store)?;
+    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    thread::scope(|scope| -> TestResult {
+        let mover = scope.spawn(|| {
+            (0..60).try_for_each(|round| {
+                let to = ["b", "c", "a"][round % 3];
+                store.move_range("orders", ..30u32, to).run().map(drop)
+            })
+        });
+        let mut opened = 0_u64;
+        while !mover.is_finished() || follower.lag()?.commits > 0 {
+            let copies = OrderRepository::open(follower.store())?;
+            for _ in 0..2 {
+                let txn = follower.store().read()?;
+                let found = copies.all(&txn).keys().collect::<Result<Vec<_>>>()?;
+                assert!(found.iter().eq(rows.keys()), "{} of {} rows", found.len(), rows.len());
+            }
+            opened += 1;
+        }
+        mover.join().expect("no panic")?;
+        assert!(opened > 20);
+        Ok(())
+    })
+}

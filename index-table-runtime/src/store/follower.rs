@@ -110,7 +110,14 @@ impl Shared {
         let archive = following.directory().to_owned();
         following.advance(&mut |followed| match store.inner.engine.sharded() {
             None => store.inner.engine.on_disk()?.follow(&archive, followed, None),
-            Some(shards) => shards.follow(&archive, followed),
+            Some(shards) => {
+                if shards.follow(&archive, followed)?
+                    && let Some(open) = store.inner.open_followed.get()
+                {
+                    open(store, shards);
+                }
+                Ok(())
+            }
         })?;
         if following.is_over()? {
             return Err(Error::NotInArchive {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
@@ -11,12 +11,12 @@ use std::{
 };
 
 use super::{
-    follower,
+    Store, follower,
     open_table::{OpenTable, Readable, Renewals},
     rerun,
 };
 use crate::{
-    engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull},
+    engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull, shards},
     model::{
         error::{Error, Result},
         reference::Referrer,
@@ -53,6 +53,9 @@ pub(crate) struct Inner {
     pub(crate) commits: Durations,
     /// The follower that applies commits to the store.
     pub(super) follower: Mutex<Weak<follower::Shared>>,
+    /// In the store of a follower, opens the tables in use in the shards to which their rows have moved; `None` before the
+    /// first table is opened.
+    pub(crate) open_followed: OnceLock<fn(&Store, &shards::Engine)>,
 }
 
 /// The value of [`Inner::opened`] for write transactions. Opening a table takes a write transaction, so a
@@ -106,7 +109,19 @@ impl Inner {
         let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (opened, signals) = (Arc::default(), Arc::default());
         let (commits, follower) = (Durations::default(), Mutex::default());
-        Self { engine, id, writer, signals, limit, tables, opening, opened, commits, follower }
+        Self {
+            engine,
+            id,
+            writer,
+            signals,
+            limit,
+            tables,
+            opening,
+            opened,
+            commits,
+            follower,
+            open_followed: OnceLock::new(),
+        }
     }
 
     /// Opens a table, or returns the open table while a repository of it is in use. While it is in use, a

@@ -37,6 +37,9 @@ pub(super) fn open(
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
+    if shards.is_read_only() {
+        store.inner.open_followed.get_or_init(|| open_followed);
+    }
     let main = open_main_table(store, shards, rows, online)?;
     let table = store
         .inner
@@ -180,6 +183,9 @@ pub(super) fn open_in(
     });
     // A shard from which all rows were moved away can have changes that are not committed yet, and messages.
     let is_kept = rows.changes.is_some() || (routing.is_split() && rows.schema.has_eventual());
+    // A follower does not open the table when the move switches.
+    let is_kept =
+        is_kept || (shards.is_read_only() && is_target(shards, rows.schema, routing.map(), number));
     let is_kept = is_kept && has_table(opened.engine(), rows.schema)?;
     let is_own = routing.all_shards().contains(&number);
     if !is_own && !is_kept {
@@ -243,6 +249,45 @@ pub(super) fn open_target(
     }
     tables.add(number, shard.name(), opened);
     all_shards::align(&store.inner.engine, &table.tables, table.rows)
+}
+
+/// Whether an unfinished move brings keys of a table, or entries of its global indexes, to a shard.
+fn is_target(shards: &Engine, schema: &TableSchema, map: &str, number: ShardNumber) -> bool {
+    let is_of = |moved: &str| {
+        moved == map || moved.split_once('.').is_some_and(|(table, _)| table == schema.name)
+    };
+    let moves = shards.moves();
+    moves.iter().any(|moving| moving.record.to == number && is_of(&moving.record.map))
+}
+
+/// Opens the tables in use in the shards of a follower to which their rows move or have moved. Called after each record
+/// that can change the shard maps, so that a table is open in the target of a move before the switch. A table that can't
+/// be opened in a shard yet is opened after a later record; until then, its queries fail.
+fn open_followed(store: &Store, shards: &Engine) {
+    let _opening = store.inner.lock_opening();
+    for table in store.inner.tables_in_use() {
+        let Tables::Sharded(tables) = &table.tables else { continue };
+        for (number, shard) in shards.shards() {
+            let routing = tables.routing();
+            if tables.in_shard(number).is_some()
+                || !(routing.all_shards().contains(&number)
+                    || is_target(shards, table.schema, routing.map(), number))
+            {
+                continue;
+            }
+            let is_there = |open: &Arc<dyn HasEngine>| has_table(open.engine(), table.schema);
+            if !matches!(shard.opened().map(is_there), Ok(Ok(true))) {
+                continue;
+            }
+            let global = table.rows.distribution.global();
+            let in_shard = InShard { is_shard: true, global, ..InShard::default() };
+            let opened =
+                store_of(shard).and_then(|of| opening::open_with(&of, table.rows, in_shard));
+            if let Ok(opened) = opened {
+                tables.add(number, shard.name(), opened);
+            }
+        }
+    }
 }
 
 /// When a shard becomes available, continues the order of all shards after the last place in its streams.

@@ -66,8 +66,8 @@ impl Engine {
     }
 
     /// Applies a record of the archive in the shards that lack it. A snapshot has the record in all of its shards or in
-    /// none.
-    pub(crate) fn follow(&self, archive: &Path, followed: &Followed<'_>) -> Result<()> {
+    /// none. Returns whether the shard maps may have changed.
+    pub(crate) fn follow(&self, archive: &Path, followed: &Followed<'_>) -> Result<bool> {
         self.refuse_forked()?;
         let parts = followed.parts(archive)?;
         if let Some(manager) = &parts.manager {
@@ -82,7 +82,7 @@ impl Engine {
             }
         }
         if lacking.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         // Shard maps change together with the records of the shards.
         let changing = parts.has_own_records.then(|| self.maps.begin_change());
@@ -95,7 +95,7 @@ impl Engine {
             self.follow_own_records()?;
         }
         drop((becomes_visible, changing));
-        Ok(())
+        Ok(parts.has_own_records)
     }
 
     /// Updates the shard maps, the moves and the list of shards from the own records of the shards.
