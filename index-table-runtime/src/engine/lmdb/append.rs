@@ -32,7 +32,7 @@ pub(super) struct Block {
 pub(super) enum Taken {
     /// The entry is in the block.
     Yes,
-    /// The entry is not after the previous ones.
+    /// The entry is not after the previous entries.
     No,
     /// The database has entries after the block; see [`Block::entries`].
     NotLast,

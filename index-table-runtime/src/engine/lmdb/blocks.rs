@@ -28,7 +28,7 @@ use crate::model::entry::ShortKey;
 /// measurement in `docs/LAYOUT.md`, sizes from 256 to 1024 bytes make little difference.
 pub(super) const BLOCK: usize = 512;
 
-/// The maximum length of a primary key in a block. Blocks of longer ones would save no space.
+/// The maximum length of a primary key in a block. Blocks of longer primary keys would save no space.
 pub(super) const LONGEST: usize = 64;
 
 /// The unread primary keys of one block, and their index key.

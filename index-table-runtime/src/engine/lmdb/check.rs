@@ -44,7 +44,7 @@ pub(crate) struct Pieces<'t> {
 enum Rules<'t> {
     /// Each entry is a piece.
     Single(Parts),
-    /// Each entry is a piece. A key has one entry, or several [`shared`](super::shared) ones.
+    /// Each entry is a piece. A key has one entry, or several [`shared`](super::shared) entries.
     Unique(UniqueRules<'t>),
     /// Each block is a piece.
     Blocks(BlockRules<'t>),

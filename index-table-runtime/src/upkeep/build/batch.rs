@@ -19,7 +19,7 @@ use crate::{
 /// The mode of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BuildOptions {
-    /// Whether violated indexes are checked for duplicates, and disabled ones are rebuilt.
+    /// Whether violated indexes are checked for duplicates, and disabled indexes are rebuilt.
     pub(super) retry: bool,
     /// Whether the batch reads all rows, starting with the first row.
     pub(super) exclusive: bool,

@@ -242,7 +242,7 @@ struct Duplicate {
     holder: Vec<u8>,
     primary_key: Vec<u8>,
     /// The number of duplicates that this value represents. The last listed duplicate represents all further
-    /// ones, so that memory is limited.
+    /// duplicates, so that memory is limited.
     count: u64,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    /// Returns the row of the table with this primary key. Keys above the greatest one are not looked up.
+    /// Returns the row of the table with this primary key. Keys above the greatest primary key are not looked up.
     pub(super) fn stored<'t>(
         &self,
         reader: Reader<'t>,

@@ -51,7 +51,7 @@ pub struct CatalogTable {
     pub fields: Vec<(String, String)>,
     /// The fields of its primary key.
     pub primary_key: Vec<CatalogKey>,
-    /// Its indexes: the declared ones in order, and then the retired ones.
+    /// Its indexes: the declared indexes in order, and then the retired indexes.
     pub indexes: Vec<CatalogIndex>,
 }
 

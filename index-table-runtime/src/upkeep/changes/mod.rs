@@ -35,7 +35,7 @@ use crate::{
 /// The maximum number of changes that a transaction removes.
 const STEP: u64 = 1024;
 
-/// The pause after each transaction, in which other writers begin theirs.
+/// The pause after each transaction, in which other writers begin their transactions.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A consumer of the change stream of a table.
@@ -154,7 +154,7 @@ pub struct ChangeConsumer {
     /// The number of the last committed change; 0 if there is none.
     pub position: u64,
     /// The time of the last commit, or of the creation of the consumer. A consumer with a lag and without a recent
-    /// commit is idle.
+    /// commit has stopped.
     pub last_commit: SystemTime,
     /// The changes that it has not committed.
     pub lag: ChangeLag,
