@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -184,6 +187,38 @@ fn a_worker_deletes_rows_while_others_write() -> Result<()> {
         drop(worker);
         assert_eq!(ids(&tried, &sessions)?.len() as u32, 1 + id - 10_000);
         assert!(sessions.verify(&tried.read()?).run()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_worker_continues_after_a_panic_of_the_archive() -> Result<()> {
+    let store = Store::in_memory();
+    let sessions = SessionRepository::open(&store)?;
+    insert(&store, &sessions, 9)?;
+    let is_fixed = Arc::new(AtomicBool::new(false));
+    let fixed = Arc::clone(&is_fixed);
+    sessions.archive_expired(move |_: &[Session]| {
+        assert!(fixed.load(Ordering::SeqCst), "no archive");
+        Ok::<_, Error>(())
+    });
+    let worker = store.start_expiry_worker()?;
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let refused = loop {
+        assert!(Instant::now() < deadline);
+        match worker.error() {
+            Some(error) => break error,
+            None => thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    assert!(
+        matches!(&refused, Error::Panicked { message } if message == "no archive"),
+        "{refused}"
+    );
+    is_fixed.store(true, Ordering::SeqCst);
+    while worker.deleted() == 0 || worker.error().is_some() {
+        assert!(Instant::now() < deadline);
+        thread::sleep(Duration::from_millis(2));
     }
     Ok(())
 }

@@ -25,8 +25,20 @@ pub trait Expires: Entity {
     fn with_time<T>(&self, read: impl FnOnce(&Self::Time) -> T) -> T;
 }
 
-/// A type of a time of expiry: an instant, or an `Option` of one, whose `None` never expires. All instants have the
-/// same encoding.
+/// An instant. All instants have the same encoding.
+pub trait Instant: Key {}
+
+/// A type of a time of expiry: an instant, or an `Option` of one, whose `None` never expires.
+///
+/// ```compile_fail
+/// #[derive(serde::Serialize, serde::Deserialize, index_table::IndexTable)]
+/// #[table(expires = ends)]
+/// struct Session {
+///     #[primary_key]
+///     id: u64,
+///     ends: Option<Option<std::time::SystemTime>>,
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "rows can't expire at a `{Self}`",
     label = "not an instant",
@@ -46,8 +58,16 @@ impl ExpiryTime for jiff::Timestamp {}
 #[cfg(feature = "time")]
 impl ExpiryTime for time::OffsetDateTime {}
 
+impl Instant for SystemTime {}
+#[cfg(feature = "chrono")]
+impl Instant for chrono::DateTime<chrono::Utc> {}
+#[cfg(feature = "jiff")]
+impl Instant for jiff::Timestamp {}
+#[cfg(feature = "time")]
+impl Instant for time::OffsetDateTime {}
+
 #[diagnostic::do_not_recommend]
-impl<T: ExpiryTime> ExpiryTime for Option<T>
+impl<T: Instant> ExpiryTime for Option<T>
 where
     Self: Key,
 {

@@ -6,7 +6,9 @@
 //! batch are archived a second time.
 
 use std::{
-    error, fmt, process,
+    error, fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime},
@@ -22,7 +24,7 @@ use crate::{
     },
     query::{Bounds, ScanRequest},
     store::{Inner, OpenTable, Store},
-    upkeep::cascade,
+    upkeep::{cascade, panicked},
     usage::Ledger,
     write::{
         Scratch,
@@ -267,7 +269,8 @@ impl Store {
 
 impl ExpiryWorker {
     /// Returns the error of the last round; `None` if it succeeded. After an error, the worker tries again in the next
-    /// round, and an error in one table does not stop the others.
+    /// round, and an error in one table does not stop the others. A panic in the function of
+    /// [`archive_expired`](crate::Table::archive_expired) or in a method of a row is [`Error::Panicked`].
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.shared.state().error.as_ref().map(Error::again)
@@ -330,6 +333,12 @@ fn run(shared: &Shared, store: &Weak<Inner>) {
     }
 }
 
+/// Deletes a batch. If the archive or a method of a row panics, the worker must continue.
+fn expire_contained(store: &Store, table: &Arc<OpenTable>, now: SystemTime) -> Result<u64> {
+    catch_unwind(AssertUnwindSafe(|| expire(store, table, now, BATCH)))
+        .unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
 /// Deletes the expired rows of each table. Returns the last error.
 fn round(store: &Store, shared: &Shared) -> Option<Error> {
     let (now, mut failed) = (SystemTime::now(), None);
@@ -338,7 +347,7 @@ fn round(store: &Store, shared: &Shared) -> Option<Error> {
             continue;
         }
         while !shared.is_stopped() {
-            match expire(store, &table, now, BATCH) {
+            match expire_contained(store, &table, now) {
                 Ok(0) => break,
                 Ok(deleted) => shared.state().deleted += deleted,
                 Err(error) => {

@@ -491,7 +491,8 @@ pub enum Error {
         messages: u64,
     },
 
-    /// A closure of a [`GroupWriter`](crate::GroupWriter), or a method that computes keys, has panicked.
+    /// A closure of a [`GroupWriter`](crate::GroupWriter), a method that computes keys, or the function of
+    /// [`archive_expired`](crate::Table::archive_expired) has panicked.
     #[error("the closure has panicked: {message}; its writes are undone")]
     Panicked {
         /// The message.

@@ -22,6 +22,7 @@ use crate::{
         shard::ShardNumber,
     },
     store::{OpenTable, Store},
+    upkeep::panicked,
     write::{Written, aggregates::Gathered, queue::totals},
 };
 
@@ -237,13 +238,6 @@ fn undecodable(schema: &TableSchema) -> Error {
 
 /// Loads the image of a row. A method of the row may compute a key; if it panics, the worker must continue.
 fn load(rows: &RowVtable, image: &mut Image, fact: &[u8], primary_key: &[u8]) -> Result<()> {
-    catch_unwind(AssertUnwindSafe(|| rows.load_stored(image, fact, primary_key))).unwrap_or_else(
-        |panic| {
-            let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-            let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(Error::Panicked {
-                message: message.unwrap_or_else(|| "without a message".to_owned()),
-            })
-        },
-    )
+    catch_unwind(AssertUnwindSafe(|| rows.load_stored(image, fact, primary_key)))
+        .unwrap_or_else(|panic| Err(panicked(&*panic)))
 }
