@@ -244,6 +244,16 @@ impl Holds {
         state.is_moving = true;
         (Step(self), state.count)
     }
+
+    /// Does the same, or returns `None` instead of waiting.
+    pub(super) fn try_step(&self) -> Option<(Step<'_>, u64)> {
+        let mut state = self.lock();
+        if state.is_moving || state.held > 0 {
+            return None;
+        }
+        state.is_moving = true;
+        Some((Step(self), state.count))
+    }
 }
 
 impl Drop for Held<'_> {

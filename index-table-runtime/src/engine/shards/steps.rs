@@ -54,6 +54,12 @@ impl Engine {
         self.holds.step()
     }
 
+    /// Does the same, or returns `None` instead of waiting. For callers that have the lock of opening tables: work that
+    /// holds moves may open a table.
+    pub(crate) fn try_step(&self) -> Option<(Step<'_>, u64)> {
+        self.holds.try_step()
+    }
+
     /// Returns the turn to move; `None` if another move is running.
     pub(crate) fn move_turn(&self) -> Option<MutexGuard<'_, ()>> {
         match self.move_turn.try_lock() {

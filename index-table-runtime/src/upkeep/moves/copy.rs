@@ -131,8 +131,6 @@ impl Mover<'_> {
             if self.copy_changed()?.is_break() {
                 continue;
             }
-            // While writers are not waiting for the move.
-            drop(self.engine.step());
             let store = self.store;
             let _opening = store.inner.lock_opening();
             if self.add_tables()? {
@@ -489,15 +487,14 @@ impl Mover<'_> {
         }
     }
 
-    /// Gives the keys to the target. Copies the last changed rows in the same transaction.
+    /// Gives the keys to the target. Copies the last changed rows in the same transaction. The caller has the lock of
+    /// opening tables.
     fn switch(&mut self, holds: u64) -> Result<ControlFlow<Again>> {
         let MoveRecord { from, to, .. } = *self.record();
         let (engine, tables) = (self.engine, Arc::clone(&self.tables));
         let started = Instant::now();
-        let (_step, count) = engine.step();
-        if count != holds {
-            return Ok(ControlFlow::Break(Again));
-        }
+        let step = engine.try_step().filter(|(_, count)| *count == holds);
+        let Some((_step, _)) = step else { return Ok(ControlFlow::Break(Again)) };
         let (mut changed, mut is_again) = (BTreeSet::new(), false);
         let step = MoveStep::Set(Arc::new(self.moving.switched()));
         let mut body = |txn: &mut shards::Txn<'_>| {

@@ -350,8 +350,7 @@ impl<'a> Move<'a> {
         for span in spans {
             let span = span.ok_or_else(|| refused(&what, "the range has no keys"))?;
             if has_no_shard(engine, &map, &span)? {
-                open_in(store, engine, &tables, &[to])?;
-                moved.duration += assign(engine, &map, &span, to)?;
+                moved.duration += assign(store, engine, (&map, &span), to)?;
                 continue;
             }
             for record in records(engine, &map, &span, to, is_offline)? {
@@ -483,13 +482,25 @@ fn has_no_shard(engine: &Engine, map: &str, span: &Span) -> Result<bool> {
 }
 
 /// Assigns keys that belong to no shard, and returns how long that took.
-fn assign(engine: &Engine, map: &str, span: &Span, to: ShardNumber) -> Result<Duration> {
+fn assign(
+    store: &ShardedStore,
+    engine: &Engine,
+    (map, span): (&str, &Span),
+    to: ShardNumber,
+) -> Result<Duration> {
     let started = Instant::now();
-    let (_step, _) = engine.step();
-    let attempt = || engine.assign(map, (&span.start, span.end.as_deref()), to);
-    rerun::run(attempt, |retry| engine.prepare(retry))?;
-    engine.keep_map(map)?;
-    Ok(started.elapsed())
+    loop {
+        // Waits for work that prevents steps, without the lock.
+        drop(engine.step());
+        // No table is created before the commit: it would not be open in the target.
+        let _opening = store.inner.lock_opening();
+        let Some((_step, _)) = engine.try_step() else { continue };
+        open_in_shards(store, engine, &tables_of(store, engine, map)?, &[to])?;
+        let attempt = || engine.assign(map, (&span.start, span.end.as_deref()), to);
+        rerun::run(attempt, |retry| engine.prepare(retry))?;
+        engine.keep_map(map)?;
+        return Ok(started.elapsed());
+    }
 }
 
 /// Returns the moves of the parts of a span that other shards have.
