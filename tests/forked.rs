@@ -2,11 +2,12 @@
 #![cfg(unix)]
 
 use std::{
+    io::Read as _,
     path::{Path, PathBuf},
     process::{Child, Command},
 };
 
-use index_table::{Error, GroupWriter, IndexTable, Store};
+use index_table::{Error, GroupWriter, IndexTable, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/threads.rs"]
@@ -276,4 +277,36 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
         assert!(output.status.success() && said.contains("1 passed"), "{role}: {said}");
     }
     Ok(())
+}
+
+/// A child has the files of its parent open until it runs another program, and a forked process until it ends.
+#[test]
+fn a_sharded_store_can_be_opened_again_while_a_child_has_its_files() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let map = ShardMap::hashed(["north"]);
+    let options = ShardedStore::options().shard("north", "north").map("rows", map);
+    let store = options.open(dir.path())?;
+    let (mut ended, end) = std::io::pipe()?;
+    #[expect(unsafe_code, reason = "there is no safe fork")]
+    // SAFETY: the child only reads from a pipe, and ends without running the test harness.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        drop(end);
+        let _ = ended.read(&mut [0]);
+        #[expect(unsafe_code, reason = "there is no safe end of a child")]
+        // SAFETY: as above.
+        unsafe {
+            libc::_exit(0)
+        };
+    }
+    assert!(pid > 0);
+    drop(store);
+    let reopened = ShardedStore::open(dir.path()).map(drop);
+    drop(end);
+    let mut status = 0;
+    #[expect(unsafe_code, reason = "there is no safe wait for a forked child")]
+    // SAFETY: `pid` is a child of this process.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(waited, pid);
+    Ok(reopened?)
 }

@@ -60,7 +60,29 @@ pub(crate) struct Manager {
     /// The archive of the store, which gets the records after each change.
     archive: OnceLock<ManagerArchive>,
     /// The lock of the process that writes the store; `None` in a reader.
-    _lock: Option<File>,
+    _lock: Option<WriterLock>,
+}
+
+/// The lock of the process that writes the store.
+pub(crate) struct WriterLock {
+    file: File,
+    process: u32,
+}
+
+impl WriterLock {
+    pub(crate) fn new(file: File) -> Self {
+        Self { file, process: process::id() }
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        if self.process == process::id() {
+            // A forked process, or a child before its `exec`, has the file open too, so closing it does not release the
+            // lock.
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 /// All records of a manager.
@@ -180,7 +202,7 @@ pub(crate) struct OwnRanges {
 }
 
 impl Manager {
-    pub(crate) const fn new(engine: Engine, lock: Option<File>) -> Self {
+    pub(crate) const fn new(engine: Engine, lock: Option<WriterLock>) -> Self {
         Self { engine, archive: OnceLock::new(), _lock: lock }
     }
 

@@ -47,7 +47,7 @@ pub use count::count_in_parallel_from;
 pub(crate) use load::Load;
 pub(crate) use manager::{
     Identity, Manager, ManagerId, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord,
-    ShardState, TableRecord, encoded, options_of, place_of, recorded, write_moves,
+    ShardState, TableRecord, WriterLock, encoded, options_of, place_of, recorded, write_moves,
 };
 pub(crate) use maps::{CurrentRouting, Map, Maps};
 use merge::Filter;

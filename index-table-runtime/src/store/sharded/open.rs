@@ -16,7 +16,7 @@ use crate::{
         lmdb::{self, ManagerArchive, Marked, SharedJournal},
         shards::{
             Engine, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Seen, Shard,
-            ShardRecord, ShardState, encoded, options_of, place_of, recorded,
+            ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
         },
     },
     model::{
@@ -308,14 +308,14 @@ pub(super) fn manager_options() -> Options {
 /// # Errors
 ///
 /// [`Error::AlreadyOpen`]: another process writes the store.
-pub(super) fn lock(path: &Path, mode: u32) -> Result<File> {
+pub(super) fn lock(path: &Path, mode: u32) -> Result<WriterLock> {
     let file = path.join(LOCK);
     let io = |source| Error::Io { path: file.clone(), source };
     let mut open = File::options();
     open.read(true).write(true).create(true).truncate(false);
     let lock = files::open_or_create(&mut open, &file, mode).map_err(io)?;
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
+        Ok(()) => Ok(WriterLock::new(lock)),
         Err(TryLockError::WouldBlock) => Err(Error::AlreadyOpen {
             path: path.to_owned(),
             reason: "in another process, which writes it; open it with `read_only(true)`"
