@@ -330,3 +330,19 @@ fn a_repository_that_is_opened_during_a_move_has_all_rows() -> TestResult {
         Ok(())
     })
 }
+
+#[test]
+fn an_archive_without_a_base_can_be_followed_later() -> TestResult {
+    let (dirs, mut rows) = (dirs()?, Rows::new());
+    original(&dirs, &mut rows, 0..20)?;
+    // The manifest of an archive is older than its first base.
+    let begun = dirs.archive.with_file_name("begun");
+    std::fs::create_dir(&begun)?;
+    std::fs::copy(dirs.archive.join("manifest"), begun.join("manifest"))?;
+    let outcome = ShardedFollower::open(&dirs.standby, &begun);
+    assert!(matches!(outcome, Err(Error::NotInArchive { .. })), "{outcome:?}");
+    let outcome = Follower::open(&dirs.standby, &begun);
+    assert!(matches!(outcome, Err(Error::NotInArchive { .. })), "{outcome:?}");
+    drop(ShardedFollower::open(&dirs.standby, &dirs.archive)?);
+    Ok(())
+}

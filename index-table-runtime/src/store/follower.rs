@@ -194,7 +194,8 @@ impl Follower {
     pub(super) fn open_as(path: &Path, archive: &Path, is_sharded: bool) -> Result<Self> {
         let directory = std::path::absolute(archive).map_err(|it| Error::io(archive, it))?;
         let archive = Archive::open(&directory)?;
-        if archive.is_sharded() != is_sharded {
+        // An archive without a base can be of either kind. Copying it fails below.
+        if archive.has_base() && archive.is_sharded() != is_sharded {
             let what = if is_sharded {
                 "a `ShardedFollower` of a store without shards; use `Follower`"
             } else {
