@@ -93,6 +93,8 @@ impl ShardedStore {
     /// copied, usually for a few milliseconds. A transaction sees each row once, because it uses the shard map of
     /// its snapshot. Cursors remain valid.
     ///
+    /// To move all keys, give their type: `move_range::<u32>("customers", .., "south")`.
+    ///
     /// If no shard has keys of the range, one commit assigns the range to the shard `to`: a range after all others, a range
     /// that was left out, or that of a detached shard, which can then not be attached again. In other cases, parts of the
     /// range that belong to no shard don't change, and neither do parts that the shard `to` has already.
