@@ -18,16 +18,16 @@ use crate::{opening::reason, random_local::random_together::copy};
 #[table(name = "orders", shard_by = tenant)]
 #[index(town)]
 #[index(code, unique, scope = "global")]
-struct Order {
+pub(crate) struct Order {
     #[primary_key]
-    tenant: u32,
+    pub(crate) tenant: u32,
     #[primary_key]
     number: u64,
     town: String,
     code: u64,
 }
 
-fn order(tenant: u32, number: u64) -> Order {
+pub(crate) fn order(tenant: u32, number: u64) -> Order {
     let (town, code) = (format!("t{}", number % 3), u64::from(tenant) * 1_000_000 + number);
     Order { tenant, number, town, code }
 }
