@@ -25,10 +25,8 @@ pub trait Expires: Entity {
     fn with_time<T>(&self, read: impl FnOnce(&Self::Time) -> T) -> T;
 }
 
-/// An instant. All instants have the same encoding.
-pub trait Instant: Key {}
-
-/// A type of a time of expiry: an instant, or an `Option` of one, whose `None` never expires.
+/// A type of a time of expiry: an instant, or an `Option` of an instant, whose `None` never expires. An `Option` of an
+/// `Option` is not such a type:
 ///
 /// ```compile_fail
 /// #[derive(serde::Serialize, serde::Deserialize, index_table::IndexTable)]
@@ -46,31 +44,39 @@ pub trait Instant: Key {}
             (`Timestamp`), or an `Option` of one of these"
 )]
 pub trait ExpiryTime: Key {
+    /// This type, or the type in the `Option`. All instants have the same encoding.
+    type Instant;
+
     /// Whether the encoding is the encoding of an `Option`.
     const OPTIONAL: bool = false;
 }
 
-impl ExpiryTime for SystemTime {}
-#[cfg(feature = "chrono")]
-impl ExpiryTime for chrono::DateTime<chrono::Utc> {}
-#[cfg(feature = "jiff")]
-impl ExpiryTime for jiff::Timestamp {}
-#[cfg(feature = "time")]
-impl ExpiryTime for time::OffsetDateTime {}
+impl ExpiryTime for SystemTime {
+    type Instant = Self;
+}
 
-impl Instant for SystemTime {}
 #[cfg(feature = "chrono")]
-impl Instant for chrono::DateTime<chrono::Utc> {}
+impl ExpiryTime for chrono::DateTime<chrono::Utc> {
+    type Instant = Self;
+}
+
 #[cfg(feature = "jiff")]
-impl Instant for jiff::Timestamp {}
+impl ExpiryTime for jiff::Timestamp {
+    type Instant = Self;
+}
+
 #[cfg(feature = "time")]
-impl Instant for time::OffsetDateTime {}
+impl ExpiryTime for time::OffsetDateTime {
+    type Instant = Self;
+}
 
 #[diagnostic::do_not_recommend]
-impl<T: Instant> ExpiryTime for Option<T>
+impl<T: ExpiryTime<Instant = T>> ExpiryTime for Option<T>
 where
     Self: Key,
 {
+    type Instant = T;
+
     const OPTIONAL: bool = true;
 }
 
