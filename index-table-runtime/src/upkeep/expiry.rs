@@ -24,7 +24,7 @@ use crate::{
     },
     query::{Bounds, ScanRequest},
     store::{Inner, OpenTable, Store},
-    upkeep::{cascade, panicked},
+    upkeep::cascade,
     usage::Ledger,
     write::{
         Scratch,
@@ -336,7 +336,7 @@ fn run(shared: &Shared, store: &Weak<Inner>) {
 /// Deletes a batch. If the archive or a method of a row panics, the worker must continue.
 fn expire_contained(store: &Store, table: &Arc<OpenTable>, now: SystemTime) -> Result<u64> {
     catch_unwind(AssertUnwindSafe(|| expire(store, table, now, BATCH)))
-        .unwrap_or_else(|panic| Err(panicked(&*panic)))
+        .unwrap_or_else(|panic| Err(Error::panicked(&*panic)))
 }
 
 /// Deletes the expired rows of each table. Returns the last error.

@@ -22,15 +22,3 @@ mod shards;
 pub(crate) mod upgrade;
 pub(crate) mod verify;
 mod versions;
-
-use std::any::Any;
-
-use crate::model::error::Error;
-
-/// Returns the error for a panic of the user's code in a thread of this crate.
-#[cold]
-fn panicked(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    Error::Panicked { message: message.unwrap_or_else(|| "without a message".to_owned()) }
-}

@@ -1,6 +1,6 @@
 //! Conversions of errors of the system, the codec and keys; copies of errors; boxed errors in iterators.
 
-use std::{error, fmt, io, iter, path::Path};
+use std::{any::Any, error, fmt, io, iter, path::Path};
 
 use super::Error;
 use crate::model::key::DecodeError;
@@ -34,6 +34,14 @@ impl Error {
     #[cold]
     pub(crate) fn internal(reason: impl Into<String>) -> Self {
         Self::Internal { reason: reason.into() }
+    }
+
+    /// Returns the error for a panic of the user's code.
+    #[cold]
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::Panicked { message: text.unwrap_or("with a value that is not text").to_owned() }
     }
 
     /// Returns a copy, so that each transaction affected by a failure has one.

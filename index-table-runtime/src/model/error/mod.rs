@@ -433,7 +433,8 @@ pub enum Error {
     // Transactions.
     /// The transaction and the repository belong to different stores.
     #[error(
-        "the repository of table `{table}` was used with a transaction of another store; open a repository on that store"
+        "the repository of table `{table}` was used with a transaction of another store; open a repository \
+         on that store"
     )]
     WrongStore {
         /// The table of the repository.
@@ -470,7 +471,8 @@ pub enum Error {
     /// The connection or the disk failed during a commit, so it is unknown whether the commit was applied.
     /// Read the rows before you write them again.
     #[error(
-        "it is unknown whether the commit was applied, so read its rows before you write them again: {source}"
+        "it is unknown whether the commit was applied, so read its rows before you write them again: \
+         {source}"
     )]
     CommitUnknown {
         /// The failure.

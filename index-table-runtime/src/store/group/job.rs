@@ -1,7 +1,6 @@
 //! The closures of a group writer, without their types.
 
 use std::{
-    any::Any,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -104,9 +103,9 @@ where
         let Self { body, outcome, .. } = self;
         // After a panic, the transaction is not reused. The closure may run again if the map was full.
         let new = catch_unwind(AssertUnwindSafe(|| body(txn))).map_err(|panic| {
-            let message = message(&*panic);
+            let error = Error::panicked(&*panic);
             contained(|| drop(panic));
-            Error::Panicked { message }
+            error
         });
         let before = mem::replace(outcome, new);
         contained(|| drop(before));
@@ -129,11 +128,4 @@ where
             None => replier.reply(outcome),
         }
     }
-}
-
-/// Returns the message of a panic.
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("with a value that is not text").to_owned()
 }

@@ -22,7 +22,6 @@ use crate::{
         shard::ShardNumber,
     },
     store::{OpenTable, Store},
-    upkeep::panicked,
     write::{Written, aggregates::Gathered, queue::totals},
 };
 
@@ -239,5 +238,5 @@ fn undecodable(schema: &TableSchema) -> Error {
 /// Loads the image of a row. A method of the row may compute a key; if it panics, the worker must continue.
 fn load(rows: &RowVtable, image: &mut Image, fact: &[u8], primary_key: &[u8]) -> Result<()> {
     catch_unwind(AssertUnwindSafe(|| rows.load_stored(image, fact, primary_key)))
-        .unwrap_or_else(|panic| Err(panicked(&*panic)))
+        .unwrap_or_else(|panic| Err(Error::panicked(&*panic)))
 }
