@@ -72,7 +72,7 @@ impl Mover<'_> {
     /// Removes the entries of copies from eventual indexes. These indexes can also have entries that the copies no
     /// longer have.
     fn clean_eventual(&mut self, at: usize, shard: ShardNumber) -> Result<()> {
-        let Some(table) = self.tables.get(at).map(Arc::clone) else { return Ok(()) };
+        let Some(table) = self.tables.get(at).cloned() else { return Ok(()) };
         let (table, of_shards) = (&*table, tables_of(&table)?);
         for (index, _) in table.schema.indexes.iter().enumerate().filter(|(_, it)| it.eventual) {
             let routing = of_shards.routing();

@@ -275,7 +275,7 @@ impl Mover<'_> {
         body: &mut dyn FnMut(&Self, &mut Copies<'_>, &mut engine::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let engine = self.engine;
-        let Some(table) = self.tables.get(at).map(Arc::clone) else { return Ok(()) };
+        let Some(table) = self.tables.get(at).cloned() else { return Ok(()) };
         let (table, of_shards) = (&*table, tables_of(&table)?);
         let (_step, _) = engine.step();
         let routing = of_shards.routing();

@@ -116,7 +116,8 @@ pub(in crate::engine::lmdb) const DATA_SYNC: &str = "the data file could not be 
 pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
 pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
 pub(super) const MAP_LOST: &str = "the data file of a shard could not be mapped again";
-pub(super) const PROMOTED: &str = "a follower of its archive has been promoted and is written instead, so that this store needs another archive";
+pub(super) const PROMOTED: &str = "a follower of its archive has been promoted and is written instead, so that this \
+                                  store needs another archive";
 pub(super) const OTHER_WRITER: &str = "a program without the journal has written to the store";
 
 /// Estimates the number of pages that a commit with this number of operations has changed. Each operation changes a leaf.
