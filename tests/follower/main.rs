@@ -1,5 +1,6 @@
 //! Followers of an archive.
 
+mod changed_shards;
 mod processes;
 mod shards;
 
@@ -257,7 +258,13 @@ fn a_follower_detects_a_gap_and_is_copied_again() -> TestResult {
     write(&store, &notes, &mut rows, 30..40)?;
     wait(|| follower.lag().is_ok_and(|lag| lag.error.is_some_and(|error| error.contains("gap"))));
     wait(|| store.archive_lag().is_some_and(|lag| lag.has_base));
-    drop((follower, store, notes));
+    let lag = follower.lag()?;
+    assert!(lag.commits >= 10 && lag.bytes > 0 && lag.time > Duration::ZERO, "{lag:?}");
+    let promoted = follower.promote();
+    assert!(matches!(promoted, Err(Error::NotInArchive { .. })), "{promoted:?}");
+    assert!(!dirs.archive.join("promoted").exists());
+    write(&store, &notes, &mut rows, 40..41)?;
+    drop((store, notes));
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let notes = NoteRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &notes)? == rows);
@@ -295,18 +302,32 @@ fn a_promoted_follower_does_not_continue_an_interrupted_generation_of_the_origin
 fn a_store_is_never_replaced_by_a_follower() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     original(&dirs, &mut rows, 0..20)?;
-    for (open, path) in [(false, &dirs.store), (true, &dirs.standby)] {
-        if open {
+    let standby = |name: &str| dirs.standby.with_file_name(name);
+    let (synced, journalled) = (standby("synced"), standby("journalled"));
+    let opened = [(None, &dirs.store), (Some(Durability::Full), &synced)];
+    for (durability, path) in opened.into_iter().chain([(Some(Durability::Journal), &journalled)]) {
+        if let Some(durability) = durability {
             // A follower that was written as a store.
             drop(Follower::open(path, &dirs.archive)?);
-            let store = Store::open(path)?;
+            let store = Store::options().durability(durability).open(path)?;
             write(&store, &NoteRepository::open(&store)?, &mut rows.clone(), 20..21)?;
         }
         let outcome = Follower::open(path, &dirs.archive);
         let is_refused = matches!(&outcome, Err(Error::Io { source, .. })
             if source.kind() == std::io::ErrorKind::AlreadyExists);
         assert!(is_refused, "{outcome:?}");
-        assert!(Store::open(path).is_ok());
+        assert!(Store::options().read_only(true).open(path).is_ok());
+    }
+    // After a gap, the archive would be copied again.
+    let store = Store::open(&dirs.store)?;
+    write(&store, &NoteRepository::open(&store)?, &mut rows, 30..31)?;
+    drop(store);
+    original(&dirs, &mut rows, 31..32)?;
+    for path in [&synced, &journalled] {
+        let outcome = Follower::open(path, &dirs.archive);
+        let is_refused = matches!(&outcome, Err(Error::Io { source, .. })
+            if source.kind() == std::io::ErrorKind::AlreadyExists);
+        assert!(is_refused, "{outcome:?}");
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::{Dirs, TestResult, dirs, wait};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "orders", shard_by = tenant)]
 #[index(topic)]
-struct Order {
+pub(crate) struct Order {
     #[primary_key]
     tenant: u32,
     #[primary_key]
@@ -36,10 +36,10 @@ struct Town {
     step: u32,
 }
 
-type Rows = BTreeMap<(u32, u32), Order>;
+pub(crate) type Rows = BTreeMap<(u32, u32), Order>;
 
 /// Returns options of a store with three shards, whose journal makes a checkpoint every few commits.
-fn options(archive: &Path) -> ShardedOptions {
+pub(crate) fn options(archive: &Path) -> ShardedOptions {
     let options = Store::options().durability(Durability::Journal).archive(archive);
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
     ShardedStore::options()
@@ -51,7 +51,7 @@ fn options(archive: &Path) -> ShardedOptions {
 }
 
 /// For each step, writes rows in all shards and deletes a row, in one transaction.
-fn write(
+pub(crate) fn write(
     store: &Store,
     orders: &OrderRepository,
     rows: &mut Rows,
@@ -76,7 +76,7 @@ fn write(
     Ok(())
 }
 
-fn rows_of(
+pub(crate) fn rows_of(
     store: &ShardedStore,
     orders: &OrderRepository,
 ) -> std::result::Result<Rows, Box<dyn std::error::Error>> {
@@ -96,7 +96,7 @@ fn original(dirs: &Dirs, rows: &mut Rows, steps: std::ops::Range<u32>) -> TestRe
 }
 
 /// Waits until a follower has the last commit of its original.
-fn wait_for(follower: &ShardedFollower, original: &ShardedStore) -> Result<()> {
+pub(crate) fn wait_for(follower: &ShardedFollower, original: &ShardedStore) -> Result<()> {
     let last = original.read()?.commit_number();
     let begun = Instant::now();
     loop {

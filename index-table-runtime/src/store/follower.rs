@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt, fs, io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, SystemTime},
@@ -13,7 +13,7 @@ use super::{ShardedStore, Store};
 use crate::{
     engine::{
         Durability, Options, files,
-        lmdb::{self, Archive, FILE, Following, position},
+        lmdb::{self, Archive, FILE, Following, Left, Mark, position},
         shards,
     },
     model::error::{Error, Result},
@@ -80,14 +80,15 @@ pub struct Follower {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FollowerLag {
-    /// The number of commits of the archive that the follower has not applied.
+    /// The number of commits of the archive that the follower has not applied. After a gap, the commits in the gap are
+    /// unknown, and the number is at least 1.
     pub commits: u64,
     /// Their length in the archive, in bytes.
     pub bytes: u64,
     /// The age of the oldest of them, by the clocks of both machines; zero if there are none.
     pub time: Duration,
-    /// The reason why the follower can't continue. It tries again several times a second. After a gap in the archive, it
-    /// has to be opened again.
+    /// The reason why the follower can't continue. It tries again several times a second. After a gap in the archive, or
+    /// after a shard was added to the original, it has to be opened again.
     pub error: Option<String>,
 }
 
@@ -119,20 +120,15 @@ impl Shared {
                 Ok(())
             }
         })?;
-        if following.is_over()? {
-            return Err(Error::NotInArchive {
-                path: archive,
-                reason: "it continues after a gap; drop the follower and open it again, which copies the new base"
-                    .to_owned(),
-            });
-        }
-        Ok(())
+        following.refuse_gap()
     }
 
     fn lag(&self, store: &Store) -> Result<FollowerLag> {
+        store.inner.engine.refuse_forked()?;
         let following = lock(&self.following).clone();
         let error = lock(&self.error).clone();
-        Ok(FollowerLag { error, ..lag_of(store, following)? })
+        let lag = lag_of(store, following)?;
+        Ok(FollowerLag { error: lag.error.or(error), ..lag })
     }
 
     fn run(&self, store: &Store) {
@@ -148,15 +144,24 @@ impl Shared {
     }
 }
 
-/// Measures the records of the archive from a position on.
+/// Measures the records of the archive from a position on. A follower that can't continue has an error, and is at least one
+/// commit behind.
 fn lag_of(store: &Store, mut following: Following) -> Result<FollowerLag> {
     let archive = following.directory().to_owned();
     let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error: None };
     let mut first = None;
     following.advance(&mut |followed| {
         let is_applied = match store.inner.engine.sharded() {
-            None => followed.commit() <= store.inner.engine.on_disk()?.last_commit(),
-            Some(shards) => shards.has_record(&followed.parts(&archive)?),
+            None => Ok(followed.commit() <= store.inner.engine.on_disk()?.last_commit()),
+            Some(shards) => shards.has_record(&archive, &followed.parts(&archive)?),
+        };
+        let is_applied = match is_applied {
+            // The follower lacks a shard.
+            Err(error @ Error::NotInArchive { .. }) => {
+                lag.error = Some(error.to_string());
+                false
+            }
+            is_applied => is_applied?,
         };
         if !is_applied {
             lag.commits += 1;
@@ -165,6 +170,16 @@ fn lag_of(store: &Store, mut following: Following) -> Result<FollowerLag> {
         }
         Ok(())
     })?;
+    match following.refuse_gap() {
+        Err(error @ Error::NotInArchive { .. }) => {
+            let beyond = following.beyond(&commits(store)?)?;
+            lag.commits += beyond.commits;
+            lag.bytes += beyond.bytes;
+            first = first.or(beyond.first);
+            lag.error = Some(error.to_string());
+        }
+        outcome => outcome?,
+    }
     if let Some(first) = first {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         lag.time = now.saturating_sub(Duration::from_millis(first));
@@ -177,8 +192,9 @@ impl Follower {
     /// archive has. Then a thread applies further commits. Only one process at a time can open a follower. Other
     /// processes can open its directory [read-only](crate::Options::read_only) at the same time.
     ///
-    /// If the copy was not closed, or if the archive continues after a gap, the copy is removed and the archive is copied
-    /// again.
+    /// If the copy was not closed, or if the archive continues after a gap, the archive is copied again, to a directory
+    /// `.….next` beside `path`. The earlier copy is removed when the next copy is complete and can be opened, so the disk
+    /// needs room for both. After an error, the earlier copy is unchanged.
     ///
     /// # Errors
     ///
@@ -203,44 +219,25 @@ impl Follower {
             };
             return Err(Error::NotOffered { what });
         }
-        let exists = fs::symlink_metadata(path.join(FILE)).is_ok();
-        let found = lmdb::is_of_follower(path, &archive)?;
-        let mut is_new = true;
-        match found {
-            None if exists => return Err(exists_already(path, "it is not a follower")),
-            None => copy(path, &directory, &archive)?,
-            Some((is_same, _)) => match is_clean(path)? {
-                None => {
-                    let reason = "in this or another process; drop that follower first".to_owned();
-                    return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
-                }
-                Some(true) if is_same => is_new = false,
-                Some(_) => {
-                    discard(path).map_err(|source| Error::io(path, source))?;
-                    copy(path, &directory, &archive)?;
-                }
-            },
-        }
-        let store = loop {
-            match open_store(path, &directory, is_sharded) {
-                // The copy was made while the original was creating a shard.
-                Err(error @ Error::NotInArchive { .. }) => {
-                    discard(path).map_err(|source| Error::io(path, source))?;
-                    if std::mem::replace(&mut is_new, true) {
-                        return Err(error);
-                    }
-                    copy(path, &directory, &archive)?;
-                }
-                opened => break opened?,
+        let own = Original { path, archive: &directory, is_sharded };
+        let is_usable = match lmdb::mark_of_follower(path, &archive)? {
+            None if fs::symlink_metadata(path).is_ok() => {
+                return Err(exists_already(path, "it is not a follower"));
             }
+            None => own.finish_replacing(&archive)?,
+            Some(mark) => own.is_usable(mark)?,
         };
-        let commits = commits(&store)?;
-        // The copy was closed after these commits.
-        let closed = lmdb::is_of_follower(path, &archive)?.map(|(_, position)| position);
-        if closed != Some(position(&commits)) {
-            return Err(exists_already(path, "it has been written as a store"));
+        if !is_usable {
+            own.replace()?;
         }
-        let following = Following::begin(&archive, &commits)?;
+        let (store, following) = match own.open(path) {
+            // The copy was made while the original was creating a shard, or segments were removed since.
+            Err(Error::NotInArchive { .. }) if is_usable => {
+                own.replace()?;
+                own.open(path)?
+            }
+            opened => opened?,
+        };
         for (_, engine) in engines(&store)? {
             engine.begin_to_follow()?;
         }
@@ -272,15 +269,21 @@ impl Follower {
         &self.store
     }
 
-    /// Returns the distance to the archive. The archive itself can be [behind](Store::archive_lag) the original.
+    /// Returns the distance to the archive. The archive itself can be [behind](Store::archive_lag) the original. A follower
+    /// that can't continue has an [`error`](FollowerLag::error), and is at least one commit behind.
     ///
     /// Cost: the commits that are not applied yet are read.
     ///
     /// # Errors
     ///
-    /// [`Error::DamagedArchive`] and [`Error::Io`] if the archive can't be read.
+    /// [`Error::DamagedArchive`] and [`Error::Io`] if the archive can't be read; [`Error::Forked`].
     pub fn lag(&self) -> Result<FollowerLag> {
-        self.shared.lag(&self.store)
+        let mut lag = self.shared.lag(&self.store)?;
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            lag.error
+                .get_or_insert_with(|| "its thread has ended; open the follower again".to_owned());
+        }
+        Ok(lag)
     }
 
     /// Applies all commits of the archive, and makes the copy a writable store. Repositories of the follower stay valid.
@@ -295,22 +298,34 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// The archive must be readable and writable: [`Error::Io`], [`Error::DamagedArchive`]; [`Error::Thread`]. After an
-    /// error, the follower can be opened again.
+    /// [`Error::NotInArchive`] if the follower can't continue, such as after a gap in the archive. The archive must be
+    /// readable and writable: [`Error::Io`], [`Error::DamagedArchive`]. After an error, the follower can be opened again,
+    /// and the original too: the record of the promotion is removed from the archive. If it can't be removed, the original
+    /// stays refused until the follower is opened again and promoted.
     pub fn promote(mut self) -> Result<Store> {
         self.stop();
-        // This comes first, so that the original archives nothing after the last commit that is applied here.
-        lock(&self.shared.following).promote()?;
+        // A follower that can't continue does not refuse the writes of the original.
+        self.shared.advance(&self.store)?;
+        let fence = lock(&self.shared.following).promote()?;
+        if let Err(error) = self.become_writable() {
+            // After this error, the original is refused until the archive can be written.
+            let _ = fence.lift();
+            return Err(error);
+        }
+        Ok(self.store.clone())
+    }
+
+    fn become_writable(&self) -> Result<()> {
+        // The original archives nothing after the last commit that is applied here.
         self.shared.advance(&self.store)?;
         for (_, engine) in engines(&self.store)? {
             engine.end_to_follow()?;
         }
         Following::forget(&self.store.inner.engine.directory())?;
         match self.store.inner.engine.sharded() {
-            None => self.store.inner.engine.on_disk()?.become_writable()?,
-            Some(shards) => shards.become_writable()?,
+            None => self.store.inner.engine.on_disk()?.become_writable(),
+            Some(shards) => shards.become_writable(),
         }
-        Ok(self.store.clone())
     }
 
     fn stop(&mut self) {
@@ -328,11 +343,9 @@ impl Follower {
             return Ok(());
         }
         let following = lock(&self.shared.following);
-        let commits = commits(&self.store)?;
         // With a new shard, the archive is copied again.
         let has_all = engine.sharded().is_none_or(|shards| !shards.lacks_shard());
-        let commits = if has_all { commits } else { BTreeMap::new() };
-        following.record(&engine.directory(), &commits)?;
+        following.record(&engine.directory(), &commits(&self.store)?, has_all)?;
         for (_, engine) in engines(&self.store)? {
             engine.end_to_follow()?;
         }
@@ -395,6 +408,76 @@ impl fmt::Debug for Follower {
     }
 }
 
+/// The directory of a follower, and the archive of its original.
+struct Original<'o> {
+    path: &'o Path,
+    archive: &'o Path,
+    is_sharded: bool,
+}
+
+impl Original<'_> {
+    /// Returns whether the follower can continue with the copy in its directory. Otherwise, the copy is replaced.
+    fn is_usable(&self, mark: Mark) -> Result<bool> {
+        match left(self.path)? {
+            None => {
+                let reason = "in this or another process; drop that follower first".to_owned();
+                Err(Error::AlreadyOpen { path: self.path.to_owned(), reason })
+            }
+            Some(Left::Written) => Err(written(self.path)),
+            Some(Left::Interrupted) => Ok(false),
+            Some(Left::Complete) if mark.continues => Ok(true),
+            Some(Left::Complete) => match open_store(self.path, self.archive, self.is_sharded) {
+                Err(Error::NotInArchive { .. }) => Ok(false),
+                opened => refuse_written(self.path, mark, &commits(&opened?)?).map(|()| false),
+            },
+        }
+    }
+
+    /// Opens a copy, and finds its position in the archive.
+    fn open(&self, copy: &Path) -> Result<(Store, Following)> {
+        let archive = Archive::open(self.archive)?;
+        let store = open_store(copy, self.archive, self.is_sharded)?;
+        let commits = commits(&store)?;
+        if let Some(mark) = lmdb::mark_of_follower(copy, &archive)? {
+            refuse_written(copy, mark, &commits)?;
+        }
+        Ok((store, Following::begin(&archive, &commits)?))
+    }
+
+    /// Copies the archive to another name, and gives the copy the name of the follower when it can be opened. Until then,
+    /// an earlier copy stays readable.
+    fn replace(&self) -> Result<()> {
+        let io = |source| Error::io(self.path, source);
+        let next = beside(self.path, ".next").map_err(io)?;
+        remove(&next).map_err(io)?;
+        let mut complete = |partial: &Path, commits: &BTreeMap<u32, u64>| {
+            let archive = Archive::open(self.archive)?;
+            Following::begin(&archive, commits)?.record(partial, commits, true)
+        };
+        let restored = Store::restore_archive(self.archive).run_with(&next, &mut complete);
+        let checked = restored.and_then(|_| self.open(&next).map(drop));
+        let placed = checked.and_then(|()| place(&next, self.path).map_err(io));
+        if placed.is_err() {
+            // The next opening removes what is left.
+            let _ = remove(&next);
+        }
+        placed
+    }
+
+    /// Finishes the work of a process that was killed in [`replace`](Self::replace) when the earlier copy was renamed.
+    /// Returns whether there is a copy now.
+    fn finish_replacing(&self, archive: &Archive) -> Result<bool> {
+        let io = |source| Error::io(self.path, source);
+        let next = beside(self.path, ".next").map_err(io)?;
+        let is_complete = lmdb::mark_of_follower(&next, archive)?.is_some_and(|it| it.continues);
+        if !is_complete {
+            return Ok(false);
+        }
+        place(&next, self.path).map_err(io)?;
+        Ok(true)
+    }
+}
+
 /// Opens the copy. Only the records of the archive change it.
 fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
     let options = Options { follower: true, ..Store::options() }.create(false);
@@ -434,48 +517,75 @@ fn engines(store: &Store) -> Result<Vec<(u32, &lmdb::Engine)>> {
     }
 }
 
-/// Returns the number of the last commit in each data file of a follower.
+/// Returns the number of the last commit in each data file that the next opening of a follower opens.
 fn commits(store: &Store) -> Result<BTreeMap<u32, u64>> {
-    let engines = engines(store)?.into_iter();
-    Ok(engines.map(|(shard, engine)| (shard, engine.last_commit())).collect())
+    let engine = &store.inner.engine;
+    match engine.sharded() {
+        None => Ok(BTreeMap::from([(0, engine.on_disk()?.last_commit())])),
+        Some(shards) => shards.follower_commits(),
+    }
 }
 
-/// Returns whether all data files of a follower are complete; `None` if a process has them open.
-fn is_clean(path: &Path) -> Result<Option<bool>> {
-    let Some(mut is_clean) = lmdb::is_clean(path)? else { return Ok(None) };
+/// Returns the state of the data files of a follower; `None` if a process has them open.
+fn left(path: &Path) -> Result<Option<Left>> {
+    let Some(mut left) = Left::of(path)? else { return Ok(None) };
     let io = |source| Error::io(path, source);
     for entry in fs::read_dir(path).map_err(io)? {
         let entry = entry.map_err(io)?;
         let is_shard = entry.file_name().to_string_lossy().starts_with("shard.");
         if is_shard && entry.path().join(FILE).exists() {
-            let Some(shard) = lmdb::is_clean(&entry.path())? else { return Ok(None) };
-            is_clean &= shard;
+            let Some(shard) = Left::of(&entry.path())? else { return Ok(None) };
+            left = left.max(shard);
         }
     }
-    Ok(Some(is_clean))
+    Ok(Some(left))
 }
 
-/// Creates the copy.
-fn copy(path: &Path, directory: &Path, archive: &Archive) -> Result<()> {
-    let restored = Store::restore_archive(directory).run_with(path, &mut |partial, commits| {
-        Following::begin(archive, commits)?.record(partial, commits)
-    });
-    restored.map(drop)
+/// Refuses a copy that has commits of its own.
+fn refuse_written(path: &Path, mark: Mark, commits: &BTreeMap<u32, u64>) -> Result<()> {
+    match mark.position {
+        Some(closed) if closed != position(commits) => Err(written(path)),
+        _ => Ok(()),
+    }
 }
 
-/// Removes a copy. A process that is killed meanwhile leaves a directory `.….discarded`.
-fn discard(path: &Path) -> io::Result<()> {
+fn written(path: &Path) -> Error {
+    exists_already(path, "it has been written as a store")
+}
+
+/// Returns the name of another directory beside the copy: `.{name}{suffix}`.
+fn beside(path: &Path, suffix: &str) -> io::Result<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
-    name.push(".discarded");
-    let discarded = path.with_file_name(name);
-    if discarded.exists() {
-        fs::remove_dir_all(&discarded)?;
+    name.push(suffix);
+    Ok(path.with_file_name(name))
+}
+
+/// Removes a directory, which may be missing.
+fn remove(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
-    fs::rename(path, &discarded)?;
+}
+
+/// Gives a copy the name `path`. A process that is killed meanwhile leaves the earlier copy as `.….discarded`.
+///
+/// The path has a follower, or nothing.
+fn place(copy: &Path, path: &Path) -> io::Result<()> {
+    let discarded = beside(path, ".discarded")?;
+    remove(&discarded)?;
+    match fs::rename(path, &discarded) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        renamed => renamed?,
+    }
+    if let Err(error) = fs::rename(copy, path) {
+        let _ = fs::rename(&discarded, path);
+        return Err(error);
+    }
     // Otherwise, after a power failure, the old name could be that of a directory without some of its files.
     files::sync_directory(files::parent(path))?;
-    fs::remove_dir_all(discarded)
+    remove(&discarded)
 }
 
 fn exists_already(path: &Path, reason: &str) -> Error {

@@ -29,13 +29,33 @@ use crate::{
     },
 };
 
-/// Returns whether the data file of a follower is complete; `None` if a process has it open.
-pub(crate) fn is_clean(directory: &Path) -> Result<Option<bool>> {
-    let presence = Presence::take(directory).map_err(|source| Error::io(directory, source))?;
-    if presence.is_known() && !presence.is_alone() {
-        return Ok(None);
+/// The identity in the marker of an open follower.
+const LIVE: [u8; 16] = *b"index-table live";
+
+/// The state of the data file of a follower that no process has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Left {
+    /// The follower was closed.
+    Complete,
+    /// The follower was not closed.
+    Interrupted,
+    /// A process has opened the file as a store with a journal.
+    Written,
+}
+
+impl Left {
+    /// Returns the state of the data file in a directory; `None` if a process has it open.
+    pub(crate) fn of(directory: &Path) -> Result<Option<Self>> {
+        let presence = Presence::take(directory).map_err(|source| Error::io(directory, source))?;
+        if presence.is_known() && !presence.is_alone() {
+            return Ok(None);
+        }
+        Ok(Some(match start::marker_of(directory) {
+            Ok(Marker::None) => Self::Complete,
+            Ok(Marker::Needed(Journalled { identity: LIVE, .. })) | Err(_) => Self::Interrupted,
+            Ok(Marker::Needed(_) | Marker::Clean(_)) => Self::Written,
+        }))
     }
-    Ok(Some(matches!(start::marker_of(directory), Ok(Marker::None))))
 }
 
 impl Engine {
@@ -46,7 +66,7 @@ impl Engine {
 
     /// Marks the data file as belonging to an open follower.
     pub(crate) fn begin_to_follow(&self) -> Result<()> {
-        self.mark(Marker::Needed(Journalled::own(*b"index-table live", 1)))
+        self.mark(Marker::Needed(Journalled::own(LIVE, 1)))
     }
 
     fn mark(&self, marker: Marker) -> Result<()> {

@@ -61,9 +61,9 @@ mod write;
 pub(crate) use check::{Piece, Pieces};
 pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
-pub(crate) use follow::is_clean;
+pub(crate) use follow::Left;
 pub(crate) use journal::archive::{
-    follow::{Followed, Following, archive_of_follower, is_of_follower, position},
+    follow::{Followed, Following, Mark, archive_of_follower, mark_of_follower, position},
     format::MANIFEST_FILE,
     restore::{Archive, Until},
     restore_shards::{Parts, UntilShards},

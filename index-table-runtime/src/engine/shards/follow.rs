@@ -1,7 +1,7 @@
 //! The shards of a follower. Only the records of an archive change them.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::{
         Arc,
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Engine, ManagerRecords, Maps, OwnRanges, Seen, ShardState};
+use super::{Engine, Manager, ManagerRecords, Maps, OwnRanges, Seen, ShardState};
 use crate::{
     engine::lmdb::{Followed, Parts},
     model::{
@@ -20,15 +20,18 @@ use crate::{
 
 impl Engine {
     /// Returns whether the shards have already applied a record of the archive.
-    pub(crate) fn has_record(&self, parts: &Parts) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInArchive`]: the follower lacks a shard.
+    pub(crate) fn has_record(&self, archive: &Path, parts: &Parts) -> Result<bool> {
         for (shard, number) in &parts.shards {
-            match self.follower(*shard) {
-                Ok(None) => {}
-                Ok(Some(engine)) if engine.last_commit() >= *number => {}
-                _ => return false,
+            if self.follower(archive, *shard)?.is_some_and(|engine| engine.last_commit() < *number)
+            {
+                return Ok(false);
             }
         }
-        true
+        Ok(true)
     }
 
     /// Returns the data files of a follower, with the numbers of their shards. Some of these shards may have been
@@ -40,25 +43,43 @@ impl Engine {
             .filter_map(|(number, shard)| Some((number, shard.open.get()?.engine().lmdb()?)))
     }
 
+    /// Returns the number of the last commit in each shard that the next opening of the follower opens. The shard map
+    /// manager lists a removed shard, which is not opened again.
+    pub(crate) fn follower_commits(&self) -> Result<BTreeMap<ShardNumber, u64>> {
+        let removed = self.recorded_as_removed()?;
+        let own = self.followers().filter(|(number, _)| !removed.contains(number));
+        Ok(own.map(|(number, engine)| (number, engine.last_commit())).collect())
+    }
+
+    /// Returns the shards that were removed or detached, by the records of the shard map manager.
+    fn recorded_as_removed(&self) -> Result<BTreeSet<ShardNumber>> {
+        let records = self.manager().map_or(Ok(None), Manager::read)?;
+        Ok(records.iter().flat_map(ManagerRecords::removed).collect())
+    }
+
     /// Whether the original has an added shard that the follower lacks.
     pub(crate) fn lacks_shard(&self) -> bool {
         self.lacks_shard.load(Acquire)
     }
 
     /// Returns the engine of a shard of a follower; `None` if the shard was removed before the copy.
-    fn follower(&self, shard: ShardNumber) -> Result<Option<&crate::engine::lmdb::Engine>> {
+    fn follower(
+        &self,
+        archive: &Path,
+        shard: ShardNumber,
+    ) -> Result<Option<&crate::engine::lmdb::Engine>> {
         let own = self.shards.get(shard as usize);
         match own.and_then(super::Shard::last_engine) {
             Some(engine) => Ok(engine.lmdb()),
             None if own.is_some_and(super::Shard::is_gone) => Ok(None),
-            None => Err(self.reopened(shard)),
+            None => Err(self.reopened(archive, shard)),
         }
     }
 
-    fn reopened(&self, shard: ShardNumber) -> Error {
+    fn reopened(&self, archive: &Path, shard: ShardNumber) -> Error {
         self.lacks_shard.store(true, Release);
         Error::NotInArchive {
-            path: self.directory(),
+            path: archive.to_owned(),
             reason: format!(
                 "shard number {shard} was added to the original; drop the follower and open it again, which copies the shard"
             ),
@@ -75,7 +96,7 @@ impl Engine {
         }
         let mut lacking = Vec::new();
         for (shard, number) in &parts.shards {
-            if let Some(engine) = self.follower(*shard)?
+            if let Some(engine) = self.follower(archive, *shard)?
                 && engine.last_commit() < *number
             {
                 lacking.push((*shard, *number, engine));
@@ -107,7 +128,11 @@ impl Engine {
             moves.extend(seen.moves()?);
             identities.push(seen.identity().clone());
         }
-        let removed: BTreeSet<_> = identities.iter().flat_map(|own| own.removed.clone()).collect();
+        // A shard that was attached again is still in the own records of other shards. The archive has the record of the
+        // manager before the commit that removes a shard.
+        let recorded = self.recorded_as_removed()?;
+        let removed = identities.iter().flat_map(|own| own.removed.clone());
+        let removed: BTreeSet<_> = removed.filter(|shard| recorded.contains(shard)).collect();
         let now = self.maps.now();
         let mut changed = Vec::new();
         for name in now.by_name.keys() {

@@ -44,13 +44,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the number of shards into the own records of the shards. The record of an unavailable shard is written
-    /// when the shard is opened.
-    pub(crate) fn record_count(&self) -> Result<()> {
-        let count = self.next_number();
+    /// Writes the number of shards, and the shards that were removed, into the own records of the shards. The record of an
+    /// unavailable shard is written when the shard is opened.
+    pub(crate) fn record_shards(&self) -> Result<()> {
+        let (count, maps) = (self.next_number(), self.maps.now());
+        let removed = (0..count).filter(|number| !maps.shards().contains(number));
+        let removed: Vec<_> = removed.collect();
         for engine in self.engines().filter(|engine| engine.lmdb().is_some()) {
-            if let Some(identity) = Identity::read(engine)?.filter(|own| own.shards != count) {
-                Identity { shards: count, ..identity }.write(engine)?;
+            let Some(own) = Identity::read(engine)? else { continue };
+            if own.shards != count || own.removed != removed {
+                Identity { shards: count, removed: removed.clone(), ..own }.write(engine)?;
             }
         }
         Ok(())

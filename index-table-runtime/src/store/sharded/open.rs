@@ -203,8 +203,8 @@ fn open_shards(
             Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
                 return Err(error);
             }
-            // The original of the follower was about to add this shard.
-            Err(error) if options.options.follower && record.state == ShardState::New => {
+            // Another process, or the original of a follower, is adding this shard, which has no rows yet.
+            Err(error) if !is_writer && record.state == ShardState::New => {
                 shards.push(Shard::unavailable(name, error.to_string()));
                 found.seen.push(None);
             }

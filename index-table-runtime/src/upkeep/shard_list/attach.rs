@@ -173,7 +173,7 @@ impl ShardedStore {
         for table in &tables_in_use {
             all_shards::align(&inner.engine, &table.tables, table.rows)?;
         }
-        shards.record_count()?;
+        shards.record_shards()?;
         Ok((number, global))
     }
 }

@@ -112,7 +112,7 @@ impl ShardedStore {
         for (table, ..) in references {
             all_shards::align(&inner.engine, &table.tables, table.rows)?;
         }
-        shards.record_count()?;
+        shards.record_shards()?;
         shard_id(self, number)
     }
 }

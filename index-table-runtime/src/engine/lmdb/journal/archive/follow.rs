@@ -13,7 +13,7 @@ use super::{
     records::{Archived, Records},
     restore::{Archive, damaged, failed},
     restore_shards::Parts,
-    target,
+    target::{self, Fence},
 };
 use crate::{
     engine::lmdb::{journal::tail::Source as _, names::FILE},
@@ -45,6 +45,16 @@ impl Followed<'_> {
     }
 }
 
+/// The commits of an archive after a gap.
+#[derive(Debug, Default)]
+pub(crate) struct Beyond {
+    /// At least so many commits.
+    pub(crate) commits: u64,
+    pub(crate) bytes: u64,
+    /// The time of the first of them that is known, in milliseconds since 1970.
+    pub(crate) first: Option<u64>,
+}
+
 /// The position of a follower in its archive.
 #[derive(Debug, Clone)]
 pub(crate) struct Following {
@@ -61,9 +71,17 @@ pub(crate) fn position(commits: &BTreeMap<u32, u64>) -> u64 {
     commits.values().fold(0, |sum, number| sum.wrapping_add(*number))
 }
 
-/// Returns whether a follower's directory belongs to an archive, and the [`position`] at which the follower was
-/// closed; `None` if it is not the directory of a follower.
-pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Option<(bool, u64)>> {
+/// The file that marks a follower's directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    /// Whether the follower can continue in the last generation of the archive.
+    pub(crate) continues: bool,
+    /// The [`position`] at which the follower was closed; `None` if an earlier release has not written it.
+    pub(crate) position: Option<u64>,
+}
+
+/// Reads the mark of a follower's directory; `None` if it is not the directory of a follower.
+pub(crate) fn mark_of_follower(directory: &Path, archive: &Archive) -> Result<Option<Mark>> {
     let path = directory.join(FOLLOWER);
     let bytes = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -72,7 +90,10 @@ pub(crate) fn is_of_follower(directory: &Path, archive: &Archive) -> Result<Opti
     let latest = archive.bases.iter().map(|base| base.generation).max();
     Ok(Manifest::read(&bytes).map(|found| {
         let is_same = found.identity == archive.manifest.identity;
-        (is_same && Some(found.generation) == latest, found.commit)
+        Mark {
+            continues: is_same && Some(found.generation) == latest,
+            position: Some(found.commit).filter(|_| (found.generation, found.commit) != (0, 0)),
+        }
     }))
 }
 
@@ -153,9 +174,15 @@ impl Following {
         &self.directory
     }
 
-    /// Writes the files that mark a follower's directory. Without numbers, the next opening copies the archive again.
-    pub(crate) fn record(&self, directory: &Path, commits: &BTreeMap<u32, u64>) -> Result<()> {
-        let generation = if commits.is_empty() { 0 } else { self.begun.generation };
+    /// Writes the files that mark a follower's directory. If the follower can't continue in this generation, the next
+    /// opening copies the archive again.
+    pub(crate) fn record(
+        &self,
+        directory: &Path,
+        commits: &BTreeMap<u32, u64>,
+        continues: bool,
+    ) -> Result<()> {
+        let generation = if continues { self.begun.generation } else { 0 };
         let commit = position(commits);
         let bytes = Manifest { generation, commit, ..self.begun }.bytes();
         let files = [(FOLLOWED, bytes_of(&self.directory)), (FOLLOWER, bytes)];
@@ -176,25 +203,77 @@ impl Following {
         Ok(())
     }
 
-    /// Notifies the store that writes the archive of the promotion of a follower.
-    pub(crate) fn promote(&self) -> Result<()> {
+    /// Notifies the store that writes the archive of the promotion of a follower. [`Fence::lift`] takes it back.
+    pub(crate) fn promote(&self) -> Result<Fence> {
         let promoted = target::promote(&self.directory, &self.begun);
         promoted.map_err(|source| Error::io(&self.directory, source))
     }
 
-    /// Returns whether the archive continues in another generation: with its manifest, a base, or the next segment.
-    pub(crate) fn is_over(&self) -> Result<bool> {
+    /// Fails if the follower has all records that it can get from its generation, and the archive has later commits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInArchive`]: the archive continues in another generation (with its manifest, a base, or the next
+    /// segment), or a segment was removed.
+    pub(crate) fn refuse_gap(&self) -> Result<()> {
         let archive = Archive::open(&self.directory)?;
         let Manifest { identity, generation, .. } = self.begun;
         let is_other = |of: &[u8; 16], number| *of != identity || number > generation;
+        let gap = "it continues after a gap; drop the follower and open it again, which copies the new base";
         if is_other(&archive.manifest.identity, archive.manifest.generation)
             || archive.bases.iter().any(|base| is_other(&base.identity, base.generation))
         {
-            return Ok(true);
+            return Err(archive.lacks(gap.to_owned()));
         }
-        let Some((path, file, _)) = self.open()? else { return Ok(false) };
+        let Some((path, file, _)) = self.open()? else {
+            // The manifest is read once more, because the segment may have been completed in the meantime.
+            let last = Archive::open(&self.directory)?.manifest.segment;
+            if last < self.segment || self.open()?.is_some() {
+                return Ok(());
+            }
+            return Err(archive.lacks(format!(
+                "segment {} is missing; put it back, or remove the directory of the follower and open it again, which copies a later base",
+                self.segment
+            )));
+        };
         let records = Records::open(&file).map_err(|source| Error::io(&path, source))?;
-        Ok(records.is_some_and(|it| is_other(&it.head.identity, it.head.generation)))
+        if records.is_some_and(|it| is_other(&it.head.identity, it.head.generation)) {
+            return Err(archive.lacks(gap.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Measures what the archive has after a gap. `commits` are the last commits of the follower, by shard.
+    pub(crate) fn beyond(&self, commits: &BTreeMap<u32, u64>) -> Result<Beyond> {
+        let archive = Archive::open(&self.directory)?;
+        let mut beyond = Beyond::default();
+        let latest = archive.bases.last().map_or(0, |base| base.generation);
+        let mut based = BTreeMap::new();
+        for base in archive.bases.iter().filter(|base| base.generation == latest) {
+            based.insert(base.shard(), base.commit);
+            beyond.first = Some(beyond.first.map_or(base.time, |first| first.min(base.time)));
+        }
+        let own = |shard: &u32| commits.get(shard).copied().unwrap_or_default();
+        beyond.commits = based.iter().map(|(shard, last)| last.saturating_sub(own(shard))).sum();
+        let mut counted = 0;
+        for segment in self.segment.. {
+            let Some((path, file, _)) = (Self { segment, ..self.clone() }).open()? else {
+                if segment <= archive.manifest.segment { continue } else { break }
+            };
+            let io = |source| Error::io(&path, source);
+            let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
+            if records.head.generation == self.begun.generation {
+                continue;
+            }
+            while let Some(record) = records.next().map_err(io)? {
+                counted += 1;
+                beyond.first = Some(beyond.first.map_or(record.time, |it| it.min(record.time)));
+            }
+            beyond.bytes += records.offset;
+        }
+        // The commits in the gap itself are unknown.
+        beyond.commits = beyond.commits.max(counted).max(1);
+        Ok(beyond)
     }
 
     /// Calls `each` with each record that follows. If it fails, the next call continues with the same record. A record

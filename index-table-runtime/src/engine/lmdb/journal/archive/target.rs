@@ -279,10 +279,40 @@ fn promoted(directory: &Path) -> io::Result<Option<Manifest>> {
 }
 
 /// Records that a follower of an archive has been promoted.
-pub(in crate::engine::lmdb) fn promote(directory: &Path, last: &Manifest) -> io::Result<()> {
-    let before = promoted(directory)?.map_or(0, |before| before.epoch);
-    let record = Manifest { epoch: before.max(last.epoch) + 1, ..*last };
-    put(directory, PROMOTED, &record.bytes(), &directory.join(MANIFEST_FILE))
+pub(in crate::engine::lmdb) fn promote(directory: &Path, last: &Manifest) -> io::Result<Fence> {
+    let before = promoted(directory)?;
+    let epoch = before.map_or(0, |before| before.epoch).max(last.epoch) + 1;
+    let record = Manifest { epoch, ..*last };
+    put(directory, PROMOTED, &record.bytes(), &directory.join(MANIFEST_FILE))?;
+    Ok(Fence { directory: directory.to_owned(), before, record })
+}
+
+/// The record in an archive that refuses the writes of the original.
+#[must_use = "the original is refused until the fence is lifted"]
+pub(crate) struct Fence {
+    directory: PathBuf,
+    before: Option<Manifest>,
+    record: Manifest,
+}
+
+impl Fence {
+    /// Removes the record, because the promotion has failed. The original can be opened again, and written.
+    pub(crate) fn lift(self) -> io::Result<()> {
+        let Self { directory, before, record } = self;
+        if promoted(&directory)? != Some(record) {
+            // Another follower has been promoted since.
+            return Ok(());
+        }
+        match before {
+            Some(before) => {
+                put(&directory, PROMOTED, &before.bytes(), &directory.join(MANIFEST_FILE))
+            }
+            None => {
+                fs::remove_file(directory.join(PROMOTED))?;
+                sync_directory(&directory)
+            }
+        }
+    }
 }
 
 /// Returns the last segment in an archive, complete or not; 0 if there is none.
