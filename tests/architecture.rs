@@ -8,9 +8,9 @@ use std::{
 };
 
 /// The top modules of the runtime, from the lowest layer to the highest.
-const LAYERS: [&str; 11] = [
-    "model", "engine", "sort", "usage", "query", "write", "store", "upkeep", "table", "private",
-    "fuzzing",
+const LAYERS: [&str; 12] = [
+    "locks", "model", "engine", "sort", "usage", "query", "write", "store", "upkeep", "table",
+    "private", "fuzzing",
 ];
 
 /// Client libraries, and the folders that may name them.

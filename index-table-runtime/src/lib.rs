@@ -14,6 +14,7 @@ mod engine;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod locks;
 mod model;
 #[doc(hidden)]
 pub mod private;

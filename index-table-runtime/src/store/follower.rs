@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt, fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, SystemTime},
 };
@@ -16,6 +16,7 @@ use crate::{
         lmdb::{self, Archive, FILE, Following, Left, Mark, position},
         shards,
     },
+    locks::{Condvar, Mutex},
     model::error::{Error, Result},
 };
 
@@ -100,14 +101,10 @@ pub(super) struct Shared {
     closing: Condvar,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     /// Applies all commits of the archive.
     fn advance(&self, store: &Store) -> Result<()> {
-        let mut following = lock(&self.following);
+        let mut following = self.following.lock();
         let archive = following.directory().to_owned();
         following.advance(&mut |followed| match store.inner.engine.sharded() {
             None => store.inner.engine.on_disk()?.follow(&archive, followed, None),
@@ -125,21 +122,20 @@ impl Shared {
 
     fn lag(&self, store: &Store) -> Result<FollowerLag> {
         store.inner.engine.refuse_forked()?;
-        let following = lock(&self.following).clone();
-        let error = lock(&self.error).clone();
+        let following = self.following.lock().clone();
+        let error = self.error.lock().clone();
         let lag = lag_of(store, following)?;
         Ok(FollowerLag { error: lag.error.or(error), ..lag })
     }
 
     fn run(&self, store: &Store) {
         loop {
-            let closing = lock(&self.is_closing);
-            let waited = self.closing.wait_timeout_while(closing, TICK, |it| !*it);
-            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+            let closing = self.is_closing.lock();
+            if *self.closing.wait_timeout_while(closing, TICK, |it| !*it) {
                 return;
             }
             let outcome = self.advance(store);
-            *lock(&self.error) = outcome.err().map(|error| error.to_string());
+            *self.error.lock() = outcome.err().map(|error| error.to_string());
         }
     }
 }
@@ -247,12 +243,12 @@ impl Follower {
             is_closing: Mutex::default(),
             closing: Condvar::new(),
         });
-        *lock(&store.inner.follower) = Arc::downgrade(&shared);
+        *store.inner.follower.lock() = Arc::downgrade(&shared);
         let mut follower = Self { store, shared, thread: None };
         match follower.shared.advance(&follower.store) {
             // The archive has no base after the gap yet.
             Err(error @ Error::NotInArchive { .. }) => {
-                *lock(&follower.shared.error) = Some(error.to_string());
+                *follower.shared.error.lock() = Some(error.to_string());
             }
             outcome => outcome?,
         }
@@ -306,7 +302,7 @@ impl Follower {
         self.stop();
         // A follower that can't continue does not refuse the writes of the original.
         self.shared.advance(&self.store)?;
-        let fence = lock(&self.shared.following).promote()?;
+        let fence = self.shared.following.lock().promote()?;
         if let Err(error) = self.become_writable() {
             // After this error, the original is refused until the archive can be written.
             let _ = fence.lift();
@@ -329,7 +325,7 @@ impl Follower {
     }
 
     fn stop(&mut self) {
-        *lock(&self.shared.is_closing) = true;
+        *self.shared.is_closing.lock() = true;
         self.shared.closing.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -342,7 +338,7 @@ impl Follower {
         if !engine.is_read_only() {
             return Ok(());
         }
-        let following = lock(&self.shared.following);
+        let following = self.shared.following.lock();
         // With a new shard, the archive is copied again.
         let has_all = engine.sharded().is_none_or(|shards| !shards.lacks_shard());
         following.record(&engine.directory(), &commits(&self.store)?, has_all)?;
@@ -366,7 +362,7 @@ impl Store {
     /// [`Error::Io`] if the directory can't be read.
     #[doc(hidden)]
     pub fn follower_lag(&self) -> Result<Option<FollowerLag>> {
-        let shared = lock(&self.inner.follower).upgrade();
+        let shared = self.inner.follower.lock().upgrade();
         let lag = if let Some(shared) = shared {
             shared.lag(self)
         } else {

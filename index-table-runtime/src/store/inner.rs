@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull, shards},
+    locks::{Mutex, MutexGuard},
     model::{
         error::{Error, Result},
         reference::Referrer,
@@ -137,7 +138,7 @@ impl Inner {
             return Ok(used);
         }
         self.refuse_nested_write()?;
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _opening = self.opening.lock();
         if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
@@ -194,7 +195,7 @@ impl Inner {
 
     /// Prevents the opening of tables.
     pub(crate) fn lock_opening(&self) -> MutexGuard<'_, ()> {
-        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+        self.opening.lock()
     }
 
     /// Returns the table if a repository of it is in use.
@@ -242,7 +243,7 @@ impl Inner {
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, Opened>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock()
     }
 
     /// Pauses between two transactions of long work, so that other writers get their turn first. In this process, a thread
@@ -279,7 +280,7 @@ impl Inner {
     ) -> Result<Vec<String>> {
         self.refuse_nested_write()?;
         // Prevents the opening of tables until the function returns.
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let _opening = self.opening.lock();
         let is_in_use = |table: &str, index: &str| {
             let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
             used.is_some_and(|used| {
@@ -304,7 +305,7 @@ impl Inner {
     }
 
     fn writer(&self) -> MutexGuard<'_, WriterState> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 }
 

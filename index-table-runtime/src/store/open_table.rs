@@ -1,12 +1,13 @@
 //! Tables in use.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::{
     engine::{Limit, ReadRecords as _, Reader, Stamp, Tables},
+    locks::Mutex,
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -82,7 +83,7 @@ pub(super) struct Renewals {
 
 impl Renewals {
     pub(super) fn add(&self, record: Vec<u8>) {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+        self.records.lock().push(record);
         self.any.store(true, Ordering::Release);
     }
 }
@@ -99,7 +100,7 @@ impl OpenTable {
     fn has_renewed(&self, record: &[u8]) -> bool {
         self.renewed.any.load(Ordering::Acquire) && {
             let records = self.renewed.records.lock();
-            records.unwrap_or_else(PoisonError::into_inner).iter().any(|own| own == record)
+            records.iter().any(|own| own == record)
         }
     }
 

@@ -5,12 +5,13 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use super::{Inner, Options};
 use crate::{
     engine::{Durability, Engine, files, lmdb},
+    locks::Mutex,
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -57,7 +58,7 @@ fn open_with(
         }
         _ => io(source),
     })?;
-    let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stores = OPEN.lock();
     if let Some(open) = stores.get(&path) {
         if let Some(inner) = open.in_use() {
             inner.engine.refuse_forked()?;
@@ -172,10 +173,7 @@ fn file_id(_: &Path) -> io::Result<FileId> {
 #[cfg(test)]
 mod tests {
     use std::{
-        sync::{
-            PoisonError,
-            atomic::{AtomicBool, Ordering::Relaxed},
-        },
+        sync::atomic::{AtomicBool, Ordering::Relaxed},
         thread,
         time::Duration,
     };
@@ -192,7 +190,7 @@ mod tests {
             scope.spawn(|| {
                 // Each opening of another store makes this call.
                 while !is_over.load(Relaxed) {
-                    forget_closed(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner));
+                    forget_closed(&mut OPEN.lock());
                 }
             });
             for _ in 0..200 {

@@ -2,13 +2,14 @@
 
 use std::{
     fmt, process,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use super::StoreReport;
 use crate::{
+    locks::{Condvar, Mutex, MutexGuard},
     model::error::{Error, Result},
     query::Cursor,
     store::{Inner, OpenTable, Store},
@@ -167,15 +168,12 @@ impl fmt::Debug for Scrub {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits, unless the verification has to end. Returns true if it has to end.
     fn rest(&self, pause: Duration) -> bool {
-        let waited =
-            self.stopped.wait_timeout_while(self.state(), pause, |state| !state.is_stopped);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.is_stopped
+        self.stopped.wait_timeout_while(self.state(), pause, |state| !state.is_stopped).is_stopped
     }
 }
 

@@ -9,13 +9,14 @@ use std::{
     error, fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     process,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime},
 };
 
 use crate::{
     engine::Read as _,
+    locks::{Condvar, Mutex, MutexGuard},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -309,7 +310,7 @@ impl fmt::Debug for ExpiryWorker {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn is_stopped(&self) -> bool {
@@ -319,8 +320,7 @@ impl Shared {
     /// Waits for the next round, or until the worker is stopped.
     fn wait(&self) {
         let state = self.state();
-        let waited = self.stopped.wait_timeout_while(state, POLL, |state| !state.is_stopped);
-        drop(waited);
+        drop(self.stopped.wait_timeout_while(state, POLL, |state| !state.is_stopped));
     }
 }
 

@@ -1,13 +1,8 @@
 //! Work on several shards at the same time.
 
-use std::{
-    num::NonZero,
-    panic::resume_unwind,
-    sync::{Mutex, PoisonError, mpsc},
-    thread,
-};
+use std::{num::NonZero, panic::resume_unwind, sync::mpsc, thread};
 
-use crate::usage::Progress;
+use crate::{locks::Mutex, usage::Progress};
 
 /// The name of the threads.
 const NAME: &str = "shards";
@@ -36,16 +31,17 @@ pub(super) fn each<T: Send, R: Send>(
             })
             .collect();
     }
-    let (queue, results) = (Mutex::new(items.into_iter().enumerate()), Mutex::new(Vec::new()));
+    let queue = Mutex::<_>::new(items.into_iter().enumerate());
+    let results = Mutex::<_>::new(Vec::new());
     let (sender, received) = mpsc::channel();
     let run = |sender: mpsc::Sender<(usize, Progress)>| {
         loop {
-            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = queue.lock().next();
             let Some((position, item)) = next else { return };
             let result = work(item, &|at| {
                 let _ = sender.send((position, at));
             });
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((position, result));
+            results.lock().push((position, result));
         }
     };
     thread::scope(|scope| {
@@ -69,7 +65,7 @@ pub(super) fn each<T: Send, R: Send>(
             }
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut results = results.into_inner();
     results.sort_by_key(|(position, _)| *position);
     results.into_iter().map(|(_, result)| result).collect()
 }

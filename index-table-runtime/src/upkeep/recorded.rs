@@ -1,13 +1,11 @@
 //! Opening tables from the catalog, without a struct of their rows, in a read-only store.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::opening;
 use crate::{
     engine::shards::TableRecord as Location,
+    locks::Mutex,
     model::{
         error::{Error, Result},
         key::kept_text,
@@ -57,7 +55,7 @@ pub(crate) fn open(store: &Store) -> Result<Recorded> {
 fn described(store: &Store, table: &str, record: &[u8]) -> Result<&'static RowVtable, String> {
     let file = TableRecord::read(record)?;
     let location = store.inner.engine.sharded().and_then(|shards| shards.location_of(table));
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     let key = (table.to_owned(), format!("{location:?}"), record.to_vec());
     if let Some(rows) = known.get(&key) {
         return Ok(rows);

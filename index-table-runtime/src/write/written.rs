@@ -1,6 +1,6 @@
 //! The state of a write transaction for each table that it writes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use super::{
     changes::Orders,
@@ -9,6 +9,7 @@ use super::{
     watch::{Watched, Watchers},
 };
 use crate::{
+    locks::{Mutex, MutexGuard},
     model::{
         error::{Error, Result},
         maintain::Image,
@@ -37,7 +38,7 @@ pub(crate) type Archive = Arc<dyn Fn(&[Vec<u8>]) -> Result<()> + Send + Sync>;
 impl SharedTable {
     /// Locks the function that gets expired rows.
     pub(crate) fn archive(&self) -> MutexGuard<'_, Option<Archive>> {
-        self.archive.lock().unwrap_or_else(PoisonError::into_inner)
+        self.archive.lock()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Starting transactions, and creating the databases of a table in a write transaction.
 
-use std::sync::{PoisonError, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use heed::{CommitOrAbort, MdbError, RoTxn, RwTxn, WithoutTls};
 
@@ -139,7 +139,7 @@ impl Engine {
 
     /// Marks the table's databases as known. Records in `tables` whether all of them were known before.
     pub(super) fn with_known<'d>(&self, tables: Tables<'d>, parts: Parts) -> Tables<'d> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let schema = tables.schema;
         let indexes = schema.indexes.iter().map(|index| index.name);
         let indexes = indexes.chain(parts.names());

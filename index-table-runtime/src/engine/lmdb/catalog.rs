@@ -5,7 +5,7 @@
 //! the handles that existed when it began. Therefore, the handles of all tables are created when the store is
 //! opened.
 
-use std::{collections::BTreeSet, sync::PoisonError};
+use std::collections::BTreeSet;
 
 use heed::{CommitOrAbort, RoTxn, WithoutTls};
 
@@ -69,7 +69,7 @@ impl Engine {
         if let Some(catalog) = found.commit().flatten() {
             let _ = self.catalog.set(catalog);
         }
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.known.lock() = known;
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl Engine {
                 if let Some(logged) = logged {
                     self.logged(logged, number);
                 }
-                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = self.known.lock();
                 for name in &dropped {
                     known.remove(name);
                 }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -18,7 +18,10 @@ use super::{
     process,
     turn::Writing,
 };
-use crate::model::error::{Error, Result};
+use crate::{
+    locks::Mutex,
+    model::error::{Error, Result},
+};
 
 /// The maximum time to wait for an environment to close. Unmapping a file takes less.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -61,7 +64,7 @@ impl Drop for Engine {
             // It has left the journal, which may have the shard again, in another environment.
             drop(journal);
         } else {
-            *self.writing.get_mut().unwrap_or_else(PoisonError::into_inner) = Writing::default();
+            *self.writing.get_mut() = Writing::default();
             // LMDB reads the map. A failed growth has unmapped it.
             let is_mapped = self.gate.enter(Kind::Writer).is_ok();
             journal.close(is_mapped);

@@ -6,13 +6,11 @@
 //! The gate owns the open files. When a shard has left its store, the gate is [retired](Gate::retire): no transaction
 //! begins, and the thread that ends the last transaction closes the files.
 
+use crate::locks::{Condvar, Mutex, MutexGuard};
 use std::{
     cell::UnsafeCell,
     mem,
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
     time::{Duration, Instant},
 };
 
@@ -219,7 +217,7 @@ impl<T> Gate<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lock.lock()
     }
 
     /// Waits for `done`, or for the deadline. Returns whether it is done.
@@ -237,10 +235,7 @@ impl<T> Gate<T> {
             if left.is_zero() {
                 return (lock, false);
             }
-            lock = match self.changed.wait_timeout(lock, left) {
-                Ok((lock, _)) => lock,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            lock = self.changed.wait_timeout(lock, left);
         }
         (lock, true)
     }

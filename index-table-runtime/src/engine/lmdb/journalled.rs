@@ -1,10 +1,6 @@
 //! Opening a store that has a journal, or that will get one.
 
-use std::{
-    io,
-    path::Path,
-    sync::{PoisonError, atomic::Ordering},
-};
+use std::{io, path::Path, sync::atomic::Ordering};
 
 use super::{
     env::Engine,
@@ -104,7 +100,7 @@ impl Engine {
     pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
         match start::start(self.env()?, &self.path, limits(options), options.destination()) {
             Ok(journal) => {
-                let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
+                let writing = self.writing.get_mut();
                 writing.scratch.recorder = journal.recorder();
                 if let Ok(files) = self.files() {
                     let _ = files.slots.set(journal.slots());

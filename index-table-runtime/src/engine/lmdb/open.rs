@@ -5,7 +5,7 @@ use std::{
     io,
     path::Path,
     sync::{
-        Mutex, OnceLock,
+        OnceLock,
         atomic::{AtomicBool, AtomicUsize},
     },
     thread,
@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     engine::{Durability, FILE_MODE, Options, files},
+    locks::Mutex,
     model::{
         error::{Error, Result},
         shard::ShardNumber,

@@ -1,10 +1,6 @@
 //! Enlarging the map when it is full, or when another process has enlarged the file.
 
-use std::{
-    sync::{MutexGuard, PoisonError, TryLockError, atomic::Ordering},
-    thread,
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, thread, time::Duration};
 
 use heed::MdbError;
 
@@ -19,6 +15,7 @@ use super::{
 };
 use crate::{
     engine::Retry,
+    locks::MutexGuard,
     model::error::{Error, Result},
 };
 
@@ -101,12 +98,7 @@ impl Engine {
     /// map itself.
     fn adopt_despite_writer(&self, map_size: usize) -> Result<()> {
         while self.map_size.load(Ordering::Relaxed) == map_size {
-            let turn = match self.writing.try_lock() {
-                Ok(turn) => Some(turn),
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            };
-            if turn.is_some() {
+            if let Some(_turn) = self.writing.try_lock() {
                 return self.adopt();
             }
             thread::sleep(POLL);
@@ -139,13 +131,11 @@ impl Engine {
 
     /// Waits for this process's turn to write.
     pub(super) fn lock_writing(&self) -> MutexGuard<'_, Writing> {
-        match self.writing.try_lock() {
-            Ok(turn) => return turn,
-            Err(TryLockError::Poisoned(turn)) => return turn.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
+        if let Some(turn) = self.writing.try_lock() {
+            return turn;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.writing.lock();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         turn
     }

@@ -6,14 +6,13 @@ use std::{
     io,
     io::{Read as _, Seek as _},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 use super::{
     lock::{SLOT, header},
     names::LOCK_FILE,
 };
-use crate::engine::MOST;
+use crate::{engine::MOST, locks::Mutex};
 
 /// The reader slots of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +63,7 @@ static KEPT: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
 /// Returns the reader slots of the store in a directory. This process must have it open.
 pub(crate) fn slots_of_open(directory: &Path) -> io::Result<ReaderSlots> {
     let path = directory.join(LOCK_FILE);
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = KEPT.lock();
     if let Some(file) = kept.get(directory)
         && is_at(file, &path)?
     {

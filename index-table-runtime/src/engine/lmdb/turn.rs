@@ -1,9 +1,7 @@
 //! The turn to write. One thread of this process has it at a time.
 
-use std::sync::MutexGuard;
-
 use super::{blocks::Scratch, gate::Pass, opened::Files};
-use crate::engine::Retry;
+use crate::{engine::Retry, locks::MutexGuard};
 
 /// The state of the only write transaction.
 #[derive(Default)]

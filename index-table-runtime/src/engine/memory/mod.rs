@@ -7,13 +7,11 @@ mod read;
 
 pub(crate) use read::{Entries, LentEntries, Reader};
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     engine::{CommitFailure, Links, Read, Records, Retry, Space, Stamp, Write},
+    locks::{Mutex, MutexGuard},
     model::{
         error::{Error, Result},
         key::MAX_KEY_LEN,
@@ -56,7 +54,7 @@ struct Committed {
 
 impl Engine {
     fn committed(&self) -> MutexGuard<'_, Committed> {
-        self.committed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.committed.lock()
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
@@ -82,7 +80,7 @@ impl Engine {
     }
 
     fn begin(&self) -> Txn<'_> {
-        let guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.writing.lock();
         let Committed { databases, number } = self.committed().clone();
         Txn { databases, number: number + 1, target: Target::Store(self, guard) }
     }

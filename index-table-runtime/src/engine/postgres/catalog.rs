@@ -6,13 +6,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use super::{
     dialect::Dialect,
     names::{CATALOG, CHANGES_KEY, COMMITS, Form, Relation},
 };
+use crate::locks::{Mutex, MutexGuard};
 
 /// A record of the catalog; `None` if the catalog has none with this key.
 pub(super) type Record = Option<Box<[u8]>>;
@@ -64,7 +65,7 @@ impl Catalog {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Returns the record in the snapshots with this counter, if it is cached.

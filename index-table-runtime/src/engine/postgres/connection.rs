@@ -5,10 +5,7 @@ use std::{
     future::poll_fn,
     io::Cursor,
     pin::{Pin, pin},
-    sync::{
-        Mutex, MutexGuard, PoisonError, TryLockError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll, Waker},
 };
 
@@ -16,6 +13,7 @@ use futures_sink::Sink as _;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement, types::ToSql};
 
 use super::{dialect::Dialect, driver::Driver};
+use crate::locks::{Mutex, MutexGuard};
 
 /// The parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
@@ -168,12 +166,12 @@ impl Connection {
     /// Returns a connection without the settings.
     pub(super) fn raw(client: Client, driver: Driver) -> Self {
         let (statements, named) = (Mutex::default(), Mutex::default());
-        let (driver, is_queued, started) = (driver.into(), false.into(), String::new());
+        let (driver, is_queued, started) = (Mutex::new(driver), false.into(), String::new());
         Self { client, driver, is_queued, statements, named, started, backend: 0 }
     }
 
     fn driver(&self) -> MutexGuard<'_, Driver> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driver.lock()
     }
 
     /// Blocks the thread until a future of this connection is ready.
@@ -246,11 +244,9 @@ impl Connection {
     /// Sends the queued messages, unless another thread sends them.
     pub(super) fn send_queued(&self) {
         self.is_queued.store(false, Ordering::Release);
-        match self.driver.try_lock() {
-            Ok(mut driver) => driver.turn(),
-            Err(TryLockError::Poisoned(driver)) => driver.into_inner().turn(),
-            // That thread may have begun to wait before the statement was queued.
-            Err(TryLockError::WouldBlock) => {}
+        // Otherwise, that thread may have begun to wait before the statement was queued.
+        if let Some(mut driver) = self.driver.try_lock() {
+            driver.turn();
         }
     }
 
@@ -283,11 +279,11 @@ impl Connection {
     }
 
     fn statements(&self) -> MutexGuard<'_, HashMap<Box<str>, Statement>> {
-        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+        self.statements.lock()
     }
 
     fn named(&self) -> MutexGuard<'_, HashMap<Box<str>, String>> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+        self.named.lock()
     }
 
     /// Returns the statement that runs a query without parameters, which is prepared with a name.

@@ -5,12 +5,13 @@
 //! doesn't keep the snapshot.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
+    sync::{Arc, OnceLock},
     thread,
     time::Duration,
 };
 
 use super::connection::Connection;
+use crate::locks::{Condvar, Mutex, MutexGuard};
 
 /// The time after which an end is sent. The server keeps a snapshot for at most about this time after its transaction.
 const AFTER: Duration = Duration::from_millis(5);
@@ -64,14 +65,10 @@ impl Ends {
 impl Drop for Ends {
     fn drop(&mut self) {
         for _ in 0..1000 {
-            let mut state = match self.shared.state.try_lock() {
-                Ok(state) => state,
-                Err(TryLockError::Poisoned(state)) => state.into_inner(),
-                // In a forked process, the lock may be held by a thread that does not exist.
-                Err(TryLockError::WouldBlock) => {
-                    thread::yield_now();
-                    continue;
-                }
+            // In a forked process, the lock may be held by a thread that does not exist.
+            let Some(mut state) = self.shared.state.try_lock() else {
+                thread::yield_now();
+                continue;
             };
             state.is_closed = true;
             // The sessions end with their connections.
@@ -84,14 +81,14 @@ impl Drop for Ends {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn run(&self) {
         loop {
             let is_idle = |state: &mut State| state.unsent.is_empty() && !state.is_closed;
             let waited = self.changed.wait_while(self.state(), is_idle);
-            if waited.unwrap_or_else(PoisonError::into_inner).is_closed {
+            if waited.is_closed {
                 return;
             }
             thread::sleep(AFTER);

@@ -12,7 +12,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     engine::{Conflicts, Space},
+    locks::Mutex,
     model::{
         error::{Error, Result},
         key::successor,
@@ -80,10 +81,6 @@ pub(super) enum Explicit {
     Above,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Blocks {
     /// Returns the next number of the block, or of a new block.
     pub(super) fn next(
@@ -94,7 +91,7 @@ impl Blocks {
     ) -> Result<u128> {
         let key = (tables.schema.name, numbering.leading.to_vec());
         let next = || {
-            let mut blocks = lock(&self.blocks);
+            let mut blocks = self.blocks.lock();
             let block = blocks.get_mut(&key).filter(|block| !block.is_used_up())?;
             block.next += 1;
             Some(block.next - 1)
@@ -102,11 +99,11 @@ impl Blocks {
         if let Some(number) = next() {
             return Ok(number);
         }
-        let _taking = lock(&self.taking);
+        let _taking = self.taking.lock();
         if let Some(number) = next() {
             return Ok(number);
         }
-        let before = lock(&self.blocks).get(&key).map(|block| (block.size, block.taken.elapsed()));
+        let before = self.blocks.lock().get(&key).map(|block| (block.size, block.taken.elapsed()));
         let size = match before {
             Some((size, elapsed)) if elapsed < QUICKLY => (size * 2).min(SIZE.1),
             _ => SIZE.0,
@@ -114,7 +111,7 @@ impl Blocks {
         let (first, last) = take_elsewhere(pool, tables, numbering, size)?;
         let numbering = Numbering { leading: &[], ..*numbering };
         let block = Block { next: first + 1, last, size, taken: Instant::now(), numbering };
-        let mut blocks = lock(&self.blocks);
+        let mut blocks = self.blocks.lock();
         if blocks.len() >= MOST {
             blocks.clear();
         }
@@ -124,7 +121,7 @@ impl Blocks {
 
     /// Moves the block of a table beyond a row with an explicit key.
     pub(super) fn note(&self, tables: &Tables, primary_key: &[u8]) -> Explicit {
-        let mut blocks = lock(&self.blocks);
+        let mut blocks = self.blocks.lock();
         // The leading fields of one table have different ends, so at most one sequence matches.
         let first = (tables.schema.name, Vec::new());
         let found =
@@ -145,7 +142,7 @@ impl Blocks {
 
     /// Ends the blocks of a table. The next block begins above all committed rows.
     pub(super) fn end(&self, table: &'static str) {
-        let mut blocks = lock(&self.blocks);
+        let mut blocks = self.blocks.lock();
         let all = blocks.range_mut((table, Vec::new())..);
         for ((_, _), block) in all.take_while(|((name, _), _)| *name == table) {
             block.next = block.last.saturating_add(1);

@@ -12,7 +12,7 @@ use super::{
     error,
     names::hex,
     pool::{Leased, Pool},
-    session::{Broken, Item, Last, Session, lock},
+    session::{Broken, Item, Last, Session},
 };
 use tokio_postgres::error::SqlState;
 
@@ -81,7 +81,7 @@ pub(super) fn commit(session: &Session<'_>, stamp: Stamp) -> Result<(), CommitFa
     }
     let token = Token::new(session);
     if let Some(token) = &token {
-        lock(&session.pending).items.push_back(Item::Simple(token.insert()));
+        session.pending.lock().items.push_back(Item::Simple(token.insert()));
     }
     pool.take_snapshots();
     let outcome = session.round_trip(Last::Simple("COMMIT"));

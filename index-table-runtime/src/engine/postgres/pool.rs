@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -21,7 +21,10 @@ use super::{
     start::Start,
     tls::Tls,
 };
-use crate::model::error::{Error, Result};
+use crate::{
+    locks::{Condvar, Mutex, MutexGuard},
+    model::error::{Error, Result},
+};
 
 /// The maximum number of statements that are prepared when a connection is opened.
 const MOST_KNOWN: usize = 512;
@@ -123,11 +126,11 @@ impl Pool {
     }
 
     fn named(&self) -> MutexGuard<'_, BTreeSet<Box<str>>> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+        self.named.lock()
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeSet<Box<str>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     pub(super) fn server(&self) -> &str {
@@ -135,7 +138,7 @@ impl Pool {
     }
 
     fn readers(&self) -> MutexGuard<'_, BTreeMap<u64, (Instant, Arc<Start>)>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.readers.lock()
     }
 
     /// Counts a read transaction until the result is dropped.
@@ -161,7 +164,7 @@ impl Pool {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns a connection for a thread that already uses a connection; `None` if all are in use.
@@ -204,8 +207,7 @@ impl Pool {
                 break;
             }
             let Some(left) = patience.checked_sub(begun.elapsed()) else { return Ok(None) };
-            state =
-                self.returned.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.returned.wait_timeout(state, left);
         }
         drop(state);
         let mut leased = leased(None, true);

@@ -4,10 +4,7 @@
 //! messages, so concurrent writers would conflict. Therefore, the messages are counted outside of transactions, at most
 //! once a second.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{
     connection::Connection,
@@ -15,7 +12,7 @@ use super::{
     names::Relation,
     read::{Reader, column},
 };
-use crate::model::error::Result;
+use crate::{locks::Mutex, model::error::Result};
 
 /// The maximum age of a length.
 const AGE: Duration = Duration::from_secs(1);
@@ -48,7 +45,7 @@ impl Reader<'_> {
     pub(crate) fn queued(self, most: u64) -> Result<u64> {
         let Some(queue) = &self.tables.queue else { return Ok(0) };
         // Other transactions of this process wait for the count.
-        let mut counted = queue.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = queue.counted.lock();
         if let Some(known) = *counted
             && known.most == most
             && known.at.elapsed() < if known.length < most { AGE } else { AGE_IF_FULL }

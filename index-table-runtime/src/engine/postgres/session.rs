@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -23,10 +23,13 @@ use super::{
     stripes::{self, Group, Striped},
     tables::Tables,
 };
-use crate::model::{
-    error::{Error, Result},
-    numbering::Numbering,
-    schema::{TableRecord, TableSchema},
+use crate::{
+    locks::Mutex,
+    model::{
+        error::{Error, Result},
+        numbering::Numbering,
+        schema::{TableRecord, TableSchema},
+    },
 };
 
 /// The maximum waiting time for the writers of a table, in milliseconds.
@@ -146,10 +149,6 @@ impl From<Error> for Broken {
     }
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<'s> Session<'s> {
     /// Returns the session of a transaction that has not begun. Without a connection, it takes one for its first
     /// statement.
@@ -188,15 +187,15 @@ impl<'s> Session<'s> {
     fn use_connection(&self, leased: Leased) -> Result<Arc<Connection>> {
         let connection = leased.get()?;
         self.start.lock().connection = Some(Arc::clone(&connection));
-        if !self.writes && lock(&self.counted).is_none() {
-            *lock(&self.counted) = Some(self.pool.count_reader(&self.start));
+        if !self.writes && self.counted.lock().is_none() {
+            *self.counted.lock() = Some(self.pool.count_reader(&self.start));
         }
-        *lock(&self.leased) = Some(leased);
+        *self.leased.lock() = Some(leased);
         Ok(connection)
     }
 
     fn connection(&self) -> Result<Arc<Connection>> {
-        if let Some(leased) = &*lock(&self.leased) {
+        if let Some(leased) = &*self.leased.lock() {
             return leased.get();
         }
         self.use_connection(self.pool.take()?)
@@ -214,12 +213,12 @@ impl<'s> Session<'s> {
     /// Makes the next round trip read the numbers.
     pub(super) fn need_numbers(&self) {
         let changes = self.catalog.changes_known();
-        lock(&self.assumed).get_or_insert(Assumed { changes, records: Vec::new() });
+        self.assumed.lock().get_or_insert(Assumed { changes, records: Vec::new() });
     }
 
     /// Adds the key of a catalog record that the transaction uses. With the next statement, the record becomes trusted.
     pub(super) fn lend(&self, key: &[u8]) {
-        lock(&self.used).push(key.to_vec());
+        self.used.lock().push(key.to_vec());
     }
 
     /// Returns the connection of a transaction that has begun.
@@ -232,7 +231,7 @@ impl<'s> Session<'s> {
         if !self.has_catalog || self.known_numbers().is_some() {
             return None;
         }
-        let mut assumed = lock(&self.assumed);
+        let mut assumed = self.assumed.lock();
         let changes = match &*assumed {
             Some(assumed) => assumed.changes,
             None => self.catalog.changes_known(),
@@ -252,7 +251,7 @@ impl<'s> Session<'s> {
     /// the writers that had the lock before.
     fn begin_sql(&self) -> Cow<'static, str> {
         let begin = self.pool.dialect().begin(self.writes);
-        let exclusive = lock(&self.exclusive);
+        let exclusive = self.exclusive.lock();
         exclusive.as_ref().map_or(begin.into(), |table| {
             format!(
                 "{begin}; SET LOCAL lock_timeout = {LOCK_TIMEOUT}; \
@@ -274,7 +273,7 @@ impl<'s> Session<'s> {
     /// Sends the pending items and the last statement in one round trip, and waits for all results.
     pub(super) fn round_trip(&self, last: Last<'_>) -> Result<Response, Broken> {
         let pending: Vec<Item> = {
-            let mut pending = lock(&self.pending);
+            let mut pending = self.pending.lock();
             pending.operation = None;
             pending.items.drain(..).filter(Item::is_needed).collect()
         };
@@ -283,7 +282,7 @@ impl<'s> Session<'s> {
             match self.attempt(&connection, &pending, last) {
                 // The connection was lost while it was idle.
                 Err(Attempt::LostBefore(error)) => {
-                    let mut leased = lock(&self.leased);
+                    let mut leased = self.leased.lock();
                     if leased.as_ref().is_none_or(Leased::is_new) {
                         return Err(Broken::Statement(error));
                     }
@@ -311,7 +310,7 @@ impl<'s> Session<'s> {
         begins: bool,
     ) -> Outcome<Vec<Step<'p>>> {
         let dialect = self.pool.dialect();
-        let is_single = lock(&self.pending).is_single;
+        let is_single = self.pending.lock().is_single;
         let is_confirmed = !begins || !dialect.has_guard();
         let mode = if is_confirmed { Mode::Confirmed } else { Mode::Begun };
         let mut steps = Vec::new();
@@ -351,7 +350,7 @@ impl<'s> Session<'s> {
         let needs_numbers = self.known_numbers().is_none()
             && (self.writes && begins
                 || matches!(last, Last::Numbers)
-                || lock(&self.assumed).is_some());
+                || self.assumed.lock().is_some());
         // All statements are prepared before the first is sent. Otherwise, a statement could overtake another that is
         // still being prepared.
         let mut numbers_sql = needs_numbers
@@ -429,7 +428,7 @@ impl<'s> Session<'s> {
         if needs_numbers {
             self.check_assumed(connection)?;
         }
-        for key in lock(&self.used).drain(..) {
+        for key in self.used.lock().drain(..) {
             self.catalog.trust(&key);
         }
         Ok(response.unwrap_or(Response::Text(None)))
@@ -459,7 +458,7 @@ impl<'s> Session<'s> {
         }
         let written: i64 = column(row, 0)?;
         if written < statement.new {
-            let mut pending = lock(&self.pending);
+            let mut pending = self.pending.lock();
             pending.is_taken = true;
             if written > 0 {
                 let undo = batch.undo(usize::try_from(written).unwrap_or(usize::MAX));
@@ -471,7 +470,7 @@ impl<'s> Session<'s> {
 
     /// Compares the used cached records with the records of the snapshot.
     fn check_assumed(&self, connection: &Connection) -> Result<(), Broken> {
-        let Some(assumed) = lock(&self.assumed).take() else { return Ok(()) };
+        let Some(assumed) = self.assumed.lock().take() else { return Ok(()) };
         let changes = self.known_numbers().and_then(|numbers| numbers.changes);
         if changes == Some(assumed.changes) || assumed.records.is_empty() {
             return Ok(());
@@ -494,7 +493,7 @@ impl<'s> Session<'s> {
             if self.writes {
                 let error = Error::RetriesExhausted { attempts: 1 };
                 let failure = Failure { is_conflict: true, error: error.again() };
-                lock(&self.failure).get_or_insert(failure);
+                self.failure.lock().get_or_insert(failure);
                 return Err(error.into());
             }
             if !still_fits(schema, key, record.as_deref(), now) {
@@ -511,7 +510,7 @@ impl<'s> Session<'s> {
             Ok(connection) => connection,
             Err(error) => return Ok(Err(error)),
         };
-        let changes = lock(&self.assumed).as_ref().map(|assumed| assumed.changes);
+        let changes = self.assumed.lock().as_ref().map(|assumed| assumed.changes);
         let mode = Mode::Alone { changes };
         let current = self.catalog.changes();
         let statements = batch.statements(self.pool.dialect(), mode, true, &current);
@@ -524,7 +523,7 @@ impl<'s> Session<'s> {
         };
         let applied = rows.first().map_or(Ok(false), |row| column(row, 1));
         if matches!(applied, Ok(true)) {
-            *lock(&self.assumed) = None;
+            *self.assumed.lock() = None;
         }
         Ok(applied)
     }
@@ -535,7 +534,7 @@ impl<'s> Session<'s> {
         if primary_key.is_some_and(|key| numbers.note(tables, key) == Explicit::Settled) {
             return;
         }
-        let mut explicit = lock(&self.explicit);
+        let mut explicit = self.explicit.lock();
         if !explicit.contains(&tables.schema.name) {
             explicit.push(tables.schema.name);
         }
@@ -547,7 +546,7 @@ impl<'s> Session<'s> {
         tables: &Tables,
         numbering: &Numbering<'_>,
     ) -> Result<Option<u128>> {
-        if lock(&self.explicit).contains(&tables.schema.name) {
+        if self.explicit.lock().contains(&tables.schema.name) {
             return Ok(None);
         }
         self.pool.numbers.next(self.pool, tables, numbering).map(Some)
@@ -555,7 +554,7 @@ impl<'s> Session<'s> {
 
     /// Lets the stripes of a group be merged after the commit.
     pub(super) fn merge_later(&self, striped: &Striped, group: &[u8]) {
-        let mut merged = lock(&self.merged);
+        let mut merged = self.merged.lock();
         let is_same = |(other, same): &Group| {
             other.relation.name == striped.relation.name && same.as_slice() == group
         };
@@ -566,10 +565,10 @@ impl<'s> Session<'s> {
 
     /// Ends the blocks of numbers that the committed rows of this transaction concern, and merges stripes.
     pub(super) fn after_commit(&self) {
-        for table in lock(&self.explicit).drain(..) {
+        for table in self.explicit.lock().drain(..) {
             self.pool.numbers.end(table);
         }
-        let merged = std::mem::take(&mut *lock(&self.merged));
+        let merged = std::mem::take(&mut *self.merged.lock());
         if !merged.is_empty() {
             stripes::merge(self.pool, &merged);
         }
@@ -577,20 +576,20 @@ impl<'s> Session<'s> {
 
     /// Whether the connection has ended.
     pub(super) fn is_lost(&self) -> bool {
-        let connection = lock(&self.leased).as_ref().and_then(|leased| leased.get().ok());
+        let connection = self.leased.lock().as_ref().and_then(|leased| leased.get().ok());
         connection.is_none_or(|connection| connection.is_closed())
     }
 
     /// Ends the use of the connection, and returns it.
     pub(super) fn release(&self) -> Option<Leased> {
-        let assumed = lock(&self.assumed).take();
+        let assumed = self.assumed.lock().take();
         // Cached records may be obsolete if the transaction has changed the catalog, or if no statement has checked
         // them.
         if !self.has_no_own_changes() || assumed.is_some_and(|it| !it.records.is_empty()) {
             self.catalog.forget();
         }
         self.start.end();
-        lock(&self.leased).take()
+        self.leased.lock().take()
     }
 
     /// Whether this transaction has not changed the catalog.

@@ -4,9 +4,10 @@
 //! this store after the start of the transaction. So before each commit, all read transactions of this store without a
 //! snapshot take one.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
 use super::connection::{Connection, Outcome};
+use crate::locks::{Mutex, MutexGuard};
 
 /// The start of a transaction.
 #[derive(Default)]
@@ -25,18 +26,14 @@ pub(super) struct State {
 impl Start {
     /// Locks the state. The thread that starts the transaction keeps the lock until the snapshot is taken.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Begins the transaction and takes its snapshot, unless that has happened. If another thread is starting the
     /// transaction, this function doesn't wait: the first query of that thread may be waiting for the transaction that
     /// is about to commit.
     pub(super) fn take_snapshot(&self, begin: &str) {
-        let mut state = match self.0.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(mut state) = self.0.try_lock() else { return };
         let Some(connection) = state.connection.clone().filter(|_| !state.has_begun) else {
             return;
         };

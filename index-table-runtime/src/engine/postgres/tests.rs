@@ -3,7 +3,7 @@
 use std::{
     env,
     sync::{
-        Mutex, Once,
+        Once,
         atomic::{AtomicU32, Ordering},
     },
     thread,
@@ -169,19 +169,19 @@ fn a_key_that_two_transactions_insert_is_a_conflict_or_taken() {
         let tables = open(engine);
         let mut first = engine.write()?;
         assert!(first.writer(&tables).expect("a writer").insert_entry(1, &[7], &[1], b"")?);
-        let outcomes = Mutex::new(Vec::new());
+        let outcomes = crate::locks::Mutex::<_>::new(Vec::new());
         thread::scope(|scope| {
             let second = scope.spawn(|| {
                 let mut txn = engine.write().expect("a transaction");
                 let mut writer = txn.writer(&tables).expect("a writer");
                 let inserted = writer.insert_entry(1, &[7], &[2], b"");
                 let retry = txn.retry();
-                outcomes.lock().expect("the list").push((inserted.ok(), retry));
+                outcomes.lock().push((inserted.ok(), retry));
             });
             first.commit(|| ()).map_err(Error::from).expect("the first commit");
             second.join().expect("a thread");
         });
-        let outcomes = outcomes.into_inner().expect("the list");
+        let outcomes = outcomes.into_inner();
         let is_refused = |(inserted, retry): &(Option<bool>, Option<Retry>)| {
             *inserted == Some(false) || *retry == Some(Retry::Conflict)
         };

@@ -2,7 +2,7 @@
 
 use super::{
     batch::{Batch, Kind, Mode},
-    session::{Item, lock},
+    session::Item,
     tests::{TABLE_ROW as ROW, connected, cut, ids, on_a_server, open, put},
     *,
 };
@@ -45,7 +45,7 @@ fn a_statement_that_fails_beside_a_commit_undoes_all_on_a_new_connection() {
         let mut txn = other.write()?;
         txn.simple("SELECT 1")?;
         put(&mut txn, &tables_of_other, 1)?;
-        lock(&txn.session().pending).items.push_back(Item::Simple("SELECT 1 / 0".to_owned()));
+        txn.session().pending.lock().items.push_back(Item::Simple("SELECT 1 / 0".to_owned()));
         put(&mut txn, &tables_of_other, 2)?;
         let committed = txn.commit(|| ());
         assert!(matches!(committed, Err(CommitFailure::Failed(_))), "{committed:?}");

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 use tokio_postgres::Row;
@@ -17,12 +17,13 @@ use super::{
     outcome,
     pool::{Leased, Pool},
     read::{Reader, column},
-    session::{Broken, Failure, Item, Last, Session, lock},
+    session::{Broken, Failure, Item, Last, Session},
     tables::Tables,
     write::Writer,
 };
 use crate::{
     engine::{CommitFailure, Retry, Stamp},
+    locks::Mutex,
     model::{
         error::{Error, Result},
         schema::TableSchema,
@@ -101,14 +102,14 @@ impl<'s> Txn<'s> {
 
     /// Lets the transaction assume that new keys are free. If a key is taken, it fails with a conflict.
     pub(crate) fn assume_new(&mut self) {
-        lock(&self.session().pending).is_single = true;
+        self.session().pending.lock().is_single = true;
     }
 
     /// Lets other writers of the table wait until the end of this transaction, which has not begun, instead of conflicting
     /// with it.
     pub(crate) fn exclude_writers(&self, tables: &Tables) {
         if self.pool().dialect().has_table_locks() {
-            *lock(&self.session().exclusive) = Some(tables.facts.sql.clone());
+            *self.session().exclusive.lock() = Some(tables.facts.sql.clone());
         }
     }
 
@@ -133,7 +134,7 @@ impl<'s> Txn<'s> {
     fn savepoint(&self, depth: u32) -> Result<()> {
         self.refuse_failed()?;
         let sql = savepoint(depth);
-        let mut pending = lock(&self.session().pending);
+        let mut pending = self.session().pending.lock();
         if pending.items.is_empty() {
             pending.items.push_back(Item::Simple(sql));
             return Ok(());
@@ -177,7 +178,7 @@ impl<'s> Txn<'s> {
         self.pool().numbers.end(table);
         let error = Error::RetriesExhausted { attempts: 1 };
         let failure = Failure { is_conflict: true, error: error.again() };
-        lock(&self.session().failure).get_or_insert(failure);
+        self.session().failure.lock().get_or_insert(failure);
         error
     }
 
@@ -188,16 +189,16 @@ impl<'s> Txn<'s> {
 
     /// Returns the reason to run the closure again.
     pub(crate) fn retry(&self) -> Option<Retry> {
-        let failure = lock(&self.session().failure);
+        let failure = self.session().failure.lock();
         failure.as_ref().is_some_and(|it| it.is_conflict).then_some(Retry::Conflict)
     }
 
     /// Fails if a statement has failed.
     fn refuse_failed(&self) -> Result<()> {
-        if let Some(failure) = &*lock(&self.session().failure) {
+        if let Some(failure) = &*self.session().failure.lock() {
             return Err(failed(&failure.error));
         }
-        lock(&self.failure).as_ref().map_or(Ok(()), |error| Err(failed(error)))
+        self.failure.lock().as_ref().map_or(Ok(()), |error| Err(failed(error)))
     }
 
     /// Records the failure of a statement, after which the server refuses all statements.
@@ -207,9 +208,9 @@ impl<'s> Txn<'s> {
         let error = error::of(session.pool.server(), cause);
         if self.depth == 0 || kind != Kind::Refused {
             let failure = Failure { is_conflict: kind == Kind::Conflict, error: error.again() };
-            lock(&session.failure).get_or_insert(failure);
+            session.failure.lock().get_or_insert(failure);
         } else {
-            lock(&self.failure).get_or_insert(error.again());
+            self.failure.lock().get_or_insert(error.again());
         }
         error
     }
@@ -221,7 +222,7 @@ impl<'s> Txn<'s> {
             Broken::Statement(cause) | Broken::Last(cause) => self.fail(cause),
             Broken::Other(error) => {
                 let failure = Failure { is_conflict: false, error: error.again() };
-                lock(&self.session().failure).get_or_insert(failure);
+                self.session().failure.lock().get_or_insert(failure);
                 error
             }
         })
@@ -229,7 +230,7 @@ impl<'s> Txn<'s> {
 
     /// Sends the pending items.
     pub(super) fn send_pending(&self) -> Result<()> {
-        if lock(&self.session().pending).items.is_empty() {
+        if self.session().pending.lock().items.is_empty() {
             return self.refuse_failed();
         }
         self.perform(Last::Numbers).map(drop)
@@ -243,7 +244,7 @@ impl<'s> Txn<'s> {
         columns: &[&[u8]],
     ) -> Result<()> {
         self.refuse_failed()?;
-        let mut pending = lock(&self.session().pending);
+        let mut pending = self.session().pending.lock();
         if pending.is_deferring && pending.is_taken {
             // The operation is undone.
             return Ok(());
@@ -257,7 +258,7 @@ impl<'s> Txn<'s> {
         if depends && pending.has_new() || pending.items.len() >= MOST_PENDING {
             drop(pending);
             self.send_pending()?;
-            pending = lock(&self.session().pending);
+            pending = self.session().pending.lock();
             if pending.is_deferring && pending.is_taken {
                 return Ok(());
             }
@@ -272,7 +273,7 @@ impl<'s> Txn<'s> {
     /// [`abandon_new`](Self::abandon_new). Returns false if the server can't do that.
     pub(super) fn defer_new(&self) -> bool {
         let session = self.session();
-        let mut pending = lock(&session.pending);
+        let mut pending = session.pending.lock();
         if !session.pool.dialect().has_writing_ctes() && !pending.is_single {
             return false;
         }
@@ -286,15 +287,15 @@ impl<'s> Txn<'s> {
     }
 
     pub(super) fn is_deferring(&self) -> bool {
-        lock(&self.session().pending).is_deferring
+        self.session().pending.lock().is_deferring
     }
 
     /// Sends the new rows of the operation with its other changes. Returns false if a key is taken, and nothing has
     /// changed.
     pub(super) fn settle_new(&self) -> Result<bool> {
-        let is_single = lock(&self.session().pending).is_single;
+        let is_single = self.session().pending.lock().is_single;
         let sent = if is_single { Ok(()) } else { self.send_pending() };
-        let mut pending = lock(&self.session().pending);
+        let mut pending = self.session().pending.lock();
         (pending.is_deferring, pending.operation) = (false, None);
         let is_taken = std::mem::take(&mut pending.is_taken);
         sent.map(|()| !is_taken)
@@ -303,7 +304,7 @@ impl<'s> Txn<'s> {
     /// Removes the changes of an operation that has failed.
     pub(super) fn abandon_new(&self) {
         let session = self.session();
-        let mut pending = lock(&session.pending);
+        let mut pending = session.pending.lock();
         if !std::mem::take(&mut pending.is_deferring) {
             return;
         }
@@ -313,7 +314,7 @@ impl<'s> Txn<'s> {
             return;
         }
         let error = Error::TransactionFailed { reason: "an operation has failed".to_owned() };
-        lock(&session.failure).get_or_insert(Failure { is_conflict: false, error });
+        session.failure.lock().get_or_insert(Failure { is_conflict: false, error });
     }
 
     /// Returns the rows of a query.
@@ -347,7 +348,7 @@ impl<'s> Txn<'s> {
         self.refuse_failed()?;
         let session = self.session();
         let own_changes = session.own_changes.load(Ordering::Relaxed);
-        let read = lock(&self.read).get(key).copied().filter(|(_, at)| *at == own_changes);
+        let read = self.read.lock().get(key).copied().filter(|(_, at)| *at == own_changes);
         if let Some(record) = read.and_then(|(number, _)| self.records.get(number)) {
             return Ok(record.as_deref());
         }
@@ -377,7 +378,7 @@ impl<'s> Txn<'s> {
         session.lend(key);
         let record = record.ok_or_else(|| Error::internal("a record of the catalog is missing"))?;
         let (number, record) = self.records.keep(record).ok_or_else(too_many)?;
-        lock(&self.read).insert(key.to_vec(), (number, own_changes));
+        self.read.lock().insert(key.to_vec(), (number, own_changes));
         Ok(record.as_deref())
     }
 
@@ -415,7 +416,7 @@ impl<'s> Txn<'s> {
     #[cold]
     pub(super) fn spoil(&self, error: Error) -> Error {
         let failure = Failure { is_conflict: false, error: error.again() };
-        lock(&self.session().failure).get_or_insert(failure);
+        self.session().failure.lock().get_or_insert(failure);
         error
     }
 
@@ -435,7 +436,7 @@ impl<'s> Txn<'s> {
         }
         let has_begun = session.has_begun();
         if !has_begun {
-            let mut pending = lock(&session.pending);
+            let mut pending = session.pending.lock();
             pending.items.retain(|item| !matches!(item, Item::Batch(batch) if batch.is_empty()));
             let dialect = session.pool.dialect();
             let is_alone = match pending.items.iter().collect::<Vec<_>>().as_slice() {
@@ -480,7 +481,7 @@ impl<'s> Txn<'s> {
         let savepoint = savepoint(self.depth);
         let is_unsent = |item: &mut Item| matches!(item, Item::Simple(last) if *last == savepoint);
         // Otherwise, the nested transaction has sent nothing.
-        if lock(&self.session().pending).items.pop_back_if(is_unsent).is_none() {
+        if self.session().pending.lock().items.pop_back_if(is_unsent).is_none() {
             self.perform(Last::Simple(&format!("RELEASE SAVEPOINT s{}", self.depth)))?;
         }
         self.has_ended = true;
@@ -494,7 +495,7 @@ impl<'s> Txn<'s> {
             own_changes.fetch_add(1, Ordering::Relaxed);
         }
         {
-            let mut pending = lock(&session.pending);
+            let mut pending = session.pending.lock();
             (pending.is_deferring, pending.is_taken, pending.operation) = (false, false, None);
             let savepoint = savepoint(depth);
             let unsent = pending
@@ -506,11 +507,11 @@ impl<'s> Txn<'s> {
                 return;
             }
         }
-        if lock(&session.failure).is_some() {
+        if session.failure.lock().is_some() {
             return;
         }
         // The server accepts these statements after a failed statement.
-        *lock(&self.failure) = None;
+        *self.failure.lock() = None;
         let sql = format!("ROLLBACK TO SAVEPOINT s{depth}; RELEASE SAVEPOINT s{depth}");
         if let Err(Broken::Statement(cause) | Broken::Last(cause)) =
             session.round_trip(Last::Simple(&sql))
@@ -518,7 +519,7 @@ impl<'s> Txn<'s> {
             // Without the rollback, the outer transaction must not be committed.
             let is_conflict = error::kind(&cause) == Kind::Conflict;
             let error = error::of(session.pool.server(), cause);
-            lock(&session.failure).get_or_insert(Failure { is_conflict, error });
+            session.failure.lock().get_or_insert(Failure { is_conflict, error });
         }
     }
 }

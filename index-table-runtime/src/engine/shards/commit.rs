@@ -13,10 +13,7 @@
 //! the store is opened again. Opening applies the record to each shard that lacks it. Without a journal, there is
 //! no record, and the commit stays in some of the shards only.
 
-use std::sync::{
-    PoisonError,
-    atomic::Ordering::{Relaxed, SeqCst},
-};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::Engine;
 use crate::{
@@ -32,7 +29,7 @@ impl Engine {
         txn: engine::Txn<'_>,
         committed: &mut dyn FnMut(),
     ) -> Result<(), CommitFailure> {
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.gate.read();
         let outcome = txn.commit(committed);
         self.count(shard);
         drop(gate);

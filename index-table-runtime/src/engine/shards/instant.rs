@@ -18,14 +18,12 @@
 //!
 //! After [`TRIES`] rounds, all commits wait until the snapshots are taken.
 
-use std::sync::{
-    PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst, fence},
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst, fence};
 
 use super::{Engine, Shard, Txn};
 use crate::{
     engine,
+    locks::{RwLock, RwLockReadGuard, RwLockWriteGuard},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -62,13 +60,13 @@ pub(super) struct Paused<'e> {
 impl Visibility {
     /// Counts a commit of several shards that is about to become visible in its first shard.
     pub(super) fn begin(&self) -> BecomesVisible<'_> {
-        let turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.turn.read();
         self.begun.fetch_add(1, SeqCst);
         BecomesVisible { visibility: self, _turn: turn }
     }
 
     fn wait(&self) -> RwLockWriteGuard<'_, ()> {
-        self.turn.write().unwrap_or_else(PoisonError::into_inner)
+        self.turn.write()
     }
 }
 
@@ -101,7 +99,7 @@ impl Engine {
         for round in 0_usize.. {
             if round == TRIES {
                 turn = turn.or_else(|| Some(self.visibility.wait()));
-                gate = Some(self.gate.write().unwrap_or_else(PoisonError::into_inner));
+                gate = Some(self.gate.write());
             }
             for (shard, snapshot) in self.shards.iter().zip(&mut snapshots) {
                 let Some(open) = shard.current() else { continue };
@@ -181,7 +179,7 @@ impl Engine {
     /// [`Error::ReopenNeeded`]: a commit is visible in some of its shards only.
     pub(super) fn pause(&self) -> Result<Paused<'_>> {
         let turn = self.visibility.wait();
-        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.gate.write();
         if self.visibility.is_split.load(SeqCst) {
             return Err(self.split());
         }

@@ -3,10 +3,12 @@
 use std::{
     cell::Cell,
     hash::{BuildHasher as _, RandomState},
-    sync::{Mutex, PoisonError},
 };
 
-use crate::model::shard::{KeyRequests, Sketch};
+use crate::{
+    locks::Mutex,
+    model::shard::{KeyRequests, Sketch},
+};
 
 /// The maximum distance between two sampled requests of a thread. The average distance is half as long.
 const DISTANCE: u32 = 31;
@@ -65,13 +67,13 @@ impl Load {
     #[cold]
     fn add(&self, is_write: bool, requests: u64, key: Option<&[u8]>) {
         if let Some(key) = key {
-            let mut sketch = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sketch = self.0.lock();
             sketch.add(key, is_write, requests);
         }
     }
 
     /// Returns the counted keys in descending order of requests.
     pub(crate) fn keys(&self) -> Vec<KeyRequests> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys()
+        self.0.lock().keys()
     }
 }

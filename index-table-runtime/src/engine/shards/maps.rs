@@ -18,13 +18,16 @@ use std::{
     collections::BTreeMap,
     ops::Deref,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
 
 use super::{Changed, MoveId, MoveRecord, Moving, Tables};
-use crate::model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber};
+use crate::{
+    locks::RwLock,
+    model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber},
+};
 
 /// All shard maps at one moment.
 #[derive(Clone, Default)]
@@ -203,7 +206,7 @@ impl CurrentMaps {
 
     /// Returns the current maps.
     pub(super) fn now(&self) -> Arc<Maps> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.now.read())
     }
 
     /// Returns the number of the current generation.
@@ -235,7 +238,7 @@ impl CurrentMaps {
 
     /// Makes a generation current.
     pub(super) fn install(&self, maps: Arc<Maps>) {
-        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.write();
         if now.generation == 0 {
             let _ = self.first.set(Arc::clone(&now));
         }
@@ -245,7 +248,7 @@ impl CurrentMaps {
 
     /// Adds a new map. No table uses it yet, so the generation stays the same.
     pub(super) fn add(&self, name: String, map: Map) {
-        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.now.write();
         Arc::make_mut(&mut *now).by_name.insert(name, map);
     }
 
@@ -319,14 +322,14 @@ impl Deref for CurrentRouting<'_> {
 impl Tables {
     /// Returns the table with the routing of these maps; `None` if its rows are in one shard.
     pub(super) fn in_generation(&self, maps: &Maps) -> Option<Arc<Self>> {
-        let latest = self.shared.latest.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let latest = self.shared.latest.read().clone();
         if let Some(latest) = latest.filter(|latest| latest.generation == maps.generation) {
             return Some(latest);
         }
         let routing = self.routing_in(maps)?;
         let shared = Arc::clone(&self.shared);
         let tables = Arc::new(Self { routing, generation: maps.generation, shared });
-        let mut latest = self.shared.latest.write().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.shared.latest.write();
         if latest.as_ref().is_none_or(|latest| latest.generation < maps.generation) {
             *latest = Some(Arc::clone(&tables));
         }

@@ -67,7 +67,7 @@ use std::{
     path::PathBuf,
     ptr,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        Arc, OnceLock,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -76,11 +76,14 @@ use std::{
 };
 
 use super::{Records, Retry, Stamp, latest::Latest, list::List};
-use crate::model::{
-    error::{Error, Result},
-    reference::ReferenceSchema,
-    schema::{IndexSchema, TableSchema},
-    shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
+use crate::{
+    locks::{Mutex, RwLock},
+    model::{
+        error::{Error, Result},
+        reference::ReferenceSchema,
+        schema::{IndexSchema, TableSchema},
+        shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
+    },
 };
 pub(crate) use grow::Changed;
 use instant::Visibility;
@@ -326,7 +329,7 @@ impl Engine {
             },
             Distribution::Reference => TableRecord::Reference,
         };
-        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.tables.lock();
         match known.get(table) {
             None => Ok(Some(declared)),
             Some(known) if *known == declared => Ok(None),
@@ -362,7 +365,7 @@ impl Engine {
 
     /// Stores the record of a new table.
     pub(crate) fn keep(&self, table: &str, record: TableRecord) -> Result<()> {
-        let mut known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.tables.lock();
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
             manager.write_table(table, &record)?;
         }
@@ -373,13 +376,13 @@ impl Engine {
 
     /// Returns the location of the rows of a table; `None` if the table was never opened.
     pub(crate) fn location_of(&self, table: &str) -> Option<TableRecord> {
-        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.tables.lock();
         known.get(table).cloned()
     }
 
     /// Sets the locations of tables that the original of a follower has opened.
     pub(super) fn follow_tables(&self, records: &ManagerRecords) {
-        let mut known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.tables.lock();
         known.clone_from(&records.tables);
         self.parts.note(&known);
     }
@@ -397,7 +400,7 @@ impl Engine {
 
     /// Returns the names of the tables whose rows are all in this shard.
     pub(crate) fn tables_placed_in(&self, shard: ShardNumber) -> Vec<String> {
-        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.tables.lock();
         let whole = known.iter().filter(|(_, record)| record.place() == Some(shard));
         let places = self.places.iter().filter(|(_, place)| **place == shard);
         whole.map(|(table, _)| table).chain(places.map(|(table, _)| table)).cloned().collect()
@@ -412,7 +415,7 @@ impl Engine {
 
     /// Returns all reference tables that have ever been opened.
     pub(crate) fn reference_tables(&self) -> Vec<String> {
-        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.tables.lock();
         let reference = known.iter().filter(|(_, record)| **record == TableRecord::Reference);
         reference.map(|(table, _)| table.clone()).collect()
     }
@@ -444,13 +447,13 @@ impl Engine {
 
     /// Returns the requests of the shard keys of a map.
     pub(crate) fn load_of(&self, map: &str) -> Arc<Load> {
-        let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loads = self.loads.lock();
         Arc::clone(loads.entry(map.to_owned()).or_default())
     }
 
     /// Returns the names of the tables that have ever been opened with this shard map.
     pub(crate) fn tables_with_map(&self, name: &str) -> Vec<String> {
-        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.tables.lock();
         let has_map =
             |record: &TableRecord| matches!(record, TableRecord::ByKey { map, .. } if map == name);
         known.iter().filter(|(_, record)| has_map(record)).map(|(table, _)| table.clone()).collect()

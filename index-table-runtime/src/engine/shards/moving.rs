@@ -21,7 +21,7 @@ use std::{
     collections::BTreeSet,
     hash::{BuildHasher as _, RandomState},
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::SystemTime,
 };
 
@@ -29,9 +29,12 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use crate::model::shard::Routing;
-use crate::model::{
-    schema::{IndexSchema, TableSchema},
-    shard::{Boundaries, ShardNumber},
+use crate::{
+    locks::{Condvar, Mutex, MutexGuard},
+    model::{
+        schema::{IndexSchema, TableSchema},
+        shard::{Boundaries, ShardNumber},
+    },
 };
 
 /// The unique number of a move.
@@ -170,7 +173,7 @@ const MOST: usize = 1 << 20;
 impl Tracker {
     /// Adds a change. The shard is locked by the transaction that writes it, which may not be committed.
     pub(crate) fn add(&self, changed: Tracked) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if all.these.len() >= MOST {
             all.these.clear();
             all.too_many = true;
@@ -180,19 +183,19 @@ impl Tracker {
 
     /// Removes and returns the changes; `None` if there were too many.
     pub(crate) fn take(&self) -> Option<BTreeSet<Tracked>> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let Changed { these, too_many } = mem::take(&mut *all);
         (!too_many).then_some(these)
     }
 
     /// Restarts the copy, because untracked rows have changed.
     pub(crate) fn restart(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).too_many = true;
+        self.0.lock().too_many = true;
     }
 
     /// Whether this has changed, or may have changed.
     pub(crate) fn has(&self, changed: &Tracked) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.too_many || all.these.contains(changed)
     }
 }
@@ -222,12 +225,11 @@ pub(crate) struct Step<'e>(&'e Holds);
 
 impl Holds {
     fn lock(&self) -> MutexGuard<'_, HoldState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn wait_while(&self, is_busy: impl Fn(&HoldState) -> bool) -> MutexGuard<'_, HoldState> {
-        let wait = self.changed.wait_while(self.lock(), |state| is_busy(state));
-        wait.unwrap_or_else(PoisonError::into_inner)
+        self.changed.wait_while(self.lock(), |state| is_busy(state))
     }
 
     /// Waits until no step of a move is running, and prevents further steps.

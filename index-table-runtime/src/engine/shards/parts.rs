@@ -21,7 +21,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Release},
@@ -32,6 +32,7 @@ use std::{
 use super::{Engine, HasTables, Reader, TableRecord, Tables, tables::SharedTables};
 use crate::{
     engine::{self, Read as _},
+    locks::Mutex,
     model::{
         error::{Error, Result},
         key::kept_text,
@@ -68,7 +69,7 @@ struct OpenParts {
 impl PlacedParts {
     /// Notes that the store has these tables.
     pub(super) fn note(&self, tables: &BTreeMap<String, TableRecord>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let parts = tables.iter().filter_map(|(table, record)| match record {
             TableRecord::Part { shard, main, repository } => {
                 // Names are kept as long as the process lives, so they are kept once.
@@ -99,7 +100,7 @@ impl Engine {
         let _ = parts.shared.main.set(main);
         let schema = parts.routing.schema();
         let shared = Arc::downgrade(&parts.shared);
-        let mut open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.parts.open.lock();
         open.insert(schema.name, OpenParts { schema, shared });
     }
 
@@ -111,7 +112,7 @@ impl Engine {
 
     #[cold]
     fn find_placed_parts(&self, main: &str) -> Vec<(ShardNumber, Referrer)> {
-        let known = self.parts.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.parts.known.lock();
         let parts = known.iter().filter(|placed| placed.main == main);
         parts.map(|placed| (placed.shard, placed.by)).collect()
     }
@@ -123,7 +124,7 @@ impl Engine {
 
     /// Returns an open table of parts; `None` if its repository is not open in this process.
     fn open_parts(&self, table: &str, place: ShardNumber) -> Option<Tables> {
-        let open = self.parts.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = self.parts.open.lock();
         let OpenParts { schema, shared: weak } = open.get(table)?;
         let (shared, routing) = (weak.upgrade()?, Routing::whole(schema, place));
         Some(Tables { routing, generation: self.maps.generation(), shared })

@@ -1,13 +1,14 @@
 //! The steps of a move: commits in both of its shards, with which the [maps](super::maps) change. Also the commit that
 //! assigns keys without a shard.
 
-use std::sync::{Arc, MutexGuard, TryLockError, atomic::Ordering::Relaxed};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use super::{
     Engine, Held, Locks, Maps, MoveId, MoveRecord, Moving, Tables, Tracked, Txn, moving::Step,
 };
 use crate::{
     engine::{self, CommitFailure, Retry},
+    locks::MutexGuard,
     model::{
         error::{Error, Result},
         shard::{GlobalIndex, Routing, ShardNumber},
@@ -62,11 +63,7 @@ impl Engine {
 
     /// Returns the turn to move; `None` if another move is running.
     pub(crate) fn move_turn(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.move_turn.try_lock() {
-            Ok(turn) => Some(turn),
-            Err(TryLockError::Poisoned(turn)) => Some(turn.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.move_turn.try_lock()
     }
 
     /// Adds a change of a row, or of an entry, to the moves of its key in this shard map.

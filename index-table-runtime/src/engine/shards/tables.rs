@@ -3,7 +3,7 @@
 use std::{
     ptr,
     sync::{
-        Arc, OnceLock, RwLock,
+        Arc, OnceLock,
         atomic::{
             AtomicU64,
             Ordering::{Acquire, Release},
@@ -14,6 +14,7 @@ use std::{
 use super::{Engine, HasTables, Load, maps::CurrentMaps};
 use crate::{
     engine::{self, Query, latest::Latest, list::List},
+    locks::RwLock,
     model::{
         error::{Error, Result},
         shard::{Routing, ShardNumber},

@@ -1,10 +1,11 @@
 //! Threads for work on several shards at the same time.
 
+use crate::locks::Mutex;
 use std::{
     num::NonZero,
     panic::resume_unwind,
     sync::{
-        Mutex, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
@@ -59,11 +60,11 @@ impl Threads {
         work: impl Fn(T) -> R + Sync,
     ) -> Vec<R> {
         let others = items.len().saturating_sub(1);
-        let queue = Mutex::new(items.into_iter().enumerate());
+        let queue = Mutex::<_>::new(items.into_iter().enumerate());
         let run = || {
             let mut results = Vec::new();
             loop {
-                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let next = queue.lock().next();
                 let Some((position, item)) = next else { return results };
                 results.push((position, work(item)));
             }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     engine::{CommitFailure, Retry},
+    locks::Mutex,
     model::error::Error,
 };
 
@@ -254,20 +255,20 @@ fn the_callback_of_a_commit_runs_before_the_next_writer() {
         }
         let engine = harness.engine();
         let tables = open(engine, TABLE);
-        let (mut first, order) = (engine.write()?, std::sync::Mutex::new(Vec::new()));
+        let (mut first, order) = (engine.write()?, Mutex::<_>::new(Vec::new()));
         add(&mut first, &tables, 1)?;
         std::thread::scope(|scope| {
             let next = scope.spawn(|| {
                 let txn = engine.write().expect("the turn to write");
-                order.lock().expect("the list").push("next");
+                order.lock().push("next");
                 drop(txn);
             });
-            let committed = || order.lock().expect("the list").push("committed");
+            let committed = || order.lock().push("committed");
             let outcome = first.commit(committed).map_err(Error::from);
             next.join().expect("a thread");
             outcome
         })?;
-        assert_eq!(order.into_inner().expect("the list"), ["committed", "next"]);
+        assert_eq!(order.into_inner(), ["committed", "next"]);
         Ok(())
     });
 }

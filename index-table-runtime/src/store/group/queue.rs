@@ -3,14 +3,14 @@
 use std::{
     collections::VecDeque,
     mem,
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use super::{contained, job::Entry, reply::Submitted};
-use crate::model::error::{Error, Result};
+use crate::{
+    locks::{Condvar, Mutex, MutexGuard},
+    model::error::{Error, Result},
+};
 
 pub(super) struct Queue {
     /// The number of entries with room.
@@ -211,12 +211,12 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
 fn wait<'q>(condition: &Condvar, state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
-    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+    condition.wait(state)
 }
 
 /// Drops entries, which report that the writer is closed. A panic in one entry must not affect the others.

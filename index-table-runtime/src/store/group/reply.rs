@@ -4,12 +4,13 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
 };
 
 use super::thread;
 use crate::{
+    locks::{Condvar, Mutex, MutexGuard},
     model::error::{Error, Result},
     store::Inner,
 };
@@ -77,7 +78,7 @@ impl<T, E: From<Error>> Submitted<T, E> {
                 drop(state);
                 return outcome?;
             }
-            state = self.slot.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.slot.filled.wait(state);
         }
     }
 }
@@ -115,7 +116,7 @@ impl<T, E> fmt::Debug for Submitted<T, E> {
 
 impl<T, E> Slot<T, E> {
     fn state(&self) -> MutexGuard<'_, State<T, E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn fill(&self, outcome: Result<Result<T, E>>) {

@@ -1,12 +1,10 @@
 //! Group writers of a sharded store: one for each shard, and one for closures that can use any shards.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use super::{GroupWriter, Submitted, Turn, queue::Queue};
 use crate::{
+    locks::Mutex,
     model::error::{Error, Result},
     store::{ShardId, Store, WriteTxn},
 };
@@ -22,7 +20,7 @@ pub(super) struct Writers {
 impl Writers {
     /// Starts the thread for closures that can use any shards, unless it is running.
     pub(super) fn start(&self, start: impl FnOnce() -> Result<()>) -> Result<()> {
-        let mut is_started = self.is_started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_started = self.is_started.lock();
         if !*is_started {
             start()?;
             *is_started = true;
@@ -32,12 +30,12 @@ impl Writers {
 
     /// Whether the thread for closures that can use any shards has been started.
     pub(super) fn is_started(&self) -> bool {
-        *self.is_started.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.is_started.lock()
     }
 
     /// Finishes the closures of all shards.
     pub(super) fn close(&self) {
-        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let started = self.started.lock().clone();
         for writer in started.values() {
             writer.handle.queue.close();
         }
@@ -130,7 +128,7 @@ impl GroupWriter {
                 });
             }
         };
-        let mut started = writers.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = writers.started.lock();
         if self.handle.queue.is_closed() {
             return Err(Error::WriterClosed);
         }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{File, TryLockError},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread,
     time::Duration,
 };
@@ -19,6 +19,7 @@ use crate::{
             ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
         },
     },
+    locks::Mutex,
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -62,7 +63,7 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
         std::io::ErrorKind::NotFound => Error::StoreNotFound { path: path.to_owned() },
         _ => Error::opening(path, source),
     })?;
-    let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stores = OPEN.lock();
     if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
         inner.engine.refuse_forked()?;
         let ShardedOptions { shards, relocated, maps, places, only, options: given, .. } = options;

@@ -4,7 +4,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
     path::{Path, PathBuf},
-    sync::PoisonError,
 };
 
 use super::{
@@ -115,7 +114,7 @@ impl ShardedOptions {
 }
 
 fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
-    let _opening = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _opening = OPEN.lock();
     let lock = lock(path, options.options.file_mode)?;
     if path.join("data.mdb").exists() {
         let reason =

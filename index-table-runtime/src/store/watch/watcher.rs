@@ -6,7 +6,7 @@ use std::{
     pin::Pin,
     process,
     sync::{
-        Arc, PoisonError,
+        Arc,
         mpsc::{RecvTimeoutError, TryRecvError},
     },
     task::{Context, Poll},
@@ -114,12 +114,9 @@ impl<R> Watcher<R> {
             }
             let filled = &self.subscriber.filled;
             buffer = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
-                None => filled.wait(buffer).unwrap_or_else(PoisonError::into_inner),
+                None => filled.wait(buffer),
                 Some(left) if left.is_zero() => return Err(RecvTimeoutError::Timeout),
-                Some(left) => {
-                    let waited = filled.wait_timeout(buffer, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
+                Some(left) => filled.wait_timeout(buffer, left),
             };
         }
     }

@@ -34,6 +34,7 @@ use crate::{
         Tables,
         shards::{self, Engine, MoveId, MoveRecord, MoveStep, Moving, new_id},
     },
+    locks::MutexGuard,
     model::{
         error::{Error, Result},
         shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
@@ -412,7 +413,7 @@ fn refused(what: &str, reason: &str) -> Error {
 }
 
 /// Returns the turn to move.
-fn turn<'e>(engine: &'e Engine, store: &ShardedStore) -> Result<std::sync::MutexGuard<'e, ()>> {
+fn turn<'e>(engine: &'e Engine, store: &ShardedStore) -> Result<MutexGuard<'e, ()>> {
     engine_to_change(store)?;
     engine
         .move_turn()

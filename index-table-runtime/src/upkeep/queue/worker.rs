@@ -3,7 +3,7 @@
 use std::{
     fmt, process,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -11,7 +11,10 @@ use std::{
 };
 
 use super::apply;
-use crate::write::queue::Signals;
+use crate::{
+    locks::{Mutex, MutexGuard},
+    write::queue::Signals,
+};
 use crate::{
     model::error::{Error, Result},
     store::{Inner, Store},
@@ -153,8 +156,8 @@ impl Shared {
         self.stopped.load(Ordering::Acquire)
     }
 
-    fn error(&self) -> std::sync::MutexGuard<'_, Option<Error>> {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner)
+    fn error(&self) -> MutexGuard<'_, Option<Error>> {
+        self.error.lock()
     }
 }
 

@@ -1,9 +1,7 @@
 //! A condition variable that commits and batches notify.
 
-use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use crate::locks::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Signals about the queues of a store in this process.
 #[derive(Debug, Default)]
@@ -54,11 +52,10 @@ impl Signals {
     }
 
     fn wait_while(&self, time: Duration, goes_on: impl Fn(&State) -> bool) {
-        let waited = self.changed.wait_timeout_while(self.state(), time, |state| goes_on(state));
-        drop(waited);
+        drop(self.changed.wait_timeout_while(self.state(), time, |state| goes_on(state)));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

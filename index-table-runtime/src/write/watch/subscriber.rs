@@ -4,14 +4,17 @@ use std::{
     collections::VecDeque,
     mem,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering, fence},
     },
     task::Waker,
 };
 
 use super::watched::Pending;
-use crate::engine::CommitNumber;
+use crate::{
+    engine::CommitNumber,
+    locks::{Condvar, Mutex, MutexGuard},
+};
 use crate::{
     model::{maintain::Image, schema::Source},
     query::Bounds,
@@ -96,7 +99,7 @@ impl Watchers {
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock()
     }
 }
 
@@ -178,7 +181,7 @@ impl Subscriber {
     }
 
     pub(crate) fn buffer(&self) -> MutexGuard<'_, Buffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.buffer.lock()
     }
 }
 

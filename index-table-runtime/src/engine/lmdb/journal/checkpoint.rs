@@ -11,7 +11,7 @@
 use std::{
     fs::File,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
@@ -28,12 +28,15 @@ use super::{
     log::{self, Log, Switched},
     marker::{self, Journalled, Marker},
     pinned::Slots,
-    recorder::{Recorded, Recorder, lock},
+    recorder::{Recorded, Recorder},
     snapshot::Snapshot,
     weaken,
     write_back::write_back,
 };
-use crate::engine::lmdb::names::Env;
+use crate::{
+    engine::lmdb::names::Env,
+    locks::{Condvar, Mutex, MutexGuard},
+};
 
 const NAME: &str = "index-table-journal";
 
@@ -129,7 +132,7 @@ pub(super) const fn pages(operations: u64) -> u64 {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn refuse(&self, state: &mut State, reason: &'static str) {
@@ -190,8 +193,7 @@ impl Shared {
                         state.is_due = state.pages > 0;
                         left = self.limits.time.clamp(SHORT, LONG);
                     }
-                    let waited = self.changed.wait_timeout(state, left);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    state = self.changed.wait_timeout(state, left);
                 }
             };
             let outcome = self.finish(&mut pending);
@@ -308,14 +310,14 @@ impl Journal {
         let shared = &*self.shared;
         let mut state = shared.lock();
         loop {
-            let length = lock(&shared.log).length();
+            let length = shared.log.lock().length();
             let is_far = state.pages >= shared.limits.changed.saturating_mul(PATIENCE)
                 || length >= shared.limits.journal.saturating_mul(PATIENCE);
             let is_working = !shared.is_done.load(SeqCst) && state.making;
             if !is_far || !is_working || state.refused.is_some() {
                 return;
             }
-            state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = shared.changed.wait(state);
         }
     }
 
@@ -327,7 +329,7 @@ impl Journal {
         }
         let mut state = shared.lock();
         if let Some((sequence, before)) = state.done.take() {
-            lock(&shared.log).set_checkpoint(sequence);
+            shared.log.lock().set_checkpoint(sequence);
             drop(before);
         }
         state.making = false;
@@ -377,7 +379,7 @@ impl Journal {
             shared.refuse(state, OTHER_WRITER);
             return;
         }
-        let switched = lock(&shared.log).switch(shared.limits.journal.saturating_mul(2));
+        let switched = shared.log.lock().switch(shared.limits.journal.saturating_mul(2));
         if weaken::is("early-release") {
             state.pin = None;
         }

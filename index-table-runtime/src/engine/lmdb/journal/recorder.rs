@@ -1,10 +1,6 @@
 //! Recording the changes of a write transaction for the journal.
 
-use std::{
-    io,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{io, path::Path, sync::Arc};
 
 use super::{
     changes::{Changes, Mark, Operation},
@@ -13,6 +9,7 @@ use super::{
     shared::group::{Group, Pending},
     spilled::{Spilled, Stored},
 };
+use crate::locks::Mutex;
 
 /// The maximum size of changes in memory. Larger changes are appended as a part of the record.
 const PART: usize = 1 << 20;
@@ -113,17 +110,13 @@ impl Record {
     pub(in crate::engine::lmdb) fn take_back(&self) -> io::Result<()> {
         match &self.sink {
             Sink::Own(log) => {
-                let mut log = lock(log);
+                let mut log = log.lock();
                 log.take_back(self.number)?;
                 log.sync()
             }
             Sink::Shared(group, _) => group.take_back(self.number),
         }
     }
-}
-
-pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the changes so far parts of the record. A part ends where a nested transaction begins, so that the parts after this
@@ -281,7 +274,7 @@ impl Recording {
         self.failed = false;
         self.parts.clear();
         if let Sink::Own(log) = &self.sink {
-            lock(log).roll_back();
+            log.lock().roll_back();
         }
     }
 
@@ -296,7 +289,7 @@ impl Recording {
         let (changes, nested) = (self.changes.bytes(), &mut self.nested);
         let appended = match &self.sink {
             Sink::Own(log) => {
-                add_parts(Parts::Appended(&mut lock(log), self.number), changes, nested)
+                add_parts(Parts::Appended(&mut log.lock(), self.number), changes, nested)
             }
             Sink::Shared(group, _) => {
                 add_parts(Parts::Waiting(&mut self.parts, group.directory()), changes, nested)
@@ -312,7 +305,7 @@ impl Recording {
         let Some(end) = end else { return self.changes.back_to(mark) };
         self.changes.forget_after(&mark);
         match (end, &self.sink) {
-            (PartEnd::Appended(end), Sink::Own(log)) => lock(log).back_to(end),
+            (PartEnd::Appended(end), Sink::Own(log)) => log.lock().back_to(end),
             (PartEnd::Waiting(len), _) => self.parts.truncate(len),
             (PartEnd::Appended(_), Sink::Shared(..)) => {}
         }
@@ -331,7 +324,7 @@ impl Recording {
 
     fn append(&mut self) -> Result<Recorded, AppendFailure> {
         let (record, length) = match &self.sink {
-            Sink::Own(log) => self.append_own(&mut lock(log))?,
+            Sink::Own(log) => self.append_own(&mut log.lock())?,
             Sink::Shared(group, shard) => {
                 group.append(&self.sections(*shard).collect::<Vec<_>>())?
             }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     io,
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -15,7 +15,10 @@ use super::{
     outbox::Outbox,
     to::{To, Writing},
 };
-use crate::engine::lmdb::journal::snapshot::Snapshot;
+use crate::{
+    engine::lmdb::journal::snapshot::Snapshot,
+    locks::{Condvar, Mutex},
+};
 
 const NAME: &str = "index-table-base";
 
@@ -78,24 +81,24 @@ pub(super) struct InProgress {
 impl InProgress {
     /// Keeps the state of a new shard for its first base.
     pub(super) fn add_shard(&self, shard: u32, pinned: Pinned, manifest: Manifest) {
-        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut added = self.added.lock();
         added.push(Added { shard, pinned, manifest });
     }
 
     /// Returns the state of a new shard, unless another generation has begun since.
     fn take_added(&self, shard: u32, generation: u64) -> Option<Added> {
-        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut added = self.added.lock();
         let at = added.iter().position(|added| added.shard == shard)?;
         Some(added.swap_remove(at)).filter(|added| added.manifest.generation == generation)
     }
 
     fn add(&self, shard: u32) {
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner).insert(shard);
+        self.shards.lock().insert(shard);
     }
 
     /// Removes the shards that `is_done` accepts.
     fn remove(&self, is_done: impl Fn(u32) -> bool) {
-        let mut shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shards = self.shards.lock();
         shards.retain(|shard| !is_done(*shard));
         self.changed.notify_all();
     }
@@ -103,9 +106,8 @@ impl InProgress {
     /// Waits until no base of the shard is being written.
     pub(super) fn wait(&self, shard: u32) {
         drop(self.take_added(shard, 0));
-        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_while(shards, |shards| shards.contains(&shard));
-        drop(waited);
+        let shards = self.shards.lock();
+        drop(self.changed.wait_while(shards, |shards| shards.contains(&shard)));
     }
 }
 
@@ -159,7 +161,7 @@ impl ShardBases {
             return;
         }
         // Records after the pinned states are in the segment after the last complete segment, or in later segments.
-        let outbox = outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let outbox = outbox.lock();
         let (manifest, manager) = (*outbox.manifest(), outbox.manager().unwrap_or_default());
         let mut requests: Vec<(u32, Writing)> = Vec::new();
         for shard in wanted {

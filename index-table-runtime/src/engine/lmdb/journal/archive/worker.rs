@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
@@ -19,9 +19,12 @@ use super::{
     outbox::Outbox,
     to::To,
 };
-use crate::engine::{
-    Destination,
-    lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault},
+use crate::{
+    engine::{
+        Destination,
+        lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault},
+    },
+    locks::{Condvar, Mutex},
 };
 
 const NAME: &str = "index-table-archive";
@@ -164,10 +167,6 @@ struct Status {
     base_error: Option<String>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Archiver {
     /// Starts the thread. `bound` returns the committed part of the journal after a position. `refuse` ends all writes,
     /// because a follower has been promoted: before this returns, if the archive has shown it at its opening, so that no
@@ -188,7 +187,7 @@ impl Archiver {
 
     /// Archives all commits, and ends the thread.
     pub(in crate::engine::lmdb::journal) fn close(mut self) {
-        *lock(&self.shared.is_closing) = true;
+        *self.shared.is_closing.lock() = true;
         self.shared.closing.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -205,37 +204,37 @@ impl Archiving {
         next: (Place, u64, u64),
         number: u64,
     ) {
-        let mut outbox = lock(&self.outbox);
+        let mut outbox = self.outbox.lock();
         let saved = outbox.collect(&self.files, bound).and_then(|()| Ok(outbox.sync()?));
         if let Err(fault) = saved {
             outbox.skip(next, number);
-            lock(&self.status).error = Some(not_saved(&fault));
+            self.status.lock().error = Some(not_saved(&fault));
         }
     }
 
     /// Sets the records of the shard map manager, which follow all records up to `bound`.
     pub(in crate::engine::lmdb::journal) fn set_manager(&self, changes: Vec<u8>, bound: &Bound) {
-        let mut outbox = lock(&self.outbox);
+        let mut outbox = self.outbox.lock();
         outbox.set_manager(changes);
         if let Err(fault) = outbox.collect(&self.files, bound) {
-            lock(&self.status).error = Some(not_saved(&fault));
+            self.status.lock().error = Some(not_saved(&fault));
         }
     }
 
     /// Starts a generation, because a shard has been added that may have an older base.
     pub(in crate::engine::lmdb::journal) fn restart(&self, bound: &Bound) {
-        let mut outbox = lock(&self.outbox);
+        let mut outbox = self.outbox.lock();
         let collected = outbox.collect(&self.files, bound);
         let commit = outbox.manifest().commit;
         outbox.new_generation(commit);
         if let Err(fault) = collected {
-            lock(&self.status).error = Some(not_saved(&fault));
+            self.status.lock().error = Some(not_saved(&fault));
         }
     }
 
     /// Keeps the state of a shard that was added while the store was open, for its first base.
     pub(in crate::engine::lmdb::journal) fn add_shard(&self, shard: u32, pinned: Pinned) {
-        let manifest = *lock(&self.outbox).manifest();
+        let manifest = *self.outbox.lock().manifest();
         self.in_progress.add_shard(shard, pinned, manifest);
     }
 
@@ -251,13 +250,13 @@ impl Archiving {
 
     /// Provides the state for a base.
     pub(in crate::engine::lmdb::journal) fn give_base(&self, snapshot: Snapshot) {
-        *lock(&self.pinned) = Some(snapshot);
+        *self.pinned.lock() = Some(snapshot);
         self.wants_base.store(false, SeqCst);
     }
 
     /// Returns the distance between the store and the archive. `number` is the number of the last commit.
     pub(in crate::engine::lmdb::journal) fn distance(&self, number: u64) -> Distance {
-        let status = lock(&self.status);
+        let status = self.status.lock();
         let commits = number.saturating_sub(status.commit);
         let is_current = commits == 0;
         let error = status.error.as_ref().or(status.base_error.as_ref()).cloned();
@@ -325,24 +324,23 @@ pub(in crate::engine::lmdb::journal) struct Rounds {
 impl Rounds {
     fn run(&mut self, bound: &dyn Fn(Place) -> Bound, refuse: &dyn Fn()) {
         loop {
-            let is_closing = *lock(&self.shared.is_closing);
+            let is_closing = *self.shared.is_closing.lock();
             let outcome = self.round(bound, is_closing);
-            lock(&self.shared.status).error = outcome.err();
+            self.shared.status.lock().error = outcome.err();
             if self.target.is_promoted() {
                 refuse();
             }
             if is_closing {
                 break;
             }
-            let closing = lock(&self.shared.is_closing);
-            let waited = self.shared.closing.wait_timeout_while(closing, TICK, |it| !*it);
-            drop(waited);
+            let closing = self.shared.is_closing.lock();
+            drop(self.shared.closing.wait_timeout_while(closing, TICK, |it| !*it));
         }
         self.finish_base(true);
         if let Some(shards) = &mut self.shards {
-            let manifest = *lock(&self.shared.outbox).manifest();
+            let manifest = *self.shared.outbox.lock().manifest();
             if let Some(error) = shards.finish(true, &manifest) {
-                lock(&self.shared.status).base_error = Some(self.target.reason(&error));
+                self.shared.status.lock().base_error = Some(self.target.reason(&error));
             }
         }
     }
@@ -358,9 +356,9 @@ impl Rounds {
     fn round(&mut self, bound: &dyn Fn(Place) -> Bound, is_closing: bool) -> Result<(), String> {
         let shared = Arc::clone(&self.shared);
         let begun = Instant::now();
-        let at = lock(&shared.outbox).at();
+        let at = shared.outbox.lock().at();
         let bound = bound(at);
-        let mut outbox = lock(&shared.outbox);
+        let mut outbox = shared.outbox.lock();
         let collected = outbox.collect(&shared.files, &bound).map_err(|fault| not_saved(&fault));
         if is_closing || self.completed.elapsed() >= self.target.oldest() {
             let completed = outbox.complete();
@@ -380,9 +378,9 @@ impl Rounds {
         }
         let (work, pending) = (outbox.work(), outbox.directory().to_owned());
         drop(outbox);
-        let mut complete = |segment| lock(&shared.outbox).delivered(segment);
+        let mut complete = |segment| shared.outbox.lock().delivered(segment);
         let delivered = self.target.deliver(&pending, &work, &mut complete);
-        let mut status = lock(&shared.status);
+        let mut status = shared.status.lock();
         status.bytes = work.bytes();
         status.has_base = self.has_base;
         status.commit = delivered.map_err(|error| self.target.reason(&error))?;
@@ -406,7 +404,7 @@ impl Rounds {
         let present = shards.present();
         self.has_base = present.without_base(&shards.based).is_none();
         let missing = present.missing.iter().find(|shard| !shards.based.contains(shard));
-        let mut status = lock(&self.shared.status);
+        let mut status = self.shared.status.lock();
         status.has_base = self.has_base;
         if let Some(error) = failed {
             status.base_error = Some(self.target.reason(&error));
@@ -434,7 +432,7 @@ impl Rounds {
             request.identity == manifest.identity && request.generation == manifest.generation
         };
         if let Some(request) = self.bases.request.filter(is_of) {
-            let pinned = lock(&self.shared.pinned).take();
+            let pinned = self.shared.pinned.lock().take();
             if let Some(snapshot) = pinned {
                 self.write_base(request, snapshot);
                 self.bases.since = written;
@@ -443,7 +441,7 @@ impl Rounds {
             }
             return;
         }
-        drop(lock(&self.shared.pinned).take());
+        drop(self.shared.pinned.lock().take());
         self.bases.request = None;
         let is_far = written.saturating_sub(self.bases.since) > self.bases.length.max(LEAST);
         let is_early = self.bases.failed.is_some_and(|failed| failed.elapsed() < RETRY);
@@ -455,13 +453,13 @@ impl Rounds {
 
     fn write_base(&mut self, request: Request, snapshot: Snapshot) {
         let Request { identity, generation, segment, time } = request;
-        let store = lock(&self.shared.outbox).store().to_owned();
+        let store = self.shared.outbox.lock().store().to_owned();
         let request =
             base::Request { snapshot, store, shard: None, identity, generation, segment, time };
-        let run = self.target.base(&lock(&self.shared.outbox), request);
+        let run = self.target.base(&self.shared.outbox.lock(), request);
         match thread::Builder::new().name(BASE_NAME.to_owned()).spawn(run) {
             Ok(thread) => self.bases.writing = Some(thread),
-            Err(error) => lock(&self.shared.status).base_error = Some(error.to_string()),
+            Err(error) => self.shared.status.lock().base_error = Some(error.to_string()),
         }
     }
 
@@ -473,7 +471,7 @@ impl Rounds {
         let is_finished = |it: &mut JoinHandle<_>| is_closing || it.is_finished();
         let Some(thread) = self.bases.writing.take_if(is_finished) else { return };
         let written = thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-        let mut status = lock(&self.shared.status);
+        let mut status = self.shared.status.lock();
         let request = self.bases.request.take();
         match written {
             Ok(length) => {

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, PoisonError, atomic::Ordering::SeqCst},
+    sync::{Arc, atomic::Ordering::SeqCst},
 };
 
 use super::{
@@ -35,7 +35,7 @@ impl SharedArchive {
 
     /// Records that a shard was restored. The shard does not have this journal until the store is opened again.
     pub(in crate::engine::lmdb) fn add_restored(&self, shard: u32) {
-        self.0.restored.lock().unwrap_or_else(PoisonError::into_inner).push(shard);
+        self.0.restored.lock().push(shard);
     }
 }
 
@@ -100,7 +100,7 @@ impl Shards for Common {
                 present.open.push(shard.number);
             }
         }
-        present.restored.clone_from(&self.restored.lock().unwrap_or_else(PoisonError::into_inner));
+        present.restored.clone_from(&self.restored.lock());
         present
     }
 

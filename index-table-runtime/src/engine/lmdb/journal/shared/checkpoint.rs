@@ -11,7 +11,7 @@
 use std::{
     fs::File,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
@@ -42,7 +42,10 @@ use super::{
     group::Group,
     start::{Joining, open},
 };
-use crate::engine::{Destination, list::List, lmdb::names::Env};
+use crate::{
+    engine::{Destination, list::List, lmdb::names::Env},
+    locks::{Condvar, Mutex, MutexGuard},
+};
 
 const NAME: &str = "index-table-journal";
 
@@ -220,13 +223,13 @@ impl Shard {
     /// Opens the shard in its place. The caller has the lock of the state.
     pub(super) fn enter(&self, open: Open) {
         *self.lock() = Some(open);
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.left.lock() = None;
         self.closed.store(0, SeqCst);
         self.has_left.store(false, SeqCst);
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 
@@ -247,7 +250,7 @@ enum Missed {
 
 impl Common {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn refuse(&self, reason: &'static str) {
@@ -280,7 +283,7 @@ impl Common {
                 }
                 // Another thread makes a checkpoint with a new shard.
                 if state.is_working {
-                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = self.changed.wait(state);
                     continue;
                 }
                 let left = self.limits.time.saturating_sub(state.since.elapsed()).min(LONG);
@@ -289,8 +292,7 @@ impl Common {
                     break;
                 }
                 let left = if left.is_zero() { self.limits.time.clamp(SHORT, LONG) } else { left };
-                let waited = self.changed.wait_timeout(state, left);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state = self.changed.wait_timeout(state, left);
             }
             (state.is_working, state.since) = (true, Instant::now());
             self.is_due.store(false, SeqCst);
@@ -308,8 +310,7 @@ impl Common {
                 }
                 Err(Missed::Now) => {
                     self.is_due.store(true, SeqCst);
-                    let waited = self.changed.wait_timeout(state, SHORT);
-                    drop(waited);
+                    drop(self.changed.wait_timeout(state, SHORT));
                 }
             }
         }
@@ -320,7 +321,7 @@ impl Common {
         let mut state = self.lock();
         for _ in 0..TRIES {
             while state.is_working {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.changed.wait(state);
             }
             if let Some(reason) = self.refused() {
                 return Err(std::io::Error::other(reason));
@@ -340,8 +341,7 @@ impl Common {
                     let _ = self.refused.set(reason);
                 }
                 Err(Missed::Now) => {
-                    let waited = self.changed.wait_timeout(state, SHORT);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    state = self.changed.wait_timeout(state, SHORT);
                 }
             }
         }
@@ -354,17 +354,13 @@ impl Common {
     /// which may wait for that lock.
     fn has_changes(&self) -> bool {
         self.shards.iter().any(|shard| {
-            let open = match shard.open.try_lock() {
-                Ok(open) => open,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return true,
-            };
+            let Some(open) = shard.open.try_lock() else { return true };
             open.as_ref().is_some_and(|open| open.number > open.saved.number)
         })
     }
 
     fn checkpoint(&self) -> Result<(), Missed> {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.begun.lock();
         let longest = self.limits.journal.saturating_mul(2);
         let too_early = weaken::is("pin-first").then(|| self.pin()).transpose()?;
         weaken::pause();
@@ -561,8 +557,7 @@ impl Member {
         }
         let mut state = common.lock();
         while common.is_far.load(SeqCst) && common.refused().is_none() && !state.is_closed {
-            let waited = common.changed.wait_timeout(state, Duration::from_secs(1));
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = common.changed.wait_timeout(state, Duration::from_secs(1));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, PoisonError, atomic::Ordering::SeqCst},
+    sync::{Arc, atomic::Ordering::SeqCst},
 };
 
 use super::{
@@ -25,7 +25,7 @@ impl Member {
         let common = &*self.common;
         let mut state = common.lock();
         while state.is_working {
-            state = common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = common.changed.wait(state);
         }
         let shard = self.shard();
         let open = shard.and_then(|shard| shard.lock().take());
@@ -62,7 +62,7 @@ impl Member {
         shard.has_left.store(true, SeqCst);
         let mut state = self.common.lock();
         while state.is_working {
-            state = self.common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.common.changed.wait(state);
         }
         let open = shard.lock().take();
         let mut is_complete = true;
@@ -73,7 +73,7 @@ impl Member {
             }
             state.open = state.open.saturating_sub(1);
             let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
-            *shard.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+            *shard.left.lock() = Some(left);
         }
         drop(state);
         self.wait_for_base();
@@ -93,7 +93,7 @@ impl Member {
         let written = || NotStarted::from(io::Error::other(WRITTEN));
         let shard = self.shard().filter(|shard| shard.number == number).ok_or_else(written)?;
         let (slots, last) = {
-            let left = shard.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = shard.left.lock();
             let known = left.as_ref().ok_or_else(written)?;
             (known.slots.upgrade().ok_or_else(written)?, known.number)
         };
@@ -124,7 +124,7 @@ impl Member {
             if let Some(open) = shard.lock().take() {
                 let _ = open.writer.unlock();
                 let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
-                *shard.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+                *shard.left.lock() = Some(left);
             }
             return Err(error.into());
         }

@@ -6,10 +6,7 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
 
 use super::super::{
@@ -19,6 +16,7 @@ use super::super::{
     spilled::Stored,
     weaken,
 };
+use crate::locks::{Condvar, Mutex, MutexGuard};
 
 /// The bytes of changes in a frame, if there is more than one section.
 const FRAME: usize = 1 << 20;
@@ -102,7 +100,7 @@ impl Group {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -163,7 +161,7 @@ impl Group {
                 return Err(failed());
             }
             if state.is_syncing {
-                state = self.synced.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.synced.wait(state);
                 continue;
             }
             state.is_syncing = true;

@@ -5,7 +5,7 @@ use std::{
     io,
     ops::Deref,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use super::{
@@ -28,7 +28,10 @@ use super::{
     group::Group,
     left,
 };
-use crate::engine::{Destination, lmdb::names::Env};
+use crate::{
+    engine::{Destination, lmdb::names::Env},
+    locks::Mutex,
+};
 
 /// The journal of all shards before it is started.
 pub(crate) struct SharedJournal {
@@ -122,7 +125,7 @@ impl SharedJournal {
             }
             Err(reason) => reason.clone(),
         };
-        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
+        *self.failed.lock() = Some(reason.clone());
         Err(NotStarted::Damaged(reason))
     }
 
@@ -173,7 +176,7 @@ impl SharedJournal {
         archive: Option<(Destination, Vec<u8>)>,
     ) -> Result<Vec<Member>, Failed> {
         let own = |not_started: NotStarted| (self.directory.clone(), not_started);
-        let damaged = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let damaged = self.failed.lock().take();
         let unread = self.found.as_ref().err().filter(|_| !missing.is_empty()).cloned();
         if let Some(reason) = damaged.or(unread) {
             return Err(own(NotStarted::Damaged(reason)));
