@@ -1,0 +1,342 @@
+//! The process that has the store open: its threads write, read and consume, beside the steps.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use index_table::{
+    ExpiryWorker, IndexWorker, OnDuplicate, Result, ShardedOptions, ShardedStore, Store,
+};
+
+use crate::{
+    act::operate,
+    check::{Check, filler_code, if_present},
+    consume::Consumers,
+    failure::{Outcome, wrong},
+    model::States,
+    random::Random,
+    script::Config,
+    tables::{self, Filler, KINDS, Kind, Progress, Tables, first},
+};
+
+/// An open store. The shards are `None` for a plain store.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    pub(crate) store: Store,
+    pub(crate) shards: Option<ShardedStore>,
+    pub(crate) tables: Tables,
+}
+
+struct Threads {
+    handle: Handle,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    workers: Option<(IndexWorker, ExpiryWorker)>,
+}
+
+pub(crate) struct App {
+    pub(crate) dir: PathBuf,
+    pub(crate) config: Config,
+    open: Mutex<Option<Threads>>,
+    gate: Arc<RwLock<()>>,
+    copying: Mutex<()>,
+    /// The acknowledged operations of each tenant.
+    acks: Mutex<BTreeMap<u32, u64>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Prints a line for the parent.
+pub(crate) fn say(line: &str) {
+    println!("{}", line.replace('\n', " | "));
+}
+
+/// Opens the store in a directory that exists.
+pub(crate) fn open_copy(config: &Config, path: &Path, read_only: bool) -> Result<Handle> {
+    let options = Store::options().create(false).read_only(read_only);
+    if config.shards == 0 {
+        let store = options.durability(index_table::Durability::Journal).open(path)?;
+        return Ok(Handle { tables: Tables::open(&store, false)?, store, shards: None });
+    }
+    let shards = ShardedStore::options().options(options).open(path)?;
+    Handle::of(shards, false)
+}
+
+impl Handle {
+    pub(crate) fn of(shards: ShardedStore, online: bool) -> Result<Self> {
+        let store: Store = (*shards).clone();
+        Ok(Self { tables: Tables::open(&store, online)?, store, shards: Some(shards) })
+    }
+}
+
+impl App {
+    pub(crate) fn new(dir: PathBuf, config: Config) -> Arc<Self> {
+        let (open, gate) = (Mutex::default(), Arc::default());
+        let (copying, acks) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { dir, config, open, gate, copying, acks })
+    }
+
+    /// Returns the directories of the store and of its archive. A promotion changes them.
+    pub(crate) fn current(&self) -> (PathBuf, PathBuf) {
+        let text = fs::read_to_string(self.dir.join("current")).unwrap_or_else(|_| "0".to_owned());
+        let number = text.trim();
+        (self.dir.join(format!("store.{number}")), self.dir.join(format!("archive.{number}")))
+    }
+
+    pub(crate) fn has(&self, mark: &str) -> bool {
+        self.dir.join(mark).exists()
+    }
+
+    pub(crate) fn mark(&self, mark: &str) -> Outcome {
+        Ok(fs::write(self.dir.join(mark), "")?)
+    }
+
+    /// Returns whether all shards are of one instant.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.has("restored")
+    }
+
+    /// Returns the open store, and opens it if it is closed.
+    pub(crate) fn handle(self: &Arc<Self>) -> Outcome<Handle> {
+        if let Some(open) = &*lock(&self.open) {
+            return Ok(open.handle.clone());
+        }
+        self.open(false)
+    }
+
+    pub(crate) fn options(&self, archive: &Path) -> index_table::Options {
+        let options = tables::options();
+        if self.config.archive == 1 { options.archive(archive) } else { options }
+    }
+
+    fn open_store(&self) -> Result<(Store, Option<ShardedStore>)> {
+        let (path, archive) = self.current();
+        let options = self.options(&archive);
+        if self.config.shards == 0 {
+            return Ok((options.open(path)?, None));
+        }
+        let create = !self.has("created");
+        let base = if create { self.config.sharded() } else { ShardedOptions::default() };
+        let shards = base.options(options).open(path)?;
+        Ok(((*shards).clone(), Some(shards)))
+    }
+
+    /// Opens the store, and starts the threads. `online` leaves the indexes of fillers to a build.
+    pub(crate) fn open(self: &Arc<Self>, online: bool) -> Outcome<Handle> {
+        let mut open = lock(&self.open);
+        if let Some(open) = &*open {
+            return Ok(open.handle.clone());
+        }
+        let (store, shards) = self.open_store()?;
+        let is_new = !self.has("created");
+        if is_new {
+            let accounts = first::AccountRepository::open(&store)?;
+            store.transaction(|txn| {
+                (0..self.config.tenants).try_for_each(|tenant| {
+                    accounts.put(txn, &first::Account { tenant, balance: 0 })
+                })
+            })?;
+        }
+        if online {
+            drop(first::FillerRepository::open(&store)?);
+        }
+        let handle = Handle { tables: Tables::open(&store, online)?, store, shards };
+        if is_new {
+            self.fill(&handle)?;
+            self.mark("created")?;
+        }
+        let (stop, mut threads) = (Arc::<AtomicBool>::default(), Vec::new());
+        let mut start = |run: fn(&Arc<Self>, &Handle, u64, &AtomicBool), number: u64| {
+            let (app, handle, stop) = (Arc::clone(self), handle.clone(), Arc::clone(&stop));
+            threads.push(thread::spawn(move || run(&app, &handle, number, &stop)));
+        };
+        (0..self.config.writers).for_each(|number| start(Self::write, number.into()));
+        (0..self.config.readers).for_each(|number| start(Self::read, number.into()));
+        let workers = if self.config.workers > 0 {
+            start(Self::consume, 0);
+            Some((handle.store.start_index_worker()?, handle.store.start_expiry_worker()?))
+        } else {
+            None
+        };
+        *open = Some(Threads { handle: handle.clone(), stop, threads, workers });
+        Ok(handle)
+    }
+
+    /// Inserts the first rows.
+    fn fill(&self, handle: &Handle) -> Outcome {
+        let (tables, store) = (&handle.tables, &handle.store);
+        store.transaction(|txn| {
+            (0..KINDS).try_for_each(|id| tables.kinds.put(txn, &Kind { id, value: 0 }))?;
+            (0..self.config.tenants).try_for_each(|tenant| {
+                tables
+                    .progress
+                    .put(txn, &Progress { tenant, first_ticket: 1, ..Progress::default() })
+            })
+        })?;
+        let fillers = (0..self.config.tenants).flat_map(|tenant| {
+            let fillers = 0..self.config.fillers;
+            fillers.map(move |id| Filler { tenant, id, code: filler_code(tenant, id) })
+        });
+        tables.fillers.bulk_load(store, fillers).on_duplicate(OnDuplicate::Skip).run()?;
+        Ok(())
+    }
+
+    /// Stops the threads, and closes the store.
+    pub(crate) fn close(&self) {
+        let Some(open) = lock(&self.open).take() else { return };
+        open.stop.store(true, SeqCst);
+        open.threads.into_iter().for_each(|thread| drop(thread.join()));
+        drop(open.workers);
+    }
+
+    /// Stops the writers until the guard is dropped.
+    pub(crate) fn pause(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets one step at a time use the directories of copies.
+    pub(crate) fn copying(&self) -> MutexGuard<'_, ()> {
+        lock(&self.copying)
+    }
+
+    fn go_on(&self) -> RwLockReadGuard<'_, ()> {
+        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn acknowledged(&self) -> BTreeMap<u32, u64> {
+        lock(&self.acks).clone()
+    }
+
+    pub(crate) fn acknowledge(&self, tenant: u32, n: u64) {
+        say(&format!("ack {tenant} {n}"));
+        lock(&self.acks).insert(tenant, n);
+    }
+
+    /// Forgets them: a restored shard is older.
+    pub(crate) fn forget_acknowledged(&self) {
+        say("reset");
+        lock(&self.acks).clear();
+    }
+
+    /// Records an operation that the parent knows.
+    pub(crate) fn remember(&self, tenant: u32, n: u64) {
+        lock(&self.acks).insert(tenant, n);
+    }
+
+    /// Returns the check of a snapshot.
+    pub(crate) fn check<'a, 't>(
+        &self,
+        tables: &'a Tables,
+        txn: &'a index_table::ReadTxn<'t>,
+    ) -> Check<'a, 't> {
+        let Config { tenants, fillers, .. } = self.config;
+        Check { tables, txn, tenants, fillers, is_whole: self.is_whole() }
+    }
+
+    /// Writes the operations of some tenants.
+    fn write(self: &Arc<Self>, handle: &Handle, number: u64, stop: &AtomicBool) {
+        let (config, mut random) = (&self.config, Random::new(&[self.config.seed, 3, number]));
+        let mut states = States::new(config.seed);
+        while !stop.load(SeqCst) {
+            for tenant in (0..config.tenants)
+                .filter(|it| u64::from(*it) % u64::from(config.writers) == number)
+            {
+                if stop.load(SeqCst) {
+                    return;
+                }
+                let gate = self.go_on();
+                let outcome = self.write_one(handle, &mut states, tenant);
+                drop(gate);
+                if self.report(&format!("writer of tenant {tenant}"), outcome, stop) {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                thread::sleep(Duration::from_micros(random.below(1500)));
+            }
+        }
+    }
+
+    pub(crate) fn write_one(&self, handle: &Handle, states: &mut States, tenant: u32) -> Outcome {
+        let (tables, config) = (&handle.tables, &self.config);
+        let tenants = if self.is_whole() { config.tenants } else { 0 };
+        let n = handle.store.try_transaction(|txn| {
+            let Some(mut progress) = tables.progress.get(txn, tenant)? else {
+                return wrong(format!("the progress of tenant {tenant} is missing"));
+            };
+            let mut state = states.get(tenant, progress.n).clone();
+            operate(tables, txn, (config.seed, tenants), &mut state, &mut progress)?;
+            Ok(progress.n)
+        })?;
+        self.acknowledge(tenant, n);
+        Ok(())
+    }
+
+    /// Compares snapshots with the model.
+    fn read(self: &Arc<Self>, handle: &Handle, number: u64, stop: &AtomicBool) {
+        let (config, mut random) = (&self.config, Random::new(&[self.config.seed, 4, number]));
+        let mut states = States::new(config.seed);
+        while !stop.load(SeqCst) {
+            let outcome = read_one(self, handle, &mut states, &mut random);
+            self.report("reader", outcome, stop);
+            thread::sleep(Duration::from_micros(random.below(3000)));
+        }
+    }
+
+    /// Takes changes as consumers do: some are late, and all stay open.
+    fn consume(self: &Arc<Self>, handle: &Handle, _: u64, stop: &AtomicBool) {
+        let mut consumers = Consumers::new(&self.config);
+        let mut random = Random::new(&[self.config.seed, 5]);
+        while !stop.load(SeqCst) {
+            let gate = self.go_on();
+            let outcome = consumers.take(handle, &mut |_| random.one_in(3));
+            drop(gate);
+            self.report("consumers", outcome.map(drop), stop);
+            thread::sleep(Duration::from_millis(3));
+        }
+        let outcome = consumers.leave();
+        self.report("consumers", outcome, stop);
+    }
+
+    /// Reports a failure of a thread. Returns whether there was an expected one.
+    fn report(&self, who: &str, outcome: Outcome, stop: &AtomicBool) -> bool {
+        match outcome {
+            Ok(()) => false,
+            Err(failure) if failure.is_expected() => true,
+            Err(failure) => {
+                if !stop.load(SeqCst) {
+                    say(&format!("fault {who}: {failure}"));
+                }
+                true
+            }
+        }
+    }
+}
+
+/// Compares a tenant with the model, or, once in a while, all tenants.
+pub(crate) fn read_one(
+    app: &App,
+    handle: &Handle,
+    states: &mut States,
+    random: &mut Random,
+) -> Outcome {
+    let txn = handle.store.read()?;
+    let check = app.check(&handle.tables, &txn);
+    if random.one_in(30) {
+        return check.all(states).map(drop);
+    }
+    let tenant = random.below(app.config.tenants.into()) as u32;
+    match if_present(handle.tables.progress.get(&txn, tenant))? {
+        Some(Some(progress)) => check.tenant(states, &progress),
+        Some(None) => wrong(format!("the progress of tenant {tenant} is missing")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,298 @@
+//! Consumers of the change streams: each receives all changes of a tenant, in their order, without a gap.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
+
+use index_table::{ChangeBatch, ChangeWorker, Changes, Error, Result, Store, WriteTxn};
+
+use crate::{
+    app::Handle,
+    failure::{Failure, Outcome, wrong},
+    model::{States, change},
+    script::Config,
+    tables::{Consumer, Order, Person, Received, Tables},
+};
+
+/// The most changes in a batch.
+const BATCH: usize = 40;
+
+/// Which of the two streams.
+#[derive(Debug, Clone, Copy)]
+enum Stream {
+    People,
+    Orders,
+}
+
+enum Reader<R: index_table::__private::Entity> {
+    Alone(Changes<R>),
+    Worker(ChangeWorker<R>),
+}
+
+/// A consumer of both streams, or a worker of it.
+struct Consuming {
+    name: String,
+    is_shared: bool,
+    people: Reader<Person>,
+    orders: Reader<Order>,
+}
+
+impl<R: index_table::__private::Entity + index_table::__private::Streamed> Reader<R> {
+    fn open(changes: Changes<R>, is_shared: bool) -> Self {
+        if is_shared {
+            Self::Worker(changes.share(Duration::from_secs(2)))
+        } else {
+            Self::Alone(changes)
+        }
+    }
+
+    fn next_batch(&mut self) -> Result<ChangeBatch<R>> {
+        match self {
+            Self::Alone(changes) => changes.next_batch(BATCH),
+            Self::Worker(worker) => worker.next_batch(BATCH),
+        }
+    }
+
+    fn leave(self) -> Result<()> {
+        match self {
+            Self::Alone(_) => Ok(()),
+            Self::Worker(worker) => worker.leave(),
+        }
+    }
+}
+
+impl Consuming {
+    fn open(tables: &Tables, store: &Store, consumer: &Consumer) -> Result<Self> {
+        let name = &consumer.name;
+        Ok(Self {
+            name: name.clone(),
+            is_shared: consumer.is_shared,
+            people: Reader::open(tables.people.changes(store, name)?, consumer.is_shared),
+            orders: Reader::open(tables.orders.changes(store, name)?, consumer.is_shared),
+        })
+    }
+
+    /// Receives a batch of each stream, and compares it with the model. Returns the number of changes.
+    fn take(&mut self, tables: &Tables, store: &Store, states: &mut States) -> Outcome<usize> {
+        let batch = self.people.next_batch()?;
+        let hashes: Vec<_> = batch
+            .iter()
+            .map(|it| {
+                (it.row.tenant, change(it.kind, &it.row), format!("{:?} {:?}", it.kind, it.row))
+            })
+            .collect();
+        let mut count = hashes.len();
+        if count > 0 {
+            let commit = |txn: &mut WriteTxn<'_>| batch.commit_in(txn);
+            self.commit(tables, store, states, (Stream::People, &hashes, &commit))?;
+        }
+        let batch = self.orders.next_batch()?;
+        let hashes: Vec<_> = batch
+            .iter()
+            .map(|it| {
+                (it.row.tenant, change(it.kind, &it.row), format!("{:?} {:?}", it.kind, it.row))
+            })
+            .collect();
+        if !hashes.is_empty() {
+            let commit = |txn: &mut WriteTxn<'_>| batch.commit_in(txn);
+            self.commit(tables, store, states, (Stream::Orders, &hashes, &commit))?;
+        }
+        count += hashes.len();
+        Ok(count)
+    }
+
+    fn commit(
+        &self,
+        tables: &Tables,
+        store: &Store,
+        states: &mut States,
+        (stream, changes, commit): (
+            Stream,
+            &[(u32, u64, String)],
+            &dyn Fn(&mut WriteTxn<'_>) -> Result<()>,
+        ),
+    ) -> Outcome {
+        let outcome = store.try_transaction(|txn| {
+            commit(txn)?;
+            for (tenant, hash, text) in changes {
+                self.receive(tables, txn, states, (stream, *tenant, *hash, text))?;
+            }
+            Ok(())
+        });
+        match outcome {
+            // Another worker has the keys now.
+            Err(Failure::Store(Error::BatchSuperseded { .. })) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Compares a change with the next change of the tenant.
+    fn receive(
+        &self,
+        tables: &Tables,
+        txn: &mut WriteTxn<'_>,
+        states: &mut States,
+        (stream, tenant, hash, text): (Stream, u32, u64, &str),
+    ) -> Outcome {
+        let name = &self.name;
+        let Some(progress) = tables.progress.get(txn, tenant)? else {
+            return wrong(format!("the progress of tenant {tenant} is missing"));
+        };
+        let state = states.get(tenant, progress.n);
+        let all = match stream {
+            Stream::People => &state.people_changes,
+            Stream::Orders => &state.order_changes,
+        };
+        let mut row = tables.received.get(txn, tenant, name)?.unwrap_or_else(|| Received {
+            tenant,
+            consumer: name.clone(),
+            people: None,
+            orders: None,
+            before_people: u64::MAX,
+            before_orders: u64::MAX,
+        });
+        let (count, before) = match stream {
+            Stream::People => (&mut row.people, row.before_people),
+            Stream::Orders => (&mut row.orders, row.before_orders),
+        };
+        let found = all.iter().position(|it| *it == hash).map(|at| at as u64);
+        let what =
+            format!("consumer {name}, {stream:?} of tenant {tenant} after {}: {text}", progress.n);
+        let Some(found) = found else { return wrong(format!("{what}: no such change")) };
+        match *count {
+            // Workers divide the keys, so only the changes of a key have an order.
+            Some(at) if self.is_shared => *count = Some(at + 1),
+            None if self.is_shared => {}
+            Some(count) if count != found => {
+                return wrong(format!(
+                    "{what}: change {found} was received, and not change {count}"
+                ));
+            }
+            None if found > before => {
+                return wrong(format!(
+                    "{what}: the first change is {found}, and not {before} or an earlier one"
+                ));
+            }
+            _ => *count = Some(found + 1),
+        }
+        tables.received.put(txn, &row)?;
+        Ok(())
+    }
+}
+
+/// All consumers of a store.
+pub(crate) struct Consumers {
+    open: BTreeMap<String, Consuming>,
+    states: States,
+}
+
+impl Consumers {
+    pub(crate) const fn new(config: &Config) -> Self {
+        Self { open: BTreeMap::new(), states: States::new(config.seed) }
+    }
+
+    /// Takes a batch of each consumer that `is_due`. Returns the number of changes.
+    pub(crate) fn take(
+        &mut self,
+        handle: &Handle,
+        is_due: &mut dyn FnMut(&str) -> bool,
+    ) -> Outcome<usize> {
+        let (store, tables) = (&handle.store, &handle.tables);
+        let consumers = tables.consumers.all(&store.read()?).rows().collect::<Result<Vec<_>>>()?;
+        self.open.retain(|name, _| consumers.iter().any(|it| it.name == *name));
+        let mut count = 0;
+        for consumer in consumers.iter().filter(|it| is_due(&it.name)) {
+            let open = match self.open.entry(consumer.name.clone()) {
+                Entry::Occupied(open) => open.into_mut(),
+                Entry::Vacant(vacant) => vacant.insert(Consuming::open(tables, store, consumer)?),
+            };
+            count += open.take(tables, store, &mut self.states)?;
+        }
+        Ok(count)
+    }
+
+    /// Releases the keys of the workers.
+    pub(crate) fn leave(self) -> Outcome {
+        self.open.into_values().try_for_each(|it| {
+            it.people.leave()?;
+            Ok(it.orders.leave()?)
+        })
+    }
+}
+
+/// Adds a consumer, whose first change of each present tenant is the next one.
+pub(crate) fn add(
+    tables: &Tables,
+    store: &Store,
+    states: &mut States,
+    (name, is_shared): (&str, bool),
+    tenants: u32,
+) -> Outcome {
+    let (mut people, mut orders) =
+        (tables.people.changes(store, name)?, tables.orders.changes(store, name)?);
+    let txn = store.read()?;
+    people.skip_before(&txn)?;
+    orders.skip_before(&txn)?;
+    let mut rows = Vec::new();
+    for tenant in 0..tenants {
+        let progress = crate::check::if_present(tables.progress.get(&txn, tenant))?.flatten();
+        if let Some(progress) = progress {
+            let state = states.get(tenant, progress.n);
+            let (people, orders) =
+                (state.people_changes.len() as u64, state.order_changes.len() as u64);
+            rows.push(Received {
+                tenant,
+                consumer: name.to_owned(),
+                people: Some(people),
+                orders: Some(orders),
+                before_people: people,
+                before_orders: orders,
+            });
+        }
+    }
+    drop(txn);
+    store.try_transaction(|txn| {
+        for row in &rows {
+            tables.received.put(txn, row)?;
+        }
+        tables.consumers.put(txn, &Consumer { name: name.to_owned(), is_shared })?;
+        Ok::<_, Failure>(())
+    })
+}
+
+/// Removes a consumer.
+pub(crate) fn remove(tables: &Tables, store: &Store, name: &str) -> Outcome {
+    store.transaction(|txn| tables.consumers.delete(txn, name).map(drop))?;
+    tables.people.remove_change_consumer(store, name)?;
+    tables.orders.remove_change_consumer(store, name)?;
+    Ok(())
+}
+
+/// Records, for each consumer without a change of a tenant, the changes that it must receive.
+pub(crate) fn expect(tables: &Tables, store: &Store, states: &mut States, tenants: u32) -> Outcome {
+    store.try_transaction(|txn| {
+        let consumers = tables.consumers.all(txn).rows().collect::<Result<Vec<_>>>()?;
+        for tenant in 0..tenants {
+            let progress = crate::check::if_present(tables.progress.get(txn, tenant))?.flatten();
+            let Some(progress) = progress else { continue };
+            let state = states.get(tenant, progress.n);
+            for consumer in consumers.iter().map(|it| it.name.clone()) {
+                if tables.received.get(txn, tenant, &consumer)?.is_none() {
+                    tables.received.insert(
+                        txn,
+                        &Received {
+                            tenant,
+                            consumer,
+                            people: None,
+                            orders: None,
+                            before_people: state.people_changes.len() as u64,
+                            before_orders: state.order_changes.len() as u64,
+                        },
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    })
+}

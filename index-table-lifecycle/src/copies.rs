@@ -1,0 +1,397 @@
+//! The steps with copies of the store: backups, archives, followers, and other processes.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use index_table::{Error, Follower, ShardedFollower, ShardedStore, Store, report::FollowerLag};
+
+use crate::{
+    app::{App, Handle, open_copy, read_one},
+    failure::{Failure, Outcome, same, wrong},
+    model::States,
+    random::Random,
+    tables::{Progress, Tables},
+};
+
+/// The most time that the archive or a follower may need.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+fn remove(path: &Path) -> Outcome {
+    if path.exists() { Ok(fs::remove_dir_all(path)?) } else { Ok(()) }
+}
+
+/// Compares a complete copy with the model. Returns its progress.
+fn check_copy(app: &App, path: &Path) -> Outcome<BTreeMap<u32, Progress>> {
+    let copy = open_copy(&app.config, path, false)?;
+    if let Some((shard, reason)) = copy.shards.as_ref().and_then(|it| it.unavailable_shards().pop())
+    {
+        return wrong(format!("the copy has no shard `{shard}`: {reason}"));
+    }
+    let txn = copy.store.read()?;
+    let progress = app.check(&copy.tables, &txn).all(&mut States::new(app.config.seed))?;
+    let report = copy.store.verify()?;
+    if app.is_whole() && !report.is_clean() {
+        return wrong(format!("verify of the copy: {report}"));
+    }
+    Ok(progress)
+}
+
+fn is_complete(handle: &Handle) -> bool {
+    handle.shards.as_ref().is_none_or(|it| it.unavailable_shards().is_empty())
+}
+
+fn operations(progress: &BTreeMap<u32, Progress>) -> BTreeMap<u32, u64> {
+    progress.iter().map(|(tenant, row)| (*tenant, row.n)).collect()
+}
+
+/// Fails if a copy lacks operations that were acknowledged before it was begun.
+fn compare_since(
+    app: &App,
+    what: &str,
+    before: &BTreeMap<u32, u64>,
+    found: &BTreeMap<u32, u64>,
+) -> Outcome {
+    for (tenant, n) in before {
+        match found.get(tenant) {
+            Some(found) if found < n => {
+                return wrong(format!("{what}: tenant {tenant} has {found} of {n} operations"));
+            }
+            None if !app.has("detached") => {
+                return wrong(format!("{what}: tenant {tenant} is missing"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes a backup, and compares a store that is restored from it.
+pub(crate) fn backup(app: &Arc<App>) -> Outcome {
+    let _copying = app.copying();
+    let handle = app.handle()?;
+    let (backup, next, copy) =
+        (app.dir.join("backup"), app.dir.join("backup.next"), app.dir.join("backup.copy"));
+    remove(&next)?;
+    remove(&copy)?;
+    let (before, complete) = (app.acknowledged(), is_complete(&handle));
+    handle.store.backup_to(&next)?;
+    if complete {
+        if app.config.shards == 0 {
+            Store::restore(&next, &copy)?;
+        } else {
+            ShardedStore::restore(&next, &copy)?;
+        }
+        let found = check_copy(app, &copy).map_err(|it| Failure::Wrong(format!("backup: {it}")))?;
+        if app.is_whole() {
+            compare_since(app, "backup", &before, &operations(&found))?;
+        }
+        remove(&copy)?;
+    }
+    remove(&backup)?;
+    Ok(fs::rename(next, backup)?)
+}
+
+/// Loses the directory of a shard, of which there is a backup, while the store is closed.
+pub(crate) fn lose(app: &Arc<App>, shard: &str) -> Outcome {
+    let _copying = app.copying();
+    let path = app.current().0.join(shard);
+    if !app.has("backup") || !path.exists() || app.config.shards == 0 {
+        return Ok(());
+    }
+    // A directory of a shard that has left may be in use, so only shards of the store are lost.
+    let handle = app.handle()?;
+    let is_shard = handle.shards.as_ref().is_some_and(|it| it.shard(shard).is_ok());
+    drop(handle);
+    if !is_shard {
+        return Ok(());
+    }
+    app.close();
+    app.mark("detached")?;
+    Ok(fs::remove_dir_all(path)?)
+}
+
+/// Restores a lost shard from the backup.
+pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
+    let _copying = app.copying();
+    let handle = app.handle()?;
+    let Some(shards) = &handle.shards else { return Ok(()) };
+    let lost = shards.unavailable_shards().into_iter().find(|it| it.0.name() == name);
+    let (Some((lost, _)), true) = (lost, app.has("backup")) else { return Ok(()) };
+    {
+        let _paused = app.pause();
+        app.mark("restored")?;
+        app.forget_acknowledged();
+    }
+    let mut last = Ok(());
+    for entry in fs::read_dir(app.dir.join("backup"))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            last = shards.restore_shard(&lost, &path);
+            if !matches!(last, Err(Error::ShardRefused { .. })) {
+                break;
+            }
+        }
+    }
+    last?;
+    let _paused = app.pause();
+    let states = &mut States::new(app.config.seed);
+    crate::consume::expect(&handle.tables, &handle.store, states, app.config.tenants)?;
+    crate::whole::paused(app, &handle).map(drop)
+}
+
+/// Waits until the archive has all commits. Returns false if the store has no archive.
+fn wait_for_archive(app: &App, handle: &Handle) -> Outcome<bool> {
+    let begun = Instant::now();
+    loop {
+        let Some(lag) = handle.store.archive_lag() else { return Ok(false) };
+        if lag.commits == 0 && lag.has_base && lag.error.is_none() {
+            return Ok(true);
+        }
+        if begun.elapsed() > PATIENCE {
+            if app.has("restored") {
+                // The commits of a restored shard are archived after the store was opened again.
+                return Ok(false);
+            }
+            return wrong(format!("the archive is late: {lag:?}"));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Restores the archive to its end, and compares the result. `paused` waits for all commits before.
+pub(crate) fn restore_archive(app: &Arc<App>, paused: bool) -> Outcome {
+    if app.config.archive == 0 {
+        return Ok(());
+    }
+    let _copying = app.copying();
+    let (copy, archive) = (app.dir.join("archive.copy"), app.current().1);
+    remove(&copy)?;
+    let restore = || {
+        if app.config.shards == 0 {
+            Store::restore_archive(&archive).run(&copy)
+        } else {
+            ShardedStore::restore_archive(&archive).run(&copy)
+        }
+    };
+    if !paused {
+        return match restore() {
+            // A base is not complete yet, or a file was replaced meanwhile.
+            Err(Error::NotInArchive { .. } | Error::Io { .. }) => Ok(()),
+            restored => {
+                restored?;
+                let found = check_copy(app, &copy);
+                found.map(drop).map_err(|it| Failure::Wrong(format!("restored archive: {it}")))
+            }
+        };
+    }
+    let handle = app.handle()?;
+    let guard = app.pause();
+    if !is_complete(&handle) || !wait_for_archive(app, &handle)? {
+        return Ok(());
+    }
+    let expected = crate::whole::paused(app, &handle)?;
+    wait_for_archive(app, &handle)?;
+    restore()?;
+    drop(guard);
+    let found =
+        check_copy(app, &copy).map_err(|it| Failure::Wrong(format!("restored archive: {it}")))?;
+    same(|| "the restored archive".to_owned(), &operations(&found), &operations(&expected))
+}
+
+/// Loses the shard map manager, and builds it again from the shards.
+pub(crate) fn rebuild(app: &Arc<App>) -> Outcome {
+    let handle = app.handle()?;
+    let Some(shards) = handle.shards.clone().filter(|_| is_complete(&handle)) else {
+        return Ok(());
+    };
+    let places = shards.shard_directories();
+    drop((handle, shards));
+    app.close();
+    let (path, archive) = app.current();
+    fs::remove_file(path.join("data.mdb"))?;
+    let options = ShardedStore::options().options(app.options(&archive));
+    let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
+    let store = options.rebuild(&path)?;
+    Handle::of(store, false)?;
+    Ok(())
+}
+
+enum Following {
+    Plain(Follower),
+    Sharded(ShardedFollower),
+}
+
+impl Following {
+    fn open(app: &App) -> index_table::Result<Self> {
+        let (store, archive) = app.current();
+        let path = PathBuf::from(format!("{}.follower", store.display()));
+        if app.config.shards == 0 {
+            Follower::open(path, archive).map(Self::Plain)
+        } else {
+            ShardedFollower::open(path, archive).map(Self::Sharded)
+        }
+    }
+
+    fn lag(&self) -> index_table::Result<FollowerLag> {
+        match self {
+            Self::Plain(follower) => follower.lag(),
+            Self::Sharded(follower) => follower.lag(),
+        }
+    }
+
+    fn handle(&self) -> index_table::Result<Handle> {
+        match self {
+            Self::Plain(it) => {
+                let store = it.store().clone();
+                Ok(Handle { tables: Tables::open(&store, false)?, store, shards: None })
+            }
+            Self::Sharded(follower) => Handle::of(follower.store().clone(), false),
+        }
+    }
+}
+
+/// Compares the snapshots of a follower with the model, for a while.
+pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
+    if app.config.archive == 0 {
+        return Ok(());
+    }
+    let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
+    let mut random = Random::new(&[app.config.seed, 6]);
+    while begun.elapsed() < Duration::from_millis(millis) {
+        // The archive may lack a base or a table for a while.
+        let Ok(following) = Following::open(app) else {
+            thread::sleep(Duration::from_millis(20));
+            continue;
+        };
+        let Ok(handle) = following.handle() else { continue };
+        while begun.elapsed() < Duration::from_millis(millis) {
+            match read_one(app, &handle, &mut states, &mut random) {
+                Err(failure) if failure.is_expected() => break,
+                outcome => outcome.map_err(|it| Failure::Wrong(format!("follower: {it}")))?,
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a follower has everything. Returns it, and the progress of the store.
+fn caught_up(app: &Arc<App>) -> Outcome<Option<(Following, BTreeMap<u32, u64>)>> {
+    let handle = app.handle()?;
+    if app.config.archive == 0 || !is_complete(&handle) {
+        return Ok(None);
+    }
+    let _paused = app.pause();
+    let expected = operations(&crate::whole::paused(app, &handle)?);
+    if !wait_for_archive(app, &handle)? {
+        return Ok(None);
+    }
+    let (begun, mut last) = (Instant::now(), String::new());
+    while begun.elapsed() < PATIENCE {
+        match Following::open(app) {
+            Ok(following) => loop {
+                let lag = following.lag()?;
+                if lag.error.is_some() || begun.elapsed() > PATIENCE {
+                    last = format!("{lag:?}");
+                    break;
+                }
+                if lag.commits == 0 {
+                    return Ok(Some((following, expected)));
+                }
+                thread::sleep(Duration::from_millis(10));
+            },
+            Err(error) => last = error.to_string(),
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    wrong(format!("the follower does not catch up: {last}"))
+}
+
+fn compare(app: &App, following: &Following, expected: &BTreeMap<u32, u64>) -> Outcome {
+    let (handle, begun) = (following.handle()?, Instant::now());
+    loop {
+        let txn = handle.store.read()?;
+        let found = app.check(&handle.tables, &txn).all(&mut States::new(app.config.seed))?;
+        let found = operations(&found);
+        // The commits of checks follow.
+        if found == *expected {
+            return Ok(());
+        }
+        if begun.elapsed() > Duration::from_secs(5) {
+            return wrong(format!(
+                "{found:?} operations, and not {expected:?}: {:?}",
+                following.lag()?
+            ));
+        }
+        drop(txn);
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Compares a follower that has everything with the store.
+pub(crate) fn compare_follower(app: &Arc<App>) -> Outcome {
+    let Some((following, expected)) = caught_up(app)? else { return Ok(()) };
+    let _paused = app.pause();
+    if operations(&crate::whole::paused(app, &app.handle()?)?) != expected {
+        return Ok(());
+    }
+    compare(app, &following, &expected).map_err(|it| Failure::Wrong(format!("follower: {it}")))
+}
+
+/// Promotes a follower that has everything. It is the store from now on.
+pub(crate) fn promote(app: &Arc<App>) -> Outcome {
+    let Some((following, _)) = caught_up(app)? else { return Ok(()) };
+    app.close();
+    drop(following);
+    let following = Following::open(app)?;
+    app.mark("promoting")?;
+    let promoted = match following {
+        Following::Plain(follower) => follower.promote().map(drop),
+        Following::Sharded(follower) => follower.promote().map(drop),
+    };
+    if let Err(error) = promoted {
+        fs::remove_file(app.dir.join("promoting"))?;
+        return Err(error.into());
+    }
+    end_promotion(app)?;
+    app.open(false).map(drop)
+}
+
+/// Makes the promoted follower the store.
+fn end_promotion(app: &App) -> Outcome {
+    let text = fs::read_to_string(app.dir.join("current")).unwrap_or_else(|_| "0".to_owned());
+    let number = text.trim().parse::<u64>().unwrap_or_default();
+    let (from, to) = (
+        app.dir.join(format!("store.{number}.follower")),
+        app.dir.join(format!("store.{}", number + 1)),
+    );
+    if from.exists() {
+        fs::rename(from, &to)?;
+    }
+    if to.exists() {
+        fs::write(app.dir.join("current"), (number + 1).to_string())?;
+    }
+    Ok(fs::remove_file(app.dir.join("promoting"))?)
+}
+
+/// Continues a promotion that was killed.
+pub(crate) fn resume_promotion(app: &App) -> Outcome {
+    if !app.has("promoting") {
+        return Ok(());
+    }
+    let archive = app.current().1;
+    let mut is_promoted = archive.join("promoted").exists();
+    for entry in fs::read_dir(&archive)? {
+        is_promoted |= entry?.path().join("promoted").exists();
+    }
+    if is_promoted {
+        return end_promotion(app);
+    }
+    Ok(fs::remove_file(app.dir.join("promoting"))?)
+}

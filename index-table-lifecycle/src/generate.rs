@@ -1,0 +1,169 @@
+//! Random scripts.
+
+use crate::{
+    random::Random,
+    script::{Config, Script, Step, shard_name},
+};
+
+/// The steps and their weights. A step of two words is followed by random values.
+const STEPS: [(&str, u64); 27] = [
+    ("sleep", 8),
+    ("check", 4),
+    ("kill", 2),
+    ("close", 1),
+    ("wait", 2),
+    ("backup", 3),
+    ("lose", 2),
+    ("restore-shard", 2),
+    ("add", 3),
+    ("remove", 3),
+    ("detach", 3),
+    ("attach", 3),
+    ("move", 6),
+    ("resume", 2),
+    ("cancel", 1),
+    ("empty", 3),
+    ("build", 2),
+    ("upgrade", 1),
+    ("drain", 1),
+    ("add-consumer", 3),
+    ("remove-consumer", 1),
+    ("follow", 2),
+    ("compare-follower", 2),
+    ("promote", 1),
+    ("restore-archive", 2),
+    ("rebuild", 1),
+    ("others", 2),
+];
+
+/// The shards that a script probably has.
+struct Shards {
+    present: Vec<String>,
+    detached: Vec<String>,
+    lost: Vec<String>,
+    next: u32,
+    consumers: u64,
+}
+
+fn take(random: &mut Random, from: &mut Vec<String>) -> Option<String> {
+    let at = random.below(from.len() as u64) as usize;
+    if from.is_empty() { None } else { Some(from.swap_remove(at)) }
+}
+
+/// Returns the script of a seed, without the steps of `without`.
+pub(crate) fn script(seed: u64, without: &[String]) -> Script {
+    let mut random = Random::new(&[seed, 8]);
+    let config = Config {
+        seed,
+        tenants: 1 + random.below(6) as u32,
+        fillers: [0, 0, 20, 500, 3000][random.below(5) as usize % 5],
+        shards: if random.one_in(10) { 0 } else { 2 + random.below(3) as u32 },
+        archive: random.below(2) as u32,
+        writers: 1 + random.below(2) as u32,
+        readers: random.below(3) as u32,
+        workers: random.below(2) as u32,
+    };
+    let mut shards = Shards {
+        present: (0..config.shards).map(shard_name).collect(),
+        detached: Vec::new(),
+        lost: Vec::new(),
+        next: config.shards,
+        consumers: 0,
+    };
+    let mut steps = Vec::new();
+    while steps.len() < 30 {
+        let text = step(&mut random, &config, &mut shards);
+        for text in text {
+            let step = Step::new(&text);
+            if !without.iter().any(|it| it == step.name()) {
+                steps.push(step);
+            }
+        }
+    }
+    Script { config, steps }
+}
+
+fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String> {
+    let mut at = random.below(STEPS.iter().map(|it| it.1).sum());
+    let name = STEPS.iter().find(|it| {
+        let is_this = at < it.1;
+        at = at.saturating_sub(it.1);
+        is_this
+    });
+    let name = name.map_or("check", |it| it.0);
+    let beside = if random.below(5) < 2 { "&" } else { "" };
+    let one = |words: String| vec![format!("{beside}{words}")];
+    let alone = |words: String| vec![words];
+    match name {
+        "sleep" => alone(format!("sleep {}", random.below(250))),
+        "kill" => alone(format!("kill {}", random.below(150))),
+        "check" | "close" | "wait" | "promote" | "rebuild" => alone(name.to_owned()),
+        "backup" | "resume" | "cancel" | "upgrade" | "drain" => one(name.to_owned()),
+        "lose" => {
+            let Some(shard) = take(random, &mut shards.present) else { return Vec::new() };
+            shards.lost.push(shard.clone());
+            let backup = if random.one_in(2) { vec!["backup".to_owned()] } else { Vec::new() };
+            backup.into_iter().chain([format!("lose {shard}")]).collect()
+        }
+        "restore-shard" => {
+            let Some(shard) = take(random, &mut shards.lost) else { return Vec::new() };
+            shards.present.push(shard.clone());
+            one(format!("restore-shard {shard}"))
+        }
+        "add" => {
+            let shard = shard_name(shards.next);
+            shards.next += 1;
+            shards.present.push(shard.clone());
+            one(format!("add {shard}"))
+        }
+        "remove" => {
+            // It is refused if the shard has rows.
+            let shard = random.pick(shards.present.clone()).unwrap_or_default();
+            one(format!("remove {shard}"))
+        }
+        "detach" => {
+            let Some(shard) = take(random, &mut shards.present) else { return Vec::new() };
+            shards.detached.push(shard.clone());
+            one(format!("detach {shard}"))
+        }
+        "attach" => {
+            let Some(shard) = take(random, &mut shards.detached) else { return Vec::new() };
+            shards.present.push(shard.clone());
+            one(format!("attach {shard}"))
+        }
+        "move" => {
+            let to = random.pick(shards.present.clone()).unwrap_or_default();
+            let map = random.pick(["tenants", "tenants", "tickets", "events", "people.email"]);
+            let map = map.unwrap_or("tenants");
+            let end = if map.starts_with('t') { config.tenants.into() } else { 4096 };
+            let (a, b) = (random.below(end), random.below(end));
+            let how = random.pick(["", "", "", " offline", " interrupted", " offline interrupted"]);
+            one(format!("move {map} {to} {} {}{}", a.min(b), a.max(b), how.unwrap_or_default()))
+        }
+        "empty" => {
+            let shard = random.pick(shards.present.clone()).unwrap_or_default();
+            let maps = ["", " tenants", " tickets", " events tenants", " tenants people.email"];
+            one(format!("empty {shard}{}", random.pick(maps).unwrap_or_default()))
+        }
+        "build" => vec!["close".to_owned(), "open online".to_owned(), format!("{beside}build")],
+        "add-consumer" => {
+            shards.consumers += 1;
+            let shared = if random.one_in(3) { " shared" } else { "" };
+            one(format!("add-consumer c{}{shared}", shards.consumers))
+        }
+        "remove-consumer" => {
+            one(format!("remove-consumer c{}", 1 + random.below(shards.consumers + 1)))
+        }
+        "follow" => vec![format!("&follow {}", random.below(1500))],
+        "compare-follower" => alone(name.to_owned()),
+        "restore-archive" => {
+            if random.one_in(2) {
+                alone(format!("{name} paused"))
+            } else {
+                one(name.to_owned())
+            }
+        }
+        _ if random.one_in(2) => one("fork".to_owned()),
+        _ => vec![format!("&read-only {}", random.below(1500))],
+    }
+}

@@ -1,0 +1,140 @@
+//! A random lifecycle of stores: a process opens, moves, copies and restores them, is killed, and continues, while threads
+//! write and read. A model computes the expected rows from the progress that each snapshot has. A script that fails is
+//! reduced. `docs/RELIABILITY.md` describes it.
+//!
+//! ```text
+//! index-table-lifecycle run [--seed N] [--minutes M] [--keep-going] [--without STEP]… [--found DIRECTORY]
+//! index-table-lifecycle script FILE [TIMES]
+//! index-table-lifecycle reduce FILE [MINUTES]
+//! index-table-lifecycle show SEED
+//! ```
+
+mod act;
+mod app;
+mod check;
+mod child;
+mod consume;
+mod copies;
+mod failure;
+mod forked;
+mod generate;
+mod model;
+mod perform;
+mod random;
+mod reduce;
+mod run;
+mod script;
+mod tables;
+mod whole;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant, SystemTime},
+};
+
+use script::Script;
+
+const USAGE: &str = "run [--seed N] [--minutes M] [--keep-going] [--without STEP] [--found DIRECTORY], \
+                     script FILE [TIMES], reduce FILE [MINUTES] or show SEED";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments.as_slice() {
+        ["child", dir, config] => child::run(Path::new(dir), config),
+        ["reader", dir, config, millis] => {
+            forked::reader(Path::new(dir), config, millis.parse().unwrap_or_default())
+        }
+        ["run", options @ ..] => random(options),
+        ["script", file, times @ ..] => again(file, times.first()),
+        ["reduce", file, minutes @ ..] => reduce(file, minutes.first()),
+        ["show", seed] => {
+            number(Some(seed)).map(|seed| println!("{}", generate::script(seed, &[])))
+        }
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn number(text: Option<&&str>) -> Result<u64, String> {
+    let text = text.ok_or("a number is missing")?;
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
+}
+
+fn read(file: &str) -> Result<Script, String> {
+    fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?.parse()
+}
+
+/// Runs random scripts, and reduces those that fail.
+fn random(options: &[&str]) -> Result<(), String> {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let (mut seed, mut minutes) = (u64::from(now.subsec_nanos()), 2);
+    let (mut keeps_going, mut reduces) = (false, true);
+    let (mut without, mut found) = (Vec::new(), None);
+    let mut options = options.iter();
+    while let Some(option) = options.next() {
+        match *option {
+            "--seed" => seed = number(options.next())?,
+            "--minutes" => minutes = number(options.next())?,
+            "--keep-going" => keeps_going = true,
+            "--unreduced" => reduces = false,
+            "--without" => without.extend(options.next().map(ToString::to_string)),
+            "--found" => found = options.next().map(PathBuf::from),
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    println!("seed {seed}, {minutes} minutes");
+    let (begun, mut known, mut count) = (Instant::now(), BTreeSet::new(), 0);
+    while begun.elapsed() < Duration::from_secs(60 * minutes) {
+        let script = generate::script(seed + count, &without);
+        count += 1;
+        let Err(failure) = run::run(&script, run::LIMIT, false) else { continue };
+        let after = begun.elapsed();
+        println!("after {after:.0?}, seed {}: {failure}", seed + count - 1);
+        if known.insert(reduce::kind(&failure)) {
+            let time = Duration::from_secs(if keeps_going { 90 } else { 300 });
+            let short = if reduces { reduce::reduce(&script, &failure, 2, time) } else { script };
+            let text =
+                format!("# seed {}, after {after:.0?}\n# {failure}\n{short}", seed + count - 1);
+            println!("{text}");
+            if let Some(found) = &found {
+                fs::create_dir_all(found).map_err(|error| error.to_string())?;
+                let file = found.join(format!("{}.txt", seed + count - 1));
+                fs::write(file, text).map_err(|error| error.to_string())?;
+            }
+        }
+        if !keeps_going {
+            return Err("a lifecycle failed".to_owned());
+        }
+    }
+    println!("{count} lifecycles, {} kinds of failures", known.len());
+    if known.is_empty() { Ok(()) } else { Err("some lifecycles failed".to_owned()) }
+}
+
+/// Runs a script several times.
+fn again(file: &str, times: Option<&&str>) -> Result<(), String> {
+    let (script, times) = (read(file)?, times.map_or(Ok(1), |it| number(Some(it)))?);
+    let failures = (0..times).filter_map(|_| run::run(&script, run::LIMIT, times == 1).err());
+    let failures: Vec<_> = failures.inspect(|failure| println!("{failure}")).collect();
+    println!("{} of {times} runs failed", failures.len());
+    if failures.is_empty() { Ok(()) } else { Err("the script failed".to_owned()) }
+}
+
+fn reduce(file: &str, minutes: Option<&&str>) -> Result<(), String> {
+    let (script, minutes) = (read(file)?, minutes.map_or(Ok(5), |it| number(Some(it)))?);
+    let Err(failure) = run::run(&script, run::LIMIT, true) else {
+        return Err("the script does not fail".to_owned());
+    };
+    println!("{failure}");
+    println!("{}", reduce::reduce(&script, &failure, 3, Duration::from_secs(60 * minutes)));
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! The steps that change shards, keys and consumers of the open store.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use index_table::ShardedStore;
+
+use crate::{
+    app::{App, Handle},
+    consume, copies,
+    failure::{Outcome, wrong},
+    model::States,
+    script::Step,
+};
+
+/// Performs a step, and returns a word for the parent.
+pub(crate) fn perform(app: &Arc<App>, step: &Step) -> Outcome {
+    match step.name() {
+        "open" => app.open(step.has("online")).map(drop),
+        "close" => {
+            app.close();
+            Ok(())
+        }
+        "sleep" => {
+            thread::sleep(Duration::from_millis(step.number(1)));
+            Ok(())
+        }
+        "check" => crate::whole::check(app),
+        "backup" => copies::backup(app),
+        "lose" => copies::lose(app, step.word(1)),
+        "restore-shard" => copies::restore_shard(app, step.word(1)),
+        "restore-archive" => copies::restore_archive(app, step.has("paused")),
+        "rebuild" => copies::rebuild(app),
+        "follow" => copies::follow(app, step.number(1)),
+        "compare-follower" => copies::compare_follower(app),
+        "promote" => copies::promote(app),
+        "read-only" => crate::forked::read_only(app, step.number(1)),
+        "fork" => crate::forked::fork(app),
+        _ => change(app, step, &app.handle()?),
+    }
+}
+
+fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
+    let (store, tables) = (&handle.store, &handle.tables);
+    let states = || States::new(app.config.seed);
+    match (step.name(), &handle.shards) {
+        ("build", _) => {
+            let built = tables.fillers.build(store).batch_bytes(5000).run()?;
+            if built.is_readable() { Ok(()) } else { wrong("the built indexes are not readable") }
+        }
+        ("upgrade", _) => Ok(store.upgrade().map(drop)?),
+        ("drain", _) => {
+            tables.people.drain(store, 1000)?;
+            Ok(tables.orders.drain(store, 1000).map(drop)?)
+        }
+        ("add-consumer", _) => {
+            let _paused = app.pause();
+            let consumer = (step.word(1), step.has("shared"));
+            consume::add(tables, store, &mut states(), consumer, app.config.tenants)
+        }
+        ("remove-consumer", _) => {
+            let _paused = app.pause();
+            consume::remove(tables, store, step.word(1))
+        }
+        ("add", Some(shards)) => {
+            let name = step.word(1);
+            Ok(shards.add_shard(name, name).map(drop)?)
+        }
+        ("remove", Some(shards)) => Ok(shards.remove_shard(step.word(1))?),
+        ("detach", Some(shards)) => {
+            app.mark("detached")?;
+            Ok(shards.detach_shard(step.word(1))?)
+        }
+        ("attach", Some(shards)) => {
+            shards.attach_shard(step.word(1), step.word(1))?;
+            let _paused = app.pause();
+            consume::expect(tables, store, &mut states(), app.config.tenants)
+        }
+        ("move", Some(shards)) => run_move(shards, step),
+        ("resume", Some(shards)) => {
+            shards.moves()?.iter().try_for_each(|it| shards.resume_move(it.id).run().map(drop))?;
+            Ok(())
+        }
+        ("cancel", Some(shards)) => {
+            Ok(shards.moves()?.iter().try_for_each(|it| shards.cancel_move(it.id))?)
+        }
+        ("empty", Some(shards)) => empty(shards, step),
+        (_, None) => Ok(()),
+        (name, _) => wrong(format!("there is no step `{name}`")),
+    }
+}
+
+/// Moves keys of a map: `move MAP SHARD FIRST LAST [offline] [interrupted]`.
+fn run_move(shards: &ShardedStore, step: &Step) -> Outcome {
+    let (map, to, first, last) = (step.word(1), step.word(2), step.number(3), step.number(4));
+    let moving = if matches!(map, "tenants" | "tickets") {
+        shards.move_range(map, first as u32..=last as u32, to)
+    } else {
+        shards.move_slots(map, first as u16..=last as u16, to)
+    };
+    let moving = if step.has("offline") { moving.offline() } else { moving };
+    if !step.has("interrupted") {
+        return Ok(moving.run().map(drop)?);
+    }
+    let moving = moving.progress(|_| resume_unwind(Box::new(())));
+    match catch_unwind(AssertUnwindSafe(|| moving.run())) {
+        Ok(moved) => Ok(moved.map(drop)?),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Moves everything from a shard to the others, in the given maps or in all: `empty SHARD [MAP]…`.
+fn empty(shards: &ShardedStore, step: &Step) -> Outcome {
+    let name = step.word(1);
+    let onto: Vec<_> =
+        shards.shard_ids().iter().map(|it| it.name().to_owned()).filter(|it| it != name).collect();
+    for map in shards.map_names() {
+        if step.words.len() == 2 || step.has(&map) {
+            shards.rebalance(&map).onto(onto.clone()).exact().plan()?.run()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! Runs a script: the parent of the process that performs the steps. It kills this process, and limits each step.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::script::{Script, Step};
+
+/// The time after which a step hangs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(90);
+
+struct Process {
+    child: Child,
+    steps: ChildStdin,
+    lines: Receiver<String>,
+}
+
+struct Running<'a> {
+    script: &'a Script,
+    dir: PathBuf,
+    process: Option<Process>,
+    acks: BTreeMap<u64, u64>,
+    /// The steps that have not ended.
+    begun: BTreeMap<u64, (String, Instant)>,
+    count: u64,
+    limit: Duration,
+    is_loud: bool,
+}
+
+/// Creates a temporary directory, in memory if possible.
+fn scratch() -> std::io::Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+}
+
+/// Runs a script. The error is the first failure.
+pub(crate) fn run(script: &Script, limit: Duration, is_loud: bool) -> Result<(), String> {
+    let dir = scratch().map_err(|error| error.to_string())?;
+    let mut running = Running {
+        script,
+        dir: dir.path().to_owned(),
+        process: None,
+        acks: BTreeMap::new(),
+        begun: BTreeMap::new(),
+        count: 0,
+        limit,
+        is_loud,
+    };
+    let outcome = running.all();
+    running.kill();
+    outcome
+}
+
+impl Running<'_> {
+    fn all(&mut self) -> Result<(), String> {
+        for step in &self.script.steps {
+            if self.is_loud {
+                println!("  {step}");
+            }
+            self.step(step)?;
+        }
+        // Everything is still there after the store has been opened again.
+        for step in ["wait", "check", "close", "end", "check", "close", "end"] {
+            self.step(&Step::new(step))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), String> {
+        match step.name() {
+            "kill" => {
+                let end = Instant::now() + Duration::from_millis(step.number(1));
+                while self.process.is_some() && self.listen(end)? {}
+                if self.process.is_some() {
+                    fs::write(self.dir.join("killed"), "").map_err(|error| error.to_string())?;
+                    self.kill();
+                }
+                return Ok(());
+            }
+            "wait" => return self.wait(),
+            "end" => {
+                self.wait()?;
+                self.kill();
+                return Ok(());
+            }
+            // These close the store, which the steps beside them use.
+            "close" | "lose" | "rebuild" | "promote" => self.wait()?,
+            _ => {}
+        }
+        self.start()?;
+        self.count += 1;
+        let number = self.count;
+        self.send(&format!("{number} {step}"))?;
+        self.begun.insert(number, (step.to_string(), Instant::now()));
+        while !step.beside && self.begun.contains_key(&number) {
+            self.listen(Instant::now() + self.limit)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all steps have ended.
+    fn wait(&mut self) -> Result<(), String> {
+        while !self.begun.is_empty() {
+            self.listen(Instant::now() + self.limit)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<(), String> {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        let failed = |error: std::io::Error| format!("no process: {error}");
+        let mut child = Command::new(env::current_exe().map_err(failed)?)
+            .arg("child")
+            .arg(&self.dir)
+            .arg(self.script.config.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let (steps, output) = (child.stdin.take(), child.stdout.take());
+        let (Some(steps), Some(output)) = (steps, output) else {
+            return Err("no pipes".to_owned());
+        };
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        self.process = Some(Process { child, steps, lines });
+        let acks: Vec<_> =
+            self.acks.iter().map(|(tenant, n)| format!("0 ack {tenant} {n}")).collect();
+        acks.iter().try_for_each(|line| self.send(line))
+    }
+
+    fn send(&mut self, line: &str) -> Result<(), String> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let sent = writeln!(process.steps, "{line}").and_then(|()| process.steps.flush());
+        if sent.is_err() {
+            // The process has ended: its last lines have the reason.
+            let end = Instant::now() + Duration::from_secs(5);
+            while self.listen(end)? {}
+        }
+        Ok(())
+    }
+
+    /// Reads a line of the process. Returns false at the end of the time.
+    fn listen(&mut self, until: Instant) -> Result<bool, String> {
+        let hanging = self.begun.values().map(|(_, begun)| *begun + self.limit).min();
+        let end = hanging.map_or(until, |hanging| until.min(hanging));
+        let Some(process) = &mut self.process else { return Ok(false) };
+        match process.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(line) => self.hear(&line).map(|()| true),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some((step, _)) = self.begun.values().find(|it| it.1.elapsed() >= self.limit)
+                {
+                    let all: Vec<_> = self.begun.values().map(|it| it.0.as_str()).collect();
+                    return Err(format!("a hang: `{step}` does not end; beside it: {all:?}"));
+                }
+                Ok(false)
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = process.child.wait().map_err(|error| error.to_string())?;
+                Err(format!("the process has ended: {status}"))
+            }
+        }
+    }
+
+    fn hear(&mut self, line: &str) -> Result<(), String> {
+        let mut words = line.split(' ');
+        let word = words.next().unwrap_or_default();
+        let mut number = || words.next().and_then(|it| it.parse::<u64>().ok()).unwrap_or_default();
+        match word {
+            "ack" => {
+                let (tenant, n) = (number(), number());
+                self.acks.insert(tenant, n);
+            }
+            "reset" => self.acks.clear(),
+            "done" => {
+                let step = self.begun.remove(&number());
+                if let Some((step, begun)) = step.filter(|_| self.is_loud) {
+                    println!("    {:.2?} {step}: {line}", begun.elapsed());
+                }
+            }
+            "fault" => return Err(line.trim_start_matches("fault ").to_owned()),
+            _ => return Err(format!("an unknown line: {line}")),
+        }
+        Ok(())
+    }
+
+    /// Kills the process, and reads its last lines: what it has acknowledged counts.
+    fn kill(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        let _ = process.child.kill();
+        let _ = process.child.wait();
+        while let Ok(line) = process.lines.recv_timeout(Duration::from_secs(5)) {
+            if line.starts_with("ack ") || line == "reset" {
+                let _ = self.hear(&line);
+            }
+        }
+        self.begun.clear();
+    }
+}

@@ -1,0 +1,175 @@
+//! The complete check of the open store, while its writers are paused.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use index_table::{Error, Result};
+
+use crate::{
+    app::{App, Handle},
+    check::if_present,
+    consume::Consumers,
+    failure::{Failure, Outcome, same, wrong},
+    model::States,
+    tables::Progress,
+};
+
+/// Checks the open store while its writers wait.
+pub(crate) fn check(app: &Arc<App>) -> Outcome {
+    let handle = app.handle()?;
+    let _paused = app.pause();
+    let progress = paused(app, &handle)?;
+    let mut states = States::new(app.config.seed);
+    for tenant in progress.keys() {
+        match app.write_one(&handle, &mut states, *tenant) {
+            // A restored shard has a journal of its own until the store is opened again.
+            Err(Failure::Store(Error::ReopenNeeded { .. })) if app.has("restored") => {}
+            Err(Failure::Store(Error::ReopenNeeded { path, .. })) => {
+                return wrong(format!("the store can't be written: {path:?}"));
+            }
+            Err(failure) if failure.is_expected() => {}
+            outcome => outcome?,
+        }
+    }
+    Ok(())
+}
+
+/// Checks the store, and prints the progress of each tenant. The writers are paused.
+pub(crate) fn paused(app: &App, handle: &Handle) -> Outcome<BTreeMap<u32, Progress>> {
+    let is_available = handle.shards.as_ref().is_none_or(|it| it.unavailable_shards().is_empty());
+    let mut states = States::new(app.config.seed);
+    if is_available {
+        drain(app, handle)?;
+        consumers(app, handle, &mut states)?;
+    }
+    let txn = handle.store.read()?;
+    let progress = app.check(&handle.tables, &txn).all(&mut states)?;
+    compare_acknowledged(app, &progress)?;
+    drop(txn);
+    if is_available && app.is_whole() {
+        let report = handle.store.verify()?;
+        if !report.is_clean() {
+            return wrong(format!("verify: {report}"));
+        }
+    }
+    for row in progress.values() {
+        app.acknowledge(row.tenant, row.n);
+    }
+    Ok(progress)
+}
+
+/// No acknowledged operation is lost, and only tenants of a detached or lost shard are missing.
+fn compare_acknowledged(app: &App, progress: &BTreeMap<u32, Progress>) -> Outcome {
+    for (tenant, n) in app.acknowledged() {
+        match progress.get(&tenant) {
+            Some(row) if row.n < n => {
+                return wrong(format!(
+                    "tenant {tenant} has {} operations, and {n} were acknowledged",
+                    row.n
+                ));
+            }
+            None if !app.has("detached") => {
+                return wrong(format!("tenant {tenant} is missing, and no shard was detached"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Applies all messages of eventual indexes.
+fn drain(app: &App, handle: &Handle) -> Outcome {
+    let (tables, store, begun) = (&handle.tables, &handle.store, Instant::now());
+    while begun.elapsed() < Duration::from_secs(20) {
+        tables.people.drain(store, u64::MAX)?;
+        tables.orders.drain(store, u64::MAX)?;
+        let txn = store.read()?;
+        if tables.people.lag(&txn)?.messages + tables.orders.lag(&txn)?.messages == 0 {
+            return Ok(());
+        }
+    }
+    let txn = store.read()?;
+    let lags = (tables.people.lag(&txn)?, tables.orders.lag(&txn)?);
+    let moves = handle.shards.as_ref().map(|it| it.moves().map(|it| it.len())).transpose()?;
+    if moves.is_some_and(|it| it > 0) || app.has("detached") {
+        Ok(())
+    } else {
+        wrong(format!("the queues stay: {lags:?}"))
+    }
+}
+
+/// All consumers receive all changes.
+fn consumers(app: &App, handle: &Handle, states: &mut States) -> Outcome {
+    let (tables, store, begun) = (&handle.tables, &handle.store, Instant::now());
+    let mut all = Consumers::new(&app.config);
+    let mut late = None;
+    while begun.elapsed() < Duration::from_secs(20) {
+        if all.take(handle, &mut |_| true)? > 0 {
+            continue;
+        }
+        late = first_late(app, handle, states)?;
+        if late.is_none() {
+            break;
+        }
+        // The lease of a killed worker ends after a while.
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    all.leave()?;
+    if let Some(late) = late {
+        return wrong(late);
+    }
+    let txn = store.read()?;
+    let mut expected: Vec<_> =
+        tables.consumers.all(&txn).rows().map(|it| Ok(it?.name)).collect::<Result<_>>()?;
+    expected.sort();
+    if app.has("removed-consumer") || !expected.is_empty() {
+        for listed in [tables.people.change_consumers(&txn)?, tables.orders.change_consumers(&txn)?]
+        {
+            let mut names: Vec<_> = listed.into_iter().map(|it| it.name).collect();
+            names.sort();
+            if !app.has("killed") {
+                same(|| "the consumers".to_owned(), &names, &expected)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns a consumer that has not received a change.
+fn first_late(app: &App, handle: &Handle, states: &mut States) -> Outcome<Option<String>> {
+    let (tables, txn) = (&handle.tables, handle.store.read()?);
+    for row in tables.received.all(&txn).rows() {
+        let row = row?;
+        let consumer = tables.consumers.get(&txn, &row.consumer)?;
+        let Some(is_shared) = consumer.map(|it| it.is_shared) else { continue };
+        let Some(Some(progress)) = if_present(tables.progress.get(&txn, row.tenant))? else {
+            continue;
+        };
+        let state = states.get(row.tenant, progress.n);
+        let streams = [
+            ("people", row.people, row.before_people, state.people_changes.len() as u64),
+            ("orders", row.orders, row.before_orders, state.order_changes.len() as u64),
+        ];
+        for (stream, count, before, all) in streams {
+            if count.is_none() && is_shared {
+                continue;
+            }
+            if is_shared && count > Some(all) {
+                return wrong(format!("consumer {} received changes twice", row.consumer));
+            }
+            if count.unwrap_or(before) < all {
+                return Ok(Some(format!(
+                    "consumer {} has received {count:?} of {all} changes of {stream} of tenant {}, at \
+                     least from {before}",
+                    row.consumer, row.tenant
+                )));
+            }
+        }
+    }
+    drop(txn);
+    let _ = app;
+    Ok(None)
+}
