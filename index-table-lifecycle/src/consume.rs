@@ -85,7 +85,7 @@ impl Consuming {
         let mut count = hashes.len();
         if count > 0 {
             let commit = |txn: &mut WriteTxn<'_>| batch.commit_in(txn);
-            self.commit(tables, store, states, (Stream::People, &hashes, &commit))?;
+            self.commit(tables, store, states, (Stream::People, &hashes), &commit)?;
         }
         let batch = self.orders.next_batch()?;
         let hashes: Vec<_> = batch
@@ -96,7 +96,7 @@ impl Consuming {
             .collect();
         if !hashes.is_empty() {
             let commit = |txn: &mut WriteTxn<'_>| batch.commit_in(txn);
-            self.commit(tables, store, states, (Stream::Orders, &hashes, &commit))?;
+            self.commit(tables, store, states, (Stream::Orders, &hashes), &commit)?;
         }
         count += hashes.len();
         Ok(count)
@@ -107,11 +107,8 @@ impl Consuming {
         tables: &Tables,
         store: &Store,
         states: &mut States,
-        (stream, changes, commit): (
-            Stream,
-            &[(u32, u64, String)],
-            &dyn Fn(&mut WriteTxn<'_>) -> Result<()>,
-        ),
+        (stream, changes): (Stream, &[(u32, u64, String)]),
+        commit: &dyn Fn(&mut WriteTxn<'_>) -> Result<()>,
     ) -> Outcome {
         let outcome = store.try_transaction(|txn| {
             commit(txn)?;

@@ -80,6 +80,7 @@ pub(crate) fn backup(app: &Arc<App>) -> Outcome {
     remove(&next)?;
     remove(&copy)?;
     let (before, complete) = (app.acknowledged(), is_complete(&handle));
+    app.unmark("moved")?;
     handle.store.backup_to(&next)?;
     if complete {
         if app.config.shards == 0 {
@@ -101,7 +102,8 @@ pub(crate) fn backup(app: &Arc<App>) -> Outcome {
 pub(crate) fn lose(app: &Arc<App>, shard: &str) -> Outcome {
     let _copying = app.copying();
     let path = app.current().0.join(shard);
-    if !app.has("backup") || !path.exists() || app.config.shards == 0 {
+    // A backup of a shard that is older than a move can't be used.
+    if !app.has("backup") || app.has("moved") || !path.exists() || app.config.shards == 0 {
         return Ok(());
     }
     // A directory of a shard that has left may be in use, so only shards of the store are lost.
@@ -128,17 +130,17 @@ pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
         app.mark("restored")?;
         app.forget_acknowledged();
     }
-    let mut last = Ok(());
+    let mut outcome = Ok(());
     for entry in fs::read_dir(app.dir.join("backup"))? {
         let path = entry?.path();
         if path.is_dir() {
-            last = shards.restore_shard(&lost, &path);
-            if !matches!(last, Err(Error::ShardRefused { .. })) {
+            outcome = shards.restore_shard(&lost, &path);
+            if !matches!(outcome, Err(Error::ShardRefused { .. })) {
                 break;
             }
         }
     }
-    last?;
+    outcome?;
     let _paused = app.pause();
     let states = &mut States::new(app.config.seed);
     crate::consume::expect(&handle.tables, &handle.store, states, app.config.tenants)?;
@@ -210,7 +212,9 @@ pub(crate) fn rebuild(app: &Arc<App>) -> Outcome {
     let Some(shards) = handle.shards.clone().filter(|_| is_complete(&handle)) else {
         return Ok(());
     };
-    let places = shards.shard_directories();
+    let mut places = shards.shard_directories();
+    let present = shards.shard_ids();
+    places.retain(|(name, _)| present.iter().any(|it| it.name() == name));
     drop((handle, shards));
     app.close();
     let (path, archive) = app.current();

@@ -68,6 +68,8 @@ impl Failure {
                 | Error::IndexNotReadable { .. }
                 | Error::ReopenNeeded { .. }
                 | Error::SnapshotTooOld { .. }
+                // A reader of a slow machine.
+                | Error::GrowthBlocked { .. }
         )
     }
 

@@ -64,17 +64,14 @@ pub(crate) fn read_only(app: &Arc<App>, millis: u64) -> Outcome {
 
 /// The other process.
 pub(crate) fn reader(dir: &Path, config: &str, millis: u64) -> Result<(), String> {
-    let app = App::new(dir.to_owned(), config.parse()?);
+    let app = App::new(dir.to_owned(), config.parse()?, true);
     let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
     let (mut random, limit) = (Random::new(&[app.config.seed, 7]), Duration::from_millis(millis));
     while begun.elapsed() < limit {
-        let handle = match open_copy(&app.config, &app.current().0, true) {
-            Ok(handle) => handle,
-            // The writer has not created the tables, was killed, or changes the shards.
-            Err(_) => {
-                thread::sleep(Duration::from_millis(10));
-                continue;
-            }
+        // The writer may not have created the tables, or was killed, or changes the shards.
+        let Ok(handle) = open_copy(&app.config, &app.current().0, true) else {
+            thread::sleep(Duration::from_millis(10));
+            continue;
         };
         while begun.elapsed() < limit {
             match read_one(&app, &handle, &mut states, &mut random) {

@@ -97,7 +97,9 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
     match name {
         "sleep" => alone(format!("sleep {}", random.below(250))),
         "kill" => alone(format!("kill {}", random.below(150))),
-        "check" | "close" | "wait" | "promote" | "rebuild" => alone(name.to_owned()),
+        "check" | "close" | "wait" | "promote" | "rebuild" | "compare-follower" => {
+            alone(name.to_owned())
+        }
         "backup" | "resume" | "cancel" | "upgrade" | "drain" => one(name.to_owned()),
         "lose" => {
             let Some(shard) = take(random, &mut shards.present) else { return Vec::new() };
@@ -155,7 +157,6 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
             one(format!("remove-consumer c{}", 1 + random.below(shards.consumers + 1)))
         }
         "follow" => vec![format!("&follow {}", random.below(1500))],
-        "compare-follower" => alone(name.to_owned()),
         "restore-archive" => {
             if random.one_in(2) {
                 alone(format!("{name} paused"))

@@ -70,28 +70,36 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             let name = step.word(1);
             Ok(shards.add_shard(name, name).map(drop)?)
         }
-        ("remove", Some(shards)) => Ok(shards.remove_shard(step.word(1))?),
+        ("remove", Some(shards)) => moved(app, || Ok(shards.remove_shard(step.word(1))?)),
         ("detach", Some(shards)) => {
             app.mark("detached")?;
-            Ok(shards.detach_shard(step.word(1))?)
+            moved(app, || Ok(shards.detach_shard(step.word(1))?))
         }
         ("attach", Some(shards)) => {
             shards.attach_shard(step.word(1), step.word(1))?;
             let _paused = app.pause();
             consume::expect(tables, store, &mut states(), app.config.tenants)
         }
-        ("move", Some(shards)) => run_move(shards, step),
-        ("resume", Some(shards)) => {
+        ("move", Some(shards)) => moved(app, || run_move(shards, step)),
+        ("resume", Some(shards)) => moved(app, || {
             shards.moves()?.iter().try_for_each(|it| shards.resume_move(it.id).run().map(drop))?;
             Ok(())
-        }
+        }),
         ("cancel", Some(shards)) => {
             Ok(shards.moves()?.iter().try_for_each(|it| shards.cancel_move(it.id))?)
         }
-        ("empty", Some(shards)) => empty(shards, step),
+        ("empty", Some(shards)) => moved(app, || empty(shards, step)),
         (_, None) => Ok(()),
         (name, _) => wrong(format!("there is no step `{name}`")),
     }
+}
+
+/// Records that the shards have other keys than in the backup.
+fn moved(app: &App, change: impl FnOnce() -> Outcome) -> Outcome {
+    app.mark("moved")?;
+    let outcome = change();
+    app.mark("moved")?;
+    outcome
 }
 
 /// Moves keys of a map: `move MAP SHARD FIRST LAST [offline] [interrupted]`.

@@ -46,9 +46,11 @@ impl Config {
 
     fn values(&self) -> [u64; 8] {
         let Self { seed, tenants, fillers, shards, archive, writers, readers, workers } = *self;
-        let small = [tenants, fillers, shards, archive, writers, readers, workers].map(u64::from);
-        let [a, b, c, d, e, f, g] = small;
-        [seed, a, b, c, d, e, f, g]
+        let threads = [writers, readers, workers].map(u64::from);
+        let [tenants, fillers, shards, archive] =
+            [tenants, fillers, shards, archive].map(u64::from);
+        let [writers, readers, workers] = threads;
+        [seed, tenants, fillers, shards, archive, writers, readers, workers]
     }
 
     const fn of(values: [u64; 8]) -> Self {

@@ -155,8 +155,7 @@ impl From<AccountV1> for Account {
 /// Rows that never change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "fillers", shard_by = tenant, shard_map = "tenants")]
-#[index(code, unique, scope = "global")]
-#[index(tenant, code)]
+#[indexes((code, unique, scope = "global"), (tenant, code))]
 pub(crate) struct Filler {
     #[primary_key]
     pub(crate) tenant: u32,

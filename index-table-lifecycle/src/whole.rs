@@ -28,7 +28,7 @@ pub(crate) fn check(app: &Arc<App>) -> Outcome {
             // A restored shard has a journal of its own until the store is opened again.
             Err(Failure::Store(Error::ReopenNeeded { .. })) if app.has("restored") => {}
             Err(Failure::Store(Error::ReopenNeeded { path, .. })) => {
-                return wrong(format!("the store can't be written: {path:?}"));
+                return wrong(format!("the store can't be written: {}", path.display()));
             }
             Err(failure) if failure.is_expected() => {}
             outcome => outcome?,
