@@ -47,8 +47,8 @@ enum Place {
 fn show_at(shape: &KeyShape, value: &PlainKey, place: Place) -> String {
     match (shape, value) {
         (KeyShape::Desc(inner), value) => show_at(inner, value, place),
-        (KeyShape::Named(name, _), value) => {
-            value.show_as(name).unwrap_or_else(|| format!("{value:?}"))
+        (KeyShape::Named(name, inner), value) => {
+            value.show_as(name).unwrap_or_else(|| show_at(inner, value, place))
         }
         (KeyShape::Option(inner), PlainKey::Option(Some(value))) => {
             let shown = show_at(inner, value, place);
@@ -115,7 +115,11 @@ pub(crate) fn parse(shape: &KeyShape, text: &str) -> Result<PlainKey, String> {
     let wrong = |form: &str| format!("`{text}` is not {form}");
     Ok(match shape {
         KeyShape::Desc(inner) | KeyShape::Hash(inner) => parse(inner, text)?,
-        KeyShape::Named(name, _) => parse_named(name, text)?,
+        KeyShape::Named(name, inner) => parse_named(name, text).or_else(|reason| {
+            // A time beyond the calendar is shown as its numbers, and no other.
+            let value = parse(inner, text).ok();
+            value.filter(|value| value.show_as(name).is_none()).ok_or(reason)
+        })?,
         KeyShape::Option(_) if text == "None" => PlainKey::Option(None),
         KeyShape::Option(inner) => {
             let within = text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')'));
@@ -405,6 +409,10 @@ pub(crate) fn bytes(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use index_table::__private::Key as _;
+
     use super::*;
 
     fn field(shape: KeyShape) -> UntypedField {
@@ -441,6 +449,11 @@ mod tests {
     #[test]
     fn each_shown_text_is_read_as_the_same_value() {
         const OPTION: KeyShape = KeyShape::Option(&KeyShape::Text);
+        // As `SystemTime` and chrono's leap seconds have them, beyond the calendar.
+        const INSTANT: KeyShape = SystemTime::SHAPE;
+        let instant = |seconds, nanos| {
+            PlainKey::Tuple(vec![PlainKey::Signed(seconds), PlainKey::Unsigned(nanos)])
+        };
         let some = |value| PlainKey::Option(Some(Box::new(value)));
         let text = |text: &str| PlainKey::Text(text.to_owned());
         for (shape, value) in [
@@ -452,6 +465,18 @@ mod tests {
             (KeyShape::Option(&OPTION), some(some(text("None")))),
             (KeyShape::Char, PlainKey::Char('\'')),
             (KeyShape::Char, PlainKey::Char('"')),
+            (INSTANT, instant(i64::MIN.into(), 0)),
+            (INSTANT, instant(i64::MAX.into(), 999_999_999)),
+            (INSTANT, instant(7, 1_500_000_000)),
+            (INSTANT, instant(-377_705_116_799, 0)),
+            (KeyShape::Named("date", &KeyShape::Signed(4)), PlainKey::Signed(i32::MAX.into())),
+            (
+                Duration::SHAPE,
+                PlainKey::Tuple(vec![
+                    PlainKey::Unsigned(u64::MAX.into()),
+                    PlainKey::Unsigned(999_999_999),
+                ]),
+            ),
             (
                 KeyShape::Tuple(&[OPTION, KeyShape::Char]),
                 PlainKey::Tuple(vec![some(text("'tis, (")), PlainKey::Char(',')]),
@@ -460,5 +485,7 @@ mod tests {
             let shown = show(&shape, &value);
             assert_eq!(parse(&shape, &shown), Ok(value), "{shown}");
         }
+        // A number is no date, unless the calendar lacks the date.
+        assert!(parse(&KeyShape::Named("date", &KeyShape::Signed(4)), "2024").is_err());
     }
 }

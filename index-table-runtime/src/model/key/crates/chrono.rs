@@ -34,6 +34,8 @@ fn date_time((days, seconds, nanoseconds): (i32, u32, u32)) -> Option<NaiveDateT
     Some(date(days)?.and_time(time.with_nanosecond(nanoseconds)?))
 }
 
+// `DateTime::with_nanosecond` refuses the leap second of the last second, which a `NaiveDateTime` has.
 fn instant((seconds, nanoseconds): (i64, u32)) -> Option<DateTime<Utc>> {
-    DateTime::from_timestamp(seconds, 0)?.with_nanosecond(nanoseconds)
+    let second = DateTime::from_timestamp(seconds, 0)?.naive_utc();
+    Some(second.with_nanosecond(nanoseconds)?.and_utc())
 }

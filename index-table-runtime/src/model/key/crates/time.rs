@@ -20,7 +20,7 @@ through! {
             (value.date().to_julian_day() - EPOCH, minutes * 60 + u32::from(second), nanosecond)
         },
         |raw| date_time(raw);
-    // Values are equal if they are the same instant, with any offset. They are decoded in UTC.
+    // Values are equal if they are the same instant, with any offset. They are decoded in UTC if it has them.
     OffsetDateTime: (i64, u32), INSTANT,
         |value| (value.unix_timestamp(), value.nanosecond()),
         |raw| instant(raw);
@@ -40,8 +40,14 @@ fn date_time(
     Ok(PrimitiveDateTime::new(date(days)?, time))
 }
 
+/// The time in UTC of a value at the ends of the range can be beyond the range. Such a value is decoded with an offset that
+/// brings its local time into the range.
 fn instant((seconds, nanosecond): (i64, u32)) -> Result<OffsetDateTime, DecodeError> {
-    let second = OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| OUT_OF_RANGE)?;
-    let instant = second.replace_nanosecond(nanosecond).map_err(|_| OUT_OF_RANGE)?;
-    Ok(instant.to_offset(UtcOffset::UTC))
+    let second = |time: PrimitiveDateTime| time.assume_utc().unix_timestamp();
+    let local = seconds.clamp(second(PrimitiveDateTime::MIN), second(PrimitiveDateTime::MAX));
+    let offset = i32::try_from(i128::from(local) - i128::from(seconds)).ok();
+    let offset = offset.and_then(|offset| UtcOffset::from_whole_seconds(offset).ok());
+    let second = OffsetDateTime::from_unix_timestamp(local).map_err(|_| OUT_OF_RANGE)?;
+    let local = second.replace_nanosecond(nanosecond).map_err(|_| OUT_OF_RANGE)?;
+    Ok(local.replace_offset(offset.ok_or(OUT_OF_RANGE)?))
 }
