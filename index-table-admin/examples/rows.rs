@@ -5,9 +5,19 @@ mod support;
 
 use std::process::ExitCode;
 
-use support::{Customer, Document, Order, PostalCode, Reading, Session, everything::Everything};
+use support::{
+    Customer, Document, Event, Order, PostalCode, Reading, Session, everything::Everything,
+};
 
 fn main() -> ExitCode {
-    index_table_admin::main::<(Customer, Order, PostalCode, Session, Everything, Document, Reading)>(
-    )
+    index_table_admin::main::<(
+        Customer,
+        Order,
+        PostalCode,
+        Session,
+        Everything,
+        Document,
+        Reading,
+        Event,
+    )>()
 }

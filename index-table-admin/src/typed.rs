@@ -141,6 +141,14 @@ impl Declared {
     }
 }
 
+/// The options of a load.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) on_duplicate: OnDuplicate,
+    /// Whether the rows are added to the change stream.
+    pub(crate) notes_changes: bool,
+}
+
 /// The result of a load.
 #[derive(Debug, Serialize)]
 pub(crate) struct Loaded {
@@ -170,7 +178,7 @@ pub(crate) trait Typed: Send + Sync {
         &self,
         store: &Store,
         lines: &mut dyn BufRead,
-        on_duplicate: OnDuplicate,
+        how: How,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Loaded, Failure>;
 
@@ -226,12 +234,13 @@ impl<R: Row> Typed for Opened<R> {
         &self,
         store: &Store,
         lines: &mut dyn BufRead,
-        on_duplicate: OnDuplicate,
+        how: How,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Loaded, Failure> {
         let (mut read, failed) = (Lines::default(), Cell::new(None));
         let rows = lines.lines().filter_map(|line| read.row::<R>(line));
-        let load = self.table.bulk_load(store, rows).on_duplicate(on_duplicate);
+        let load = self.table.bulk_load(store, rows).on_duplicate(how.on_duplicate);
+        let load = if how.notes_changes { load } else { load.without_changes() };
         let load = load.on_failed_row(|row, earlier| failed.set(Some((row, earlier))));
         let outcome = load.progress(progress).try_run::<R, LoadError>();
         let report = outcome.map_err(|error| read.failure(error, failed.get()))?;

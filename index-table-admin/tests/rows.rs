@@ -416,3 +416,23 @@ fn an_archive_has_what_the_command_writes_while_the_service_is_closed() {
     assert_eq!(rows, typed_text(&["dump"], &path("store"), &["customers"]));
     assert_eq!(rows.lines().count(), 3);
 }
+
+#[test]
+fn a_load_without_changes_repeats_no_effects() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let lines = |ids: std::ops::Range<u64>| -> String {
+        let rows = ids.map(|id| serde_json::to_string(&support::event(id)).expect("JSON") + "\n");
+        rows.collect()
+    };
+    let lag = || {
+        let store = index_table::Store::open(dir.path()).expect("a store");
+        let events = support::EventRepository::open(&store).expect("a table");
+        let changes = events.changes(&store, "mailer").expect("a consumer");
+        changes.lag().expect("a lag").changes
+    };
+    let load = ["events", "--create", "--no-changes"];
+    typed_input(&lines(0..5), &["--json", "load"], dir.path(), &load);
+    assert_eq!(lag(), 0);
+    typed_input(&lines(5..7), &["--json", "load"], dir.path(), &["events"]);
+    assert_eq!(lag(), 2);
+}

@@ -263,6 +263,10 @@ fn a_load_of_several_shards_is_in_the_stream() -> Result<()> {
         let own: Vec<_> = own.map(|change| (change.kind, change.row.text)).collect();
         assert_eq!(own, [(Inserted, 0), (Updated, 1), (Updated, 2)]);
     }
+    batch.commit(&store)?;
+    let load = notes.bulk_load(&store, rows(3)).on_duplicate(index_table::OnDuplicate::Replace);
+    assert_eq!(load.without_changes().run()?.replaced, 500);
+    assert_eq!(changes.lag()?.changes, 0);
     Ok(())
 }
 

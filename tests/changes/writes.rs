@@ -110,6 +110,29 @@ fn a_bulk_load_adds_its_rows_to_the_stream() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_bulk_load_without_changes_repeats_no_effects() -> Result<()> {
+    for store in all_stores()? {
+        let invoices = InvoiceRepository::open(&store)?;
+        let mut changes = invoices.changes(&store, "mailer")?;
+        store.transaction(|txn| invoices.insert(txn, &invoice(1, 1)))?;
+        let rows = (1..300).map(|number| invoice(number, 2));
+        let load = invoices.bulk_load(&store, rows).on_duplicate(OnDuplicate::Replace);
+        let report = load.without_changes().run()?;
+        assert_eq!((report.written, report.replaced), (299, 1));
+        store.transaction(|txn| {
+            let rows = [invoice(300, 3)];
+            invoices.bulk_load_in(txn, rows).without_changes().run()?;
+            invoices.put(txn, &invoice(1, 3))
+        })?;
+        let batch = changes.next_batch(1000)?;
+        assert_eq!(seen(&batch), [(Inserted, 1, 1), (Updated, 1, 3)]);
+        assert_eq!(invoices.all(&store.read()?).count()?, 300);
+        assert!(invoices.verify(&store.read()?).run()?.is_clean());
+    }
+    Ok(())
+}
+
 #[derive(Serialize, Deserialize, IndexTable)]
 #[table(changes, expires = ends)]
 struct Session {

@@ -20,7 +20,7 @@ use crate::{
     open::Opened,
     output::Output,
     progress::Bar,
-    typed::{Declared, Loaded, UpgradedTable},
+    typed::{Declared, How, Loaded, UpgradedTable},
 };
 
 /// The advice after Ctrl-C, if a part of the work is done.
@@ -202,6 +202,9 @@ pub(crate) struct Load {
     /// The handling of a row whose primary key, or key in a unique index, exists.
     #[arg(long, value_enum, default_value_t = Duplicate::Fail)]
     on_duplicate: Duplicate,
+    /// Add no changes to the change stream of the table, so that no consumer receives the rows again.
+    #[arg(long)]
+    no_changes: bool,
     /// Create the store if the directory has none.
     #[arg(long)]
     create: bool,
@@ -239,7 +242,8 @@ impl Load {
             (None, Some(total)) => bar.count("bytes", bytes.get(), Some(total)),
             _ => bar.show(at),
         };
-        let report = table.load(&opened.store, &mut *lines, on_duplicate, &mut progress)?;
+        let how = How { on_duplicate, notes_changes: !self.no_changes };
+        let report = table.load(&opened.store, &mut *lines, how, &mut progress)?;
         drop(bar);
         Ok(out.put(&report, |text| {
             let Loaded { read, written, skipped, replaced, .. } = report;

@@ -131,6 +131,57 @@ impl<R: Entity> Table<R> {
         changes::remove_consumer(store, &self.open, consumer)
     }
 
+    /// Creates the consumers of the table in another store, after the last change there, and returns their number. `from` is
+    /// this table in that other store, and `txn` a snapshot of it.
+    ///
+    /// Use it when the rows of a store have been loaded into another store
+    /// [without changes](crate::BulkLoad::without_changes): each consumer then receives exactly the changes that are made
+    /// in the new store. An existing consumer moves forward to its last change. Write to neither store meanwhile. The
+    /// workers of a consumer register again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ChangesLeft`] if a consumer has not committed all changes of the other store, before any consumer is
+    /// created; [`Error::WrongStore`] if `txn` is not of the other store; the errors of [`Store::transaction`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(changes)]
+    /// struct Invoice {
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (old, new) = (Store::open(dir.path().join("old"))?, Store::open(dir.path().join("new"))?);
+    /// let (from, to) = (InvoiceRepository::open(&old)?, InvoiceRepository::open(&new)?);
+    /// old.transaction(|txn| from.insert(txn, &Invoice { number: 1 }))?;
+    /// from.changes(&old, "mailer")?.next_batch(100)?.commit(&old)?;
+    ///
+    /// let snapshot = old.read()?;
+    /// let rows = from.all(&snapshot).rows().collect::<index_table::Result<Vec<_>>>()?;
+    /// to.bulk_load(&new, rows).without_changes().run()?;
+    /// assert_eq!(to.continue_consumers(&new, &from, &snapshot)?, 1);
+    ///
+    /// new.transaction(|txn| to.insert(txn, &Invoice { number: 2 }))?;
+    /// let batch = to.changes(&new, "mailer")?.next_batch(100)?;
+    /// assert_eq!(batch.iter().map(|change| change.key).collect::<Vec<_>>(), [2]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn continue_consumers(&self, store: &Store, from: &Self, txn: &ReadTxn<'_>) -> Result<u64>
+    where
+        R: Streamed,
+    {
+        changes::continue_consumers(store, &self.open, changes::consumers(txn, &from.open)?)
+    }
+
     /// Removes up to `limit` changes that the retention of the stream no longer keeps, oldest first, and returns their
     /// number.
     ///

@@ -107,6 +107,7 @@ impl Error {
             BatchSuperseded { table, consumer }
             NoConsumer { table, consumer }
             ConsumerShared { table, consumer }
+            ChangesLeft { table, consumer, changes }
             UniqueViolation { table, index, key, holder }
             KeyTooLong { table, index, key, len }
             SchemaMismatch { table, difference, way_out }

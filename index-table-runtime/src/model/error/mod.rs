@@ -164,6 +164,20 @@ pub enum Error {
         consumer: String,
     },
 
+    /// A consumer can't continue in another store, because it has not committed all changes.
+    #[error(
+        "consumer `{consumer}` of the changes of table `{table}` has not committed {changes} changes, which the other store \
+         lacks; let it commit all changes before it continues there, or remove it with `remove_change_consumer`"
+    )]
+    ChangesLeft {
+        /// The table.
+        table: &'static str,
+        /// The consumer.
+        consumer: String,
+        /// The number of these changes.
+        changes: u64,
+    },
+
     /// A consumer of a change stream was removed.
     #[error(
         "the changes of table `{table}` have no consumer `{consumer}`, because it was removed; `changes` of the repository \

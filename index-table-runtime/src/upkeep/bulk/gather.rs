@@ -31,6 +31,8 @@ pub(crate) struct Policy {
     pub(super) on_duplicate: OnDuplicate,
     /// Whether a row that fails is reported by its number.
     pub(super) reports_number: bool,
+    /// Whether the rows are added to the change stream.
+    pub(super) notes_changes: bool,
 }
 
 /// The number of the row that fails, and the number of the earlier row with the same key, if it is in the load.
@@ -41,6 +43,8 @@ pub(crate) struct Gathered {
     pub(super) facts: Records,
     pub(super) indexes: Vec<Records>,
     pub(super) on_duplicate: OnDuplicate,
+    /// Whether the rows are added to the change stream.
+    pub(super) notes_changes: bool,
     /// The number of rows.
     pub(super) rows: u64,
     /// Set with [`Policy::reports_number`].
@@ -159,8 +163,18 @@ impl Gatherer {
         };
         // Half of an eighth of the memory is for records, and half for the buffers of their merge.
         let memory = memory.max(LEAST_MEMORY) / 16;
-        let (on_duplicate, failed) = (policy.on_duplicate, OnceLock::new());
-        Ok(Gathered { facts, indexes, on_duplicate, rows: read, failed, memory, directory })
+        let Policy { on_duplicate, notes_changes, .. } = policy;
+        let failed = OnceLock::new();
+        Ok(Gathered {
+            facts,
+            indexes,
+            on_duplicate,
+            notes_changes,
+            rows: read,
+            failed,
+            memory,
+            directory,
+        })
     }
 }
 

@@ -95,6 +95,7 @@ pub struct BulkLoad<'a, 's, R, I> {
     rows: I,
     memory: usize,
     on_duplicate: OnDuplicate,
+    notes_changes: bool,
     temporary: Option<PathBuf>,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
     failed: Option<OnFailedRow<'a>>,
@@ -166,6 +167,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
             rows,
             memory,
             on_duplicate,
+            notes_changes: true,
             temporary: None,
             progress: None,
             failed: None,
@@ -176,6 +178,40 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     /// Sets the policy for rows with the same key. Default: [`OnDuplicate::Fail`].
     pub const fn on_duplicate(mut self, policy: OnDuplicate) -> Self {
         self.on_duplicate = policy;
+        self
+    }
+
+    /// Adds no changes to the [change stream](crate::Table::changes) of the table, so that no consumer receives the loaded
+    /// rows. Without this, each written row is a change, and its effects are repeated: mails are sent again, for example.
+    ///
+    /// Use it to move or restore rows whose changes the consumers have already received. A copy that is kept up to date by
+    /// the stream lacks the rows, so load them there, too. [Watchers](crate::Watcher) receive the rows as ever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(changes)]
+    /// struct Invoice {
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let invoices = InvoiceRepository::open(&store)?;
+    /// let rows = (0..1000).map(|number| Invoice { number });
+    /// invoices.bulk_load(&store, rows).without_changes().run()?;
+    /// assert!(invoices.changes(&store, "mailer")?.next_batch(100)?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub const fn without_changes(mut self) -> Self {
+        self.notes_changes = false;
         self
     }
 
@@ -287,9 +323,10 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     }
 
     fn begin(self) -> Result<(Loading<'a, 's, R>, I)> {
-        let Self { table, target, rows, memory, on_duplicate, temporary, progress, failed, .. } =
-            self;
-        let policy = Policy { on_duplicate, reports_number: failed.is_some() };
+        let Self { table, target, rows, memory, temporary, progress, failed, .. } = self;
+        let Self { on_duplicate, notes_changes, .. } = self;
+        let reports_number = failed.is_some();
+        let policy = Policy { on_duplicate, reports_number, notes_changes };
         if let Target::Store(store) = &target {
             // Fails before reading the rows.
             store.inner.engine.refuse_read_only()?;
@@ -392,10 +429,11 @@ impl<R: Entity> Loading<'_, '_, R> {
 
 impl<R, I> fmt::Debug for BulkLoad<'_, '_, R, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { memory, on_duplicate, temporary, .. } = self;
+        let Self { memory, on_duplicate, notes_changes, temporary, .. } = self;
         f.debug_struct("BulkLoad")
             .field("memory", memory)
             .field("on_duplicate", on_duplicate)
+            .field("notes_changes", notes_changes)
             .field("temporary", temporary)
             .finish_non_exhaustive()
     }

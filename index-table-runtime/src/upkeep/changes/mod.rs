@@ -9,7 +9,7 @@ mod shared;
 mod streams;
 
 pub(crate) use streams::{
-    consumers, continue_in, lagging, last_change, remove_consumer, remove_old,
+    consumers, continue_consumers, continue_in, lagging, last_change, remove_consumer, remove_old,
 };
 
 use std::{

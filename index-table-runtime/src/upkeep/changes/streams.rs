@@ -6,11 +6,11 @@ use std::{
     thread,
 };
 
-use super::{ChangeConsumer, PAUSE, STEP, beside, lag, number, parts, shared::Keys};
+use super::{ChangeConsumer, Consumer, PAUSE, STEP, beside, lag, number, parts, shared::Keys};
 use crate::{
     engine::{Reader, Space, Write as _},
     model::{
-        error::Result,
+        error::{Error, Result},
         stream::{ConsumerRecord, Mark, consumer_key, now, time_of},
     },
     store::{OpenTable, ReadTxn, Store},
@@ -57,6 +57,25 @@ pub(crate) fn consumers(txn: &ReadTxn<'_>, table: &OpenTable) -> Result<Vec<Chan
         }
     }
     Ok(consumers.into_values().collect())
+}
+
+/// Creates consumers of another store, after the last change of the table.
+pub(crate) fn continue_consumers(
+    store: &Store,
+    table: &Arc<OpenTable>,
+    others: Vec<ChangeConsumer>,
+) -> Result<u64> {
+    let left = others.iter().find(|other| other.lag.changes > 0 || other.missed > 0);
+    if let Some(ChangeConsumer { name, lag, missed, .. }) = left {
+        let (table, consumer) = (table.schema.name, name.clone());
+        return Err(Error::ChangesLeft { table, consumer, changes: lag.changes.max(*missed) });
+    }
+    for other in &others {
+        let consumer = Consumer::open(store, table, &other.name)?;
+        consumer.number(store)?;
+        consumer.skip_before(store, &store.read()?)?;
+    }
+    Ok(others.len() as u64)
 }
 
 /// Removes a consumer. Returns false if there is none with this name.
