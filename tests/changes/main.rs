@@ -1,5 +1,6 @@
 //! `#[table(changes)]`: the durable change stream of a table.
 
+mod away;
 mod consumers;
 mod declaration;
 mod moved;

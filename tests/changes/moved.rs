@@ -14,15 +14,15 @@ use crate::{InvoiceRepository, all_stores, invoice, seen};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "notes", shard_by = tenant, changes(until_consumed))]
 #[index(text)]
-struct Note {
+pub(crate) struct Note {
     #[primary_key]
-    tenant: u32,
+    pub(crate) tenant: u32,
     #[primary_key]
-    id: u32,
-    text: u64,
+    pub(crate) id: u32,
+    pub(crate) text: u64,
 }
 
-fn create(path: &Path) -> Result<ShardedStore> {
+pub(crate) fn create(path: &Path) -> Result<ShardedStore> {
     ShardedStore::options()
         .shard("a", "a")
         .shard("b", "b")
@@ -30,12 +30,12 @@ fn create(path: &Path) -> Result<ShardedStore> {
         .open(path)
 }
 
-fn put(store: &Store, notes: &NoteRepository, tenant: u32, text: u64) -> Result<()> {
+pub(crate) fn put(store: &Store, notes: &NoteRepository, tenant: u32, text: u64) -> Result<()> {
     store.transaction(|txn| notes.put(txn, &Note { tenant, id: 1, text }))
 }
 
 /// Returns the tenants and the texts of all changes that are left, in batches of this size, and commits them.
-fn drain(
+pub(crate) fn drain(
     store: &Store,
     notes: &NoteRepository,
     consumer: &str,

@@ -82,6 +82,9 @@ pub(crate) const CONSUMER: u8 = 2;
 /// In a shard, the key of a place in the order of all shards: the places of later changes in it are greater.
 pub(crate) const ORDER: [u8; 1] = [4];
 
+/// In a shard, the key of the version of the list of consumers.
+pub(crate) const LIST: [u8; 1] = [6];
+
 /// The first byte of the key of a change that has no number yet.
 const UNNUMBERED: u8 = 5;
 
@@ -309,6 +312,7 @@ mod tests {
         assert_eq!(number_of(&change_key(258)), Some(258));
         assert_eq!(consumer_key("mailer"), b"\x02mailer");
         assert_eq!(number_of(&consumer_key("mailerxx")), None);
+        assert_eq!(LIST, [6]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     store::{Declared, OpenTable, Store, rerun},
     upkeep::{
         build::{self, Build},
+        changes::forget_list,
         read_only, references, shards, versions,
     },
     usage::trace::span,
@@ -201,6 +202,9 @@ fn prepare(
         let new = (&*others, is_shard, has_main_rows_elsewhere);
         references::declare(rows, recorded.as_ref(), new, writer)?
     };
+    if is_from_elsewhere && rows.changes.is_some() {
+        forget_list(writer)?;
+    }
     if is_stream_new {
         writer.remove_record(STREAM)?;
         changes::restart(writer, is_shard)?;

@@ -118,6 +118,12 @@ fn open_in_all(
         shards.shard(first)?.opened()?;
         return Err(Error::internal("a table was opened in no shard"));
     };
+    if rows.changes.is_some() && !shards.is_read_only() {
+        let in_shards = shards.shards().zip(&tables);
+        let opened = in_shards.filter_map(|((_, shard), table)| Some((shard, table.as_deref()?)));
+        let opened = opened.map(|(shard, table)| Ok((store_of(shard)?, table)));
+        changes::align(&opened.collect::<Result<Vec<_>>>()?)?;
+    }
     let last_change = last_change(shards, rows, &tables)?;
     let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
     let tables = shards::Tables::new(routing, shards, opened.collect());
@@ -245,7 +251,7 @@ pub(super) fn open_target(
     let in_shard = InShard { is_shard: true, global, is_added: true, ..InShard::default() };
     let opened = opening::open_with(&store_of(shard)?, table.rows, in_shard)?;
     if table.rows.changes.is_some() {
-        changes::continue_in(&store.read()?, table, &store_of(shard)?, &opened)?;
+        changes::join(shards, tables, (&store_of(shard)?, &opened))?;
     }
     tables.add(number, shard.name(), opened);
     all_shards::align(&store.inner.engine, &table.tables, table.rows)
@@ -467,6 +473,9 @@ impl ShardedStore {
                 }
                 for index in table.rows.distribution.global() {
                     table.became_unreadable(*index);
+                }
+                if table.rows.changes.is_some() {
+                    changes::join(shards, tables, (&store_of(&shard)?, &own))?;
                 }
                 raise_orders(table, &store_of(&shard)?, &own)?;
                 tables.add(number, shard.name(), own);

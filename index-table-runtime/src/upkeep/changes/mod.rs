@@ -5,11 +5,13 @@
 //! row in their order, also after the row has moved to another shard. Slots have a position in each shard; their holders
 //! and the leases of the workers are in the first shard.
 
+mod list;
 mod shared;
 mod streams;
 
+pub(crate) use list::{align, follow, forget_list, join};
 pub(crate) use streams::{
-    consumers, continue_consumers, continue_in, lagging, last_change, remove_consumer, remove_old,
+    consumers, continue_consumers, lagging, last_change, remove_consumer, remove_old,
 };
 
 use std::{
@@ -197,7 +199,7 @@ impl Consumer {
                         consumer.set(writer, at)
                     })?;
                 }
-                Ok(())
+                list::changed(&mut writer, table)
             })?;
         }
         Ok(consumer)
@@ -214,9 +216,11 @@ impl Consumer {
         number(store, &self.table)
     }
 
-    /// Returns the position in a stream. A stream that is newer than the consumer has no record of it yet.
+    /// Returns the position in a stream. A stream that has no record of the consumer yet has none of its changes before the
+    /// oldest change kept.
     fn position(&self, reader: Reader<'_>) -> Result<Mark> {
-        Ok(changes::consumer(reader, &self.key)?.map_or(Mark::default(), |record| record.at))
+        let record = changes::consumer(reader, &self.key)?;
+        record.map_or_else(|| changes::removed(reader), |record| Ok(record.at))
     }
 
     /// Returns the streams of all shards, at the positions of the consumer.
@@ -225,7 +229,7 @@ impl Consumer {
         for (shard, reader) in parts(txn, &self.table)? {
             let record = changes::consumer(reader, &self.key)?;
             exists |= record.is_some();
-            let at = record.map_or(Mark::default(), |record| record.at);
+            let at = record.map_or_else(|| changes::removed(reader), |record| Ok(record.at))?;
             let group = self.shared.group(reader)?;
             streams.push(Part {
                 shard,

@@ -1,17 +1,19 @@
 //! All consumers of a change stream, and the removal of old changes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     sync::Arc,
     thread,
 };
 
-use super::{ChangeConsumer, Consumer, PAUSE, STEP, beside, lag, number, parts, shared::Keys};
+use super::{
+    ChangeConsumer, Consumer, PAUSE, STEP, beside, lag, list, number, parts, shared::Keys,
+};
 use crate::{
     engine::{Reader, Space, Write as _},
     model::{
         error::{Error, Result},
-        stream::{ConsumerRecord, Mark, consumer_key, now, time_of},
+        stream::{consumer_key, time_of},
     },
     store::{OpenTable, ReadTxn, Store},
     write::changes,
@@ -83,6 +85,8 @@ pub(crate) fn remove_consumer(store: &Store, table: &OpenTable, name: &str) -> R
     table.check_store(store.inner.id)?;
     let (key, shared) = (consumer_key(name), Keys::of(name));
     store.transaction(|txn| {
+        // A shard that is not available would still have the consumer when it comes back.
+        parts(txn, table)?;
         let (mut writer, ..) = txn.writer(table)?;
         let mut existed = false;
         for shard in writer.with_changes() {
@@ -95,6 +99,9 @@ pub(crate) fn remove_consumer(store: &Store, table: &OpenTable, name: &str) -> R
                 }
                 Ok(exists)
             })?;
+        }
+        if existed {
+            list::changed(&mut writer, table)?;
         }
         Ok(existed)
     })
@@ -122,32 +129,6 @@ pub(crate) fn remove_old(store: &Store, table: &OpenTable, limit: u64) -> Result
         }
     }
     Ok(removed)
-}
-
-/// Creates the consumers of a table in a further shard, so that its changes are kept for them.
-pub(crate) fn continue_in(
-    txn: &ReadTxn<'_>,
-    table: &OpenTable,
-    shard: &Store,
-    own: &Arc<OpenTable>,
-) -> Result<()> {
-    let mut keys = BTreeSet::new();
-    for (_, reader) in parts(txn, table)? {
-        keys.extend(changes::consumers(reader)?.into_iter().map(|(key, _)| key));
-    }
-    if keys.is_empty() {
-        return Ok(());
-    }
-    shard.transaction(|txn| {
-        let (mut writer, ..) = txn.writer(own)?;
-        for key in &keys {
-            if changes::consumer(writer.reader(), key)?.is_none() {
-                let record = ConsumerRecord { at: Mark::default(), time: now() };
-                writer.put(Space::Changes, key, &record.encode())?;
-            }
-        }
-        Ok(())
-    })
 }
 
 /// Returns a consumer that has not committed all changes of the stream in this shard.

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::super::changes;
 use super::{
     Moved,
     changed::{put, read, set},
@@ -527,6 +528,10 @@ impl Mover<'_> {
                     writer.beside(to, &mut |writer| orders.keep(writer))?;
                 }
                 writer.beside(from, &mut |writer| totals.negated().write(table.rows, writer))?;
+                if table.rows.changes.is_some() {
+                    // Consumers may have been created or removed since the move began.
+                    changes::follow(&mut engine::Writer::Sharded(writer), [from, to])?;
+                }
             }
             Ok(())
         };

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use super::super::{
-    all_shards,
+    all_shards, changes,
     copies::Copies,
     shards::{open_in, raise_orders},
 };
@@ -139,6 +139,7 @@ impl ShardedStore {
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();
         let (mut references, mut global) = (Vec::new(), Vec::new());
+        let mut streams = Vec::new();
         for table in &tables_in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             if in_use.is_none() {
@@ -153,6 +154,9 @@ impl ShardedStore {
             } else if !routing.global_indexes().is_empty() {
                 global.push(Arc::clone(table));
             }
+            if table.rows.changes.is_some() {
+                streams.push((tables, Arc::clone(&opened)));
+            }
             raise_orders(table, &store_of(&shard)?, &opened)?;
             tables.add(number, shard.name(), opened);
         }
@@ -165,6 +169,9 @@ impl ShardedStore {
         let all = shards.write_with(&Locks::All)?;
         for (tables, opened) in &references {
             Copies::of(shards, tables)?.replace(&store_of(&shard)?, opened)?;
+        }
+        for (tables, opened) in &streams {
+            changes::join(shards, tables, (&store_of(&shard)?, opened))?;
         }
         let manager = shards.manager().ok_or_else(Error::no_file)?;
         manager.write(&records)?;

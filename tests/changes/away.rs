@@ -1,0 +1,127 @@
+//! Consumers of shards that were away: detached, or restored from a backup.
+
+use index_table::{Error, Result, ShardMap, ShardedStore, Store};
+
+use crate::moved::{Note, NoteRepository, create, drain, put};
+
+fn names(store: &Store, notes: &NoteRepository) -> Result<Vec<String>> {
+    let consumers = notes.change_consumers(&store.read()?)?;
+    Ok(consumers.into_iter().map(|consumer| consumer.name).collect())
+}
+
+/// Writes 200 changes of tenant 107, which the consumer `old` commits, and removes the changes that are no longer kept.
+fn write_and_remove(store: &Store, notes: &NoteRepository) -> Result<()> {
+    (1..=200).try_for_each(|text| put(store, notes, 107, text))?;
+    assert_eq!(drain(store, notes, "old", 64)?.len(), 200);
+    notes.remove_old_changes(store, u64::MAX)?;
+    Ok(())
+}
+
+#[test]
+fn a_consumer_gets_the_changes_of_a_shard_that_was_detached_when_it_was_created() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = create(directory.path())?;
+    let notes = NoteRepository::open(&store)?;
+    drop((notes.changes(&store, "old")?, notes.changes(&store, "former")?));
+    put(&store, &notes, 107, 0)?;
+    for consumer in ["old", "former"] {
+        assert_eq!(drain(&store, &notes, consumer, 1)?, [(107, 0)]);
+    }
+    assert_eq!(notes.remove_old_changes(&store, u64::MAX)?, 1);
+    store.detach_shard("b")?;
+    let mut new = notes.changes(&store, "new")?;
+    assert!(notes.remove_change_consumer(&store, "former")?);
+    store.attach_shard("b", "b")?;
+
+    assert_eq!(names(&store, &notes)?, ["new", "old"]);
+    assert!(new.next_batch(1)?.is_empty(), "no change is missing");
+    write_and_remove(&store, &notes)?;
+    let batch = new.next_batch(1000)?;
+    assert_eq!((batch.len(), batch[0].row.text), (200, 1));
+    let refused = store.detach_shard("b").expect_err("changes are left");
+    assert!(refused.to_string().contains("consumer `new`"), "{refused}");
+    batch.commit(&store)?;
+    store.detach_shard("b")
+}
+
+#[test]
+fn a_consumer_gets_the_changes_of_a_shard_that_was_restored_since_it_was_created() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, backup) = (directory.path().join("shop"), directory.path().join("backup"));
+    let store = create(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    drop((notes.changes(&store, "old")?, notes.changes(&store, "former")?));
+    put(&store, &notes, 107, 0)?;
+    store.backup_shard(&store.shard_ids()[1], &backup)?;
+    drop(notes.changes(&store, "new")?);
+    assert!(notes.remove_change_consumer(&store, "former")?);
+    drop((notes, store));
+    std::fs::remove_dir_all(path.join("b")).expect("removed");
+
+    let store = ShardedStore::open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    let refused = notes.remove_change_consumer(&store, "old").expect_err("a shard is missing");
+    assert!(matches!(refused, Error::ShardUnavailable { .. }), "{refused:?}");
+    let (shard, _) = store.unavailable_shards().remove(0);
+    store.restore_shard(&shard, &backup)?;
+    assert_eq!(names(&store, &notes)?, ["new", "old"]);
+    assert_eq!(drain(&store, &notes, "old", 1)?, [(107, 0)]);
+    write_and_remove(&store, &notes)?;
+    let mut new = notes.changes(&store, "new")?;
+    let batch = new.next_batch(1000)?;
+    assert_eq!((batch.len(), batch[0].row.text), (201, 0));
+    Ok(())
+}
+
+#[test]
+fn the_list_of_consumers_is_corrected_when_the_table_is_opened() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, kept) = (directory.path().join("shop"), directory.path().join("kept"));
+    let store = create(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    drop((notes.changes(&store, "old")?, notes.changes(&store, "former")?));
+    store.backup_shard(&store.shard_ids()[1], &kept)?;
+    drop(notes.changes(&store, "new")?);
+    assert!(notes.remove_change_consumer(&store, "former")?);
+    drop((notes, store));
+    // The files of a backup are put in place by hand.
+    std::fs::remove_dir_all(path.join("b")).expect("removed");
+    Store::restore(&kept, path.join("b"))?;
+
+    let store = ShardedStore::open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    assert_eq!(names(&store, &notes)?, ["new", "old"]);
+    write_and_remove(&store, &notes)?;
+    assert_eq!(notes.changes(&store, "new")?.lag()?.changes, 200);
+    Ok(())
+}
+
+#[test]
+fn an_adopted_store_keeps_its_consumers() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("shop");
+    let store = Store::open(path.join("a"))?;
+    let notes = NoteRepository::open(&store)?;
+    (0..5).try_for_each(|text| put(&store, &notes, 7, text))?;
+    notes.changes(&store, "mailer")?.next_batch(2)?.commit(&store)?;
+    drop((notes, store));
+
+    let store = ShardedStore::options()
+        .adopt("a", "a")
+        .shard("b", "b")
+        .map("notes", ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..))
+        .open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    assert_eq!(names(&store, &notes)?, ["mailer"]);
+    write_mailed(&store, &notes)
+}
+
+/// Writes to both shards, and checks the changes of `mailer`.
+fn write_mailed(store: &Store, notes: &NoteRepository) -> Result<()> {
+    let rows = [7, 107].map(|tenant| Note { tenant, id: 2, text: 9 });
+    store.transaction(|txn| rows.iter().try_for_each(|row| notes.insert(txn, row)))?;
+    let found = drain(store, notes, "mailer", 2)?;
+    assert_eq!(found.len(), 5);
+    assert!(found.contains(&(107, 9)) && found.contains(&(7, 9)), "{found:?}");
+    Ok(())
+}
