@@ -11,7 +11,12 @@ use std::{
 use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
-type TestResult = Result<(), Box<dyn std::error::Error>>;
+#[cfg(target_os = "linux")]
+#[path = "support/privileges.rs"]
+mod privileges;
+
+type TestError = Box<dyn std::error::Error>;
+type TestResult = Result<(), TestError>;
 
 #[derive(Serialize, Deserialize, IndexTable)]
 struct Blob {
@@ -26,7 +31,16 @@ fn as_other_process() -> Option<PathBuf> {
 
 /// Starts the test of this name in another process, and waits until it holds its readers.
 fn other_process(name: &str, path: &Path, held: usize) -> Result<Child, std::io::Error> {
-    let mut child = Command::new(std::env::current_exe()?)
+    started(Command::new(std::env::current_exe()?), name, path, held)
+}
+
+fn started(
+    mut command: Command,
+    name: &str,
+    path: &Path,
+    held: usize,
+) -> Result<Child, std::io::Error> {
+    let mut child = command
         .args(["--exact", name, "--nocapture"])
         .env("INDEX_TABLE_OTHER_PROCESS", path)
         .env("HELD", held.to_string())
@@ -59,6 +73,20 @@ fn kill(mut child: Child) -> TestResult {
     Ok(())
 }
 
+/// Replaces a row 50 times, and returns the number of bytes by which the file has grown.
+fn grown(
+    store: &Store,
+    blobs: &BlobRepository,
+    path: &Path,
+) -> Result<u64, Box<dyn std::error::Error>> {
+    let length = || std::fs::metadata(path.join("data.mdb")).map(|file| file.len());
+    let before = length()?;
+    for round in 0..50_u8 {
+        store.transaction(|txn| blobs.put(txn, &Blob { id: 1, bytes: vec![round; 50_000] }))?;
+    }
+    Ok(length()? - before)
+}
+
 #[test]
 fn readers_of_killed_processes_are_cleared() -> TestResult {
     const NAME: &str = "readers_of_killed_processes_are_cleared";
@@ -77,14 +105,7 @@ fn readers_of_killed_processes_are_cleared() -> TestResult {
     // Stale readers are cleared on request, and the file stops growing.
     let blobs = BlobRepository::open(&store)?;
     kill(other_process(NAME, dir.path(), 2)?)?;
-    let grown = || -> Result<u64, Box<dyn std::error::Error>> {
-        let length = || std::fs::metadata(dir.path().join("data.mdb")).map(|file| file.len());
-        let before = length()?;
-        for round in 0..50_u8 {
-            store.transaction(|txn| blobs.put(txn, &Blob { id: 1, bytes: vec![round; 50_000] }))?;
-        }
-        Ok(length()? - before)
-    };
+    let grown = || grown(&store, &blobs, dir.path());
     kill(witness)?;
     assert!(grown()? > 2_000_000, "the readers of killed processes don't retain pages");
     assert_eq!(store.clear_stale_readers()?, 3);
@@ -95,6 +116,76 @@ fn readers_of_killed_processes_are_cleared() -> TestResult {
     kill(other_process(NAME, dir.path(), 4)?)?;
     let _readers = [store.read()?, store.read()?, store.read()?, store.read()?];
     Ok(())
+}
+
+/// A program in a container usually has the process id 1, before and after it is restarted.
+#[cfg(target_os = "linux")]
+mod with_the_same_id {
+    use super::{privileges::not_privileged, *};
+
+    /// Starts the test in a pid namespace of its own, in which it has the process id 1. If it is killed, so is the test.
+    /// Returns `None` if this process can't make pid namespaces.
+    fn in_a_container(name: &str, path: &Path, held: usize) -> Result<Option<Child>, TestError> {
+        const OWN: [&str; 3] = ["--pid", "--fork", "--kill-child"];
+        let mut unshare = Command::new("unshare");
+        unshare.args(OWN).arg("true").stderr(Stdio::null());
+        if !unshare.status().is_ok_and(|status| status.success()) {
+            not_privileged("this process can't make a pid namespace")?;
+            return Ok(None);
+        }
+        let mut unshare = Command::new("unshare");
+        unshare.args(OWN).arg(std::env::current_exe()?);
+        Ok(Some(started(unshare, name, path, held)?))
+    }
+
+    #[test]
+    fn a_killed_reader_is_cleared_by_its_successor() -> TestResult {
+        const NAME: &str = "with_the_same_id::a_killed_reader_is_cleared_by_its_successor";
+        if let Some(path) = as_other_process() {
+            return hold(&path);
+        }
+        let dir = tempfile::tempdir()?;
+        let store = Store::options().max_readers(8).open(dir.path())?;
+        let blobs = BlobRepository::open(&store)?;
+        store.transaction(|txn| blobs.put(txn, &Blob { id: 1, bytes: vec![7; 50_000] }))?;
+        for _ in 0..3 {
+            let Some(killed) = in_a_container(NAME, dir.path(), 2)? else { return Ok(()) };
+            kill(killed)?;
+        }
+        let Some(successor) = in_a_container(NAME, dir.path(), 0)? else { return Ok(()) };
+        assert_eq!(store.clear_stale_readers()?, 0);
+        assert!(grown(&store, &blobs, dir.path())? < 1_000_000, "pages are not reused");
+        kill(successor)
+    }
+
+    #[test]
+    fn a_second_process_is_refused_and_the_error_names_the_cause() -> TestResult {
+        const NAME: &str =
+            "with_the_same_id::a_second_process_is_refused_and_the_error_names_the_cause";
+        if let Some(path) = as_other_process() {
+            if std::env::var("HELD")? == "1" {
+                return hold(&path);
+            }
+            for read_only in [false, true] {
+                let opened = Store::options().read_only(read_only).open(&path);
+                let Err(error @ Error::AlreadyOpen { .. }) = &opened else {
+                    return Err(format!("{opened:?}").into());
+                };
+                let message = error.to_string();
+                assert!(message.contains("in another pid namespace"), "{message}");
+            }
+            println!("ready");
+            return Ok(());
+        }
+        let dir = tempfile::tempdir()?;
+        let Some(first) = in_a_container(NAME, dir.path(), 1)? else { return Ok(()) };
+        let Some(second) = in_a_container(NAME, dir.path(), 0)? else { return Ok(()) };
+        kill(second)?;
+        // A process with another id shares the store with the first.
+        let store = Store::open(dir.path())?;
+        drop(store.read()?);
+        kill(first)
+    }
 }
 
 #[test]

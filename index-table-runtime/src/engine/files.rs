@@ -61,6 +61,24 @@ pub(crate) fn open_or_create(
     Ok(file)
 }
 
+/// The device and the inode of a file.
+pub(crate) type FileId = (u64, u64);
+
+/// Returns the device and the inode of a file.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "it fails on other systems")]
+pub(crate) fn id(file: &fs::Metadata) -> io::Result<FileId> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    Ok((file.dev(), file.ino()))
+}
+
+/// Fails on systems without such numbers, on which files in use can't be replaced.
+#[cfg(not(unix))]
+pub(crate) fn id(_: &fs::Metadata) -> io::Result<FileId> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Returns the directory that contains the name `path`.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))

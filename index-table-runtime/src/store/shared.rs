@@ -10,7 +10,11 @@ use std::{
 
 use super::{Inner, Options};
 use crate::{
-    engine::{Durability, Engine, files, lmdb},
+    engine::{
+        Durability, Engine,
+        files::{self, FileId},
+        lmdb,
+    },
     locks::Mutex,
     model::{
         error::{Error, Result},
@@ -154,20 +158,9 @@ impl Open {
     }
 }
 
-/// The device and inode of a data file.
-type FileId = (u64, u64);
-
-#[cfg(unix)]
+/// Returns the device and the inode of the data file in a directory.
 fn file_id(path: &Path) -> io::Result<FileId> {
-    use std::os::unix::fs::MetadataExt;
-
-    fs::metadata(path.join("data.mdb")).map(|file| (file.dev(), file.ino()))
-}
-
-/// Fails on systems without such numbers, on which files in use can't be replaced.
-#[cfg(not(unix))]
-fn file_id(_: &Path) -> io::Result<FileId> {
-    Err(io::ErrorKind::Unsupported.into())
+    files::id(&fs::metadata(path.join("data.mdb"))?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Starting transactions, and creating the databases of a table in a write transaction.
 
-use std::sync::atomic::Ordering;
+use std::{hint, io, sync::atomic::Ordering};
 
 use heed::{CommitOrAbort, MdbError, RoTxn, RwTxn, WithoutTls};
 
@@ -15,13 +15,16 @@ use super::{
     write::Writer,
 };
 use crate::{
-    engine::Retry,
+    engine::{CommitFailure, Retry},
     model::{
         error::{Error, Result, StoreError},
         reference::{MARK, Referrer},
         schema::{Parts, TableSchema},
     },
 };
+
+/// How often the number of the file is read again.
+const SPINS: u32 = 1000;
 
 /// Begins a read transaction whose data belongs to its number.
 ///
@@ -35,7 +38,15 @@ use crate::{
 pub(super) fn read_txn(env: &Env) -> heed::Result<RoTxn<'_, WithoutTls>> {
     let mut txn = env.read_txn()?;
     // The file is checked first, because it is cheaper. It has the next number while a commit is synced.
-    while env.info().last_txn_id != txn.id() {
+    loop {
+        let last = env.info().last_txn_id;
+        if last == txn.id() {
+            break;
+        }
+        // LMDB writes the file before the number of the lock file.
+        if last < txn.id() && is_earlier(env, txn.id()) {
+            return Err(another_file());
+        }
         match env.read_txn() {
             Ok(next) if next.id() == txn.id() => break,
             Ok(next) => txn = next,
@@ -48,6 +59,33 @@ pub(super) fn read_txn(env: &Env) -> heed::Result<RoTxn<'_, WithoutTls>> {
         }
     }
     Ok(txn)
+}
+
+/// Whether the last transaction of the file stays earlier than this number of the lock file. On some processors, another
+/// thread may see the two writes in the other order for a moment.
+#[cold]
+fn is_earlier(env: &Env, number: usize) -> bool {
+    (0..SPINS).all(|_| {
+        hint::spin_loop();
+        env.info().last_txn_id < number
+    })
+}
+
+/// Begins a write transaction that follows the last transaction of the file.
+fn write_txn(env: &Env) -> heed::Result<RwTxn<'_>> {
+    let txn = env.write_txn()?;
+    // LMDB takes the number from the lock file. With this lock, no other process writes the file, unless it has another
+    // lock file.
+    if env.info().last_txn_id.wrapping_add(1) != txn.id() {
+        return Err(another_file());
+    }
+    Ok(txn)
+}
+
+/// The error of a lock file whose last transaction is not the last transaction of the data file.
+#[cold]
+fn another_file() -> heed::Error {
+    io::Error::from(io::ErrorKind::StaleNetworkFileHandle).into()
 }
 
 impl Engine {
@@ -83,7 +121,8 @@ impl Engine {
             }
             journal.begin();
         }
-        let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
+        Self::refuse_lost(&mut writing)?;
+        let (txn, pass) = self.begin(Kind::Writer, write_txn)?;
         writing.scratch.recorder.begin(txn.id());
         Ok((txn, Turn { _pass: pass, writing }))
     }
@@ -130,6 +169,8 @@ impl Engine {
                     self.logged(logged, number);
                 }
                 let _ = self.catalog.set(*tables.catalog);
+                let lost = Self::refuse_lost(&mut turn.writing).map_err(CommitFailure::Unknown);
+                lost.map_err(|lost| (lost.into_error(), None))?;
                 Ok(self.with_known(tables, parts))
             }
             Ok(CommitOrAbort::Abort(())) => Err((Error::internal("a table was not opened"), None)),

@@ -17,7 +17,7 @@ use super::{
     names::{CATALOG, Database, Env, SEQUENCES, databases_of},
 };
 use crate::{
-    engine::{Records, Retry},
+    engine::{CommitFailure, Records, Retry},
     model::{
         error::{Error, Result, StoreError},
         schema::{IndexRecord, TableRecord},
@@ -140,6 +140,8 @@ impl Engine {
                 for name in &dropped {
                     known.remove(name);
                 }
+                let lost = Self::refuse_lost(&mut turn.writing).map_err(CommitFailure::Unknown);
+                lost.map_err(|lost| (lost.into_error(), None))?;
                 Ok(dropped)
             }
             Err(failure) => Err(self.ended(failure, turn.writing.retry)),

@@ -19,6 +19,11 @@ use crate::{
     model::error::Error,
 };
 
+/// The reason why a transaction of this process can't begin.
+const ANOTHER_FILE: &str = "its transaction number is not the one of the open `data.mdb`: one of the two was replaced, \
+                            restored or copied up from a lower layer of an overlay file system, or a program with another \
+                            lock file writes the store";
+
 impl Engine {
     pub(super) fn too_many_readers(&self) -> Error {
         Error::TooManyReaders { max_readers: self.max_readers, oldest: self.readers().1 }
@@ -55,6 +60,9 @@ impl Engine {
                 .reopen_needed("another process has dropped an index that this process has opened"),
             heed::Error::Mdb(MdbError::BadTxn) => {
                 Error::TransactionFailed { reason: "an earlier write in it has failed".to_owned() }
+            }
+            heed::Error::Io(source) if source.kind() == io::ErrorKind::StaleNetworkFileHandle => {
+                Error::LockFile { path: self.path.clone(), reason: ANOTHER_FILE }
             }
             heed::Error::Io(source) => self.io(source),
             error => failed(&self.path, error),
@@ -154,6 +162,17 @@ pub(super) fn with_limit(path: &Path, error: Error) -> Error {
             not_opened(path, source)
         }
         error => error,
+    }
+}
+
+/// Returns the error of a lock file that can't be opened or created.
+pub(super) fn not_reserved(path: &Path, source: io::Error) -> Error {
+    match source.kind() {
+        io::ErrorKind::NotFound => Error::LockFile {
+            path: path.to_owned(),
+            reason: "it was removed while other processes have the store open",
+        },
+        _ => not_opened(path, source),
     }
 }
 

@@ -88,7 +88,10 @@ impl Engine {
     }
 
     fn set_member(&self, member: Member) {
-        self.lock_writing().scratch.recorder = member.recorder();
+        let mut writing = self.lock_writing();
+        writing.scratch.recorder = member.recorder();
+        writing.paths.add_all(member.files());
+        drop(writing);
         if let (Some(slots), Ok(files)) = (member.slots(), self.files()) {
             let _ = files.slots.set(slots);
         }
@@ -102,6 +105,7 @@ impl Engine {
             Ok(journal) => {
                 let writing = self.writing.get_mut();
                 writing.scratch.recorder = journal.recorder();
+                writing.paths.add_all(journal.files(&self.path));
                 if let Ok(files) = self.files() {
                     let _ = files.slots.set(journal.slots());
                 }
@@ -264,7 +268,8 @@ fn recover(
 ) -> Result<()> {
     let counted = Counted::new();
     let map_size = size::map_size(options, counted.others);
-    let reserve = || lock::reserve(path, readers(options));
+    // No other process has the store open.
+    let reserve = || lock::reserve(path, readers(options), true).map(drop);
     let sizes = (map_size, handles(options.max_databases, 0));
     let outcome = match shared {
         None => start::recover(path, known, sizes, reserve),

@@ -8,9 +8,14 @@ use std::{
     io,
     path::Path,
 };
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::{os::unix::fs::FileExt as _, process};
 
 use super::names::{FILE, LOCK_FILE};
-use crate::engine::MOST;
+use crate::engine::{
+    MOST,
+    files::{FileId, id},
+};
 
 /// The bytes of a reader's slot.
 pub(super) const SLOT: u64 = 64;
@@ -18,14 +23,20 @@ pub(super) const SLOT: u64 = 64;
 /// The maximum length of the file, for the maximum number of readers.
 const LONGEST: u64 = SLOT * (MOST as u64 + 64);
 
-/// Creates the lock file if it is missing, with the mode of the data file, and reserves space for it.
-/// The length and the contents of an existing file don't change, because another process may be using it.
+/// Creates the lock file if it is missing and no other process has the store open (`alone`), with the mode of the data
+/// file, and reserves space for it. The length and the contents of an existing file don't change, because another process
+/// may be using it. Returns the file's number, on systems with such numbers.
 ///
 /// This process must not have the file open, because it would lose its locks.
-pub(super) fn reserve(directory: &Path, readers: u32) -> io::Result<()> {
+///
+/// # Errors
+///
+/// The kind `NotFound` if the file is missing while another process has the store open. With another lock file, that
+/// process would not see this one.
+pub(super) fn reserve(directory: &Path, readers: u32, alone: bool) -> io::Result<Option<FileId>> {
     let path = directory.join(LOCK_FILE);
     let file = match open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(directory, &path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && alone => create(directory, &path)?,
         outcome => outcome?,
     };
     let length = file.metadata()?.len();
@@ -37,35 +48,80 @@ pub(super) fn reserve(directory: &Path, readers: u32) -> io::Result<()> {
             ),
         ));
     }
-    os::allocate(&file, length.max(os::header() + SLOT * u64::from(readers)))
+    os::allocate(&file, length.max(os::header() + SLOT * u64::from(readers)))?;
+    Ok(id(&file.metadata()?).ok())
+}
+
+/// Frees the reader slots that an ended process with the id of this process has left. LMDB takes them for slots of this
+/// process, and so never frees them.
+///
+/// Returns false if such a process has the store open: it is in another pid namespace, such as another container. LMDB can't
+/// distinguish two processes with the same id. This process must not have the file open.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn claim_id(directory: &Path) -> io::Result<bool> {
+    let file = open(&directory.join(LOCK_FILE))?;
+    let own = process::id();
+    // LMDB's lock of a process with readers. With it, no other process frees or takes slots of this id. It is released
+    // when the file is closed.
+    match locked(&file, libc::F_SETLK, own.into()) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
+        // On this file system, LMDB has no such locks either.
+        Err(_) => return Ok(true),
+    }
+    let (mut at, length) = (header(), file.metadata()?.len());
+    let mut id = [0; 4];
+    while at + SLOT <= length {
+        let of_id = at + size_of::<usize>() as u64;
+        file.read_exact_at(&mut id, of_id)?;
+        if u32::from_ne_bytes(id) == own {
+            file.write_all_at(&[0; 4], of_id)?;
+        }
+        at += SLOT;
+    }
+    Ok(true)
+}
+
+/// Does nothing on systems where the form of the lock file was not tested.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail elsewhere")]
+pub(super) const fn claim_id(_: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// Whether a process has LMDB's lock on the lock file. Each process that has the store open has this lock. This
 /// process must not have the file open.
 #[cfg(unix)]
 pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
-    use std::os::fd::AsRawFd as _;
-
     let file = match open(&directory.join(LOCK_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         file => file?,
     };
+    let lock = locked(&file, libc::F_GETLK, 0)?;
+    Ok(i32::from(lock.l_type) != i32::from(libc::F_UNLCK as i16))
+}
+
+/// Requests an exclusive lock on a byte of the file, or tests it. Returns the lock that the system has filled in.
+#[cfg(unix)]
+fn locked(file: &File, command: libc::c_int, byte: libc::off_t) -> io::Result<libc::flock> {
+    use std::os::fd::AsRawFd as _;
+
     #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
-    // SAFETY: all zeros are a lock, and the call fills it. The file is open.
-    let lock = unsafe {
+    // SAFETY: all zeros are a lock, and the call may fill it. The file is open.
+    unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
         #[allow(clippy::cast_possible_truncation, reason = "they are small")]
         {
             lock.l_type = libc::F_WRLCK as _;
             lock.l_whence = libc::SEEK_SET as _;
         }
-        lock.l_len = 1;
-        if libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) != 0 {
+        (lock.l_start, lock.l_len) = (byte, 1);
+        if libc::fcntl(file.as_raw_fd(), command, &raw mut lock) != 0 {
             return Err(io::Error::last_os_error());
         }
-        lock
-    };
-    Ok(i32::from(lock.l_type) != i32::from(libc::F_UNLCK as i16))
+        Ok(lock)
+    }
 }
 
 /// Returns false, because there are no journals on this system.

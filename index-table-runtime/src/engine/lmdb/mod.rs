@@ -42,6 +42,7 @@ mod names;
 mod open;
 mod opened;
 mod pages;
+mod paths;
 mod process;
 mod read;
 mod read_only;

@@ -25,10 +25,12 @@ use super::{
     names::{Env, FILE, LOCK_FILE},
     opened::Files,
     pages::{self, Depth},
+    paths::Paths,
     process::{self, Counted, Limit},
     read_only,
     reserve::Reserve,
     size,
+    turn::Writing,
 };
 use crate::{
     engine::{Durability, FILE_MODE, Options, files},
@@ -90,7 +92,7 @@ impl Engine {
             refuse_special(path, name)?;
         }
         let opening = Opening::begin(options, &path.join(FILE));
-        let _opening = opening.map_err(|source| match source.kind() {
+        let opening = opening.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound if !options.creates() => missing(path),
             io::ErrorKind::PermissionDenied if options.read_only => {
                 Error::Io { path: path.to_owned(), source }
@@ -102,7 +104,8 @@ impl Engine {
         let plan = prepare(options, path, &presence, shared)?;
         let began = Instant::now();
         let mut engine = loop {
-            match Self::try_open(options, path, plan) {
+            let alone = presence.is_alone() || !presence.is_known();
+            match Self::try_open(options, path, plan, alone) {
                 // The first process that opens the lock file initializes it. If this process is killed before
                 // the end, waiting processes open an unusable file. After all of them have closed it, the
                 // next process initializes it.
@@ -117,13 +120,18 @@ impl Engine {
             }
         }
         presence.share().map_err(|source| error::not_opened(path, source))?;
+        let writing = engine.writing.get_mut();
+        writing.paths.add_open(path.join(FILE), &opening.file);
+        // LMDB has opened both files by their names.
+        Self::refuse_lost(writing)?;
         if let Some(files) = engine.gate.inside_mut() {
             files.presence = presence;
         }
         Ok(engine)
     }
 
-    fn try_open(options: &Options, path: &Path, plan: Plan) -> Result<Self> {
+    /// Opens the environment. `alone` if no other process has it open, or this is not known.
+    fn try_open(options: &Options, path: &Path, plan: Plan, alone: bool) -> Result<Self> {
         let databases = pages::look_at_head(&path.join(FILE), options.creates())
             .map_err(|fault| refused(path, fault))?;
         if databases.is_none() && !options.creates() {
@@ -135,13 +143,16 @@ impl Engine {
         open.map_size(map_size)
             .max_dbs(handles(options.max_databases, databases.unwrap_or(0)))
             .max_readers(readers(options));
-        let flags = if options.read_only {
-            read_only::flags(options, path)?
+        let (flags, lock_file) = if options.read_only {
+            read_only::flags(options, path, alone)?
         } else {
-            lock::reserve(path, readers(options))
-                .map_err(|source| error::not_opened(path, source))?;
-            flags(options.durability)
+            let lock_file = lock::reserve(path, readers(options), alone)
+                .map_err(|source| error::not_reserved(path, source))?;
+            (flags(options.durability), lock_file)
         };
+        if !flags.contains(EnvFlags::NO_LOCK) {
+            claim_id(path)?;
+        }
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
         // SAFETY: the flags reduce the durability only as the caller has chosen. The flags disable locking only
         // if no process can write. LMDB requires that no other program modifies the mapped files; the
@@ -159,6 +170,10 @@ impl Engine {
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let map_size = AtomicUsize::new(env.info().map_size);
         let (slots, presence) = (OnceLock::new(), Presence::none());
+        let mut paths = Paths::default();
+        if let Some(lock_file) = lock_file {
+            paths.add(path.join(LOCK_FILE), lock_file);
+        }
         let files = Files { env, reserve, slots, presence, _counted: counted };
         let engine = Self {
             path: path.to_owned(),
@@ -171,7 +186,7 @@ impl Engine {
             max_map_size: size::max_map_size(options),
             catalog: OnceLock::new(),
             known: Mutex::default(),
-            writing: Mutex::default(),
+            writing: Mutex::new(Writing { paths, ..Writing::default() }),
             waiting: AtomicUsize::new(0),
             journal: OnceLock::new(),
             is_elsewhere: plan == Plan::ReadOnly,
@@ -236,7 +251,10 @@ impl Engine {
 ///
 /// LMDB has a lock for this too. It does not cover the first read of the file, and LMDB does not detect that
 /// a process with the lock was killed.
-struct Opening(Option<File>);
+struct Opening {
+    file: File,
+    is_locked: bool,
+}
 
 impl Opening {
     /// Waits for the turn. On a file system without file locks, only LMDB's lock applies.
@@ -247,9 +265,9 @@ impl Opening {
         let file = files::open_or_create(&mut open, file, mode)?;
         loop {
             match file.lock() {
-                Ok(()) => return Ok(Self(Some(file))),
+                Ok(()) => return Ok(Self { file, is_locked: true }),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Ok(Self(None)),
+                Err(_) => return Ok(Self { file, is_locked: false }),
             }
         }
     }
@@ -257,12 +275,26 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        if let Some(file) = &self.0 {
+        if self.is_locked {
             // A child that was forked since then has the file open too, so closing it does not release the
             // lock.
-            let _ = file.unlock();
+            let _ = self.file.unlock();
         }
     }
+}
+
+/// Makes sure that no other process with the id of this process has the store open.
+fn claim_id(path: &Path) -> Result<()> {
+    if lock::claim_id(path).map_err(|source| error::not_opened(path, source))? {
+        return Ok(());
+    }
+    let reason = format!(
+        "in another process with the process id of this one ({}), in another pid namespace, such as another container; \
+         LMDB distinguishes processes by their ids, so give the two a common pid namespace, or different ids, for \
+         example by an init process that starts one of them",
+        std::process::id()
+    );
+    Err(Error::AlreadyOpen { path: path.to_owned(), reason })
 }
 
 /// Syncs the first two pages, and the directory entries of the files and of their directory, before the first
@@ -425,7 +457,7 @@ mod tests {
                 started.wait();
                 let turn = begin();
                 assert!(released.load(SeqCst), "two threads have the turn");
-                turn.0.is_some()
+                turn.is_locked
             });
             started.wait();
             // A thread that did not wait for the turn would have it by now.

@@ -15,27 +15,39 @@ use super::{
     tables::Tables,
 };
 use crate::{
-    engine::Options,
+    engine::{Options, files::FileId},
     model::{
         error::{Error, Result},
         schema::{Parts, TableSchema},
     },
 };
 
-/// Returns the flags of the environment. Without a lock file, readers have no slots, which is safe only if no process
-/// can write.
-pub(super) fn flags(options: &Options, path: &Path) -> Result<EnvFlags> {
-    let source = match lock::reserve(path, options.max_readers) {
-        Ok(()) => return Ok(EnvFlags::READ_ONLY),
+/// Returns the flags of the environment, and the number of the lock file. Without a lock file, readers have no slots, which
+/// is safe only if no process can write.
+pub(super) fn flags(
+    options: &Options,
+    path: &Path,
+    alone: bool,
+) -> Result<(EnvFlags, Option<FileId>)> {
+    let source = match lock::reserve(path, options.max_readers, alone) {
+        Ok(file) => return Ok((EnvFlags::READ_ONLY, file)),
         Err(source) => source,
     };
-    let refused = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+    let refused = [
+        io::ErrorKind::PermissionDenied,
+        io::ErrorKind::ReadOnlyFilesystem,
+        // Another reader, without a lock file, has the store open.
+        io::ErrorKind::NotFound,
+    ];
     if !refused.contains(&source.kind()) {
         return Err(error::not_opened(path, source));
     }
     let is_read_only = File::open(path.join(FILE)).and_then(|file| process::is_read_only(&file));
     if is_read_only.unwrap_or(false) {
-        return Ok(EnvFlags::READ_ONLY | EnvFlags::NO_LOCK);
+        return Ok((EnvFlags::READ_ONLY | EnvFlags::NO_LOCK, None));
+    }
+    if source.kind() == io::ErrorKind::NotFound {
+        return Err(error::not_reserved(path, source));
     }
     Err(Error::NoReaderSlot { path: path.to_owned(), source })
 }

@@ -12,7 +12,10 @@ use super::{
     lock::{SLOT, header},
     names::LOCK_FILE,
 };
-use crate::{engine::MOST, locks::Mutex};
+use crate::{
+    engine::{MOST, files::id},
+    locks::Mutex,
+};
 
 /// The reader slots of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,17 +79,10 @@ pub(crate) fn slots_of_open(directory: &Path) -> io::Result<ReaderSlots> {
     slots
 }
 
-#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::MetadataExt as _;
-
     let (own, other) = (file.metadata()?, path.metadata()?);
-    Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
-}
-
-#[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> io::Result<bool> {
-    Ok(true)
+    // Without numbers of files, a file in use can't be replaced.
+    Ok(id(&own).ok() == id(&other).ok())
 }
 
 fn read(mut file: &File) -> io::Result<ReaderSlots> {

@@ -193,13 +193,16 @@ impl Prepared<'_> {
             });
         }
         committed();
-        let mut turns = Vec::with_capacity(visible.len());
-        for (engine, logged, number, turn) in visible {
+        let (mut turns, mut lost) = (Vec::with_capacity(visible.len()), Ok(()));
+        for (engine, logged, number, mut turn) in visible {
             if let Some((recorded, held)) = logged {
                 engine.logged(Logged::new(recorded, held), number);
             }
+            lost = lost.and_then(|()| Engine::refuse_lost(&mut turn.writing));
             turns.push(turn);
         }
-        Ok(())
+        let unknown =
+            |error| NotVisible { failure: CommitFailure::Unknown(error), is_split: false };
+        lost.map_err(unknown)
     }
 }

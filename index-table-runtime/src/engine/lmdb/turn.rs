@@ -1,6 +1,6 @@
 //! The turn to write. One thread of this process has it at a time.
 
-use super::{blocks::Scratch, gate::Pass, opened::Files};
+use super::{blocks::Scratch, gate::Pass, opened::Files, paths::Paths};
 use crate::{engine::Retry, locks::MutexGuard};
 
 /// The state of the only write transaction.
@@ -9,6 +9,7 @@ pub(super) struct Writing {
     pub(super) scratch: Scratch,
     /// The reason to run the transaction's closure again.
     pub(super) retry: Option<Retry>,
+    pub(super) paths: Paths,
 }
 
 /// The turn to write, with the state of the transaction.

@@ -39,7 +39,7 @@ impl<'t, 's> Writer<'t, 's> {
         tables: &'t Tables<'t>,
         writing: &'t mut Writing,
     ) -> Self {
-        let Writing { scratch, retry } = writing;
+        let Writing { scratch, retry, .. } = writing;
         Self { engine, txn, tables, scratch, retry }
     }
 

@@ -141,6 +141,7 @@ impl Error {
             TransactionTooLarge {}
             TransactionFailed { reason }
             ReopenNeeded { path, reason }
+            FileReplaced { path }
             Engine { path, source }
             NoShard { table, key, map }
             OtherShard { table, key, shard, own }

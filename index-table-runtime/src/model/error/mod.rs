@@ -760,6 +760,19 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// A file of the store was removed, renamed or replaced while the store is open. No other process would find the
+    /// commits of this process, so it no longer writes. Reads and copies still have all commits.
+    #[error(
+        "`{path}` was removed, renamed or replaced while this process has it open, so commits would be lost; put the file \
+         back, or copy the rows with `Store::backup_to` first; then close the store, that is, drop all handles to it, and \
+         open it again",
+        path = path.display()
+    )]
+    FileReplaced {
+        /// The path of the file.
+        path: PathBuf,
+    },
+
     /// The store was opened before the process was forked, so this process can't use it.
     #[error(
         "`{path}` was opened before this process was forked; drop all inherited handles to the \

@@ -10,6 +10,7 @@
 
 use std::{
     fs::File,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -24,6 +25,7 @@ use super::{
         worker::{Archiver, Archiving, Beginning, Distance},
     },
     block::{Block, HEAD},
+    files::{self, OWN},
     frame::Place,
     log::{self, Log, Switched},
     marker::{self, Journalled, Marker},
@@ -275,6 +277,14 @@ impl Journal {
 
     pub(in crate::engine::lmdb) fn recorder(&self) -> Recorder {
         Recorder::new(Arc::clone(&self.shared.log))
+    }
+
+    /// Returns the files of the journal, with their paths.
+    pub(in crate::engine::lmdb) fn files(
+        &self,
+        directory: &Path,
+    ) -> impl Iterator<Item = (PathBuf, &File)> {
+        files::paths(directory, OWN).zip(self.shared.files.iter())
     }
 
     /// Returns the distance between the store and its archive; `None` without an archive.

@@ -31,6 +31,11 @@ pub(crate) fn path(directory: &Path, journal: &str, at: impl Display) -> PathBuf
     directory.join(format!("{journal}.{at}"))
 }
 
+/// Returns the paths of the files of a journal.
+pub(super) fn paths(directory: &Path, journal: &str) -> impl Iterator<Item = PathBuf> {
+    (0..FILES).map(move |at| path(directory, journal, at))
+}
+
 /// Opens the existing files of a journal for reading.
 pub(crate) fn existing(directory: &Path, journal: &str) -> io::Result<Vec<Segment>> {
     (0..FILES).map(|at| Segment::open(&path(directory, journal, at))).collect()

@@ -10,6 +10,7 @@
 
 use std::{
     fs::File,
+    path::PathBuf,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -29,6 +30,7 @@ use super::{
             DATA_SYNC, JOURNAL_SYNC, LONG, Limits, MAP_LOST, OTHER_WRITER, PATIENCE, PIN_LOST,
             SHORT, pages,
         },
+        files::{self, SHARED},
         log::{self, Switched},
         marker::{self, Journalled, Marker},
         pinned::Slots,
@@ -531,6 +533,11 @@ impl Member {
     pub(in crate::engine::lmdb) fn recorder(&self) -> Recorder {
         let number = self.shard().map_or(0, |shard| shard.number);
         Recorder::shared(Arc::clone(&self.common.group), number)
+    }
+
+    /// Returns the files of the journal, with their paths.
+    pub(in crate::engine::lmdb) fn files(&self) -> impl Iterator<Item = (PathBuf, &File)> {
+        files::paths(self.common.group.directory(), SHARED).zip(self.common.files.iter())
     }
 
     /// Returns the slots, which have to stay open as long as the environment.
