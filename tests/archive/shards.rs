@@ -336,13 +336,16 @@ fn commits_without_the_archive_leave_a_gap_and_new_bases() -> TestResult {
     let rows_then = rows.clone();
     let gap = write(without_archive(), &mut rows)?;
     write(without_archive(), &mut rows)?;
-    // One shard is written outside of the store.
+    // One shard is written outside of the store, in another directory.
     write(options(&archive), &mut rows)?;
+    let (shard, aside) = (path.join("a"), path.join("aside"));
+    fs::rename(&shard, &aside)?;
     {
-        let shard = Store::open(path.join("a"))?;
-        let other = NoteOfShardRepository::open(&shard)?;
-        shard.transaction(|txn| other.insert(txn, &NoteOfShard { id: 1 }))?;
+        let alone = Store::open(&aside)?;
+        let other = NoteOfShardRepository::open(&alone)?;
+        alone.transaction(|txn| other.insert(txn, &NoteOfShard { id: 1 }))?;
     }
+    fs::rename(&aside, &shard)?;
     let last = write(options(&archive), &mut rows)?;
     let to = fresh(dir.path(), "restored");
     let outcome = Store::restore_archive(&archive).until_commit(gap).run(&to);

@@ -272,9 +272,9 @@ fn a_global_index_is_built_across_all_shards_after_an_adoption() -> Result<()> {
         store.transaction(|txn| people.insert(txn, &person(20)))?;
         assert_eq!(towns(&store)?, (11, 1));
     }
-    // The shard can be opened as a plain store with its own rows, and then as a shard again.
+    // The shard can be read as a plain store with its own rows, and then opened as a shard again.
     {
-        let store = Store::open(&old)?;
+        let store = Store::options().read_only(true).open(&old)?;
         let people = PersonRepository::open(&store)?;
         assert_eq!(people.find_by_town(&store.read()?, "Oslo").count()?, 10);
     }
@@ -355,7 +355,7 @@ fn a_restored_shard_gets_the_entries_of_all_rows() -> Result<()> {
             })
         };
         insert(1)?;
-        Store::open(shop.join("s1"))?.backup_to(&backup)?;
+        Store::options().read_only(true).open(shop.join("s1"))?.backup_to(&backup)?;
         insert(2)?;
         fs::remove_dir_all(shop.join("s1")).expect("removed");
         let store = ShardedStore::open(&shop)?;
@@ -414,7 +414,7 @@ fn a_build_after_a_restore_adds_the_entries_of_all_shards() -> Result<()> {
         })
     };
     insert(1)?;
-    Store::open(shop.join("s1"))?.backup_to(&backup)?;
+    Store::options().read_only(true).open(shop.join("s1"))?.backup_to(&backup)?;
     insert(2)?;
     fs::remove_dir_all(shop.join("s1")).expect("removed");
     let store = ShardedStore::options().durability(Durability::Relaxed).open(&shop)?;

@@ -198,7 +198,7 @@ fn a_table_without_a_shard_key_is_in_one_shard() -> Result<()> {
         assert_eq!(invoices.find_by_amount(&txn, 7).count()?, u64::from(number));
         assert_eq!(txn.stats().shards, 1);
     }
-    let shard = Store::open(dir.path().join("s1"))?;
+    let shard = Store::options().read_only(true).open(dir.path().join("s1"))?;
     assert_eq!(InvoiceRepository::open(&shard)?.all(&shard.read()?).count()?, 2);
     drop(shard);
     assert!(

@@ -424,7 +424,7 @@ fn verify_lists_parts_without_their_main_row_in_other_shards() -> Result<()> {
     drop(store);
     // A backup of a shard has fewer main rows.
     let (old, new) = (dir.path().join("old"), path.join("b"));
-    Store::open(&new)?.backup_to(&old)?;
+    Store::options().read_only(true).open(&new)?.backup_to(&old)?;
     let store = ShardedStore::open(&path)?;
     let all = Repositories::open(&store)?;
     store.transaction(|txn| {

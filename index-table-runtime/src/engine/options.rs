@@ -63,6 +63,9 @@ pub struct Options {
     /// Whether the store follows an archive. Then, only the commits of the archive are written to it.
     #[serde(skip)]
     pub(crate) follower: bool,
+    /// Whether the directory of a shard is refused, unless the store is read-only.
+    #[serde(skip)]
+    pub(crate) refuses_shards: bool,
     #[cfg(feature = "postgres")]
     pub(crate) schema: String,
     #[cfg(feature = "postgres")]
@@ -96,6 +99,7 @@ impl Default for Options {
             archive: None,
             hand_over: None,
             follower: false,
+            refuses_shards: false,
             #[cfg(feature = "postgres")]
             schema: "index_table".to_owned(),
             #[cfg(feature = "postgres")]
@@ -541,6 +545,7 @@ impl Options {
             create: _,
             file_mode: _,
             directory_mode: _,
+            refuses_shards: _,
             read_only,
             checkpoint,
             archive,

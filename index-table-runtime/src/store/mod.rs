@@ -290,7 +290,15 @@ impl Options {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         self.check().map_err(|source| Error::Io { path: path.to_owned(), source })?;
-        shared::open(self, path).map(|inner| Store { inner })
+        let careful = Self { refuses_shards: !self.follower, ..self.clone() };
+        let inner = match shared::open(&careful, path) {
+            Err(Error::ShardRefused { .. }) => {
+                sharded::refuse_shard(path)?;
+                shared::open(self, path)?
+            }
+            opened => opened?,
+        };
+        Ok(Store { inner })
     }
 
     /// Opens the store in a schema of a PostgreSQL server, or creates it. The same repositories, transactions and

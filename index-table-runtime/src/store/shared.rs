@@ -30,27 +30,50 @@ struct Open {
     inner: Weak<Inner>,
     options: Options,
     file: Option<FileId>,
+    /// Whether a sharded store has opened it.
+    is_shard: bool,
 }
 
 /// Opens the store in the directory `path`, or returns the store that this process has open there.
 pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
-    open_with(options, path, None)
+    open_with(options, path, None, false)
 }
 
-/// Opens a shard with the journal of all shards. A shard that this process has open as a plain store has its
+/// Opens a shard, usually with the journal of all shards. A shard that this process has open as a plain store has its
 /// own journal.
 pub(super) fn open_shard(
     options: &Options,
     path: &Path,
-    journal: (&lmdb::SharedJournal, ShardNumber),
+    journal: Option<(&lmdb::SharedJournal, ShardNumber)>,
 ) -> Result<Arc<Inner>> {
-    open_with(options, path, Some(journal))
+    open_with(options, path, journal, true)
+}
+
+/// Calls `read` with the store in a directory, which is not written.
+pub(super) fn read_apart<T>(path: &Path, read: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+    let stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = stores.get(path).and_then(Open::in_use);
+    let outcome = if let Some(inner) = &open {
+        read(&inner.engine)
+    } else {
+        lmdb::Engine::wait_until_closed(path);
+        let engine = Engine::open(&Options::default().read_only(true), path)?;
+        let outcome = read(&engine);
+        drop(engine);
+        lmdb::Engine::wait_until_closed(path);
+        outcome
+    };
+    drop(stores);
+    // If it is the last handle, closing the store takes the lock.
+    drop(open);
+    outcome
 }
 
 fn open_with(
     options: &Options,
     path: &Path,
     journal: Option<(&lmdb::SharedJournal, ShardNumber)>,
+    is_shard: bool,
 ) -> Result<Arc<Inner>> {
     let io = |source| Error::opening(path, source);
     if options.creates() {
@@ -69,11 +92,17 @@ fn open_with(
             refuse_leaving(&inner, &path)?;
             // A detached shard is still open, and is attached again.
             let is_back = inner.engine.lmdb().is_some_and(lmdb::Engine::has_left_journal);
-            let is_shard =
+            let is_joining =
                 journal.is_some() && options.durability == Durability::Journal && !is_back;
-            let own = "and not as a shard; drop all handles to it first";
+            let own = if open.is_shard && !is_shard {
+                Some("as a shard of a sharded store; use the `ShardedStore`, or detach the shard")
+            } else if is_joining {
+                Some("and not as a shard; drop all handles to it first")
+            } else {
+                None
+            };
             let difference = open.difference(options, &path);
-            return match difference.or_else(|| is_shard.then(|| own.to_owned())) {
+            return match difference.or_else(|| own.map(ToOwned::to_owned)) {
                 Some(reason) => {
                     let reason = format!("in this process, {reason}");
                     Err(Error::AlreadyOpen { path, reason })
@@ -92,7 +121,8 @@ fn open_with(
     };
     let inner = Arc::new(Inner::new(engine, options.index_queue));
     let file = file_id(&path).ok();
-    stores.insert(path, Open { inner: Arc::downgrade(&inner), options: options.clone(), file });
+    let open = Open { inner: Arc::downgrade(&inner), options: options.clone(), file, is_shard };
+    stores.insert(path, open);
     Ok(inner)
 }
 

@@ -14,7 +14,7 @@ use super::{
     env::Engine,
     gate::Kind,
     journal::changes::Operation,
-    names::{CATALOG, Database, Env, SEQUENCES, databases_of},
+    names::{CATALOG, Database, Env, SEQUENCES, SHARD, databases_of},
 };
 use crate::{
     engine::{CommitFailure, Records, Retry},
@@ -24,11 +24,15 @@ use crate::{
     },
 };
 
-/// Returns the handle to the catalog, if the file has a catalog.
-fn find<'e>(env: &'e Env, txn: RoTxn<'e, WithoutTls>) -> heed::Result<Option<Database<'static>>> {
+/// Returns the handle to a database, if the file has it.
+fn find<'e>(
+    env: &'e Env,
+    txn: RoTxn<'e, WithoutTls>,
+    name: &str,
+) -> heed::Result<Option<Database<'static>>> {
     let found = env.open_databases_and_commit(txn, |opener, txn| {
-        let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
-        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(catalog))
+        let found: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
+        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(found))
     })?;
     Ok(found.commit().flatten())
 }
@@ -73,6 +77,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the file has the own records of a shard. No other thread may have the engine.
+    pub(super) fn has_own_records(&self) -> Result<bool> {
+        let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
+        let found = find(self.env()?, txn, SHARD).map_err(|error| self.error(error))?;
+        Ok(found.is_some())
+    }
+
     /// Whether the catalog can be read without a turn to write.
     pub(crate) fn has_catalog(&self) -> bool {
         self.catalog.get().is_some()
@@ -85,7 +96,9 @@ impl Engine {
             self.refuse_forked()?;
             let _turn = self.lock_writing();
             let (txn, _pass) = self.begin(Kind::Writer, read_txn)?;
-            if let Some(catalog) = find(self.env()?, txn).map_err(|error| self.error(error))? {
+            if let Some(catalog) =
+                find(self.env()?, txn, CATALOG).map_err(|error| self.error(error))?
+            {
                 let _ = self.catalog.set(catalog);
             }
         }

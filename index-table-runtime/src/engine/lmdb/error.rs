@@ -165,6 +165,14 @@ pub(super) fn with_limit(path: &Path, error: Error) -> Error {
     }
 }
 
+/// Returns the error of the directory of a shard, before it is known whether the shard belongs to a store.
+pub(super) fn is_shard(path: &Path) -> Error {
+    Error::ShardRefused {
+        what: format!("`{}`", path.display()),
+        reason: "it is a shard of a sharded store".to_owned(),
+    }
+}
+
 /// Returns the error of a lock file that can't be opened or created.
 pub(super) fn not_reserved(path: &Path, source: io::Error) -> Error {
     match source.kind() {

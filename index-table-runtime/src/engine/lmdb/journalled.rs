@@ -223,6 +223,12 @@ pub(super) fn prepare(
     };
     loop {
         let marker = start::marker_of(path).map_err(failed)?;
+        if options.refuses_shards
+            && wanted != Wanted::Read
+            && matches!(marker, Marker::Clean(known) | Marker::Needed(known) if known.shard.is_some())
+        {
+            return Err(error::is_shard(path));
+        }
         if marker == Marker::None && wanted != Wanted::Journal {
             return Ok(Plan::Open);
         }

@@ -113,6 +113,9 @@ impl Engine {
                 outcome => break outcome?,
             }
         };
+        if options.refuses_shards && !options.read_only && engine.has_own_records()? {
+            return Err(error::is_shard(path));
+        }
         if plan == Plan::Start {
             match shared {
                 None => engine.start_journal(options)?,

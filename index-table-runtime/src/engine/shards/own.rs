@@ -144,6 +144,8 @@ impl Engine {
             };
             ranges.retain(is_kept);
         }
+        // So its directory is known as a plain store, without the manager.
+        identity.removed.push(shard);
         let identity = encode_identity(&identity)?;
         let mut writer = txn.writer(own).ok_or_else(missing)?;
         writer.beside(shard, &mut |writer| {

@@ -1,6 +1,7 @@
 //! Sharded stores: the application's handle to several engines that form one logical store.
 
 mod archive;
+mod belonging;
 mod copy;
 mod follower;
 mod join;
@@ -13,6 +14,7 @@ mod rebuild;
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
 pub(super) use archive::restore_shards;
+pub(super) use belonging::refuse_shard;
 pub(super) use copy::copy_shards;
 pub use follower::ShardedFollower;
 pub(crate) use join::{open_added, open_attached, open_restored};

@@ -277,7 +277,7 @@ fn is_complete(
     if needs_it(lmdb::marked(&place)) {
         let own = Options { create: false, ..durable(options_of(&record.options)) };
         // After an error, the journal keeps the records of the shard.
-        drop(shared::open_shard(&own, &place, (journal, number)));
+        drop(shared::open_shard(&own, &place, Some((journal, number))));
     }
     let marked = lmdb::marked(&place);
     matches!(marked, Ok(Marked::CompleteShard { manager, number }) if (manager, number) == shard)
@@ -467,10 +467,7 @@ pub(super) fn open_shard(
     let own = Options { create: record.state == ShardState::New && !read_only, ..own };
     own.check().map_err(|source| Error::Io { path: manager.to_owned(), source })?;
     let place = place_of(manager, &record.place);
-    let inner = match journal {
-        None => shared::open(&own, &place)?,
-        Some(journal) => shared::open_shard(&own, &place, (journal, number))?,
-    };
+    let inner = shared::open_shard(&own, &place, journal.map(|journal| (journal, number)))?;
     let directory = inner.engine.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let seen = Seen::read(&inner.engine)?;

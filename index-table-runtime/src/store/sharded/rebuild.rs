@@ -150,11 +150,11 @@ fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<
         Marked::Shard { manager, number } => {
             let journal = SharedJournal::open(path, manager)?;
             let own = existing.durability(Durability::Journal);
-            shared::open_shard(&own, &place, (&journal, number))?
+            shared::open_shard(&own, &place, Some((&journal, number)))?
         }
-        Marked::Own => shared::open(&existing.durability(Durability::Journal), &place)?,
+        Marked::Own => shared::open_shard(&existing.durability(Durability::Journal), &place, None)?,
         Marked::Complete | Marked::CompleteShard { .. } => {
-            shared::open(&Options { read_only: true, ..existing }, &place)?
+            shared::open_shard(&Options { read_only: true, ..existing }, &place, None)?
         }
     };
     let Some(identity) = Identity::read(&inner.engine)? else {

@@ -1,0 +1,173 @@
+//! The directory of a shard as a plain store: it can be read, and can be written only if it belongs to no store.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use index_table::{Durability, Error, Result, ShardedStore, Store};
+
+use crate::tables::{Kind, by_value::OrderRepository, options, order};
+
+const DURABILITIES: [Durability; 2] = [Durability::Journal, Durability::Relaxed];
+
+/// Creates a store with the shards `s0` and `s1` and a row in each, and closes it.
+fn create(path: &Path, durability: Durability) -> Result<()> {
+    let store = options(Kind::Ranges, 2).durability(durability).open(path)?;
+    let orders = OrderRepository::open(&store)?;
+    for tenant in [0, 16] {
+        store.transaction(|txn| orders.insert(txn, &order(tenant, 1)))?;
+    }
+    Ok(())
+}
+
+/// Inserts a row of tenant 16 into a plain store.
+fn write(path: &Path) -> Result<()> {
+    let store = Store::open(path)?;
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &order(16, 2)))
+}
+
+/// Returns the contents of all files but the lock file, with the contents of the directories below.
+fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(path).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let name = entry.file_name().into_string().expect("a name");
+        if entry.path().is_dir() {
+            let below = self::files(&entry.path()).into_iter();
+            files.extend(below.map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
+        } else if name != "lock.mdb" {
+            files.insert(name, fs::read(entry.path()).expect("a file"));
+        }
+    }
+    files
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (name, bytes) in files(from) {
+        let to = to.join(name);
+        fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
+        fs::write(to, bytes).expect("a file");
+    }
+}
+
+/// Checks that the directory is refused with each durability, and that nothing was written.
+fn is_refused(shard: &Path, what: &str) {
+    let before = files(shard);
+    for durability in [Durability::Full, Durability::Journal, Durability::Relaxed] {
+        let opened = Store::options().durability(durability).open(shard);
+        let Err(error @ Error::ShardRefused { .. }) = &opened else {
+            panic!("{what}: {opened:?}");
+        };
+        let message = error.to_string();
+        assert!(message.contains("sharded store"), "{what}: {message}");
+        assert!(files(shard) == before, "{what}: the directory was written");
+    }
+}
+
+fn is_open_as_shard(shard: &Path) {
+    let opened = Store::open(shard);
+    assert!(matches!(&opened, Err(Error::AlreadyOpen { .. })), "{opened:?}");
+}
+
+fn rows(path: &Path) -> Result<u64> {
+    let store = ShardedStore::open(path)?;
+    let rows = OrderRepository::open(&store)?.all(&store.read()?).count()?;
+    assert!(store.unavailable_shards().is_empty() && store.verify()?.is_clean());
+    Ok(rows)
+}
+
+#[test]
+fn a_shard_of_a_store_can_be_read_alone_and_not_written() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, moved) = (dir.path().join("shop"), dir.path().join("moved"));
+        create(&path, durability)?;
+        is_refused(&path.join("s1"), "a closed store");
+        {
+            let alone = Store::options().read_only(true).open(path.join("s1"))?;
+            let orders = OrderRepository::open(&alone)?;
+            assert_eq!(orders.all(&alone.read()?).count()?, 1);
+        }
+        {
+            let store = ShardedStore::open(&path)?;
+            is_open_as_shard(&path.join("s1"));
+            drop(store);
+        }
+        {
+            let _store = ShardedStore::options().only(["s0"]).open(&path)?;
+            is_refused(&path.join("s1"), "a store that is open without the shard");
+        }
+        assert_eq!(rows(&path)?, 2);
+        // The record of the shard has the earlier directories.
+        fs::rename(&path, &moved).expect("the directory");
+        is_refused(&moved.join("s1"), "a store in another directory");
+        assert_eq!(rows(&moved)?, 2);
+        fs::remove_file(moved.join("data.mdb")).expect("the shard map manager");
+        is_refused(&moved.join("s1"), "a store without a manager");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_of_a_killed_process_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, left) = (dir.path().join("shop"), dir.path().join("left"));
+    create(&path, Durability::Journal)?;
+    let store = ShardedStore::open(&path)?;
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &order(16, 2)))?;
+    copy(&path, &left);
+    is_refused(&left.join("s1"), "a killed process");
+    assert_eq!(rows(&left)?, 3);
+    Ok(())
+}
+
+#[test]
+fn a_copy_of_a_shard_in_another_directory_is_written() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+        create(&path, durability)?;
+        Store::options().read_only(true).open(path.join("s1"))?.backup_to(&backup)?;
+        write(&backup)?;
+        let _store = ShardedStore::open(&path)?;
+        let again = Store::open(&backup)?;
+        assert_eq!(OrderRepository::open(&again)?.all(&again.read()?).count()?, 2);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_detached_shard_is_written_wherever_it_is() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("shop");
+        create(&path, durability)?;
+        let (shard, earlier) = (path.join("s1"), dir.path().join("earlier"));
+        copy(&shard, &earlier);
+        let store = ShardedStore::open(&path)?;
+        let orders = OrderRepository::open(&store)?;
+        store.detach_shard("s1")?;
+        write(&shard)?;
+
+        // A shard that an older release has detached does not record it, and the manager does.
+        let aside = dir.path().join("aside");
+        for attaches in [true, false] {
+            fs::rename(&shard, &aside).expect("the directory");
+            copy(&earlier, &shard);
+            write(&shard)?;
+            fs::remove_dir_all(&shard).expect("the copy");
+            fs::rename(&aside, &shard).expect("the directory");
+            if attaches {
+                store.attach_shard("s1", "s1")?;
+                is_open_as_shard(&shard);
+                store.detach_shard("s1")?;
+            }
+        }
+        drop((orders, store));
+        // The store is gone, and its shard stays.
+        fs::remove_file(path.join("data.mdb")).expect("the shard map manager");
+        let alone = Store::open(&shard)?;
+        assert_eq!(OrderRepository::open(&alone)?.all(&alone.read()?).count()?, 2);
+    }
+    Ok(())
+}
