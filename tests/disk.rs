@@ -498,6 +498,11 @@ fn a_file_system_that_cant_be_written_to_is_refused() -> TestResult {
 
 #[test]
 fn a_store_on_a_read_only_file_system_is_read() -> TestResult {
+    const NAME: &str = "a_store_on_a_read_only_file_system_is_read";
+    if let Some(path) = as_other_process() {
+        let store = Store::options().read_only(true).open(&path)?;
+        return check(&store, &BlobRepository::open(&store)?, 50);
+    }
     let Some(disk) = Disk::new()? else { return Ok(()) };
     let [path, other] = ["store", "other"].map(|name| disk.path().join(name));
     for path in [&path, &other] {
@@ -516,6 +521,7 @@ fn a_store_on_a_read_only_file_system_is_read() -> TestResult {
         assert!(matches!(result, Err(Error::ReadOnly { source: None, .. })), "{result:?}");
         let dir = tempfile::tempdir()?;
         store.backup_to(dir.path().join("copy"))?;
+        in_another_process(NAME, path)?;
         drop(store);
         Store::restore(path, dir.path().join("restored"))?;
         for copy in ["copy", "restored"] {

@@ -190,21 +190,23 @@ fn a_lost_data_file_of_a_shard_stops_its_commits_and_no_others() -> TestResult {
     fs::rename(&aside, &lost)?;
     insert(&[2, 102])?;
 
-    // All shards write the common journal.
-    let journal = path.join("shards.journal.1");
-    fs::rename(&journal, &aside)?;
-    thread::sleep(NOTICED);
-    refused_at(insert(&[3]), &journal)?;
-    refused_at(insert(&[104]), &journal)?;
-    refused_at(insert(&[3, 104]), &journal)?;
-    fs::rename(&aside, &journal)?;
-    insert(&[3, 104])?;
+    // All shards write the common journal, under the lock of the store's writer.
+    for (name, ids) in [("shards.journal.1", [3, 104]), ("writer.lock", [4, 105])] {
+        let file = path.join(name);
+        fs::rename(&file, &aside)?;
+        thread::sleep(NOTICED);
+        refused_at(insert(&ids[..1]), &file)?;
+        refused_at(insert(&ids[1..]), &file)?;
+        refused_at(insert(&ids), &file)?;
+        fs::rename(&aside, &file)?;
+        insert(&ids)?;
+    }
 
     drop((store, notes));
     let store = ShardedStore::open(&path)?;
     let ids =
         NoteRepository::open(&store)?.all(&store.read()?).keys().collect::<Result<Vec<_>, _>>()?;
-    assert_eq!(ids, [1, 2, 3, 101, 102, 103, 104]);
+    assert_eq!(ids, [1, 2, 3, 4, 101, 102, 103, 104, 105]);
     assert!(store.verify()?.is_clean());
     Ok(())
 }

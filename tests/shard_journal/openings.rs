@@ -1,5 +1,7 @@
 //! Durabilities, adopted stores, and shards opened as plain stores.
 
+use std::fs;
+
 use index_table::{Durability, Error, ShardMap, ShardedOptions, ShardedStore, Store};
 
 use crate::{NoteRepository, TestResult, expect, journal, killed, options, write};
@@ -93,20 +95,25 @@ fn a_shard_without_pending_records_opens_as_a_plain_store() -> TestResult {
         let left = killed(&path, &dir.path().join("left"))?;
         for options in [Store::options(), journal()] {
             let outcome = options.open(left.join("s1"));
-            assert!(matches!(outcome, Err(Error::DamagedFile { .. })), "{outcome:?}");
+            assert!(matches!(outcome, Err(Error::ShardRefused { .. })), "{outcome:?}");
         }
         expect(&options().open(&left)?, &[0, 5, 0])?;
     }
+    // In another directory, it belongs to no store.
+    let (shard, aside) = (path.join("s1"), dir.path().join("aside"));
     for (at, options) in [(5, Store::options()), (6, journal())] {
+        fs::rename(&shard, &aside)?;
         {
-            let store = options.open(path.join("s1"))?;
+            let store = options.open(&aside)?;
             let notes = NoteRepository::open(&store)?;
             write(&store, &notes, 1, at)?;
             if at == 6 {
                 // A plain store that is killed has its own journal.
-                killed(&path, &dir.path().join("own"))?;
+                let own = killed(&path, &dir.path().join("own"))?;
+                killed(&aside, &own.join("s1"))?;
             }
         }
+        fs::rename(&aside, &shard)?;
         expect(&crate::options().open(&path)?, &[0, at + 1, 0])?;
     }
     expect(&ShardedStore::open(dir.path().join("own"))?, &[0, 7, 0])

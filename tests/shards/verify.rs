@@ -1,6 +1,7 @@
 //! Verification and repair: for all shards, and for one.
 
 use std::{
+    fs,
     path::Path,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
@@ -62,10 +63,13 @@ fn fill(store: &Store) -> Result<()> {
     })
 }
 
-/// Changes a shard as a plain store.
+/// Changes a shard as a plain store, in another directory.
 fn alone(path: &Path, change: impl Fn(&Store) -> Result<()>) -> Result<()> {
-    let store = Store::open(path)?;
-    change(&store)
+    let aside = path.with_extension("aside");
+    fs::rename(path, &aside).expect("the directory");
+    let outcome = Store::open(&aside).and_then(|store| change(&store));
+    fs::rename(&aside, path).expect("the directory");
+    outcome
 }
 
 /// Returns the kinds, shards and primary keys of all findings.

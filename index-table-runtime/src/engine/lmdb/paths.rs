@@ -29,6 +29,7 @@ pub(super) struct Paths {
 
 impl Paths {
     pub(super) fn add(&mut self, path: PathBuf, file: FileId) {
+        self.files.retain(|(own, _)| *own != path);
         self.files.push((path, file));
         self.checked = None;
     }
@@ -76,6 +77,13 @@ fn leads_to(path: &Path, file: FileId) -> bool {
 }
 
 impl Engine {
+    /// Refuses commits when this path no longer leads to the file that is there now.
+    pub(crate) fn watch_path(&self, path: PathBuf) {
+        if let Ok(file) = fs::metadata(&path).and_then(|file| id(&file)) {
+            self.lock_writing().paths.add(path, file);
+        }
+    }
+
     /// Fails if a file of the store was removed, renamed or replaced.
     #[inline]
     pub(super) fn refuse_lost(writing: &mut Writing) -> Result<()> {

@@ -30,13 +30,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   [`NewerRow`](Error::NewerRow), [`Conversion`](Error::Conversion). The transaction can't be used with this
 ///   repository: [`WrongStore`](Error::WrongStore), [`SnapshotTooOld`](Error::SnapshotTooOld),
 ///   [`SchemaMismatch`](Error::SchemaMismatch). The store can't be read: [`Forked`](Error::Forked),
-///   [`DamagedFile`](Error::DamagedFile), [`ReopenNeeded`](Error::ReopenNeeded), [`Io`](Error::Io),
-///   [`Unreachable`](Error::Unreachable), [`Engine`](Error::Engine).
+///   [`DamagedFile`](Error::DamagedFile), [`ReopenNeeded`](Error::ReopenNeeded),
+///   [`LockFile`](Error::LockFile), [`Io`](Error::Io), [`Unreachable`](Error::Unreachable), [`Engine`](Error::Engine).
 /// - **The errors of writing** include the errors of reading. There is no room: [`MapFull`](Error::MapFull),
 ///   [`DiskFull`](Error::DiskFull), [`TransactionTooLarge`](Error::TransactionTooLarge),
 ///   [`TooManyDatabases`](Error::TooManyDatabases), [`IndexQueueFull`](Error::IndexQueueFull). The store can't be
 ///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
-///   [`TransactionFailed`](Error::TransactionFailed). Another client has committed a conflicting change:
+///   [`FileReplaced`](Error::FileReplaced), [`TransactionFailed`](Error::TransactionFailed). Another client has committed a conflicting change:
 ///   [`RetriesExhausted`](Error::RetriesExhausted).
 /// - A method that begins its own transactions has the errors of [`Store::read`](crate::Store::read), or of
 ///   [`Store::write`](crate::Store::write) and [`WriteTxn::commit`](crate::WriteTxn::commit), too.
@@ -609,7 +609,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The directory is already open in this process with other options, or was opened without this crate.
+    /// The directory is already open in this process with other options, as a shard of a sharded store, or without this crate;
+    /// or a process with the same process id, in another pid namespace, has it open.
     #[error("`{path}` is already open {reason}", path = path.display())]
     AlreadyOpen {
         /// The path.
@@ -668,8 +669,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The lock file can't be used while other processes have the store open. The process that was
-    /// initializing the lock file was killed, or `data.mdb` was replaced. Processes that use this crate
+    /// The lock file can't be used while other processes have the store open: it was removed, the process that was
+    /// initializing it was killed, or its last transaction is not the last one of `data.mdb`, because one of the two was
+    /// replaced. An open store returns this error too, from reads and writes. After a kill, processes that use this crate
     /// recover without intervention.
     #[error(
         "the lock file of `{path}` can't be used, because {reason}; close the store in all processes, and \

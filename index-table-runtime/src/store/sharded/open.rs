@@ -468,6 +468,10 @@ pub(super) fn open_shard(
     own.check().map_err(|source| Error::Io { path: manager.to_owned(), source })?;
     let place = place_of(manager, &record.place);
     let inner = shared::open_shard(&own, &place, journal.map(|journal| (journal, number)))?;
+    // With another lock file, a second process could write the shards.
+    if !read_only && let Some(engine) = inner.engine.lmdb() {
+        engine.watch_path(manager.join(LOCK));
+    }
     let directory = inner.engine.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let seen = Seen::read(&inner.engine)?;
