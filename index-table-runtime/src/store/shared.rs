@@ -51,7 +51,7 @@ pub(super) fn open_shard(
 
 /// Calls `read` with the store in a directory, which is not written.
 pub(super) fn read_apart<T>(path: &Path, read: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
-    let stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let stores = OPEN.lock();
     let open = stores.get(path).and_then(Open::in_use);
     let outcome = if let Some(inner) = &open {
         read(&inner.engine)

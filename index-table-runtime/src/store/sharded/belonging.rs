@@ -3,7 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{PoisonError, Weak},
+    sync::Weak,
 };
 
 use super::open::{OPEN, manager_options, refused};
@@ -78,7 +78,7 @@ fn is_listed(records: &ManagerRecords, manager: &Path, identity: &Identity, path
 /// Returns the records of the manager in a directory; `None` if they can't be read.
 fn records(directory: &Path) -> Option<ManagerRecords> {
     let directory = directory.canonicalize().ok()?;
-    let stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let stores = OPEN.lock();
     let open = stores.get(&directory).and_then(Weak::upgrade);
     let records = match &open {
         Some(inner) => inner.engine.sharded().and_then(|own| own.manager()?.read().ok()?),
