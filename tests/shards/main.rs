@@ -18,6 +18,7 @@ mod missing;
 mod moves;
 mod moves_global;
 mod moves_otherwise;
+mod moves_unique;
 mod numbers;
 mod online;
 mod online_otherwise;

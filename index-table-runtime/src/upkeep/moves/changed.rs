@@ -2,10 +2,10 @@
 
 use super::{
     entries::MovedIndex,
-    rows::{Copies, set_sequence},
+    rows::{Copies, raise_sequence},
 };
 use crate::{
-    engine::{self, Read as _, Space, Write as _, shards::Tracked},
+    engine::{self, Read as _, Space, shards::Tracked},
     model::{
         error::Result,
         maintain::{Change, Sink as _},
@@ -43,41 +43,60 @@ pub(super) fn read(source: engine::Reader<'_>, changed: &Tracked) -> Result<Opti
     })
 }
 
-/// Makes the copy of a changed row, number or entry equal to `now`.
-pub(super) fn put(
-    copies: &mut Copies<'_>,
-    writer: &mut engine::Writer<'_, '_>,
-    changed: &Tracked,
-    now: Option<&Now>,
-) -> Result<()> {
-    let bytes = now.map(|now| now.bytes.as_slice());
-    match changed {
-        Tracked::Row(_, primary_key) => copies.set(writer, primary_key, bytes).map(drop),
-        Tracked::Sequence(_, key) => set_sequence(writer, key, bytes).map(drop),
-        Tracked::Only(_, index, key) | Tracked::Entry(_, index, key, _) => {
-            let index = *index;
-            if let Some(Now { primary_key, bytes }) = now {
-                writer.change(Change::PutEntry { index, key, primary_key, data: bytes })?;
-            } else {
-                let copy = match changed {
-                    Tracked::Entry(.., primary_key) => Some(primary_key.clone()),
-                    _ => writer.reader().unique(index, key)?.map(|it| it.primary_key.to_vec()),
-                };
-                if let Some(primary_key) = &copy {
-                    writer.change(Change::DeleteEntry { index, key, primary_key })?;
-                }
-            }
-            writer.flush()
-        }
-    }
-}
-
-/// Makes the copy of a changed row, number or entry equal to its current state in the source.
-pub(super) fn set(
+/// Makes the copies of changed rows, numbers and entries equal to their current state in the source.
+pub(super) fn set_all(
     source: engine::Reader<'_>,
     copies: &mut Copies<'_>,
     writer: &mut engine::Writer<'_, '_>,
-    changed: &Tracked,
+    changed: &[Tracked],
 ) -> Result<()> {
-    put(copies, writer, changed, read(source, changed)?.as_ref())
+    let now = changed.iter().map(|it| read(source, it)).collect::<Result<Vec<_>>>()?;
+    put_all(copies, writer, changed, &now)
+}
+
+/// Makes the copies of changed rows, numbers and entries equal to `now`, in which all of them are from one snapshot.
+pub(super) fn put_all(
+    copies: &mut Copies<'_>,
+    writer: &mut engine::Writer<'_, '_>,
+    changed: &[Tracked],
+    now: &[Option<Now>],
+) -> Result<()> {
+    let mut rows = Vec::new();
+    for (changed, now) in changed.iter().zip(now) {
+        match changed {
+            Tracked::Row(_, primary_key) => {
+                rows.push((primary_key.as_slice(), now.as_ref().map(|it| it.bytes.as_slice())));
+            }
+            Tracked::Sequence(_, key) => {
+                if let Some(now) = now {
+                    raise_sequence(writer, key, &now.bytes)?;
+                }
+            }
+            Tracked::Only(_, index, key) | Tracked::Entry(_, index, key, _) => {
+                put_entry(writer, changed, (*index, key), now.as_ref())?;
+            }
+        }
+    }
+    copies.set_all(writer, &rows)
+}
+
+/// Makes the copy of an entry equal to `now`.
+fn put_entry(
+    writer: &mut engine::Writer<'_, '_>,
+    changed: &Tracked,
+    (index, key): (usize, &[u8]),
+    now: Option<&Now>,
+) -> Result<()> {
+    if let Some(Now { primary_key, bytes }) = now {
+        return writer.change(Change::PutEntry { index, key, primary_key, data: bytes });
+    }
+    // The key identifies the entry if it has at most one.
+    let copy = match changed {
+        Tracked::Entry(.., primary_key) => Some(primary_key.clone()),
+        _ => writer.reader().unique(index, key)?.map(|it| it.primary_key.to_vec()),
+    };
+    match &copy {
+        Some(primary_key) => writer.change(Change::DeleteEntry { index, key, primary_key }),
+        None => Ok(()),
+    }
 }

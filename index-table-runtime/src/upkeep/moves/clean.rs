@@ -6,7 +6,7 @@ use std::{sync::Arc, thread};
 use super::{
     copy::{Mover, PAUSE, READ, ROWS, Until, tables_of},
     entries::MovedIndex,
-    rows::set_sequence,
+    rows::remove_sequence,
 };
 use crate::{
     engine::{Cursor as _, Query, Read as _, Write as _},
@@ -45,10 +45,9 @@ impl Mover<'_> {
                     )?
                 };
                 if !chunk.rows.is_empty() {
-                    self.write(shard, at, &mut |_, copies, writer| {
-                        let mut keys = chunk.rows.iter();
-                        keys.try_for_each(|(key, _)| copies.set(writer, key, None).map(drop))
-                    })?;
+                    let keys = chunk.rows.iter().map(|(key, _)| (key.as_slice(), None));
+                    let keys: Vec<_> = keys.collect();
+                    self.write(shard, at, &mut |_, copies, writer| copies.set_all(writer, &keys))?;
                     removed += chunk.rows.len() as u64;
                     (self.progress)(Progress::new("copies removed", removed, None, self.started));
                     thread::sleep(PAUSE);
@@ -60,8 +59,7 @@ impl Mover<'_> {
             }
             self.each_sequence(shard, table, &mut |mover, sequences| {
                 mover.write(shard, at, &mut |_, _, writer| {
-                    let mut keys = sequences.iter();
-                    keys.try_for_each(|(key, _)| set_sequence(writer, key, None).map(drop))
+                    sequences.iter().try_for_each(|(key, _)| remove_sequence(writer, key))
                 })
             })?;
             self.clean_eventual(at, shard)?;

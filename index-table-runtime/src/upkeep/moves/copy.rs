@@ -11,9 +11,9 @@ use std::{
 use super::super::changes;
 use super::{
     Moved,
-    changed::{put, read, set},
+    changed::{put_all, read, set_all},
     entries::MovedIndex,
-    rows::{Copies, renewed, set_sequence, tracked},
+    rows::{Copies, raise_sequence, renewed, tracked},
 };
 use crate::{
     engine::{
@@ -235,16 +235,10 @@ impl Mover<'_> {
                         mover.chunk(writer.reader(), table, after.as_deref(), Until::Last(end))?;
                     let rows: BTreeMap<&[u8], &[u8]> =
                         source.rows.iter().map(|(key, row)| (&**key, &**row)).collect();
-                    for (key, _) in found.rows.iter().filter(|(key, _)| !rows.contains_key(&**key))
-                    {
-                        copies.set(writer, key, None)?;
-                    }
-                    for (key, row) in rows {
-                        if !copies.set(writer, key, Some(row))? {
-                            copies.note(key, row)?;
-                        }
-                    }
-                    Ok(())
+                    let found = found.rows.iter().map(|(key, _)| key.as_slice());
+                    let gone = found.filter(|key| !rows.contains_key(key)).map(|key| (key, None));
+                    let wanted = rows.iter().map(|(key, row)| (*key, Some(*row)));
+                    copies.set_all(writer, &gone.chain(wanted).collect::<Vec<_>>())
                 })?;
                 self.moved.rows += source.rows.len() as u64;
                 let bytes = source.rows.iter().map(|(key, row)| key.len() + row.len());
@@ -258,10 +252,8 @@ impl Mover<'_> {
             }
             self.each_sequence(from, table, &mut |mover, sequences| {
                 mover.write(to, at, &mut |_, _, writer| {
-                    for (key, record) in sequences {
-                        set_sequence(writer, key, Some(record))?;
-                    }
-                    Ok(())
+                    let mut all = sequences.iter();
+                    all.try_for_each(|(key, record)| raise_sequence(writer, key, record))
                 })
             })?;
         }
@@ -393,7 +385,7 @@ impl Mover<'_> {
                     let txn = self.engine.read_on(from)?;
                     let source = txn.reader(of_shards).of_shard(from)?;
                     self.write(to, at, &mut |_, copies, writer| {
-                        some.iter().try_for_each(|it| set(source, copies, writer, it))
+                        set_all(source, copies, writer, some)
                     })?;
                     drop(txn);
                     thread::sleep(PAUSE);
@@ -511,10 +503,13 @@ impl Mover<'_> {
                 let mut totals = Gathered::default();
                 let mut copies =
                     Copies { table, routing: &routing, totals: &mut totals, counts_found: true };
-                for it in of_tables.remove(&at).unwrap_or_default() {
-                    let now = read(txn.reader(of_shards).of_shard(from)?, &it)?;
+                let of_table: Vec<_> =
+                    of_tables.remove(&at).unwrap_or_default().into_iter().collect();
+                for some in of_table.chunks(ROWS) {
+                    let source = txn.reader(of_shards).of_shard(from)?;
+                    let now = some.iter().map(|it| read(source, it)).collect::<Result<Vec<_>>>()?;
                     let mut writer = txn.writer(of_shards).ok_or_else(no_writer)?;
-                    writer.beside(to, &mut |writer| put(&mut copies, writer, &it, now.as_ref()))?;
+                    writer.beside(to, &mut |writer| put_all(&mut copies, writer, some, &now))?;
                 }
                 if MovedIndex::of(&self.moving.record, table)?.is_some() {
                     continue;

@@ -5,31 +5,64 @@ use crate::{
     model::{
         error::Result,
         maintain::{self, Change, Image, Sink},
-        row,
+        numbering, row,
         row_vtable::RowVtable,
+        schema::IndexSchema,
         shard::Routing,
     },
     store::OpenTable,
     write::aggregates::Gathered,
 };
 
-/// Passes on the changes of rows and of local indexes. The entries of global indexes stay where they are.
+/// The entries of a copied row that are written in one pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Entries that the row no longer has.
+    Removals,
+    /// Entries that the row has.
+    Additions,
+}
+
+/// Passes on the changes of local indexes in one pass. The entries of global indexes stay where they are.
+///
+/// The rows are copied from several snapshots, so a copy can give up a unique key after the copy of another row has taken it.
+/// The entry then belongs to the other row, and stays.
 struct Local<'a, 't, 's> {
     writer: &'a mut Writer<'t, 's>,
     routing: &'a Routing,
+    pass: Pass,
 }
 
 impl Sink for Local<'_, '_, '_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
-        match change {
-            Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }
-                if self.routing.global(index).is_some() =>
-            {
-                Ok(())
+        let (Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }) = change else {
+            return self.writer.change(change);
+        };
+        if self.routing.global(index).is_some() {
+            return Ok(());
+        }
+        match (self.pass, change) {
+            (Pass::Removals, Change::DeleteEntry { key, primary_key, .. }) => {
+                remove_entry(self.writer, self.routing, (index, key), primary_key)
             }
-            change => self.writer.change(change),
+            (Pass::Additions, Change::PutEntry { .. }) => self.writer.change(change),
+            _ => Ok(()),
         }
     }
+}
+
+/// Removes an entry of a copied row. If a key has at most one entry, an entry of another row stays.
+pub(super) fn remove_entry(
+    writer: &mut Writer<'_, '_>,
+    routing: &Routing,
+    (index, key): (usize, &[u8]),
+    primary_key: &[u8],
+) -> Result<()> {
+    let declared = routing.schema().indexes.get(index);
+    if declared.is_some_and(IndexSchema::has_one_entry_per_key) {
+        return writer.remove_shared(index, key, primary_key);
+    }
+    writer.change(Change::DeleteEntry { index, key, primary_key })
 }
 
 /// The copies of a table's rows in one shard.
@@ -42,62 +75,125 @@ pub(super) struct Copies<'a> {
     pub(super) counts_found: bool,
 }
 
+/// A row with its primary key; `None` for a row that was deleted.
+pub(super) type Wanted<'r> = (&'r [u8], Option<&'r [u8]>);
+
+/// The two images of a copy that changes.
+#[derive(Default)]
+struct Images {
+    old: Image,
+    new: Image,
+}
+
 impl Copies<'_> {
     fn rows(&self) -> &'static RowVtable {
         self.table.rows
     }
 
-    /// Makes the copy of a row in this shard equal to `row`. Returns whether it has changed.
-    pub(super) fn set(
+    /// Makes the copies of some rows in this shard equal to the rows. All of them are from one snapshot.
+    ///
+    /// The entries that the rows have given up are removed before any entry is written, so that the rows can exchange
+    /// unique keys. A copy that is equal to its row also gets the entries that it lacks: the copy of another row may have
+    /// had a unique key of this row in the meantime.
+    pub(super) fn set_all(
         &mut self,
         writer: &mut Writer<'_, '_>,
-        primary_key: &[u8],
-        row: Option<&[u8]>,
-    ) -> Result<bool> {
+        wanted: &[Wanted<'_>],
+    ) -> Result<()> {
+        let mut images = Images::default();
+        for one in wanted {
+            self.remove_old(writer, &mut images, one)?;
+        }
+        wanted.iter().try_for_each(|one| self.set(writer, &mut images, one))?;
+        writer.flush()
+    }
+
+    /// Removes the entries that a row has given up.
+    fn remove_old(
+        &self,
+        writer: &mut Writer<'_, '_>,
+        Images { old, new }: &mut Images,
+        (primary_key, row): &Wanted<'_>,
+    ) -> Result<()> {
+        let rows = self.rows();
+        let Some(copy) = writer.reader().fact(primary_key)? else { return Ok(()) };
+        let renewed = row.map(|row| renewed(rows, primary_key, row)).transpose()?;
+        if Some(copy) == renewed.as_deref() {
+            return Ok(());
+        }
+        rows.load_stored(old, copy, primary_key)?;
+        let mut local = Local { writer, routing: self.routing, pass: Pass::Removals };
+        match &renewed {
+            Some(row) => {
+                rows.load_stored(new, row, primary_key)?;
+                maintain::removed_entries(rows.schema, old, new, &mut local)
+            }
+            None => maintain::entry_changes(rows.schema, Some(old), None, &mut local),
+        }
+    }
+
+    /// Makes the copy of a row equal to the row, after its obsolete entries were removed.
+    fn set(
+        &mut self,
+        writer: &mut Writer<'_, '_>,
+        Images { old, new }: &mut Images,
+        (primary_key, row): &Wanted<'_>,
+    ) -> Result<()> {
         let rows = self.rows();
         let renewed = row.map(|row| renewed(rows, primary_key, row)).transpose()?;
         let copy = writer.reader().fact(primary_key)?;
-        if copy == renewed.as_deref() {
-            return Ok(false);
+        let (has_copy, is_equal) = (copy.is_some(), copy == renewed.as_deref());
+        if let Some(copy) = copy.filter(|_| !is_equal) {
+            rows.load_stored(old, copy, primary_key)?;
         }
-        let (mut old, mut new) = (Image::default(), Image::default());
-        let old = match copy {
-            Some(copy) => {
-                rows.load_stored(&mut old, copy, primary_key)?;
-                Some(&old)
+        let Some(row) = &renewed else {
+            if has_copy {
+                writer.change(Change::DeleteFact { primary_key })?;
+                self.count(Some(old), None);
             }
-            None => None,
+            return Ok(());
         };
-        let new = match &renewed {
-            Some(row) => {
-                rows.load_stored(&mut new, row, primary_key)?;
-                Some(&new)
+        rows.load_stored(new, row, primary_key)?;
+        if is_equal {
+            if !self.counts_found {
+                self.count(None, Some(new));
             }
-            None => None,
-        };
-        match &renewed {
-            Some(row) => writer.change(Change::PutFact { primary_key, row })?,
-            None => writer.change(Change::DeleteFact { primary_key })?,
+            return self.complete(writer, new);
         }
-        let mut local = Local { writer, routing: self.routing };
-        maintain::entry_changes(rows.schema, old, new, &mut local)?;
+        let old = has_copy.then_some(&*old);
+        writer.change(Change::PutFact { primary_key, row })?;
+        let mut local = Local { writer, routing: self.routing, pass: Pass::Additions };
+        maintain::entry_changes(rows.schema, old, Some(new), &mut local)?;
+        if old.is_some() {
+            self.complete(writer, new)?;
+        }
+        self.count(old, Some(new));
+        Ok(())
+    }
+
+    /// Writes the entries that a copy lacks in local indexes.
+    fn complete(&self, writer: &mut Writer<'_, '_>, new: &Image) -> Result<()> {
+        let primary_key = new.primary_key();
+        for (index, declared) in self.rows().schema.indexes.iter().enumerate() {
+            if self.routing.global(index).is_some() || declared.eventual {
+                continue;
+            }
+            let data = new.data(index, declared);
+            for key in new.keys(index) {
+                if writer.reader().entry(index, key, primary_key)? != Some(data) {
+                    writer.change(Change::PutEntry { index, key, primary_key, data })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a changed copy to the totals.
+    fn count(&mut self, old: Option<&Image>, new: Option<&Image>) {
+        let rows = self.rows();
         if !rows.aggregates.is_empty() {
             self.totals.add(rows, old.filter(|_| self.counts_found), new);
         }
-        writer.flush()?;
-        Ok(true)
-    }
-
-    /// Notes a copy that is already equal to its row.
-    pub(super) fn note(&mut self, primary_key: &[u8], row: &[u8]) -> Result<()> {
-        let rows = self.rows();
-        if rows.aggregates.is_empty() {
-            return Ok(());
-        }
-        let mut image = Image::default();
-        rows.load_stored(&mut image, row, primary_key)?;
-        self.totals.add(rows, None, Some(&image));
-        Ok(())
     }
 }
 
@@ -109,21 +205,20 @@ pub(super) fn renewed(rows: &RowVtable, primary_key: &[u8], bytes: &[u8]) -> Res
     rows.renew(bytes).map_err(|error| rows.corrupt(error, primary_key))
 }
 
-/// Makes the number that `insert_with` has assigned after these leading fields equal in this shard. Returns whether it has
-/// changed.
-pub(super) fn set_sequence(
-    writer: &mut Writer<'_, '_>,
-    key: &[u8],
-    record: Option<&[u8]>,
-) -> Result<bool> {
-    if writer.reader().get(Space::Sequence, key)? == record {
-        return Ok(false);
+/// Removes the number that `insert_with` has assigned after these leading fields.
+pub(super) fn remove_sequence(writer: &mut Writer<'_, '_>, key: &[u8]) -> Result<()> {
+    writer.remove(Space::Sequence, key)
+}
+
+/// Records in this shard that `insert_with` has assigned a number after these leading fields, unless it has recorded a
+/// greater one.
+pub(crate) fn raise_sequence(writer: &mut Writer<'_, '_>, key: &[u8], record: &[u8]) -> Result<()> {
+    let schema = writer.reader().table();
+    let own = numbering::decode(schema, writer.reader().get(Space::Sequence, key)?)?;
+    if numbering::decode(schema, Some(record))? > own {
+        writer.put(Space::Sequence, key, record)?;
     }
-    match record {
-        Some(record) => writer.put(Space::Sequence, key, record)?,
-        None => writer.remove(Space::Sequence, key)?,
-    }
-    Ok(true)
+    Ok(())
 }
 
 /// Returns the note of a change of a row.
