@@ -12,6 +12,7 @@ mod eventual;
 mod global;
 mod groups;
 mod grown;
+mod handed_over;
 mod hot;
 mod load;
 mod missing;

@@ -21,6 +21,7 @@ use crate::{
         schema::Source,
     },
     store::{OpenTable, Store, store_of, table_of},
+    write::references,
 };
 
 /// The number of rows of an old copy that are deleted at a time.
@@ -88,6 +89,29 @@ impl Copies {
             return Ok(());
         }
         self.empty.iter().try_for_each(|(store, table)| self.replace(store, table))
+    }
+
+    /// Checks that no row of the shard of a copy refers to a row that the copy has and the other copies lack.
+    ///
+    /// Cost: a look-up for each row of the copy.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Referenced`](crate::Error::Referenced)
+    pub(super) fn check_references(&self, store: &Store, table: &OpenTable) -> Result<()> {
+        let Some((source, original)) = self.source.as_ref().or(self.empty.first()) else {
+            return Ok(());
+        };
+        let (source, copy) = (source.read()?, store.read()?);
+        let (source, reader) = (source.reader(original)?, copy.reader(table)?);
+        let mut rows = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
+        while rows.advance()? {
+            let primary_key = rows.entry().primary_key;
+            if source.fact(primary_key)?.is_none() {
+                references::check_rename(reader, primary_key)?;
+            }
+        }
+        Ok(())
     }
 
     /// Replaces the rows of a copy.

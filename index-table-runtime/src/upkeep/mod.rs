@@ -10,6 +10,7 @@ pub(crate) mod changes;
 mod copies;
 pub(crate) mod expiry;
 pub(crate) mod moves;
+mod numbers;
 pub(crate) mod opening;
 mod parallel;
 pub(crate) mod queue;

@@ -113,25 +113,18 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
     })
 }
 
-/// Removes the unfinished builds of global indexes without entries in this shard: they are from before the shard was detached,
-/// and the shards with rows have the state of the index.
-fn forget_builds(
-    schema: &TableSchema,
-    writer: &mut Writer<'_, '_>,
-    global: &[usize],
-    unfinished: &mut Vec<usize>,
-) -> Result<()> {
-    let mut forgotten = Vec::new();
-    for &index in unfinished.iter().filter(|index| global.contains(index)) {
+/// Empties the parts of global indexes in a shard that has no keys of the table. Their entries and states are from before the
+/// shard lost these keys. The shards with keys have the states of the indexes, and an empty part has all of its entries.
+fn empty_added(schema: &TableSchema, writer: &mut Writer<'_, '_>, global: &[usize]) -> Result<()> {
+    for &index in global {
         let Some(name) = schema.name_at(index) else { continue };
-        let state = writer.reader().record(name)?.and_then(StateRecord::decode);
-        let is_building = matches!(state, Some(StateRecord::Building(_)));
-        if is_building && writer.reader().stored(Source::Index(index))? == Some(0) {
+        if writer.reader().stored(Source::Index(index))? != Some(0) {
+            writer.clear(index)?;
+        }
+        if writer.reader().record(name)?.is_some() {
             writer.remove_record(name)?;
-            forgotten.push(index);
         }
     }
-    unfinished.retain(|index| !forgotten.contains(index));
     Ok(())
 }
 
@@ -212,9 +205,10 @@ fn prepare(
 
     let mut readable = vec![true; schema.positions().len()];
     if is_added {
-        forget_builds(schema, writer, global, &mut unfinished)?;
+        empty_added(schema, writer, global)?;
+        unfinished.retain(|index| !global.contains(index));
     }
-    let empty = |index: &usize| is_from_elsewhere || (new.contains(index) && !is_added);
+    let empty = |index: &usize| !is_added && (is_from_elsewhere || new.contains(index));
     let emptied: Vec<_> = global.iter().copied().filter(empty).collect();
     build::empty(rows, writer, &emptied)?;
     for index in global.iter().filter(|index| emptied.contains(index) || unfinished.contains(index))

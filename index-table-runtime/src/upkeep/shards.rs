@@ -12,7 +12,9 @@ use super::{
 use crate::{
     engine::{
         self, Cursor as _, Query, Read as _, Tables,
-        shards::{self, Engine, HasEngine, HasTables, Identity, ManagerRecords, Shard, place_of},
+        shards::{
+            self, Engine, HasEngine, HasTables, Identity, ManagerRecords, Moving, Shard, place_of,
+        },
     },
     model::{
         KeyRange,
@@ -196,6 +198,7 @@ pub(super) fn open_in(
     let is_own = routing.all_shards().contains(&number);
     if !is_own && !is_kept {
         if unchecked.is_some()
+            && moves_with_copies(shards, routing.map(), number).is_empty()
             && has_table(opened.engine(), rows.schema)?
             && has_rows(&store_of(shard)?, rows, online)?
         {
@@ -304,7 +307,7 @@ pub(super) fn raise_orders(table: &OpenTable, shard: &Store, own: &OpenTable) ->
     Ok(())
 }
 
-fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<bool> {
+pub(super) fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<bool> {
     Ok(engine.catalog()?.iter().any(|(name, _)| name == schema.name))
 }
 
@@ -332,11 +335,15 @@ fn check_rows(
 ) -> Result<()> {
     let store = store_of(shard)?;
     let txn = store.read()?;
+    let copied = moves_with_copies(shards, routing.map(), number);
     let mut rows = txn.reader(table)?.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
     while rows.advance()? {
         let primary_key = rows.entry().primary_key;
         let own = routing.shard_of(primary_key);
-        if own != Some(number) {
+        let has_key = |moving: &Arc<Moving>| {
+            routing.map_key(primary_key).is_some_and(|key| moving.record.has(&key))
+        };
+        if own != Some(number) && !copied.iter().any(has_key) {
             let place = match own {
                 Some(own) => format!("belongs to shard `{}`", shards.shard(own)?.name()),
                 None => "belongs to no shard".to_owned(),
@@ -350,6 +357,13 @@ fn check_rows(
         }
     }
     Ok(())
+}
+
+/// Returns the unfinished moves of a map that have left copies in a shard.
+fn moves_with_copies(shards: &Engine, map: &str, number: ShardNumber) -> Vec<Arc<Moving>> {
+    let mut moves = shards.moves();
+    moves.retain(|moving| moving.record.map == map && moving.record.copier() == number);
+    moves
 }
 
 pub(super) fn mismatch(schema: &TableSchema, difference: String) -> Error {

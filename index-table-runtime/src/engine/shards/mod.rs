@@ -25,6 +25,7 @@ mod global;
 mod grow;
 mod instant;
 mod load;
+mod locations;
 mod manager;
 mod maps;
 mod merge;
@@ -428,6 +429,11 @@ impl Engine {
     /// Returns all shards with their numbers, in order. Some may no longer belong to the store.
     pub(crate) fn shards(&self) -> impl Iterator<Item = (ShardNumber, &Shard)> {
         (0..).zip(self.shards.iter())
+    }
+
+    /// Returns the numbers of the shards that belong to the store.
+    pub(crate) fn current_shards(&self) -> Vec<ShardNumber> {
+        self.maps.now().shards().to_vec()
     }
 
     /// Returns the engines of the available shards.

@@ -1,9 +1,6 @@
 //! Rows, numbers and entries that have changed during the copy.
 
-use super::{
-    entries::MovedIndex,
-    rows::{Copies, raise_sequence},
-};
+use super::{super::numbers, entries::MovedIndex, rows::Copies};
 use crate::{
     engine::{self, Read as _, Space, shards::Tracked},
     model::{
@@ -69,7 +66,7 @@ pub(super) fn put_all(
             }
             Tracked::Sequence(_, key) => {
                 if let Some(now) = now {
-                    raise_sequence(writer, key, &now.bytes)?;
+                    numbers::raise(writer, key, &now.bytes)?;
                 }
             }
             Tracked::Only(_, index, key) | Tracked::Entry(_, index, key, _) => {

@@ -6,10 +6,9 @@ use std::{sync::Arc, thread};
 use super::{
     copy::{Mover, PAUSE, READ, ROWS, Until, tables_of},
     entries::MovedIndex,
-    rows::remove_sequence,
 };
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Write as _},
+    engine::{Cursor as _, Query, Read as _, Space, Write as _},
     model::{
         KeyRange,
         entry::Position,
@@ -57,9 +56,10 @@ impl Mover<'_> {
                     break;
                 }
             }
-            self.each_sequence(shard, table, &mut |mover, sequences| {
+            self.each_sequence(shard, table, &mut |mover, batch| {
                 mover.write(shard, at, &mut |_, _, writer| {
-                    sequences.iter().try_for_each(|(key, _)| remove_sequence(writer, key))
+                    let mut records = batch.records.iter();
+                    records.try_for_each(|(key, _)| writer.remove(Space::Sequence, key))
                 })
             })?;
             self.clean_eventual(at, shard)?;

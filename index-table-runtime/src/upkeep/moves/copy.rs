@@ -10,14 +10,15 @@ use std::{
 
 use super::super::changes;
 use super::{
+    super::numbers,
     Moved,
     changed::{put_all, read, set_all},
     entries::MovedIndex,
-    rows::{Copies, raise_sequence, renewed, tracked},
+    rows::{Copies, renewed, tracked},
 };
 use crate::{
     engine::{
-        self, Cursor as _, Query, Read as _, ReadRecords as _, Space, Tables,
+        self, Cursor as _, Query, Read as _, ReadRecords as _, Tables,
         shards::{self, Engine, MoveRecord, MoveStep, Moving, Tracked},
     },
     model::{
@@ -95,9 +96,6 @@ impl<K: ?Sized> Until<'_, K> {
     }
 }
 
-/// The records of some sequences, by their keys.
-pub(super) type Sequences = Vec<(Vec<u8>, Vec<u8>)>;
-
 /// The reason to start the copy again: untracked rows have changed.
 struct Again;
 
@@ -148,7 +146,7 @@ impl Mover<'_> {
     /// Adds the tables that were created since the move began, whose rows have to be copied too. Returns whether there are
     /// any. The caller has the lock of opening tables, so that no table is created before the switch.
     fn add_tables(&mut self) -> Result<bool> {
-        let all = super::tables_of(self.store, self.engine, &self.record().map)?;
+        let all = super::tables_with_map(self.store, self.engine, &self.record().map)?;
         let names = |tables: &[Arc<OpenTable>]| -> BTreeSet<&'static str> {
             tables.iter().map(|table| table.schema.name).collect()
         };
@@ -180,7 +178,7 @@ impl Mover<'_> {
     }
 
     /// Checks that all indexes, or the moved global index, have all entries in both shards.
-    fn check_states(&self) -> Result<()> {
+    pub(super) fn check_states(&self) -> Result<()> {
         let MoveRecord { from, to, .. } = *self.record();
         let txn = self.engine.read()?;
         for table in self.tables.iter() {
@@ -250,11 +248,8 @@ impl Mover<'_> {
                 }
                 thread::sleep(PAUSE);
             }
-            self.each_sequence(from, table, &mut |mover, sequences| {
-                mover.write(to, at, &mut |_, _, writer| {
-                    let mut all = sequences.iter();
-                    all.try_for_each(|(key, record)| raise_sequence(writer, key, record))
-                })
+            self.each_sequence(from, table, &mut |mover, batch| {
+                mover.write(to, at, &mut |_, _, writer| batch.raise(writer))
             })?;
         }
         Ok(())
@@ -338,33 +333,24 @@ impl Mover<'_> {
         &mut self,
         shard: ShardNumber,
         table: &OpenTable,
-        each: &mut dyn FnMut(&mut Self, &Sequences) -> Result<()>,
+        each: &mut dyn FnMut(&mut Self, &numbers::Batch) -> Result<()>,
     ) -> Result<()> {
         let (engine, of_shards) = (self.engine, tables_of(table)?);
         let routing = of_shards.routing();
-        let mut from = vec![0];
-        loop {
-            let (mut found, mut read) = (Sequences::new(), 0);
-            let txn = engine.read_on(shard)?;
-            let reader = txn.reader(of_shards).of_shard(shard)?;
-            while read < READ
-                && found.len() < ROWS
-                && let Some((key, record)) = reader.at_or_above(Space::Sequence, &from)?
-            {
-                read += 1;
-                if self.record().has(&routing.map_key_of(key)) {
-                    found.push((key.to_vec(), record.to_vec()));
-                }
-                from = [key, &[0]].concat();
-            }
-            drop(txn);
-            if !found.is_empty() {
-                each(self, &found)?;
-            }
-            if read < READ && found.len() < ROWS {
-                return Ok(());
+        let moving = Arc::clone(&self.moving);
+        let MoveRecord { start, end, .. } = &moving.record;
+        let has = |key: &[u8]| moving.record.has(&routing.map_key_of(key));
+        let mut keys = numbers::Keys::within(&routing, (start, end.as_deref()), &has);
+        while !keys.are_read() {
+            let batch = {
+                let txn = engine.read_on(shard)?;
+                keys.read(txn.reader(of_shards).of_shard(shard)?)?
+            };
+            if !batch.records.is_empty() {
+                each(self, &batch)?;
             }
         }
+        Ok(())
     }
 
     /// Copies changed rows again, until few are left.

@@ -28,7 +28,7 @@ use std::{
 pub use info::{MoveInfo, MoveState};
 
 use self::copy::Mover;
-use super::shards::open_target;
+use super::{numbers, shards::open_target};
 use crate::{
     engine::{
         Tables,
@@ -286,7 +286,7 @@ impl ShardedStore {
                 "the target shard has the keys already: resume the move, or move the keys back";
             return Err(refused(&format!("cancelling move {id}"), reason));
         }
-        let tables = tables_of(self, engine, &moving.record.map)?;
+        let tables = tables_of(self, engine, &moving.record)?;
         open_in(self, engine, &tables, &[moving.record.from, moving.record.to])?;
         let mut progress = |_| ();
         mover(self, engine, (moving, tables), &mut progress).end(Instant::now())
@@ -334,7 +334,7 @@ impl<'a> Move<'a> {
         let (map, key_type, spans) = match what {
             What::Begun(id) => {
                 let moving = begun(engine, id)?;
-                let tables = tables_of(store, engine, &moving.record.map)?;
+                let tables = tables_of(store, engine, &moving.record)?;
                 open_in(store, engine, &tables, &[moving.record.from, moving.record.to])?;
                 let mut steps = mover(store, engine, (moving, tables), &mut progress);
                 steps.run()?;
@@ -342,11 +342,11 @@ impl<'a> Move<'a> {
             }
             What::New { map, key_type, spans } => (map, key_type, spans),
         };
-        let what = format!("a move of keys of shard map `{map}`");
+        let what = what_moves(&map);
         check_map(engine, &what, &map, &key_type)?;
         let number = engine.number(&to);
         let to = number.ok_or_else(|| refused(&what, &format!("there is no shard `{to}`")))?;
-        let tables = tables_of(store, engine, &map)?;
+        let tables = tables_with_map(store, engine, &map)?;
         // The index worker can't wait for a move.
         let is_offline = is_offline && !is_eventual(&tables, &map);
         let mut moved = Moved::default();
@@ -366,10 +366,12 @@ impl<'a> Move<'a> {
                     return Err(refused(&what, &reason));
                 }
                 check_journal(engine, &record)?;
+                let tables = tables_of(store, engine, &record)?;
                 open_in(store, engine, &tables, &[record.from, record.to])?;
                 let moving = Arc::new(Moving::new(record));
-                let tables = tables.clone();
                 let mut steps = mover(store, engine, (moving, tables), &mut progress);
+                // After the mark, an error leaves an unfinished move.
+                steps.check_states()?;
                 steps.begin()?;
                 steps.run()?;
                 moved.rows += steps.moved.rows;
@@ -408,6 +410,10 @@ fn mover<'a>(
     Mover { store, engine, moving, tables: tables.into(), totals, moved, progress, started }
 }
 
+fn what_moves(map: &str) -> String {
+    format!("a move of keys of shard map `{map}`")
+}
+
 fn refused(what: &str, reason: &str) -> Error {
     Error::ShardRefused { what: what.to_owned(), reason: reason.to_owned() }
 }
@@ -440,8 +446,25 @@ fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<(
     Err(refused(what, &format!("its keys are of type `{own}`, and not `{key_type}`; {way_out}")))
 }
 
+/// Returns the tables of a move. A table without a known location could have the shard map of the move, and its rows would stay
+/// in the source shard, or its copies in the target shard.
+fn tables_of(
+    store: &ShardedStore,
+    engine: &Engine,
+    MoveRecord { map, from, to, .. }: &MoveRecord,
+) -> Result<Vec<Arc<OpenTable>>> {
+    if !map.contains('.') {
+        engine.refuse_without_location(&[*from, *to], || what_moves(map))?;
+    }
+    tables_with_map(store, engine, map)
+}
+
 /// Returns the tables with this shard map. All of them must be open, because the rows of all of them move.
-fn tables_of(store: &ShardedStore, engine: &Engine, map: &str) -> Result<Vec<Arc<OpenTable>>> {
+fn tables_with_map(
+    store: &ShardedStore,
+    engine: &Engine,
+    map: &str,
+) -> Result<Vec<Arc<OpenTable>>> {
     let in_use = store.inner.tables_in_use();
     if let Some((table, _)) = map.split_once('.') {
         let has_index = |own: &&Arc<OpenTable>| {
@@ -449,7 +472,7 @@ fn tables_of(store: &ShardedStore, engine: &Engine, map: &str) -> Result<Vec<Arc
             own.schema.name == table && matches!(&own.tables, Tables::Sharded(it) if routing(it))
         };
         let table = in_use.iter().find(has_index).cloned().ok_or_else(|| {
-            let what = format!("a move of keys of shard map `{map}`");
+            let what = what_moves(map);
             let reason = format!(
                 "no repository of table `{table}` with this global index is open: open it first"
             );
@@ -460,7 +483,7 @@ fn tables_of(store: &ShardedStore, engine: &Engine, map: &str) -> Result<Vec<Arc
     let open = |name: &String| {
         let table = in_use.iter().find(|table| table.schema.name == name);
         table.cloned().ok_or_else(|| {
-            let what = format!("a move of keys of shard map `{map}`");
+            let what = what_moves(map);
             let reason =
                 format!("it also moves the rows of table `{name}`: open its repository first");
             refused(&what, &reason)
@@ -498,7 +521,12 @@ fn assign(
         // No table is created before the commit: it would not be open in the target.
         let _opening = store.inner.lock_opening();
         let Some((_step, _)) = engine.try_step() else { continue };
-        open_in_shards(store, engine, &tables_of(store, engine, map)?, &[to])?;
+        engine.refuse_without_location(&engine.current_shards(), || what_moves(map))?;
+        let tables = tables_with_map(store, engine, map)?;
+        open_in_shards(store, engine, &tables, &[to])?;
+        for table in tables.iter().filter(|_| !map.contains('.')) {
+            numbers::gather(store, engine, table, (span, to))?;
+        }
         let attempt = || engine.assign(map, (&span.start, span.end.as_deref()), to);
         rerun::run(attempt, |retry| engine.prepare(retry))?;
         engine.keep_map(map)?;

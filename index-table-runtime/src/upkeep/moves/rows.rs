@@ -1,11 +1,11 @@
 //! Rows that are copied to another shard, with their entries in local indexes.
 
 use crate::{
-    engine::{Read as _, Space, Write as _, Writer, shards::Tracked},
+    engine::{Read as _, Write as _, Writer, shards::Tracked},
     model::{
         error::Result,
         maintain::{self, Change, Image, Sink},
-        numbering, row,
+        row,
         row_vtable::RowVtable,
         schema::IndexSchema,
         shard::Routing,
@@ -203,22 +203,6 @@ pub(super) fn renewed(rows: &RowVtable, primary_key: &[u8], bytes: &[u8]) -> Res
         return Ok(bytes.to_vec());
     }
     rows.renew(bytes).map_err(|error| rows.corrupt(error, primary_key))
-}
-
-/// Removes the number that `insert_with` has assigned after these leading fields.
-pub(super) fn remove_sequence(writer: &mut Writer<'_, '_>, key: &[u8]) -> Result<()> {
-    writer.remove(Space::Sequence, key)
-}
-
-/// Records in this shard that `insert_with` has assigned a number after these leading fields, unless it has recorded a
-/// greater one.
-pub(crate) fn raise_sequence(writer: &mut Writer<'_, '_>, key: &[u8], record: &[u8]) -> Result<()> {
-    let schema = writer.reader().table();
-    let own = numbering::decode(schema, writer.reader().get(Space::Sequence, key)?)?;
-    if numbering::decode(schema, Some(record))? > own {
-        writer.put(Space::Sequence, key, record)?;
-    }
-    Ok(())
 }
 
 /// Returns the note of a change of a row.

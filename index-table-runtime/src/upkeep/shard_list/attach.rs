@@ -10,7 +10,7 @@ use super::super::{
 use crate::{
     engine::{
         self, Tables,
-        shards::{self, HasEngine, Locks, Shard},
+        shards::{self, HasEngine, Locks, Shard, TableRecord},
     },
     model::{
         error::{Error, Result},
@@ -37,7 +37,9 @@ impl ShardedStore {
     /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
     /// shard has keys of its ranges now; the directory was renamed, and transactions that began before the shard was detached
     /// still use it. [`Error::Io`]: such transactions use it, and another process has opened it since. In both cases, attach
-    /// it when these transactions have ended. [`Error::SchemaMismatch`]: a row is not in its ranges. Also
+    /// it when these transactions have ended. [`Error::ShardRefused`] as well: the repository of a reference table in the shard is
+    /// not open; a row of the shard refers to a row of a reference table that was deleted in the meantime.
+    /// [`Error::SchemaMismatch`]: a row is not in its ranges. Also
     /// [`Error::WriteInProgress`], and the errors of [`Store::open`](crate::Store::open) and `build`.
     ///
     /// # Examples
@@ -138,6 +140,7 @@ impl ShardedStore {
         identity.write(&own.engine)?;
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();
+        refuse_closed(shards, &own.engine, &tables_in_use, name)?;
         let (mut references, mut global) = (Vec::new(), Vec::new());
         let mut streams = Vec::new();
         for table in &tables_in_use {
@@ -168,6 +171,10 @@ impl ShardedStore {
         }
         let all = shards.write_with(&Locks::All)?;
         for (tables, opened) in &references {
+            let checked = Copies::of(shards, tables)?.check_references(&store_of(&shard)?, opened);
+            checked.map_err(|error| deleted_meanwhile(name, error))?;
+        }
+        for (tables, opened) in &references {
             Copies::of(shards, tables)?.replace(&store_of(&shard)?, opened)?;
         }
         for (tables, opened) in &streams {
@@ -182,5 +189,39 @@ impl ShardedStore {
         }
         shards.record_shards()?;
         Ok((number, global))
+    }
+}
+
+/// Checks that the reference tables in an attached shard are open, since the shard gets their current rows.
+fn refuse_closed(
+    shards: &shards::Engine,
+    own: &engine::Engine,
+    in_use: &[Arc<OpenTable>],
+    name: &str,
+) -> Result<()> {
+    for (table, _) in own.catalog()? {
+        let is_reference = shards.location_of(&table) == Some(TableRecord::Reference);
+        if is_reference && in_use.iter().all(|it| it.schema.name != table) {
+            return Err(Error::ShardRefused {
+                what: format!("shard `{name}`"),
+                reason: format!(
+                    "it gets the current copy of the reference table `{table}`: open its repository first"
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the error for rows of the shard that refer to a row of a reference table that the store no longer has.
+fn deleted_meanwhile(name: &str, error: Error) -> Error {
+    let Error::Referenced { table, key, by, reference } = error else { return error };
+    Error::ShardRefused {
+        what: format!("shard `{name}`"),
+        reason: format!(
+            "rows of table `{by}` in it refer by `{reference}` to the row with primary key {key} of the reference table \
+             `{table}`, which the store no longer has: insert this row again, or open the directory of the shard with \
+             `Store::open` and change or delete the referring rows"
+        ),
     }
 }

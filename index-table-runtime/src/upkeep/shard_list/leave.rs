@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use super::super::{all_shards, build, changes, opening};
+use super::super::{all_shards, build, changes, numbers::Numbered, opening};
 use crate::{
     engine::{
         self, Query, Read as _, Tables,
-        shards::{self, Changed, MoveRecord},
+        shards::{self, Changed, MoveRecord, TableRecord as Location},
     },
     model::{
         KeyRange,
@@ -169,13 +169,18 @@ impl ShardedStore {
         let changed = shards
             .maps_without(number, leaving == Leaving::Detached)
             .map_err(|map| refused(format!("shard map `{map}` has no other shard for its keys")))?;
+        shards.refuse_without_location(&[number], || format!("the {leaving} of shard `{name}`"))?;
         let affected = self.affected(shards, &changed, &refused)?;
         let streams = self.streams_in(shards, number, &refused)?;
+        let numbered = self.numbered_in(shards, number, &refused)?;
         let mut body = |txn: &mut shards::Txn<'_>| {
             for table in &streams {
                 let keeps_rows =
                     affected.iter().any(|it| it.keeps_rows && Arc::ptr_eq(&it.table, table));
                 refuse_unread(txn, table, number, keeps_rows, &refused)?;
+            }
+            for own in &numbered {
+                own.hand_over(txn, number, &changed)?;
             }
             for Affected { table, global, keeps_rows } in &affected {
                 let Tables::Sharded(tables) = &table.tables else { continue };
@@ -252,6 +257,26 @@ impl ShardedStore {
             }
         }
         Ok(streams)
+    }
+
+    /// Returns the tables whose numbers of `insert_with` a shard may have.
+    fn numbered_in(
+        &self,
+        shards: &shards::Engine,
+        number: ShardNumber,
+        refused: &dyn Fn(String) -> Error,
+    ) -> Result<Vec<Numbered>> {
+        let mut numbered = Vec::new();
+        for (name, _) in shards.shard(number)?.engine()?.catalog()? {
+            if !matches!(shards.location_of(&name), Some(Location::ByKey { .. })) {
+                continue;
+            }
+            let table = self.inner.table(&name);
+            let table = table
+                .ok_or_else(|| refused(format!("open the repository of table `{name}` first")))?;
+            numbered.extend(Numbered::of(self, shards, &table, number)?);
+        }
+        Ok(numbered)
     }
 
     /// Returns the tables that may have rows or entries in a shard whose keys change.
