@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use index_table::{CommitNumber, Error, Store};
 
 use crate::{
-    NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, options, rows_of,
-    wait_for_archive,
+    Note, NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, note, options,
+    rows_of, wait_for_archive,
 };
 
 #[test]
@@ -193,5 +193,42 @@ fn a_large_transaction_is_archived_whole() -> TestResult {
     let to = fresh(dir.path(), "restored");
     Store::restore_archive(&archive).until_commit(before).run(&to)?;
     assert!(rows_of(&to)?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn a_restore_has_the_unique_keys_that_rows_have_exchanged() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let mut commits = Vec::new();
+    {
+        let store = options(&archive).open(&path)?;
+        let notes = NoteRepository::open(&store)?;
+        store.transaction(|txn| (0..4).try_for_each(|id| notes.insert(txn, &note(id, 0))))?;
+        wait_for_archive(&store);
+        let mut codes = [0, 1, 2, 3].map(|id| note(id, 0).code);
+        for round in 0..10 {
+            let (one, other) = (round % 4, (round * 3 + 1) % 4);
+            codes.swap(one, other);
+            let with = |at: usize, code| Note { code, ..note(at as u32, 0) };
+            store.transaction(|txn| {
+                notes.put(txn, &with(one, 7))?;
+                notes.put(txn, &with(other, codes[other]))?;
+                notes.put(txn, &with(one, codes[one]))
+            })?;
+            commits.push((last_commit(&store)?, codes));
+        }
+    }
+    for (commit, codes) in commits {
+        let to = fresh(dir.path(), "restored");
+        Store::restore_archive(&archive).until_commit(commit).run(&to)?;
+        let store = Store::open(&to)?;
+        let notes = NoteRepository::open(&store)?;
+        let txn = store.read()?;
+        for (id, code) in (0..).zip(codes) {
+            assert_eq!(notes.get_by_code(&txn, code)?.map(|note| note.id), Some(id));
+        }
+        assert!(notes.verify(&txn).run()?.is_clean());
+    }
     Ok(())
 }

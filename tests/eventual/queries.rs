@@ -1,6 +1,8 @@
 //! Results of indexes with pending messages, with `stale` and with `verified`.
 
-use crate::{Item, ItemRepository, TestResult, item, on_each};
+use index_table::Result;
+
+use crate::{Item, ItemRepository, TestResult, assert_clean, assert_drained, item, on_each};
 
 /// Returns a row whose town is Rome and whose name is Li.
 fn roman(id: u32) -> Item {
@@ -100,6 +102,38 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
         assert_eq!(ids(rows), [2, 3, 4, 5, 9]);
         // A strong index is always current.
         assert_eq!(items.by_now(&txn).count()?, 6);
+        Ok(())
+    })
+}
+
+/// The worker reads the current rows, so the order of the messages of both rows does not matter.
+#[test]
+fn rows_exchange_their_keys_before_their_messages_are_applied() -> TestResult {
+    on_each(|store| {
+        let items = ItemRepository::open(store)?;
+        store.transaction(|txn| {
+            items.insert(txn, &item(1, 1))?;
+            items.insert(txn, &item(2, 6))
+        })?;
+        let exchanged = [Item { number: 2, ..item(1, 6) }, Item { number: 1, ..item(2, 1) }];
+        store.transaction(|txn| {
+            items.update(txn, 1, |row| row.number = 0)?;
+            items.put(txn, &exchanged[1])?;
+            items.put(txn, &exchanged[0])
+        })?;
+        let check = || -> Result<()> {
+            let txn = store.read()?;
+            assert_clean(&items, &txn)?;
+            assert_eq!(items.get_by_number(&txn, 1)?.as_ref(), Some(&exchanged[1]));
+            assert_eq!(items.get_by_number(&txn, 2)?.as_ref(), Some(&exchanged[0]));
+            Ok(())
+        };
+        check()?;
+        while items.drain(store, 1)?.left > 0 {
+            check()?;
+        }
+        check()?;
+        assert_drained(&items, store)?;
         Ok(())
     })
 }

@@ -331,3 +331,43 @@ fn a_store_is_never_replaced_by_a_follower() -> TestResult {
     }
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "badges")]
+#[index(code, unique)]
+struct Badge {
+    #[primary_key]
+    id: u32,
+    code: u32,
+}
+
+/// A follower applies the records of each commit in the order of the original.
+#[test]
+fn rows_of_the_original_exchange_unique_keys() -> TestResult {
+    let dirs = dirs()?;
+    let store = options(&dirs.archive).open(&dirs.store)?;
+    let badges = BadgeRepository::open(&store)?;
+    store
+        .transaction(|txn| (0..4).try_for_each(|id| badges.insert(txn, &Badge { id, code: id })))?;
+    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base));
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
+    let copies = BadgeRepository::open(follower.store())?;
+    let mut codes = [0, 1, 2, 3];
+    for round in 0..12 {
+        let (one, other) = (round % 4, (round * 3 + 1) % 4);
+        codes.swap(one, other);
+        store.transaction(|txn| {
+            let id = |at: usize| u32::try_from(at).unwrap_or_default();
+            badges.put(txn, &Badge { id: id(one), code: 100 })?;
+            badges.put(txn, &Badge { id: id(other), code: codes[other] })?;
+            badges.put(txn, &Badge { id: id(one), code: codes[one] })
+        })?;
+        wait_for(&follower, &store)?;
+        let txn = follower.store().read()?;
+        for (id, code) in (0..).zip(codes) {
+            assert_eq!(copies.get_by_code(&txn, code)?, Some(Badge { id, code }));
+        }
+        assert!(copies.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}

@@ -414,3 +414,42 @@ proptest! {
         }
     }
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "badges")]
+#[index(tenant)]
+#[index(code, unique)]
+struct Badge {
+    #[primary_key]
+    id: u32,
+    #[references(Tenant, on_delete = "cascade")]
+    tenant: u32,
+    code: u32,
+}
+
+/// A cascade removes the entries of the rows that it deletes, and no entry of a row that has taken a key of them.
+#[test]
+fn rows_exchange_unique_keys_around_a_cascade() -> Result<()> {
+    for store in plain_engines()? {
+        let (tenants, badges) = (TenantRepository::open(&store)?, BadgeRepository::open(&store)?);
+        let badge = |id, tenant, code| Badge { id, tenant, code };
+        store.transaction(|txn| {
+            (1..3).try_for_each(|id| tenants.insert(txn, &Tenant { id }))?;
+            badges.insert(txn, &badge(1, 1, 100))?;
+            badges.insert(txn, &badge(2, 2, 200))
+        })?;
+        store.transaction(|txn| {
+            badges.put(txn, &badge(1, 1, 0))?;
+            badges.put(txn, &badge(2, 2, 100))?;
+            badges.put(txn, &badge(1, 1, 200))?;
+            assert!(tenants.delete(txn, 1)?);
+            badges.insert(txn, &badge(3, 2, 200))
+        })?;
+        let txn = store.read()?;
+        assert_eq!(badges.get_by_code(&txn, 100)?, Some(badge(2, 2, 100)));
+        assert_eq!(badges.get_by_code(&txn, 200)?, Some(badge(3, 2, 200)));
+        assert_eq!(badges.by_code(&txn).count()?, 2);
+        assert!(badges.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}

@@ -418,3 +418,39 @@ proptest! {
         }
     }
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "tokens", shard_by = hash(id), expires = ends)]
+#[index(code, unique, scope = "global")]
+#[index(id, place, unique)]
+struct Token {
+    #[primary_key]
+    id: u32,
+    code: u32,
+    place: u32,
+    ends: SystemTime,
+}
+
+/// The expiry of a row removes its own entries, and no entry of a row that has taken its key.
+#[test]
+fn rows_exchange_unique_keys_before_one_of_them_expires() -> Result<()> {
+    for tried in stores("tokens")? {
+        let tokens = TokenRepository::open(&tried)?;
+        let token = |id: u32, code| Token { id, code, place: code, ends: at(u64::from(id) * 10) };
+        tried.transaction(|txn| (1..4).try_for_each(|id| tokens.insert(txn, &token(id, id))))?;
+        tried.transaction(|txn| {
+            tokens.put(txn, &token(1, 100))?;
+            tokens.put(txn, &token(2, 1))?;
+            tokens.put(txn, &token(1, 2))
+        })?;
+        assert_eq!(tokens.expire(&tried, at(15), 100)?, 1);
+        tried.transaction(|txn| tokens.put(txn, &token(3, 2)))?;
+        let txn = tried.read()?;
+        assert_eq!(tokens.get_by_code(&txn, 1)?, Some(token(2, 1)));
+        assert_eq!(tokens.get_by_code(&txn, 2)?, Some(token(3, 2)));
+        assert_eq!(tokens.get_by_id_place(&txn, 3, 2)?, Some(token(3, 2)));
+        assert_eq!(tokens.by_code(&txn).count()?, 2);
+        assert!(tokens.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}

@@ -163,3 +163,39 @@ pub(crate) fn fill_before(store: &Store) -> Result<()> {
     });
     repository.bulk_load(store, rows).run().map(drop)
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "members", shard_by = tenant, shard_map = "people")]
+#[index(code, unique, scope = "global")]
+struct Member {
+    #[primary_key]
+    tenant: u32,
+    code: u32,
+}
+
+#[test]
+fn a_load_exchanges_unique_keys_within_and_between_shards() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options().in_memory()?, options().open(dir.path())?] {
+        let (people, members) = (PersonRepository::open(&store)?, MemberRepository::open(&store)?);
+        let member = |tenant, code| Member { tenant, code };
+        store.transaction(|txn| {
+            (0..4).try_for_each(|id| people.insert(txn, &person(1, id)))?;
+            [1, 100, 200].into_iter().try_for_each(|it| members.insert(txn, &member(it, it)))
+        })?;
+        let named = |id, name: u64| Person { name: format!("Person {name}"), ..person(1, id) };
+        let exchanged = [named(0, 3), named(1, 0), named(3, 1)];
+        people.bulk_load(&store, &exchanged).on_duplicate(OnDuplicate::Replace).run()?;
+        let rotated = [member(1, 200), member(100, 1), member(200, 100)];
+        members.bulk_load(&store, &rotated).on_duplicate(OnDuplicate::Replace).run()?;
+        let txn = store.read()?;
+        for one in &exchanged {
+            assert_eq!(people.get_by_tenant_name(&txn, 1, &one.name)?.as_ref(), Some(one));
+        }
+        for one in &rotated {
+            assert_eq!(members.get_by_code(&txn, one.code)?.as_ref(), Some(one));
+        }
+        assert!(people.verify(&txn).run()?.is_clean() && members.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}

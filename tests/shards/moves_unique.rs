@@ -200,3 +200,49 @@ fn random_exchanges_during_moves_leave_each_key_to_its_row() -> Result<()> {
     }
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "members", shard_by = tenant)]
+#[index(code, unique, scope = "global")]
+struct Member {
+    #[primary_key]
+    tenant: u32,
+    code: u32,
+}
+
+/// The key identifies an entry of a global unique index, so the last row with the key counts.
+#[test]
+fn rows_exchange_keys_of_a_global_index_while_its_entries_move() -> Result<()> {
+    const MEMBERS: u32 = 60;
+    let dir = tempfile::tempdir().expect("a directory");
+    let map = ShardMap::ranges().to("a", ..30u32).to("b", 30u32..);
+    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("members", map);
+    let store = options.open(dir.path().join("store"))?;
+    let members = MemberRepository::open(&store)?;
+    let member = |tenant, code| Member { tenant, code };
+    store
+        .transaction(|txn| (0..MEMBERS).try_for_each(|it| members.insert(txn, &member(it, it))))?;
+    let mut codes: Vec<u32> = (0..MEMBERS).collect();
+    let mut exchange = |step: u32| {
+        for (one, other) in (0..30).map(|at| (at, (at * 7 + step) % MEMBERS)) {
+            codes.swap(one as usize, other as usize);
+            store
+                .transaction(|txn| {
+                    members.put(txn, &member(one, u32::MAX))?;
+                    members.put(txn, &member(other, codes[other as usize]))?;
+                    members.put(txn, &member(one, codes[one as usize]))
+                })
+                .expect("exchanged");
+        }
+    };
+    for (step, to) in (1..).zip(["b", "a", "b"]) {
+        store.move_slots("members.code", .., to).progress(|_| exchange(step)).run()?;
+    }
+    let txn = store.read()?;
+    for (tenant, code) in (0..).zip(codes) {
+        assert_eq!(members.get_by_code(&txn, code)?, Some(member(tenant, code)));
+    }
+    assert_eq!(members.by_code(&txn).count()?, u64::from(MEMBERS));
+    assert!(members.verify(&txn).run()?.is_clean());
+    Ok(())
+}

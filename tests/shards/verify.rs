@@ -243,3 +243,45 @@ fn a_verification_continues_after_a_unique_key_has_moved() -> Result<()> {
     }
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "plates", reference)]
+#[index(code, unique)]
+struct Plate {
+    #[primary_key]
+    id: u8,
+    code: u8,
+}
+
+#[test]
+fn a_repaired_copy_has_the_unique_keys_that_rows_have_exchanged() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = options().open(dir.path())?;
+        let plates = PlateRepository::open(&store)?;
+        store.transaction(|txn| {
+            (1..4).try_for_each(|id| plates.insert(txn, &Plate { id, code: id }))
+        })?;
+    }
+    alone(&dir.path().join("b"), |store| {
+        let plates = PlateRepository::open(store)?;
+        store.transaction(|txn| {
+            plates.put(txn, &Plate { id: 1, code: 9 })?;
+            plates.put(txn, &Plate { id: 2, code: 1 })?;
+            plates.put(txn, &Plate { id: 1, code: 2 })
+        })
+    })?;
+    let store = ShardedStore::open(dir.path())?;
+    let (plates, from) = (PlateRepository::open(&store)?, store.shard("b")?);
+    let report = store.transaction(|txn| plates.repair(txn).copies_from(&from).run())?;
+    assert_eq!(report.left, 0);
+    assert!(store.verify()?.is_clean());
+    for shard in store.shard_ids() {
+        let txn = store.read_on(&shard)?;
+        for (id, code) in [(1, 2), (2, 1), (3, 3)] {
+            assert_eq!(plates.get_by_code(&txn, code)?, Some(Plate { id, code }));
+        }
+        assert_eq!(plates.by_code(&txn).count()?, 3);
+    }
+    Ok(())
+}

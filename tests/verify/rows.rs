@@ -196,3 +196,22 @@ fn primary_keys_of_any_length_are_verified() -> Result<()> {
     assert_eq!(places.get_by_code(&txn, 1)?, Some(place("a", 1)));
     Ok(())
 }
+
+#[test]
+fn rows_that_have_exchanged_unique_keys_get_their_entries() -> Result<()> {
+    let dir = filled((1..=6).map(item));
+    // The entries of both rows are those from before the exchange.
+    raw::on(dir.path(), "items", |raw| {
+        raw.put(be(1), bytes(&Item { code: item(2).code, ..item(1) }));
+        raw.put(be(2), bytes(&Item { code: item(1).code, ..item(2) }));
+    });
+    let (store, items) = open(&dir)?;
+    let mut txn = store.write()?;
+    assert!(items.verify(&txn).run()?.total() > 0);
+    assert_eq!(items.repair(&mut txn).run()?.left, 0);
+    assert_eq!(items.get_by_code(&txn, item(1).code)?.map(|item| item.id), Some(2));
+    assert_eq!(items.get_by_code(&txn, item(2).code)?.map(|item| item.id), Some(1));
+    assert_eq!(items.by_code(&txn).count()?, 6);
+    assert!(items.verify(&txn).run()?.is_clean());
+    Ok(())
+}

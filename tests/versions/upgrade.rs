@@ -178,3 +178,68 @@ fn a_damaged_row_is_named_and_left() -> TestResult {
     assert_eq!(customers.all(&store.read()?).rows().collect::<Result<Vec<Customer>, _>>()?, rows);
     is_clean(&customers, &store)
 }
+
+/// A conversion that exchanges the unique keys of two rows.
+mod exchanged {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "seats", repository = Seats1)]
+    #[index(place, unique)]
+    pub(super) struct Seat1 {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) place: u32,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "seats", version = 2, previous = Seat1)]
+    #[index(place, unique)]
+    pub(super) struct Seat {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) place: u32,
+        pub(super) row: u32,
+    }
+
+    impl From<Seat1> for Seat {
+        fn from(Seat1 { id, place }: Seat1) -> Self {
+            Self { id, place: 3 - place, row: 0 }
+        }
+    }
+}
+
+#[test]
+fn a_conversion_and_an_upgrade_exchange_unique_keys() -> TestResult {
+    use exchanged::{Seat, Seat1, SeatRepository, Seats1};
+    on_both_engines(|store| {
+        let seats = Seats1::open(store)?;
+        store.transaction(|txn| {
+            (1..3).try_for_each(|id| seats.insert(txn, &Seat1 { id, place: id }))
+        })?;
+        drop(seats);
+        let seats = SeatRepository::open(store)?;
+        let check = |places: [u32; 2]| -> Result<(), Error> {
+            let txn = store.read()?;
+            for (id, place) in (1..).zip(places) {
+                let seat = Seat { id, place, row: 0 };
+                assert_eq!(seats.get_by_place(&txn, place)?, Some(seat));
+            }
+            assert_eq!(seats.by_place(&txn).count()?, 2);
+            assert!(seats.verify(&txn).run()?.is_clean());
+            Ok(())
+        };
+        check([2, 1])?;
+        // Rows of the older version exchange their keys again.
+        store.transaction(|txn| {
+            seats.update(txn, 1, |seat| seat.place = 7)?;
+            seats.update(txn, 2, |seat| seat.place = 2)?;
+            seats.update(txn, 1, |seat| seat.place = 1)
+        })?;
+        check([1, 2])?;
+        seats.upgrade(store).batch_bytes(0).run()?;
+        check([1, 2])?;
+        Ok(())
+    })
+}
