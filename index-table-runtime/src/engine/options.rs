@@ -43,6 +43,7 @@ pub(crate) const DIRECTORY_MODE: u32 = 0o700;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[must_use = "options do nothing until `open`"]
+#[expect(clippy::struct_excessive_bools, reason = "each of them is an option of its own")]
 pub struct Options {
     pub(crate) map_size: usize,
     pub(crate) max_map_size: usize,

@@ -42,7 +42,8 @@ pub(in crate::store) fn refuse_shard(path: &Path) -> Result<()> {
         }
     }
     let is_in_place = Path::new(&identity.directory) == path;
-    if !known.contains(&true) && !(known.is_empty() && is_in_place) {
+    let belongs = if known.is_empty() { is_in_place } else { known.contains(&true) };
+    if !belongs {
         return Ok(());
     }
     let reason = format!(
@@ -80,16 +81,15 @@ fn records(directory: &Path) -> Option<ManagerRecords> {
     let directory = directory.canonicalize().ok()?;
     let stores = OPEN.lock();
     let open = stores.get(&directory).and_then(Weak::upgrade);
-    let records = match &open {
-        Some(inner) => inner.engine.sharded().and_then(|own| own.manager()?.read().ok()?),
-        None => {
-            lmdb::Engine::wait_until_closed(&directory);
-            let options = Options { create: false, read_only: true, ..manager_options() };
-            let engine = engine::Engine::open(&options, &directory).ok();
-            let records = engine.and_then(|engine| Manager::new(engine, None).read().ok()?);
-            lmdb::Engine::wait_until_closed(&directory);
-            records
-        }
+    let records = if let Some(inner) = &open {
+        inner.engine.sharded().and_then(|own| own.manager()?.read().ok()?)
+    } else {
+        lmdb::Engine::wait_until_closed(&directory);
+        let options = Options { create: false, read_only: true, ..manager_options() };
+        let engine = engine::Engine::open(&options, &directory).ok();
+        let records = engine.and_then(|engine| Manager::new(engine, None).read().ok()?);
+        lmdb::Engine::wait_until_closed(&directory);
+        records
     };
     drop(stores);
     // If it is the last handle, closing the store takes the lock.
