@@ -188,7 +188,7 @@ fn a_restored_shard_has_the_positions_of_its_backup() -> Result<()> {
     assert_eq!(drain(&store, &notes, "mailer", 3)?.len(), 5);
     drop((notes, store));
     let (lost, backup) = (path.join("b"), directory.path().join("backup"));
-    Store::open(&lost)?.backup_to(&backup)?;
+    Store::options().read_only(true).open(&lost)?.backup_to(&backup)?;
 
     let store = ShardedStore::open(&path)?;
     let notes = NoteRepository::open(&store)?;
