@@ -2,6 +2,7 @@
 
 mod crashes;
 mod images;
+mod missing;
 mod nested;
 mod openings;
 mod processes;

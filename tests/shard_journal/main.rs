@@ -3,6 +3,7 @@
 mod crashes;
 mod damage;
 mod lost;
+mod missing;
 mod openings;
 mod processes;
 mod together;
@@ -59,9 +60,12 @@ fn with(options: Options) -> ShardedOptions {
         .iter()
         .zip(0_u8..)
         .fold(ShardMap::list().to("s0", [u8::MAX]), |map, (name, at)| map.to(name, [at]));
-    let options = ShardedStore::options().options(options);
-    let options = names.iter().fold(options, |options, name| options.shard(name, name));
-    options.map("notes", map)
+    with_shards(ShardedStore::options().options(options)).map("notes", map)
+}
+
+pub(crate) fn with_shards(options: ShardedOptions) -> ShardedOptions {
+    let names = (0..SHARDS).map(|shard| format!("s{shard}"));
+    names.fold(options, |options, name| options.shard(&name, &name))
 }
 
 /// Returns options with a journal that makes no checkpoint while the store is open.

@@ -101,7 +101,9 @@ pub use durability::Durability;
 pub use hand_over::ArchiveFile;
 pub(crate) use hand_over::{Destination, HandOver};
 pub(crate) use links::Links;
-pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST};
+pub(crate) use options::{
+    CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST, WhenLost,
+};
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry};
 pub(crate) use query::{KeyList, Query, Sampled};

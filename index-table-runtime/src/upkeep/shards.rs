@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Cursor as _, Query, Read as _, Tables,
+        self, Cursor as _, Query, Read as _, Tables, lmdb,
         shards::{
             self, Engine, HasEngine, HasTables, Identity, ManagerRecords, Moving, Shard, place_of,
         },
@@ -465,6 +465,7 @@ impl ShardedStore {
         }
         let manager = shards.directory();
         Store::restore(backup, place_of(&manager, &record.place))?;
+        lmdb::forget_left(&manager, number)?;
         let restored: Arc<dyn HasEngine> = {
             let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
             let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();

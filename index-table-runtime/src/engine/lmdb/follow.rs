@@ -50,7 +50,9 @@ impl Left {
         if presence.is_known() && !presence.is_alone() {
             return Ok(None);
         }
+        let has_data = std::fs::metadata(directory.join(FILE)).is_ok_and(|file| file.len() > 0);
         Ok(Some(match start::marker_of(directory) {
+            _ if !has_data => Self::Interrupted,
             Ok(Marker::None) => Self::Complete,
             Ok(Marker::Needed(Journalled { identity: LIVE, .. })) | Err(_) => Self::Interrupted,
             Ok(Marker::Needed(_) | Marker::Clean(_)) => Self::Written,

@@ -4,24 +4,28 @@ use std::{io, path::Path, sync::atomic::Ordering};
 
 use super::{
     env::Engine,
-    error::{self, damaged, failed},
+    error::{self, damaged, failed, refused},
     journal::{
         active::Active,
         archive::{format::MANAGER_RECORDS, worker::Distance},
         changes::{Changes, Operation},
         checkpoint::{DATA_SYNC, Limits},
+        evidence,
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
         presence::Presence,
         shared::{
             archived::SharedArchive,
             checkpoint::Member,
+            left,
             start::{Joining, SharedJournal},
         },
         start::{self, NotStarted},
         weaken,
     },
     lock,
+    names::FILE,
+    pages,
     process::Counted,
     size,
 };
@@ -181,6 +185,12 @@ fn manager_changes(records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     changes.bytes().to_vec()
 }
 
+/// Removes the commits that the journal of all shards, in the directory of their manager, has for a lost shard. A backup takes
+/// the place of the shard.
+pub(crate) fn forget_left(manager: &Path, shard: ShardNumber) -> Result<()> {
+    left::remove(manager, shard).map_err(|source| Error::io(manager, source))
+}
+
 /// The journal that a data file needs, by the marker in the file.
 pub(crate) enum Marked {
     /// The file is complete without a journal.
@@ -222,13 +232,18 @@ pub(super) fn prepare(
         Durability::Full | Durability::Relaxed | Durability::None => Wanted::Plain,
     };
     loop {
-        let marker = start::marker_of(path).map_err(failed)?;
+        let marker = match shared {
+            None => start::marker_of(path),
+            Some((journal, number)) => journal.marker_of(number, path),
+        };
+        let marker = marker.map_err(failed)?;
         if options.refuses_shards
             && wanted != Wanted::Read
             && matches!(marker, Marker::Clean(known) | Marker::Needed(known) if known.shard.is_some())
         {
             return Err(error::is_shard(path));
         }
+        refuse_older(path, &marker, shared).map_err(failed)?;
         if marker == Marker::None && wanted != Wanted::Journal {
             return Ok(Plan::Open);
         }
@@ -259,9 +274,31 @@ pub(super) fn prepare(
             {
                 return Ok(Plan::ReadOnly);
             }
-            (Plan::GiveUp, _) => start::give_up(path).map_err(failed)?,
+            (Plan::GiveUp, _) => {
+                // Nothing is written to a damaged file.
+                pages::look_at_last(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
+                start::give_up(path).map_err(failed)?;
+            }
             _ => return Ok(plan),
         }
+    }
+}
+
+/// Checks that the data file does not lack commits of a journal that it does not need by its marker.
+fn refuse_older(
+    path: &Path,
+    marker: &Marker,
+    shared: Option<(&SharedJournal, ShardNumber)>,
+) -> Result<(), NotStarted> {
+    if matches!(marker, Marker::Needed(_)) {
+        return Ok(());
+    }
+    // Otherwise, the check of the first pages returns the error.
+    let Some(last) = start::last_number_of(path)? else { return Ok(()) };
+    evidence::refuse_later_commits(path, marker, last)?;
+    match shared {
+        None => Ok(()),
+        Some((journal, number)) => journal.refuse_later_commits(number, marker, last),
     }
 }
 

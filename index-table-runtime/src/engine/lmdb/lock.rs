@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Read as _},
     path::Path,
 };
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -128,6 +128,18 @@ fn locked(file: &File, command: libc::c_int, byte: libc::off_t) -> io::Result<li
 #[cfg(not(unix))]
 pub(super) fn is_held(_: &Path) -> io::Result<bool> {
     Ok(true)
+}
+
+/// Returns the number of the last transaction in a lock file; 0 if LMDB has not written the file. No process has the store
+/// open.
+pub(super) fn last_number(path: &Path) -> io::Result<u64> {
+    const MAGIC: u32 = 0xBEEF_C0DE;
+    const AT: usize = 8;
+    let mut first = Vec::new();
+    File::open(path)?.take(64).read_to_end(&mut first)?;
+    let is_known = first.first_chunk().is_some_and(|magic| u32::from_ne_bytes(*magic) == MAGIC);
+    let number = first.get(AT..).and_then(|rest| rest.first_chunk()).filter(|_| is_known);
+    Ok(number.map_or(0, |number| usize::from_ne_bytes(*number) as u64))
 }
 
 fn open(path: &Path) -> io::Result<File> {

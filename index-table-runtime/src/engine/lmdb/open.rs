@@ -19,7 +19,7 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
-    journal::{plan::Plan, presence::Presence, shared::start::SharedJournal},
+    journal::{evidence, plan::Plan, presence::Presence, shared::start::SharedJournal},
     journalled::{handles, prepare, readers},
     lock,
     names::{Env, FILE, LOCK_FILE},
@@ -33,7 +33,7 @@ use super::{
     turn::Writing,
 };
 use crate::{
-    engine::{Durability, FILE_MODE, Options, files},
+    engine::{Durability, FILE_MODE, Options, WhenLost, files},
     locks::Mutex,
     model::{
         error::{Error, Result},
@@ -91,6 +91,7 @@ impl Engine {
         for name in [FILE, LOCK_FILE] {
             refuse_special(path, name)?;
         }
+        refuse_lost(options, path)?;
         let opening = Opening::begin(options, &path.join(FILE));
         let opening = opening.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound if !options.creates() => missing(path),
@@ -135,10 +136,18 @@ impl Engine {
 
     /// Opens the environment. `alone` if no other process has it open, or this is not known.
     fn try_open(options: &Options, path: &Path, plan: Plan, alone: bool) -> Result<Self> {
-        let databases = pages::look_at_head(&path.join(FILE), options.creates())
-            .map_err(|fault| refused(path, fault))?;
-        if databases.is_none() && !options.creates() {
-            return Err(missing(path));
+        let look = |made| {
+            let databases = pages::look_at_head(&path.join(FILE), made);
+            databases.map_err(|fault| refused(path, fault))
+        };
+        let mut databases = look(false)?;
+        if databases.is_none() {
+            // The data file may have the first pages of a new store.
+            refuse_commits(options, path)?;
+            if !options.creates() {
+                return Err(missing(path));
+            }
+            databases = look(true)?;
         }
         let counted = Counted::new();
         let map_size = size::map_size(options, counted.others);
@@ -310,6 +319,40 @@ fn sync_created(env: &Env, path: &Path) -> Result<()> {
     let synced =
         files::sync_directory(path).and_then(|()| files::sync_directory(files::parent(path)));
     synced.map_err(|source| Error::io(path, source))
+}
+
+/// Refuses to create a data file if other files show that the store had one with commits.
+pub(crate) fn refuse_lost(options: &Options, path: &Path) -> Result<()> {
+    let file = path.join(FILE);
+    let is_lost = || match fs::metadata(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(_) => false,
+        Ok(file) => file.len() == 0,
+    };
+    if !is_lost() {
+        return Ok(());
+    }
+    match refuse_commits(options, path) {
+        // Another process has created the store in the meantime.
+        Err(Error::DamagedFile { .. }) if !is_lost() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Does the same for a data file without commits.
+fn refuse_commits(options: &Options, path: &Path) -> Result<()> {
+    if options.when_lost == WhenLost::Replace {
+        return Ok(());
+    }
+    let found = evidence::of_commits(path).map_err(|source| error::not_opened(path, source))?;
+    let Some(found) = found else { return Ok(()) };
+    Err(damaged(
+        path,
+        format!(
+            "data.mdb is missing or has no commits, and `{found}` shows that the store had some; put data.mdb back, or, for a \
+             new store, remove the other files of the directory; a shard map manager can be rebuilt with `rebuild`"
+        ),
+    ))
 }
 
 fn missing(path: &Path) -> Error {

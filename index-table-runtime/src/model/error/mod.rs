@@ -717,8 +717,8 @@ pub enum Error {
     },
 
     // The state of an open store, and the system.
-    /// The file is not an LMDB file, or it is damaged. Opening the store,
-    /// [`Store::check`](crate::Store::check) and LMDB detect this.
+    /// The file is not an LMDB file, it is damaged, or other files of the directory show commits that it lacks. Opening the
+    /// store, [`Store::check`](crate::Store::check) and LMDB detect this.
     #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
     DamagedFile {
         /// The store's directory.

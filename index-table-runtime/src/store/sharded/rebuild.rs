@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Durability, Options, Records, files,
+        self, Durability, Options, Records, WhenLost, files,
         lmdb::{self, Marked, SharedJournal},
         shards::{
             Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
@@ -123,8 +123,12 @@ fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
     }
     let found = options.shards.iter().map(|shard| find(options, shard, path));
     let records = records(found.collect::<Result<_>>()?)?;
-    let manager =
-        Options { create: true, file_mode: options.options.file_mode, ..manager_options() };
+    let manager = Options {
+        create: true,
+        when_lost: WhenLost::Replace,
+        file_mode: options.options.file_mode,
+        ..manager_options()
+    };
     Manager::new(engine::Engine::open(&manager, path)?, Some(lock)).write(&records)
 }
 

@@ -20,6 +20,9 @@ const SHARD: usize = 360;
 /// The maximum number of shards of a journal.
 const SHARDS: usize = 1 << 12;
 
+/// The maximum number of bytes before the first frame of a segment.
+pub(super) const LONGEST_HEAD: u64 = head_of(SHARDS);
+
 /// How many shards can be added to a journal before it is started again.
 const SPARE: usize = 64;
 

@@ -17,8 +17,11 @@ use crate::engine::lmdb::names::FILE;
 /// are two. A recovery needs one more.
 pub(crate) const FILES: usize = 3;
 
-/// The length of a new file, whose bytes are all written.
+/// The length of a new file, whose bytes are all written. No file becomes shorter.
 const FIRST: u64 = 1 << 20;
+
+/// Replaces the first bytes of a checkpoint in a journal that is given up.
+const GIVEN_UP: [u8; 8] = *b"itJG\0\0\0\x01";
 
 pub(super) static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
@@ -82,6 +85,60 @@ pub(crate) fn remove(directory: &Path, first: usize) {
         // A remaining file is ignored, because the marker of the data file doesn't refer to it.
         let _ = fs::remove_file(path(directory, OWN, at));
     }
+}
+
+/// Marks all checkpoints of a journal as given up. Afterwards, its records are not evidence of later commits.
+pub(super) fn give_up(directory: &Path) -> io::Result<()> {
+    for at in 0..FILES {
+        let mut options = File::options();
+        let file = match options.read(true).write(true).open(path(directory, OWN, at)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            file => file?,
+        };
+        if file.metadata()?.len() >= HEAD {
+            write_at(&file, 0, &GIVEN_UP)?;
+            file.sync_data()?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a journal with this first block was given up.
+pub(super) fn is_given_up(head: &[u8]) -> bool {
+    head.starts_with(&GIVEN_UP)
+}
+
+/// Removes the checkpoints of earlier journals, which are not needed.
+pub(super) fn forget_others(files: &[File], identity: &[u8; 16]) -> io::Result<()> {
+    for file in files {
+        let mut head = vec![0; HEAD as usize];
+        read_at(file, 0, &mut head)?;
+        let is_own = Block::read(&head).is_some_and(|block| block.salt.identity == *identity);
+        if !is_own && head.iter().any(|byte| *byte != 0) {
+            write_at(file, 0, &vec![0; HEAD as usize])?;
+            file.sync_data()?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the files of a journal that is needed are all there. They exist, with their first length, before the journal
+/// is used.
+pub(super) fn find_missing(
+    directory: &Path,
+    journal: &str,
+    files: &[Segment],
+) -> io::Result<Option<String>> {
+    for (at, file) in files.iter().enumerate() {
+        if file.length()? < FIRST {
+            let name = path(directory, journal, at);
+            let name = name.file_name().unwrap_or_default().to_string_lossy();
+            return Ok(Some(format!(
+                "`{name}` is missing or too short, and may have commits that data.mdb lacks; put it back"
+            )));
+        }
+    }
+    Ok(None)
 }
 
 /// Writes zeros, so that later writes change neither the length of the file nor the location of its bytes.
@@ -184,4 +241,16 @@ pub(super) fn write_at(_: &File, _: u64, _: &[u8]) -> io::Result<()> {
 #[cfg(not(unix))]
 pub(super) fn read_at(_: &File, _: u64, _: &mut [u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_has_the_bytes_of_a_journal_that_is_given_up() {
+        let bytes = GIVEN_UP.map(|byte| format!("{byte:02x}")).join(" ");
+        assert!(include_str!("../../../../../docs/FORMAT.md").contains(&bytes), "{bytes}");
+        assert!(is_given_up(&GIVEN_UP) && Block::read(&GIVEN_UP).is_none());
+    }
 }

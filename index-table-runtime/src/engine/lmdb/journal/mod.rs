@@ -18,6 +18,7 @@ pub(crate) mod archive;
 pub(crate) mod block;
 pub(crate) mod changes;
 pub(in crate::engine::lmdb) mod checkpoint;
+pub(in crate::engine::lmdb) mod evidence;
 mod files;
 pub(crate) mod frame;
 #[cfg(any(test, feature = "fuzzing"))]

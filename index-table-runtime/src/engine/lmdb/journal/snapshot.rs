@@ -1,13 +1,16 @@
 //! The state of LMDB at a checkpoint: a reader that pins the state, and copies of the meta pages.
 
-use std::{fs::File, io};
+use std::{fs::File, io, path::Path};
 
 use super::{
     block::{META, Saved, root_sum},
     files::{read_at, write_at},
     weaken,
 };
-use crate::engine::lmdb::{names::Env, pages::Meta};
+use crate::engine::lmdb::{
+    names::Env,
+    pages::{self, Fault, Meta},
+};
 
 /// A pinned state of LMDB. LMDB does not reuse the pages of the state until this value is dropped.
 pub(crate) struct Snapshot {
@@ -48,6 +51,20 @@ fn meta(data: &File, at: u64) -> Result<([u8; META], Meta), Refused> {
     read_at(data, at, &mut bytes)?;
     let meta = Meta::read(&bytes).map_err(|_| Refused::Changed("a meta page is damaged"))?;
     Ok((bytes, meta))
+}
+
+/// Returns the number of the last transaction in a data file; `None` if its meta pages can't be read.
+pub(super) fn last_number(data: &File) -> io::Result<Option<u64>> {
+    let read = || {
+        let (_, first) = meta(data, 0)?;
+        let (_, second) = meta(data, first.page_size())?;
+        Ok(first.txn.max(second.txn))
+    };
+    match read() {
+        Ok(number) => Ok(Some(number)),
+        Err(Refused::Io(error)) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 impl Snapshot {
@@ -163,6 +180,15 @@ impl Saved {
             }
         }
         Ok(true)
+    }
+
+    /// Checks that the data file has all pages of the saved state, which LMDB would read after the end of a shorter file.
+    pub(super) fn check_length(&self, path: &Path) -> Result<(), Fault> {
+        let mut metas = self.metas.iter().filter_map(|meta| Meta::read(meta).ok());
+        match metas.find(|meta| meta.txn == self.number) {
+            Some(meta) if !weaken::any() => pages::look_at_length(path, &meta),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the number of databases.

@@ -13,21 +13,25 @@ use heed::{EnvFlags, EnvOpenOptions};
 use super::{
     archive::{outbox::Outbox, worker::Beginning},
     block::{Block, HEAD, Saved},
+    changes::{Operation, Operations},
     checkpoint::{Journal, Limits, Start},
     files::{self, OWN, Segment},
-    frame::{Kind, Salt, Section},
+    frame::{Kind, Place, Salt, Section},
     log::{self, Log},
     marker::{self, Journalled, Marker},
     pinned::Slots,
     presence::lock_writer,
     replay::{Failure, Source},
-    snapshot::{Refused, Snapshot},
+    snapshot::{Refused, Snapshot, last_number},
     tail::{self, Fault, Record, Tail},
     weaken,
 };
 use crate::engine::{
     Destination,
-    lmdb::names::{Env, FILE},
+    lmdb::{
+        names::{Env, FILE},
+        pages,
+    },
 };
 
 /// The reason why a journal is not started, or a store not recovered.
@@ -64,6 +68,15 @@ impl From<Fault> for NotStarted {
     }
 }
 
+impl From<pages::Fault> for NotStarted {
+    fn from(fault: pages::Fault) -> Self {
+        match fault {
+            pages::Fault::Io(error) => Self::Io(error),
+            pages::Fault::Damaged(reason) => Self::Damaged(reason),
+        }
+    }
+}
+
 impl From<Failure> for NotStarted {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -94,15 +107,44 @@ pub(in crate::engine::lmdb) fn marker_of(directory: &Path) -> Result<Marker, Not
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Marker::None),
         file => file?,
     };
-    let marker = marker::find(&file)?;
-    marker.ok_or_else(|| {
-        NotStarted::Damaged("the record of the journal in data.mdb is damaged".to_owned())
-    })
+    match marker::find(&file)? {
+        Some(marker) => Ok(marker),
+        None => interrupted_marker(directory),
+    }
+}
+
+/// Returns the number of the last transaction in the data file of a directory; `None` if there is none.
+pub(in crate::engine::lmdb) fn last_number_of(directory: &Path) -> Result<Option<u64>, NotStarted> {
+    match File::open(directory.join(FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        file => Ok(last_number(&file?)?),
+    }
+}
+
+/// Returns the marker of a data file if the write of its marker was interrupted. The data file was complete and durable
+/// before this write, so it has all commits whether its journal is applied or not.
+fn interrupted_marker(directory: &Path) -> Result<Marker, NotStarted> {
+    let heads = files::heads(&files::existing(directory, OWN)?)?;
+    if heads.iter().any(|head| files::is_given_up(head)) {
+        return Ok(Marker::None);
+    }
+    let blocks: Vec<_> = heads.iter().filter_map(|head| Block::read(head)).collect();
+    let newest = blocks.iter().max_by_key(|block| (block.salt.epoch, block.salt.sequence));
+    let newest = newest
+        .map(|block| block.salt)
+        .filter(|newest| blocks.iter().all(|block| block.salt.identity == newest.identity));
+    let Some(Salt { identity, epoch, .. }) = newest else {
+        let reason = "the record of the journal in data.mdb is damaged, and there is no journal";
+        return Err(NotStarted::Damaged(reason.to_owned()));
+    };
+    Ok(Marker::Needed(Journalled::own(identity, epoch)))
 }
 
 /// Removes a journal that is not needed.
 pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarted> {
     let data = data(directory)?;
+    // Without the marker, the records would be evidence of later commits.
+    files::give_up(directory)?;
     marker::put(&data, Marker::None)?;
     data.sync_data()?;
     files::remove(directory, 0);
@@ -131,6 +173,9 @@ impl Found {
     fn read(directory: &Path, known: &Journalled) -> Result<Self, NotStarted> {
         let files = files::existing(directory, OWN)?;
         let checkpoint = tail::newest(&files::heads(&files)?, known)?;
+        if let Some(reason) = files::find_missing(directory, OWN, &files)? {
+            return Err(NotStarted::Damaged(reason));
+        }
         Ok(Self { overlaps: false, ..Self::of(files, checkpoint)? })
     }
 
@@ -145,6 +190,15 @@ impl Found {
         self.files.iter().try_for_each(Segment::sync)
     }
 
+    /// Returns the reason to refuse a data file with later commits than the journal.
+    fn ends_early(&self, last: u64, number: u64) -> String {
+        let Place { sequence, offset } = self.tail.end;
+        format!(
+            "the journal ends in segment {sequence} at byte {offset} with LMDB's transaction {last}, and data.mdb has \
+             transaction {number}: a file of the journal was replaced or damaged"
+        )
+    }
+
     pub(super) fn source(&self) -> Source<'_> {
         Source { files: &self.files, checkpoint: &self.checkpoint }
     }
@@ -153,6 +207,32 @@ impl Found {
         self.checkpoint.saved(shard).ok_or_else(|| {
             NotStarted::Damaged("the journal has no checkpoint of this store".to_owned())
         })
+    }
+
+    /// Returns the number of the last commit of a shard; 0 if the journal does not have the shard.
+    pub(super) fn last(&self, shard: u32) -> Result<u64, NotStarted> {
+        let Some(saved) = self.checkpoint.saved(shard) else { return Ok(0) };
+        let last = self.tail.records.iter().rev().find(|record| record.changes(shard));
+        let last = last.map(|record| self.source().number(record, shard)).transpose()?;
+        Ok(saved.number.max(last.unwrap_or_default()))
+    }
+
+    /// Returns the number of the last commit of a shard that is certainly in LMDB: LMDB does not count a record that deletes
+    /// missing keys only.
+    pub(super) fn last_change(&self, shard: u32) -> Result<u64, NotStarted> {
+        let mut number = self.checkpoint.saved(shard).map_or(0, |saved| saved.number);
+        for place in self.tail.records.iter().flat_map(|record| &record.frames) {
+            self.source().sections(*place, &mut |section| {
+                let is_change =
+                    |(_, it): &(_, Operation<'_>)| !matches!(it, Operation::Delete { .. });
+                let mut operations = Operations::of(section.changes).flatten();
+                if section.shard == shard && operations.any(|it| is_change(&it)) {
+                    number = number.max(section.number);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(number)
     }
 
     /// Returns the records of a shard after its state with this number.
@@ -181,6 +261,8 @@ pub(in crate::engine::lmdb) fn recover(
     prepare: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), NotStarted> {
     let found = Found::read(directory, &known)?;
+    // If the power fails during the recovery, data.mdb must not have a record that the journal lacks.
+    found.sync()?;
     recover_from(&found, 0, directory, known, (map_size, databases), prepare)
 }
 
@@ -197,6 +279,12 @@ pub(super) fn recover_from(
     if !saved.is_of(&data)? {
         let reason = "data.mdb is not the file that its journal was written for";
         return Err(NotStarted::Damaged(reason.to_owned()));
+    }
+    saved.check_length(&directory.join(FILE))?;
+    // A record is durable before LMDB commits it.
+    let (last, number) = (found.last(shard)?, last_number(&data)?);
+    if number.is_some_and(|number| number > last) && !weaken::any() {
+        return Err(NotStarted::Damaged(found.ends_early(last, number.unwrap_or_default())));
     }
     let created = found.source().creates(&found.tail.records, shard)?;
     saved.restore(&data)?;
@@ -288,6 +376,7 @@ pub(in crate::engine::lmdb) fn start(
     // The segment follows all segments that are still needed.
     sequence = left.as_ref().map_or(sequence, |found| found.tail.last) + 1;
     let journalled = Journalled { epoch: epoch + 1, shard: None, ..known };
+    files::forget_others(&files, &journalled.identity)?;
     let salt = Salt { identity: journalled.identity, epoch: journalled.epoch, sequence };
 
     let files = Arc::new(files);

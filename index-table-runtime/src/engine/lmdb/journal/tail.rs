@@ -73,6 +73,8 @@ pub(crate) struct Tail {
     pub(crate) next: u64,
     /// The last segment with a frame, or the segment of the checkpoint.
     pub(crate) last: u64,
+    /// The end of the last record, or of the checkpoint.
+    pub(crate) end: Place,
 }
 
 /// Returns the number of the file of a segment.
@@ -125,8 +127,12 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
         },
         buffer: Vec::new(),
     };
-    let mut tail =
-        Tail { records: Vec::new(), next: checkpoint.record, last: checkpoint.salt.sequence };
+    let mut tail = Tail {
+        records: Vec::new(),
+        next: checkpoint.record,
+        last: checkpoint.salt.sequence,
+        end: reading.end.at,
+    };
     // The end of the last record, and the parts after it with their shards.
     let (mut whole, mut parts, mut shards) = (reading.end, Vec::new(), Vec::new());
     loop {
@@ -173,6 +179,7 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
         tail.next += 1;
         tail.last = place.sequence;
         whole = reading.end;
+        tail.end = whole.at;
     }
     reading.refuse_later_frames()?;
     Ok(tail)

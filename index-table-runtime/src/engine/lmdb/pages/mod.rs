@@ -154,6 +154,21 @@ pub(super) fn look_at_snapshot(
     Ok(Some(()))
 }
 
+/// Checks that the file has all pages of its last state. No process has the store open.
+pub(super) fn look_at_last(path: &Path) -> Result<(), Fault> {
+    let [first, second] = metas(&mut File::open(path)?)?;
+    look_at_length(path, if first.txn < second.txn { &second } else { &first })
+}
+
+/// Checks that the file has all pages of a state. Only a shorter file is read.
+pub(super) fn look_at_length(path: &Path, meta: &Meta) -> Result<(), Fault> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() / meta.page_size() > meta.last_page {
+        return Ok(());
+    }
+    PageCheck::new(&mut file, meta, Depth::Roots, &mut |_, _| ())?.run()
+}
+
 /// Checks that the two states can result from two consecutive commits. Otherwise, a number has been changed, and the
 /// older state may be confused with the newer one.
 fn check_numbers(file: &mut File, mut metas: [Meta; 2]) -> Result<(), Fault> {

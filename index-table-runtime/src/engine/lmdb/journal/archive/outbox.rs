@@ -28,7 +28,7 @@ use crate::engine::{
 };
 
 /// The name of the directory.
-const PENDING: &str = "archive.pending";
+pub(in crate::engine::lmdb::journal) const PENDING: &str = "archive.pending";
 
 /// The length at which a segment is complete, in bytes.
 const LONGEST: u64 = 16 << 20;

@@ -15,8 +15,13 @@ use super::super::{
     start::{Found, NotStarted, copy},
 };
 
+/// Returns the name of the file of a shard.
+pub(super) fn name(shard: u32) -> String {
+    format!("{SHARED}.left.{shard}")
+}
+
 fn path(directory: &Path, shard: u32) -> PathBuf {
-    files::path(directory, SHARED, format_args!("left.{shard}"))
+    directory.join(name(shard))
 }
 
 /// Reads the records that the journal with this identity has left for a shard.
@@ -51,7 +56,7 @@ pub(super) fn write(directory: &Path, found: &Found, shard: u32) -> Result<(), N
 }
 
 /// Removes the file of a shard.
-pub(super) fn remove(directory: &Path, shard: u32) -> io::Result<()> {
+pub(in crate::engine::lmdb) fn remove(directory: &Path, shard: u32) -> io::Result<()> {
     match fs::remove_file(path(directory, shard)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

@@ -30,5 +30,5 @@ pub(in crate::engine::lmdb) mod archived;
 pub(in crate::engine::lmdb) mod checkpoint;
 mod closing;
 pub(super) mod group;
-mod left;
+pub(in crate::engine::lmdb) mod left;
 pub(in crate::engine::lmdb) mod start;

@@ -81,7 +81,10 @@ impl SharedJournal {
         let files = files::existing(directory, SHARED)?;
         let known = Journalled::own(identity, 0);
         let read = match tail::newest(&files::heads(&files)?, &known) {
-            Ok(newest) => Found::of(files, newest).map(Some),
+            Ok(newest) => match files::find_missing(directory, SHARED, &files)? {
+                Some(reason) => Err(Fault::Damaged(reason)),
+                None => Found::of(files, newest).map(Some),
+            },
             // The markers of the data files show whether the journal is missing.
             Err(Fault::Damaged(_)) => Ok(None),
             Err(fault) => Err(fault),
@@ -99,6 +102,65 @@ impl SharedJournal {
     /// Whether a data file has this journal.
     pub(in crate::engine::lmdb) fn is_of(&self, known: &Journalled) -> bool {
         known.identity == self.identity
+    }
+
+    /// Returns the marker of a shard's data file. If the write of the marker was interrupted, the data file was complete.
+    pub(in crate::engine::lmdb) fn marker_of(
+        &self,
+        shard: u32,
+        directory: &Path,
+    ) -> Result<Marker, NotStarted> {
+        let marker = marker_of(directory);
+        let has_shard =
+            matches!(&self.found, Ok(Some(found)) if found.checkpoint.saved(shard).is_some());
+        match marker {
+            Err(NotStarted::Damaged(_)) if has_shard => Ok(Marker::Needed(Journalled {
+                shard: Some(shard),
+                ..Journalled::own(self.identity, 0)
+            })),
+            marker => marker,
+        }
+    }
+
+    /// Checks that the journal has no later commit of a shard than its data file, whose last commit has this number. By its
+    /// marker, the file is complete without the journal.
+    pub(in crate::engine::lmdb) fn refuse_later_commits(
+        &self,
+        shard: u32,
+        marker: &Marker,
+        number: u64,
+    ) -> Result<(), NotStarted> {
+        let has_later = |found: &Found| {
+            let epoch = found.checkpoint.salt.epoch;
+            let is_last =
+                matches!(marker, Marker::Clean(own) if self.is_of(own) && own.epoch >= epoch);
+            if is_last || found.checkpoint.saved(shard).is_none() {
+                return Ok(false);
+            }
+            match found.last_change(shard) {
+                // This process appends to the journal.
+                Err(NotStarted::Damaged(_)) => Ok(false),
+                last => last.map(|last| last > number),
+            }
+        };
+        if let Ok(Some(found)) = &self.found
+            && has_later(found)?
+        {
+            let reason = "data.mdb lacks commits that the journal of the shards has; put the newer data.mdb back, or restore \
+                          the shard with `restore_shard`";
+            return Err(NotStarted::Damaged(reason.to_owned()));
+        }
+        // A shard that was restored while the store was open has a journal of its own.
+        let is_restored = matches!(marker, Marker::Clean(own) if !self.is_of(own));
+        let left = left::read(&self.directory, &self.identity, shard)?.filter(|_| !is_restored);
+        if left.map_or(Ok(false), |left| has_later(&left))? {
+            let name = left::name(shard);
+            return Err(NotStarted::Damaged(format!(
+                "data.mdb lacks commits that `{name}` in the directory of the shard map manager has; put the newer data.mdb \
+                 back, or, to use this one, remove that file"
+            )));
+        }
+        Ok(())
     }
 
     /// Returns the source of the records for a shard with this marker.
@@ -200,7 +262,7 @@ impl SharedJournal {
             return Err(NotStarted::Elsewhere);
         }
         // The marker is read with the lock, because the previous owner of the lock may have changed it.
-        let (epoch, known) = match marker_of(&directory)? {
+        let (epoch, known) = match self.marker_of(shard, &directory)? {
             Marker::Needed(known) if self.is_of(&known) => (known.epoch, Some(known)),
             Marker::Clean(known) if self.is_of(&known) => (known.epoch, None),
             Marker::Needed(_) => return Err(NotStarted::Elsewhere),
