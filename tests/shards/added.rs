@@ -141,6 +141,29 @@ fn a_shard_that_is_added_has_the_copies_of_reference_tables() -> Result<()> {
 }
 
 #[test]
+fn a_shard_is_added_without_reading_the_journal_that_writers_change() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("shop");
+    let store = options().open(&path)?;
+    let tables = Tables::open(&store)?;
+    tables.fill(&store)?;
+    let files = (0..3)
+        .map(|at| (path.join(format!("shards.journal.{at}")), dir.path().join(format!("{at}"))));
+    // Reading a directory as a file fails. The store has the files open.
+    for (file, away) in files.clone() {
+        std::fs::rename(&file, away).expect("moved");
+        std::fs::create_dir(file).expect("created");
+    }
+    let added = store.add_shard("east", "east");
+    for (file, away) in files {
+        std::fs::remove_dir(&file).expect("removed");
+        std::fs::rename(away, file).expect("moved");
+    }
+    added?;
+    tables.check(&store, 200)
+}
+
+#[test]
 fn shards_are_added_beside_readers_and_writers() -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("shop");

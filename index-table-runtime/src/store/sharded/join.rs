@@ -81,7 +81,7 @@ pub(crate) fn open_attached(
     record.state = ShardState::Rebuilt;
     let record = record.clone();
     let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
-    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
+    let journal = member.map(|_| SharedJournal::running(&path, records.own.id));
     let options = ShardedOptions::default();
     let (inner, identity, seen) =
         open_shard(&options, &mut records, number, &record, &path, journal.as_ref())?;
@@ -132,7 +132,7 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
     let record = records.shards.last().cloned().ok_or_else(|| Error::internal("no shards"))?;
     let number = ShardNumber::try_from(records.shards.len() - 1).unwrap_or(ShardNumber::MAX);
     let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
-    let journal = member.map(|_| SharedJournal::open(&path, records.own.id)).transpose()?;
+    let journal = member.map(|_| SharedJournal::running(&path, records.own.id));
     let options = ShardedOptions::default();
     let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
     let (inner, identity, _) = opened?;

@@ -221,8 +221,16 @@ fn damaged(place: Place, what: &str) -> Fault {
     Fault::Damaged(format!("the journal is damaged in segment {sequence} at byte {offset}: {what}"))
 }
 
-/// Reads the bytes of a frame. Returns false if no frame starts at the offset.
+/// Reads the bytes of a frame. Returns false if no frame starts at the offset, or if the writer of the file makes it
+/// shorter at the same time.
 pub(super) fn load(file: &impl Source, offset: u64, into: &mut Vec<u8>) -> io::Result<bool> {
+    match load_whole(file, offset, into) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        outcome => outcome,
+    }
+}
+
+fn load_whole(file: &impl Source, offset: u64, into: &mut Vec<u8>) -> io::Result<bool> {
     let left = file.length()?.saturating_sub(offset);
     if left < HEADER as u64 {
         return Ok(false);

@@ -1,8 +1,10 @@
+use std::io;
+
 use super::{
     block::{Block, HEAD},
-    frame::{Body, Kind, Place, Salt},
+    frame::{self, Body, Header, Kind, Place, Salt},
     marker::Journalled,
-    tail::{self, Fault, Tail, file_of},
+    tail::{self, Fault, Source, Tail, file_of, load},
     written::{FILES, Written, block},
 };
 
@@ -206,4 +208,30 @@ fn a_record_is_taken_back_after_records_of_other_shards() {
     written.commit_of(&[2, 5], &[6]);
     written.append(Kind::TakeBack, Body::Record(10));
     assert!(matches!(written.tail(), Err(Fault::Damaged(reason)) if reason.contains("takes back")));
+}
+
+/// A file that is made shorter after its length was read.
+struct Shrinking<'b>(&'b [u8]);
+
+impl Source for Shrinking<'_> {
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.get(..self.0.len() / 2).unwrap_or_default().read_at(offset, into)
+    }
+}
+
+#[test]
+fn a_frame_in_a_file_that_becomes_shorter_is_no_error() {
+    let salt = Salt { identity: [7; 16], epoch: 2, sequence: 5 };
+    let place = Place { sequence: 5, offset: 0 };
+    let header =
+        Header { kind: Kind::TakeBack, record: 9, time: 1, durable: place, checkpoint: 5, link: 0 };
+    let mut bytes = Vec::new();
+    frame::write(&mut bytes, &salt, 0, &header, Body::Record(8)).expect("short");
+    let mut buffer = Vec::new();
+    assert!(load(&&bytes[..], 0, &mut buffer).expect("a frame"));
+    assert!(!load(&Shrinking(&bytes), 0, &mut buffer).expect("no error"));
 }

@@ -94,9 +94,16 @@ impl SharedJournal {
             Err(Fault::Damaged(reason)) => Err(reason),
             Err(Fault::Io(error)) => return Err(error.into()),
         };
+        Ok(Self { found, ..Self::running(directory, identity) })
+    }
+
+    /// Returns the journal that this process writes, for a shard that joins it. Its files are not read, because writers
+    /// and checkpoints change them at the same time. The shard needs none of the records in them: since the journal
+    /// was started, the shard had no commits, and its earlier records were left for it.
+    pub(crate) fn running(directory: &Path, identity: [u8; 16]) -> Self {
         let directory = directory.to_owned();
         let (failed, synced) = (Mutex::default(), OnceLock::new());
-        Ok(Self { directory, identity, found, failed, synced })
+        Self { directory, identity, found: Ok(None), failed, synced }
     }
 
     /// Whether a data file has this journal.
@@ -183,7 +190,8 @@ impl SharedJournal {
                 return Err(NotStarted::Damaged(reason.to_owned()));
             }
             Ok(None) => {
-                "the journal of the shards is missing, or its checkpoints are damaged".to_owned()
+                "the journal of the shards is missing or damaged, or has no records of this shard"
+                    .to_owned()
             }
             Err(reason) => reason.clone(),
         };
