@@ -87,10 +87,7 @@ fn a_restore_to_a_time_has_the_commits_up_to_that_time() -> TestResult {
         for _ in 0..10 {
             change(&store, &notes, &mut rows, &mut random)?;
         }
-        // Times have milliseconds.
-        std::thread::sleep(Duration::from_millis(3));
         then.push((SystemTime::now(), rows.clone()));
-        std::thread::sleep(Duration::from_millis(3));
     }
     drop((store, notes));
     for (time, rows) in then {
@@ -102,6 +99,28 @@ fn a_restore_to_a_time_has_the_commits_up_to_that_time() -> TestResult {
     let outcome = Store::restore_archive(&archive).until(before).run(&to);
     assert!(matches!(outcome, Err(Error::NotInArchive { .. })), "{outcome:?}");
     assert!(!to.exists());
+    Ok(())
+}
+
+#[test]
+fn a_restore_to_a_moment_between_two_commits_has_the_first_of_them() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let store = options(&archive).open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    wait_for_archive(&store);
+    let mut then = Vec::new();
+    // Some of these commits are in the same millisecond.
+    for id in 0..100 {
+        store.transaction(|txn| notes.insert(txn, &crate::note(id, 0)))?;
+        then.push((SystemTime::now(), id));
+    }
+    drop((store, notes));
+    for (moment, id) in then.into_iter().step_by(3) {
+        let to = fresh(dir.path(), "restored");
+        Store::restore_archive(&archive).until(moment).run(&to)?;
+        assert_eq!(rows_of(&to)?.into_keys().last(), Some(id));
+    }
     Ok(())
 }
 

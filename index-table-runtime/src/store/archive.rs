@@ -129,7 +129,8 @@ impl Store {
 
 impl<'a> RestoreArchive<'a> {
     /// Restores the state after the last commit at or before this time, by the clock of the machine that wrote the store.
-    /// If that clock was set back, a commit counts as no earlier than the commit before it.
+    /// If that clock was set back, a commit counts as no earlier than the commit before it. Archives have times in
+    /// nanoseconds. Commits of earlier releases have milliseconds, and count as made at the end of their millisecond.
     pub fn until(mut self, time: SystemTime) -> Self {
         self.until = Some(Last::Time(time));
         self
@@ -187,7 +188,7 @@ impl<'a> RestoreArchive<'a> {
                 let what = "the commits of a sharded store in the archive of a plain store";
                 Until::Commit(number.single().ok_or(Error::NotOffered { what })?)
             }
-            Some(Last::Time(time)) => Until::Time(milliseconds(time)),
+            Some(Last::Time(time)) => Until::Time(nanoseconds(time)),
         };
         let base = archive.base(until)?;
         let total = archive.bytes(&base)?;
@@ -212,16 +213,16 @@ impl<'a> RestoreArchive<'a> {
     }
 }
 
-fn milliseconds(time: SystemTime) -> u64 {
+fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn of_shards(until: Option<Last>) -> UntilShards {
     match until {
         None => UntilShards::End,
         Some(Last::Commit(number)) => UntilShards::Commit(number.numbers()),
-        Some(Last::Time(time)) => UntilShards::Time(milliseconds(time)),
+        Some(Last::Time(time)) => UntilShards::Time(nanoseconds(time)),
     }
 }
 

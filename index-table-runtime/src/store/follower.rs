@@ -178,7 +178,7 @@ fn lag_of(store: &Store, mut following: Following) -> Result<FollowerLag> {
     }
     if let Some(first) = first {
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        lag.time = now.saturating_sub(Duration::from_millis(first));
+        lag.time = now.saturating_sub(Duration::from_nanos(first));
     }
     Ok(lag)
 }

@@ -60,7 +60,7 @@ pub(crate) struct Header {
     pub(crate) kind: Kind,
     /// The number of the record or notice, which is one more than the previous number.
     pub(crate) record: u64,
-    /// The time of the append, in milliseconds since 1970.
+    /// The time of the append, in nanoseconds since 1970; of earlier releases, in milliseconds.
     pub(crate) time: u64,
     /// Everything before this position was durable when the frame was appended.
     pub(crate) durable: Place,

@@ -62,6 +62,12 @@ pub(crate) fn now() -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Returns the current time in nanoseconds since 1970, for a frame. Two commits that follow each other have different times.
+pub(crate) fn nanoseconds() -> u64 {
+    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Log {
     /// Creates a log that starts in an empty segment. The first frame of each segment is at offset `head`.
     pub(crate) fn new(
@@ -123,7 +129,7 @@ impl Log {
 
     /// Appends a notice that takes a record back. No later record may have changes of the same shards.
     pub(crate) fn take_back(&mut self, record: u64) -> io::Result<()> {
-        self.append_frame(Kind::TakeBack, Body::Record(record), now())
+        self.append_frame(Kind::TakeBack, Body::Record(record), nanoseconds())
     }
 
     fn append_frame(&mut self, kind: Kind, body: Body<'_>, time: u64) -> io::Result<()> {

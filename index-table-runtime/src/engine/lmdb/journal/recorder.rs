@@ -66,7 +66,7 @@ impl Parts<'_> {
             _ if changes.is_empty() => Ok(()),
             Self::Appended(log, number) => {
                 let section = Section { shard: 0, number: *number, changes };
-                log.append(Kind::Part, &[section], log::now())
+                log.append(Kind::Part, &[section], log::nanoseconds())
             }
             Self::Waiting(spilled, directory) => spilled.push(changes, directory),
         }
@@ -348,7 +348,7 @@ impl Recording {
             return Err(AppendFailure::Refused(io::Error::other(reason)));
         }
         let record = log.next();
-        if let Err(error) = log.append(Kind::Commit, &[self.section()], log::now()) {
+        if let Err(error) = log.append(Kind::Commit, &[self.section()], log::nanoseconds()) {
             // The whole record may be in the file, and must not be read.
             return Err(match log.erase() {
                 Ok(()) => AppendFailure::Refused(error),

@@ -50,7 +50,7 @@ pub(super) fn write(archive: &Path, request: &Request) -> io::Result<Base> {
         generation: request.generation,
         segment: request.segment,
         commit: request.snapshot.number,
-        time: log::now().max(request.time),
+        time: log::nanoseconds().max(request.time),
         length: 0,
         hash: [0; 32],
         shard,

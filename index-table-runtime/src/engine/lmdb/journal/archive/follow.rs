@@ -34,8 +34,9 @@ impl Followed<'_> {
         self.record.commit
     }
 
+    /// Returns the time of the commit, in nanoseconds since 1970.
     pub(crate) const fn time(&self) -> u64 {
-        self.record.time
+        format::nanoseconds_of(self.record.time)
     }
 
     /// Returns the shards of the record, in the archive of a sharded store.

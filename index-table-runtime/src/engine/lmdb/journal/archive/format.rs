@@ -30,6 +30,14 @@ pub(crate) const PROMOTED: &str = "promoted";
 pub(crate) const FOLLOWER: &str = "follower";
 pub(crate) const FOLLOWED: &str = "follower.archive";
 
+/// Returns the time of a record or a base in nanoseconds since 1970. Earlier releases have written milliseconds: the commit
+/// was made before the end of this millisecond.
+pub(crate) const fn nanoseconds_of(time: u64) -> u64 {
+    /// No store was written in the first day after 1970, or in the milliseconds of the year 5138.
+    const LEAST: u64 = 100_000_000_000_000;
+    if time < LEAST { time * 1_000_000 + 999_999 } else { time }
+}
+
 /// Returns the name of a complete segment.
 pub(crate) fn segment_name(segment: u64) -> String {
     format!("segment.{segment:010}")
@@ -85,7 +93,7 @@ pub(crate) struct Manifest {
     pub(crate) commit: u64,
     /// The link of the last frame, or 0.
     pub(crate) link: u64,
-    /// The time of the last commit, in milliseconds since 1970.
+    /// The time of the last commit: see [`nanoseconds_of`].
     pub(crate) time: u64,
     /// The position of the last record in the journal.
     pub(crate) at: Place,
@@ -176,7 +184,7 @@ pub(crate) struct Base {
     pub(crate) segment: u64,
     /// The number of the last commit in the base.
     pub(crate) commit: u64,
-    /// The time of the copy, in milliseconds since 1970.
+    /// The time of the copy: see [`nanoseconds_of`].
     pub(crate) time: u64,
     /// The length of the data file, in bytes.
     pub(crate) length: u64,

@@ -9,7 +9,7 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions, MdbError};
 
 use super::{
-    format::{self, Base, Head, MANIFEST_FILE, Manifest},
+    format::{self, Base, Head, MANIFEST_FILE, Manifest, nanoseconds_of},
     records::{Archived, Records, sections},
     target::bases,
 };
@@ -40,7 +40,7 @@ pub(crate) enum Until {
     End,
     /// The commit with this number.
     Commit(u64),
-    /// The last commit at or before this time, in milliseconds since 1970.
+    /// The last commit at or before this time, in nanoseconds since 1970.
     Time(u64),
 }
 
@@ -49,7 +49,7 @@ impl Until {
         match self {
             Self::End => true,
             Self::Commit(number) => commit <= number,
-            Self::Time(last) => time <= last,
+            Self::Time(last) => nanoseconds_of(time) <= last,
         }
     }
 }
@@ -109,7 +109,11 @@ impl Archive {
             None => "it has no base yet; the store writes a base after it has been opened with the archive"
                 .to_owned(),
             Some(first) => {
-                format!("it begins with commit {}, {} ms after 1970", first.commit, first.time)
+                format!(
+                    "it begins with commit {}, {} ms after 1970",
+                    first.commit,
+                    milliseconds(first.time)
+                )
             }
         }))
     }
@@ -290,6 +294,11 @@ pub(in crate::engine::lmdb) fn failed(archive: &Path, failure: Failure, path: &P
         }
         Failure::Lmdb(error) => damaged(archive, error.to_string()),
     }
+}
+
+/// Returns a time in milliseconds since 1970, for an error.
+pub(super) const fn milliseconds(time: u64) -> u64 {
+    nanoseconds_of(time) / 1_000_000
 }
 
 pub(super) fn damaged(directory: &Path, reason: impl Into<String>) -> Error {

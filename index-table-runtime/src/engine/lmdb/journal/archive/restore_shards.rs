@@ -11,9 +11,9 @@ use std::{
 use heed::MdbError;
 
 use super::{
-    format::{Base, Head, MANAGER, MANAGER_FILE},
+    format::{Base, Head, MANAGER, MANAGER_FILE, nanoseconds_of},
     records::{Archived, sections},
-    restore::{Archive, Step, Walked, closed, damaged, failed, open},
+    restore::{Archive, Step, Walked, closed, damaged, failed, milliseconds, open},
 };
 use crate::{
     engine::lmdb::{
@@ -46,7 +46,7 @@ pub(crate) enum UntilShards {
     /// The commit with this number in each shard. A shard that was not available has 0. Shards that were added later
     /// are missing.
     Commit(Vec<u64>),
-    /// The last commit at or before this time, in milliseconds since 1970.
+    /// The last commit at or before this time, in nanoseconds since 1970.
     Time(u64),
 }
 
@@ -54,7 +54,7 @@ impl UntilShards {
     fn includes(&self, shard: u32, number: u64, time: u64) -> bool {
         match self {
             Self::End => true,
-            Self::Time(last) => time <= *last,
+            Self::Time(last) => nanoseconds_of(time) <= *last,
             Self::Commit(numbers) => {
                 numbers.get(shard as usize).is_some_and(|last| *last == 0 || number <= *last)
             }
@@ -106,7 +106,7 @@ impl Archive {
         }
         Err(self.lacks(match (missing, self.bases.first()) {
             (Some(shard), _) => format!("it has no base of shard number {shard} before that"),
-            (None, Some(first)) => format!("it begins {} ms after 1970", first.time),
+            (None, Some(first)) => format!("it begins {} ms after 1970", milliseconds(first.time)),
             (None, None) => "it has no base yet".to_owned(),
         }))
     }

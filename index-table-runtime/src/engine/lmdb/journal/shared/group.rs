@@ -208,7 +208,7 @@ impl Group {
 
 /// Appends the sections as the frames of one record.
 fn append(log: &mut Log, sections: &[Pending<'_>]) -> io::Result<()> {
-    let time = log::now();
+    let time = log::nanoseconds();
     let (mut first, mut bytes) = (0, 0);
     for (at, section) in sections.iter().enumerate() {
         bytes += section.changes.len();
