@@ -63,17 +63,20 @@ fn a_lost_manager_is_not_replaced_by_an_empty_one() -> TestResult {
             Some(empty) => fs::write(&manager, empty)?,
         }
         let before = files(&left);
-        for options in [options(), ShardedStore::options()] {
-            match options.open(&left) {
-                Err(Error::DamagedFile { reason, .. }) => {
-                    assert!(
-                        reason.contains("shards.journal") && reason.contains("rebuild"),
-                        "{reason}"
-                    );
-                }
-                outcome => panic!("{outcome:?}"),
+        match options().open(&left) {
+            Err(Error::DamagedFile { reason, .. }) => {
+                assert!(
+                    reason.contains("shards.journal") && reason.contains("rebuild"),
+                    "{reason}"
+                );
             }
+            outcome => panic!("{outcome:?}"),
         }
+        // Without declared shards, the store would not be created.
+        let outcome = ShardedStore::open(&left);
+        let is_refused =
+            matches!(outcome, Err(Error::DamagedFile { .. } | Error::StoreNotFound { .. }));
+        assert!(is_refused, "{outcome:?}");
         assert!(before == files(&left), "a file was changed");
     }
     let again = killed(&left, &dir.path().join("again"))?;

@@ -96,11 +96,11 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
 
 fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<Engine> {
     let read_only = options.options.read_only;
-    lmdb::refuse_lost(&options.options, path)?;
     // Opening must not create a manager.
     if !creates && !path.join("data.mdb").exists() {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
+    lmdb::refuse_lost(&options.options, path)?;
     let lock = (!read_only).then(|| lock(path, options.options.file_mode)).transpose()?;
     let manager = Options {
         create: creates,
