@@ -33,9 +33,9 @@ impl ChangeStream {
     pub(crate) const RECORDED: Self =
         Self { keep: u64::MAX, bytes: u64::MAX, until_consumed: false };
 
-    /// Whether a change of this time has been kept long enough. Both times are in milliseconds.
-    pub(crate) const fn is_old(&self, time: u64, now: u64) -> bool {
-        now.saturating_sub(time) >= self.keep.saturating_mul(1000)
+    /// Whether a change of this age, in milliseconds, has been kept long enough.
+    pub(crate) const fn is_old(&self, age: u64) -> bool {
+        age >= self.keep.saturating_mul(1000)
     }
 }
 
@@ -84,6 +84,9 @@ pub(crate) const ORDER: [u8; 1] = [4];
 
 /// In a shard, the key of the version of the list of consumers.
 pub(crate) const LIST: [u8; 1] = [6];
+
+/// The key of the corrections of the clock.
+pub(crate) const CLOCK: [u8; 1] = [7];
 
 /// The first byte of the key of a change that has no number yet.
 const UNNUMBERED: u8 = 5;
@@ -312,14 +315,13 @@ mod tests {
         assert_eq!(number_of(&change_key(258)), Some(258));
         assert_eq!(consumer_key("mailer"), b"\x02mailer");
         assert_eq!(number_of(&consumer_key("mailerxx")), None);
-        assert_eq!(LIST, [6]);
+        assert_eq!((LIST, CLOCK), ([6], [7]));
     }
 
     #[test]
     fn a_change_is_old_after_its_time() {
         let stream = ChangeStream { keep: 2, bytes: u64::MAX, until_consumed: false };
-        assert!(!stream.is_old(1000, 2999) && stream.is_old(1000, 3000));
-        assert!(!stream.is_old(5000, 1000));
-        assert!(!ChangeStream::RECORDED.is_old(0, u64::MAX - 1));
+        assert!(!stream.is_old(1999) && stream.is_old(2000));
+        assert!(!ChangeStream::RECORDED.is_old(u64::MAX - 1));
     }
 }

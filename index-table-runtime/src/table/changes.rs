@@ -279,7 +279,8 @@ impl<R: Entity> Changes<R> {
     /// A worker takes its share of the keys in [`next_batch`](ChangeWorker::next_batch), which also extends its lease. It
     /// has to commit a batch before its lease ends. If the lease of a worker ends, because its process was killed or a
     /// batch took too long, the other workers take its keys, including the changes that it has not committed. A later
-    /// commit of this worker fails with [`Error::BatchSuperseded`]. Leases are compared with the clock of the system. A
+    /// commit of this worker fails with [`Error::BatchSuperseded`]. Other processes measure how long a lease was not
+    /// extended, so a correction of the system's clock does not end or prolong it. A
     /// new worker gets its keys when the other workers call `next_batch`.
     ///
     /// As long as a worker has a lease, [`Changes::next_batch`] of the same consumer fails with

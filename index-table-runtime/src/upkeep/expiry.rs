@@ -26,7 +26,7 @@ use crate::{
     query::{Bounds, ScanRequest},
     store::{Inner, OpenTable, Store},
     upkeep::cascade,
-    usage::Ledger,
+    usage::{Ledger, clock},
     write::{
         Scratch,
         rows::{self, Cascading, Deleted},
@@ -256,6 +256,7 @@ impl Store {
     pub fn start_expiry_worker(&self) -> Result<ExpiryWorker> {
         self.inner.engine.refuse_forked()?;
         self.inner.engine.refuse_read_only()?;
+        clock::observe();
         let (shared, store) = (Arc::<Shared>::default(), Arc::downgrade(&self.inner));
         let thread = {
             let (shared, store) = (Arc::clone(&shared), Weak::clone(&store));
@@ -341,7 +342,7 @@ fn expire_contained(store: &Store, table: &Arc<OpenTable>, now: SystemTime) -> R
 
 /// Deletes the expired rows of each table. Returns the last error.
 fn round(store: &Store, shared: &Shared) -> Option<Error> {
-    let (now, mut failed) = (SystemTime::now(), None);
+    let (now, mut failed) = (clock::settled(), None);
     for table in store.inner.tables_in_use() {
         if table.rows.expiry.is_none() {
             continue;

@@ -17,7 +17,7 @@ use crate::{
         changes::forget_list,
         read_only, references, shards, versions,
     },
-    usage::trace::span,
+    usage::{clock, trace::span},
     write::{changes, queue},
 };
 
@@ -63,6 +63,9 @@ pub(super) fn open_with(
     if store.inner.engine.is_read_only() {
         let open = if online { read_only::find } else { read_only::open };
         return open(store, rows, global);
+    }
+    if rows.changes.is_some() {
+        clock::observe();
     }
     let table = declare(store, rows, in_shard)?;
     if online {

@@ -2,6 +2,7 @@
 
 mod advice;
 mod analyze;
+pub(crate) mod clock;
 mod counters;
 mod latency;
 mod progress;

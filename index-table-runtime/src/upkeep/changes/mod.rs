@@ -22,7 +22,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use self::shared::{Group, Keys, slot_of};
+use self::shared::{Group, Keys, Lease, slot_of};
 use crate::{
     engine::{Reader, Space, Write as _, Writer},
     model::{
@@ -351,8 +351,9 @@ impl Consumer {
         self.streams(txn)?;
         let (mut writer, ..) = txn.writer(&self.table)?;
         let now = now();
-        let lease = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
-        let times = (now, now.saturating_add(lease));
+        let length = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
+        let until = now.saturating_add(length);
+        let lease = Lease { worker, until, length: length.max(1) };
         let mut own = None;
         for shard in writer.with_changes() {
             beside(&mut writer, shard, |writer| {
@@ -361,7 +362,7 @@ impl Consumer {
                 if own.is_some() {
                     return self.shared.fill(writer, &mut group, at);
                 }
-                self.shared.join(writer, &mut group, at, worker, times)?;
+                self.shared.join(writer, &mut group, at, lease, now)?;
                 own = Some(group.held(worker).map(|slot| slot.number).collect());
                 Ok(())
             })?;

@@ -5,6 +5,12 @@
 //! takes free slots up to its share, and releases slots beyond its share. So a slot has one holder at a time, which receives
 //! the changes of the slot in their order.
 //!
+//! A worker extends its lease by writing its end again. Another process that has read a lease compares it with its own
+//! [`Instant`]: the lease has ended if it was not extended for its length. So corrections of the system's clock, and
+//! differences between the clocks of several machines, don't extend a lease. The system's clock decides only whether a lease
+//! has ended that this process reads for the first time, or that was extended since it was last read, if the clock was
+//! not corrected in the meantime.
+//!
 //! A batch has the positions of its slots. A commit fails if the holder or the position of a slot has changed since. So each
 //! change is committed once, even if leases end early.
 //!
@@ -12,13 +18,20 @@
 //! be used without workers: it skips the changes before the positions of their slots, and its first commit removes the
 //! slots.
 
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
 use crate::{
     engine::{Read as _, Reader, Space, Write as _, Writer},
+    locks::Mutex,
     model::{
         error::{Error, Result},
         key::hash,
         stream::Mark,
     },
+    usage::clock,
 };
 
 /// The number of slots.
@@ -42,12 +55,79 @@ pub(crate) struct Slot {
     pub(crate) holder: u64,
 }
 
+/// The lease of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) worker: u64,
+    /// Its end by the clock of the worker, in milliseconds since 1970.
+    pub(crate) until: u64,
+    /// Its length in milliseconds; 0 if an earlier release has written it.
+    pub(crate) length: u64,
+}
+
+/// A lease that this process has read.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    lease: Lease,
+    /// When it was first read.
+    at: Instant,
+    has_ended: bool,
+}
+
+/// The maximum number of leases that this process remembers.
+const MOST_SEEN: usize = 4096;
+
+/// The leases that this process has read. The numbers of workers are random.
+static SEEN: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
+
+impl Lease {
+    fn encode(self) -> [u8; 16] {
+        let both = u128::from(self.until) << 64 | u128::from(self.length);
+        both.to_be_bytes()
+    }
+
+    fn decode(worker: u64, record: &[u8]) -> Option<Self> {
+        let (until, length) = record.split_first_chunk()?;
+        let length = if length.is_empty() { [0; 8] } else { length.try_into().ok()? };
+        let [until, length] = [*until, length].map(u64::from_be_bytes);
+        Some(Self { worker, until, length })
+    }
+
+    /// Whether the lease has ended. `now` is the time by the system's clock.
+    fn has_ended(self, now: u64) -> bool {
+        let steady_since = clock::steady_since();
+        let mut seen = SEEN.lock();
+        if seen.len() >= MOST_SEEN {
+            seen.retain(|_, own| !own.has_ended && !own.lease.is_over(own.at.elapsed(), now));
+            if seen.len() >= MOST_SEEN {
+                seen.clear();
+            }
+        }
+        let first = Seen { lease: self, at: Instant::now(), has_ended: self.until <= now };
+        let own = seen.entry(self.worker).or_insert(first);
+        if own.lease != self {
+            // It was extended since it was read.
+            let has_ended = first.has_ended && steady_since <= own.at;
+            *own = Seen { has_ended, ..first };
+        }
+        own.has_ended |= self.is_over(own.at.elapsed(), now);
+        own.has_ended
+    }
+
+    /// Whether the lease has ended at a time after it was first read.
+    fn is_over(self, since: Duration, now: u64) -> bool {
+        match self.length {
+            0 => self.until <= now,
+            length => since >= Duration::from_millis(length),
+        }
+    }
+}
+
 /// The slots and the workers of a consumer.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     pub(crate) slots: Vec<Slot>,
-    /// The workers, and the ends of their leases in milliseconds since 1970.
-    workers: Vec<(u64, u64)>,
+    workers: Vec<Lease>,
 }
 
 /// The keys of a consumer's slots and workers.
@@ -86,9 +166,9 @@ impl Keys {
                     group.slots.push(slot.ok_or_else(damaged)?);
                 }
                 [1, worker @ ..] => {
-                    let numbers = worker.try_into().ok().zip(record.try_into().ok());
-                    let (worker, until) = numbers.ok_or_else(damaged)?;
-                    group.workers.push((u64::from_be_bytes(worker), u64::from_be_bytes(until)));
+                    let worker = worker.try_into().ok().map(u64::from_be_bytes);
+                    let lease = worker.and_then(|worker| Lease::decode(worker, record));
+                    group.workers.push(lease.ok_or_else(damaged)?);
                 }
                 _ => return Err(damaged()),
             }
@@ -107,8 +187,8 @@ impl Keys {
         for slot in &group.slots {
             writer.remove(Space::Changes, &self.slot(slot.number))?;
         }
-        for (worker, _) in &group.workers {
-            writer.remove(Space::Changes, &self.worker(*worker))?;
+        for lease in &group.workers {
+            writer.remove(Space::Changes, &self.worker(lease.worker))?;
         }
         Ok(())
     }
@@ -120,23 +200,25 @@ impl Keys {
         writer: &mut Writer<'_, '_>,
         group: &mut Group,
         at: Mark,
-        worker: u64,
-        (now, until): (u64, u64),
+        lease: Lease,
+        now: u64,
     ) -> Result<()> {
-        writer.put(Space::Changes, &self.worker(worker), &until.to_be_bytes())?;
-        for (other, _) in
-            group.workers.iter().filter(|(other, until)| *other != worker && *until <= now)
-        {
-            writer.remove(Space::Changes, &self.worker(*other))?;
+        let worker = lease.worker;
+        writer.put(Space::Changes, &self.worker(worker), &lease.encode())?;
+        group.workers.retain(|other| other.worker != worker);
+        let is_running = |other: &Lease| !other.has_ended(now);
+        let (running, ended): (Vec<_>, Vec<_>) = group.workers.drain(..).partition(is_running);
+        for Lease { worker, .. } in ended {
+            writer.remove(Space::Changes, &self.worker(worker))?;
         }
-        group.workers.retain(|(other, until)| *other != worker && *until > now);
-        group.workers.push((worker, until));
+        group.workers = running;
+        group.workers.push(lease);
         self.fill(writer, group, at)?;
         let share = usize::from(SLOTS).div_ceil(group.workers.len());
         let mut held = group.held(worker).count();
         let workers = &group.workers;
         for slot in &mut group.slots {
-            let is_free = workers.iter().all(|(other, _)| *other != slot.holder);
+            let is_free = workers.iter().all(|other| other.worker != slot.holder);
             if slot.holder == worker && held > share {
                 (slot.holder, held) = (0, held - 1);
             } else if is_free && held < share {
@@ -197,7 +279,7 @@ impl Group {
 
     /// Whether a worker has a lease at this time.
     pub(crate) fn is_in_use(&self, now: u64) -> bool {
-        self.workers.iter().any(|(_, until)| *until > now)
+        self.workers.iter().any(|lease| !lease.has_ended(now))
     }
 }
 
@@ -213,7 +295,11 @@ mod tests {
         let record = slot.encode();
         assert_eq!(Slot::decode(31, &record), Some(slot));
         assert_eq!(Slot::decode(31, &record[1..]), None);
-        let lease = 258_u64.to_be_bytes().to_vec();
+        let lease = Lease { worker: 7, until: 258, length: 30_000 };
+        assert_eq!(Lease::decode(7, &lease.encode()), Some(lease));
+        assert_eq!(Lease::decode(7, &lease.encode()[..8]), Some(Lease { length: 0, ..lease }));
+        assert_eq!(Lease::decode(7, &lease.encode()[..9]), None);
+        let lease = lease.encode().to_vec();
         for bytes in [record, keys.slot(31), keys.worker(7), lease] {
             let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             let vector = format!("`{}`", hex.join(" "));

@@ -100,7 +100,9 @@ pub(super) fn of(store: &ShardedStore) -> Result<Vec<MoveInfo>> {
             rows: moving.rows.load(Relaxed),
             bytes: moving.bytes.load(Relaxed),
             total: Some(moving.total.load(Relaxed)).filter(|total| *total > 0),
-            begun: SystemTime::UNIX_EPOCH + Duration::from_secs(record.begun),
+            begun: SystemTime::UNIX_EPOCH
+                .checked_add(Duration::from_secs(record.begun))
+                .unwrap_or(SystemTime::UNIX_EPOCH),
         });
     }
     Ok(moves)

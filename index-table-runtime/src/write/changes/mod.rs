@@ -28,11 +28,14 @@
 //! Writers remove old changes: each [`EVERY`]th change removes up to [`STEP`] old changes. So the stream is shortened
 //! while it gets new changes, and no writer waits for a long removal.
 
+mod age;
 mod unnumbered;
 
 pub(crate) use unnumbered::{AT_ONCE, each_pending, is_due, number};
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use age::Corrections;
 
 use crate::{
     engine::{Read, Space, Write as _, Writer},
@@ -159,13 +162,17 @@ fn add(
             StoredChange { time, end, kind, order, primary_key, row }.encode(&mut change);
             return writer.put(Space::Changes, &place.key(), &change);
         }
-        let last = last(writer.reader())?;
+        let (last, time) = last_with_time(writer.reader())?;
+        let now = now();
+        if let Some(time) = time.filter(|time| stream.declared.is_long(*time, now)) {
+            age::note(stream.declared, writer, (last.number, time), now)?;
+        }
         let order = stream.orders.map(Orders::next);
         let len = StoredChange::len(order, primary_key, row);
         let number = last.number.saturating_add(1);
         let end = last.end.saturating_add(len as u64);
         let mut change = Vec::with_capacity(len);
-        StoredChange { time: now(), end, kind, order, primary_key, row }.encode(&mut change);
+        StoredChange { time: now, end, kind, order, primary_key, row }.encode(&mut change);
         writer.put(Space::Changes, &change_key(number), &change)?;
         if number.is_multiple_of(EVERY) {
             remove_old(stream.declared, writer, STEP)?;
@@ -210,12 +217,20 @@ pub(crate) fn at_most<'t>(reader: impl Read<'t>, number: u64) -> Result<Mark> {
 
 /// Returns the mark of the last change.
 pub(crate) fn last<'t>(reader: impl Read<'t>) -> Result<Mark> {
+    last_with_time(reader).map(|(last, _)| last)
+}
+
+/// Returns the mark of the last change, and its time; without a time if the change was removed.
+fn last_with_time<'t>(reader: impl Read<'t>) -> Result<(Mark, Option<u64>)> {
     let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else {
-        return Ok(Mark::default());
+        return Ok((Mark::default(), None));
     };
     match number_of(key) {
-        Some(number) => Ok(Mark { number, end: decode(reader.table(), number, record)?.end }),
-        None => mark(reader.table(), record),
+        Some(number) => {
+            let change = decode(reader.table(), number, record)?;
+            Ok((Mark { number, end: change.end }, Some(change.time)))
+        }
+        None => Ok((mark(reader.table(), record)?, None)),
     }
 }
 
@@ -296,6 +311,11 @@ pub(crate) fn remove_old(
     writer: &mut Writer<'_, '_>,
     most: u64,
 ) -> Result<u64> {
+    let (last, time) = last_with_time(writer.reader())?;
+    let now = now();
+    if let Some(time) = time.filter(|time| stream.is_long(*time, now)) {
+        age::note(stream, writer, (last.number, time), now)?;
+    }
     let reader = writer.reader();
     let consumed = if stream.until_consumed {
         let slowest = consumers(reader)?.into_iter().map(|(_, consumer)| consumer.at.number).min();
@@ -304,13 +324,14 @@ pub(crate) fn remove_old(
     } else {
         None
     };
-    let (mut removed, last, now) = (removed(reader)?, last(reader)?, now());
+    let mut removed = removed(reader)?;
+    let mut corrections = Corrections::read(stream, reader)?;
     let (mut keys, mut order) = (Vec::new(), None);
     for (number, change) in some_after(reader, removed.number, most)? {
         let is_old = match consumed {
             Some(consumed) => number <= consumed,
             None => {
-                stream.is_old(change.time, now)
+                stream.is_old(corrections.age((number, change.time), now))
                     || last.end.saturating_sub(change.end) > stream.bytes
             }
         };
@@ -325,6 +346,7 @@ pub(crate) fn remove_old(
     }
     let mark = (REMOVED.to_vec(), removed.encode().to_vec());
     writer.exchange(Space::Changes, &keys, &[mark])?;
+    corrections.forget(removed.number, writer)?;
     if let Some(order) = order.filter(|_| removed == last) {
         let kept = last_order(writer.reader())?;
         keep_order(writer, order.max(kept))?;

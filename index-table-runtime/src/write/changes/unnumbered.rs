@@ -15,7 +15,7 @@
 //! transaction with the greater number sees the commit of the other, or one of them fails: a transaction takes its
 //! snapshot before it gets its number, reads the row before it writes it, and is serializable.
 
-use super::{EVERY, last, remove_old};
+use super::{EVERY, age, last_with_time, remove_old};
 use crate::{
     engine::{Read, Space, Write as _, Writer},
     model::{
@@ -35,9 +35,13 @@ pub(crate) fn number(
     upto: u64,
 ) -> Result<usize> {
     let found = some(writer.reader(), Place::default(), AT_ONCE)?;
-    let Mark { mut number, mut end } = last(writer.reader())?;
-    let (mut removed, mut written) = (Vec::new(), Vec::new());
+    let (Mark { mut number, mut end }, mut time) = last_with_time(writer.reader())?;
+    let (mut removed, mut written, mut long) = (Vec::new(), Vec::new(), Vec::new());
     for (place, change) in found.into_iter().take_while(|(place, _)| place.transaction <= upto) {
+        if let Some(earlier) = time.filter(|earlier| stream.is_long(*earlier, change.time)) {
+            long.push(((number, earlier), change.time));
+        }
+        time = Some(change.time);
         number = number.saturating_add(1);
         let len = StoredChange::len(change.order, change.primary_key, change.row);
         end = end.saturating_add(len as u64);
@@ -50,6 +54,9 @@ pub(crate) fn number(
         return Ok(0);
     }
     writer.exchange(Space::Changes, &removed, &written)?;
+    for (last, next) in long {
+        age::note(stream, writer, last, next)?;
+    }
     // As a writer does, this removes up to `STEP` old changes for each `EVERY` changes that were numbered.
     let steps = (removed.len() as u64).div_ceil(EVERY);
     remove_old(stream, writer, steps * super::STEP)?;
