@@ -13,6 +13,7 @@ mod global;
 mod groups;
 mod grown;
 mod handed_over;
+mod hidden;
 mod hot;
 mod load;
 mod missing;

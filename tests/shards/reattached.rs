@@ -302,7 +302,7 @@ fn readers_and_writers_continue_while_a_shard_is_detached_renamed_and_attached()
                                 .transaction(|txn| orders.insert(txn, &order(tenant, number)))
                             {
                                 Ok(()) => acknowledged.push((tenant, number)),
-                                Err(Error::NoShard { .. } | Error::IndexNotReadable { .. }) => {}
+                                Err(Error::NoShard { .. }) => {}
                                 Err(error) => return Err(error),
                             }
                         }

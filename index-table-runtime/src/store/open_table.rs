@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use super::inner::ALL_OPENED;
 use crate::{
     engine::{Limit, ReadRecords as _, Reader, Stamp, Tables},
     locks::Mutex,
@@ -54,6 +55,10 @@ pub(super) struct Readable {
     /// For each index, and then for each aggregate, the least counter of transactions for which it is readable; `u64::MAX` if there are no such
     /// transactions.
     from: Box<[AtomicU64]>,
+    /// For each of them, the least counter of transactions that can find that it is readable. Transactions with a smaller
+    /// counter may have a snapshot from before it was emptied. `u64::MAX` while a commit that empties it may become visible.
+    /// Locked while `from` changes.
+    found_from: Mutex<Box<[u64]>>,
     /// The counter of the store.
     counter: Arc<AtomicU64>,
 }
@@ -69,7 +74,29 @@ impl Readable {
         let stays = tables.are_split();
         let once = |(at, readable): (usize, &bool)| *readable && (stays || !schema.is_eventual(at));
         let from = readable.iter().enumerate().map(|it| if once(it) { opened } else { u64::MAX });
-        Self { from: from.map(AtomicU64::new).collect(), counter: Arc::clone(counter) }
+        let found_from = Mutex::new(vec![0; readable.len()].into());
+        let from = from.map(AtomicU64::new).collect();
+        Self { from, found_from, counter: Arc::clone(counter) }
+    }
+
+    fn set(&self, index: usize, change: impl FnOnce(&AtomicU64, &mut u64, u64)) {
+        let mut found_from = self.found_from.lock();
+        if let (Some(from), Some(found_from)) = (self.from.get(index), found_from.get_mut(index)) {
+            let now = self.counter.fetch_add(1, Ordering::AcqRel) + 1;
+            change(from, found_from, now);
+        }
+    }
+}
+
+/// A guard: a commit may empty an index.
+pub(crate) struct Emptying<'t> {
+    table: &'t OpenTable,
+    index: usize,
+}
+
+impl Drop for Emptying<'_> {
+    fn drop(&mut self) {
+        self.table.readable.set(self.index, |_, found_from, now| *found_from = now);
     }
 }
 
@@ -111,11 +138,6 @@ impl OpenTable {
         self.readable.from.get(index).is_none_or(|from| from.load(Ordering::Relaxed) <= opened)
     }
 
-    /// Returns true if the index is readable for transactions that begin now, and false if they have to read the catalog.
-    pub(crate) fn is_readable_now(&self, index: usize) -> bool {
-        self.is_readable(index, super::inner::ALL_OPENED)
-    }
-
     /// Returns the maintenance plan of a write transaction; `None` if no index is eventual or not readable.
     pub(crate) fn maintenance_plan(
         &self,
@@ -137,22 +159,34 @@ impl OpenTable {
         (0..self.readable.from.len()).all(|index| self.is_readable(index, opened))
     }
 
-    /// Records that the contents of an index have become obsolete. Transactions that begin later find its state in the catalog.
-    pub(crate) fn became_unreadable(&self, index: usize) {
-        if let Some(from) = self.readable.from.get(index) {
+    /// Records that a commit is about to empty an index: from now on, transactions find its state in their catalog. Drop the
+    /// result when the commit is visible, or has failed.
+    pub(crate) fn will_be_emptied(&self, index: usize) -> Emptying<'_> {
+        self.readable.set(index, |from, found_from, _| {
             from.store(u64::MAX, Ordering::Relaxed);
-        }
+            *found_from = u64::MAX;
+        });
+        Emptying { table: self, index }
     }
 
     /// Records that an index is readable in all later snapshots, unless it may be disabled.
     pub(crate) fn became_readable(&self, index: usize) {
+        self.became_readable_in(index, u64::MAX);
+    }
+
+    /// Does this if a transaction with the counter `opened` has found the index readable. A snapshot from before the index
+    /// was emptied does not show that it is readable now.
+    fn became_readable_in(&self, index: usize, opened: u64) {
         if self.schema.is_eventual(index) && !self.tables.are_split() {
             return;
         }
-        let now = self.readable.counter.fetch_add(1, Ordering::AcqRel) + 1;
-        if let Some(from) = self.readable.from.get(index) {
-            from.store(now, Ordering::Relaxed);
-        }
+        self.readable.set(index, |from, found_from, now| {
+            let is_later = *found_from != u64::MAX && *found_from <= opened;
+            // A write transaction can have begun before the index was emptied.
+            if is_later && (opened != ALL_OPENED || *found_from == 0) {
+                from.store(now, Ordering::Relaxed);
+            }
+        });
     }
 
     /// Returns the states of the indexes that are not readable in this snapshot, with their positions.
@@ -221,7 +255,7 @@ impl OpenTable {
             // A transaction of one shard does not read the states in the other shards.
             if is_as_declared && !is_older && !reader.is_limited() {
                 // Another process has built the index; later snapshots have it too.
-                self.became_readable(index);
+                self.became_readable_in(index, opened);
             }
             return Ok(());
         };

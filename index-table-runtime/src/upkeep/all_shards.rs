@@ -145,11 +145,13 @@ fn in_all(
 /// Gives each global index, and each index of a reference table, the same state in all shards. An unfinished build
 /// continues if all shards have its state. Otherwise, the index is emptied, and its build starts at the first row.
 ///
-/// If a shard is missing, a global index stays emptied, and is not maintained.
+/// If a shard is missing, a global index stays emptied, and is not maintained. `in_use` is the table if transactions can
+/// already use it.
 pub(super) fn align(
     engine: &engine::Engine,
     tables: &Tables,
     rows: &'static RowVtable,
+    in_use: Option<&OpenTable>,
 ) -> Result<()> {
     let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
         return Ok(());
@@ -184,6 +186,8 @@ pub(super) fn align(
     if different.is_empty() {
         return Ok(());
     }
+    let emptied = different.iter().map(|index| in_use.map(|table| table.will_be_emptied(*index)));
+    let _emptied: Vec<_> = emptied.collect();
     let declare = |writer: &mut Writer<'_, '_>| {
         let count = opening::count(writer)?;
         build::declare(rows, writer, &different, count)

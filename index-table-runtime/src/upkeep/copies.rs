@@ -116,11 +116,15 @@ impl Copies {
 
     /// Replaces the rows of a copy.
     pub(super) fn replace(&self, store: &Store, table: &OpenTable) -> Result<()> {
+        store.transaction(|txn| self.replace_in(table, &mut txn.writer(table)?.0))
+    }
+
+    /// Replaces the rows of a copy in a transaction of its shard.
+    pub(super) fn replace_in(&self, table: &OpenTable, writer: &mut Writer<'_, '_>) -> Result<()> {
         let source = self.source.as_ref().or(self.empty.first());
         let Some((source, original)) = source else { return Ok(()) };
         let txn = source.read()?;
-        let source = txn.reader(original)?;
-        store.transaction(|txn| copy(table.rows, source, &mut txn.writer(table)?.0))
+        copy(table.rows, txn.reader(original)?, writer)
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod catalog;
 pub(crate) mod changes;
 mod copies;
 pub(crate) mod expiry;
+mod hidden;
 pub(crate) mod moves;
 mod numbers;
 pub(crate) mod opening;

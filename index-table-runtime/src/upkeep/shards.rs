@@ -6,6 +6,7 @@ use std::{path::Path, sync::Arc};
 use super::{
     all_shards, changes,
     copies::Copies,
+    hidden,
     opening::{self, InShard},
     parallel, references,
 };
@@ -43,14 +44,35 @@ pub(super) fn open(
         store.inner.open_followed.get_or_init(|| open_followed);
     }
     let main = open_main_table(store, shards, rows, online)?;
-    let table = store
+    let opened = store
         .inner
-        .open_once(rows, |engine| open_in_all(engine, shards, rows, (main.as_ref(), online)))?;
+        .open_once(rows, |engine| open_in_all(engine, shards, rows, (main.as_ref(), online)));
+    if opened.is_err() && shards.is_read_only() {
+        // Another process may have moved rows, or detached a shard, since this process opened the store.
+        shards.read()?;
+    }
+    let table = opened?;
     if !online && !table.is_all_readable(store.inner.opened()) {
         // The table may be in use already, opened without its indexes.
         all_shards::finish(store, rows, &table)?;
     }
+    if !online {
+        remove_hidden(store, shards, &table)?;
+    }
     Ok(table)
+}
+
+/// Removes the hidden entries that a process has left when it ended. They stay if a shard is not available, or during a move.
+fn remove_hidden(store: &Store, shards: &Engine, table: &OpenTable) -> Result<()> {
+    let prefix = format!("{}.", table.schema.name);
+    if shards.is_read_only() || !shards.hidden().iter().any(|map| map.starts_with(&prefix)) {
+        return Ok(());
+    }
+    let Some(_turn) = shards.move_turn() else { return Ok(()) };
+    match hidden::remove(store, shards, table) {
+        Err(Error::ShardUnavailable { .. }) => Ok(()),
+        removed => removed,
+    }
 }
 
 /// Opens the table of the main rows of parts, if the main rows can be in other shards than the parts.
@@ -145,7 +167,7 @@ fn open_in_all(
     let tables = Tables::Sharded(tables);
     let unreadable = if online {
         if !shards.is_read_only() {
-            all_shards::align(engine, &tables, rows)?;
+            all_shards::align(engine, &tables, rows, None)?;
         }
         all_shards::unreadable(engine, &tables, rows)?
     } else {
@@ -257,7 +279,7 @@ pub(super) fn open_target(
         changes::join(shards, tables, (&store_of(shard)?, &opened))?;
     }
     tables.add(number, shard.name(), opened);
-    all_shards::align(&store.inner.engine, &table.tables, table.rows)
+    all_shards::align(&store.inner.engine, &table.tables, table.rows, Some(table))
 }
 
 /// Whether an unfinished move brings keys of a table, or entries of its global indexes, to a shard.
@@ -476,6 +498,7 @@ impl ShardedStore {
         }
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
         // The tables are added before the shard, so that a transaction with the shard also has its tables.
+        let mut emptied = Vec::new();
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             let copies = &mut Copies::default();
@@ -486,9 +509,8 @@ impl ShardedStore {
                     // The other copies can't change while this copy is missing.
                     Copies::of(shards, tables)?.replace(&store_of(&shard)?, &own)?;
                 }
-                for index in table.rows.distribution.global() {
-                    table.became_unreadable(*index);
-                }
+                let global = table.rows.distribution.global().iter();
+                emptied.extend(global.map(|index| table.will_be_emptied(*index)));
                 if table.rows.changes.is_some() {
                     changes::join(shards, tables, (&store_of(&shard)?, &own))?;
                 }
@@ -501,9 +523,10 @@ impl ShardedStore {
             let Tables::Sharded(tables) = &table.tables else { continue };
             all_shards::empty_unbuilt(shards, tables, table.rows)?;
             if tables.routing().is_reference() {
-                all_shards::align(&inner.engine, &table.tables, table.rows)?;
+                all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
             }
         }
+        drop(emptied);
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ impl Lent<'_> {
 
 impl<'t> Reader<'t> {
     pub(crate) fn count(self, query: &Query) -> Result<Count> {
-        if self.routing().moves_in(query.source) || self.leaving_out(query).is_some() {
+        if self.routing().omits(query.source) || self.leaving_out(query).is_some() {
             return self.count_entries(query);
         }
         let shards = self.shards_of(query)?;
@@ -111,8 +111,8 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Counts the entries one by one. In a global index, only entries with rows in available shards count. While rows
-    /// are being moved, only entries of rows that are not copies count.
+    /// Counts the entries one by one. In a global index, only entries with rows in available shards count. Copies
+    /// and hidden entries don't count.
     #[cold]
     fn count_entries(self, query: &Query) -> Result<Count> {
         let mut count = Count::default();

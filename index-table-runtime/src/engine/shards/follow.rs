@@ -121,11 +121,12 @@ impl Engine {
 
     /// Updates the shard maps, the moves and the list of shards from the own records of the shards.
     pub(crate) fn follow_own_records(&self) -> Result<()> {
-        let (mut identities, mut moves) = (Vec::new(), Vec::new());
+        let (mut identities, mut moves, mut hidden) = (Vec::new(), Vec::new(), BTreeSet::new());
         for (_, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
             let Some(open) = shard.open.get() else { continue };
             let Some(seen) = Seen::read(open.engine())? else { continue };
             moves.extend(seen.moves()?);
+            hidden.extend(seen.hidden().iter().cloned());
             identities.push(seen.identity().clone());
         }
         // A shard that was attached again is still in the own records of other shards. The archive has the record of the
@@ -149,7 +150,7 @@ impl Engine {
         }
         let present = now.shards().iter().filter(|shard| !removed.contains(shard));
         let present: Arc<[_]> = present.copied().collect();
-        if let Some(next) = now.followed(changed, moves, present) {
+        if let Some(next) = now.followed(changed, moves, (present, hidden)) {
             self.maps.install(Arc::new(next));
         }
         for shard in removed {
@@ -199,12 +200,12 @@ impl Engine {
 }
 
 impl Maps {
-    /// Returns the next generation with these boundaries, moves and shards; `None` if nothing has changed.
+    /// Returns the next generation with these boundaries, moves, shards and hidden entries; `None` if nothing has changed.
     fn followed(
         &self,
         changed: Vec<(String, Boundaries)>,
         moves: Vec<super::MoveRecord>,
-        shards: Arc<[ShardNumber]>,
+        (shards, hidden): (Arc<[ShardNumber]>, BTreeSet<String>),
     ) -> Option<Self> {
         let is_same = |(name, boundaries): &(String, Boundaries)| {
             self.get(name).is_some_and(|map| *map.boundaries == *boundaries)
@@ -212,9 +213,13 @@ impl Maps {
         let own: Vec<_> = self.moves().iter().map(|moving| &moving.record).collect();
         let has_moves = own.iter().all(|own| moves.contains(own))
             && moves.iter().all(|record| own.contains(&record));
-        if changed.iter().all(is_same) && has_moves && *shards == *self.shards() {
+        if changed.iter().all(is_same)
+            && has_moves
+            && *shards == *self.shards()
+            && hidden == *self.hidden().maps()
+        {
             return None;
         }
-        Some(self.replaced(changed, moves, shards))
+        Some(self.replaced(changed, moves, shards, hidden))
     }
 }

@@ -95,6 +95,17 @@ impl Engine {
 }
 
 impl Tables {
+    /// Returns the current shard of an entry of a global index.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoShard`]
+    pub(crate) fn shard_of_entry(&self, index: usize, key: &[u8]) -> Result<ShardNumber> {
+        let routing = self.routing();
+        let missing = || Error::internal("an index that is not global");
+        self.shard_of_global(routing.global(index).ok_or_else(missing)?, index, key)
+    }
+
     /// Returns the shard of an entry of a global index.
     pub(super) fn shard_of_global(
         &self,
@@ -183,6 +194,17 @@ impl Writer<'_> {
             let shard = tables.routing.shard_of(primary_key);
             shards.insert(shard.ok_or_else(|| tables.no_shard(primary_key))?);
         }
-        shards.into_iter().try_for_each(|shard| self.txn.lock(tables, shard, primary_key))
+        shards.into_iter().try_for_each(|shard| self.txn.lock(tables, shard, primary_key))?;
+        if self.hides()
+            && let Some(new) = new
+        {
+            // The caller compares only visible entries.
+            for global in tables.routing.global_indexes().iter().filter(|it| it.hides()) {
+                for key in new.keys(global.index()) {
+                    self.refuse_coming(global, key, new.primary_key())?;
+                }
+            }
+        }
+        Ok(())
     }
 }

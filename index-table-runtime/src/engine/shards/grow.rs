@@ -7,10 +7,11 @@
 //! when the last of them ends. If the shard is attached again before, it keeps this environment; otherwise it has another
 //! one.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Engine, HasEngine, Identity, Locks, Maps, Shard, ShardState, Txn, present, steps::failed,
+    Engine, HasEngine, Hidden, Identity, Locks, ManagerRecords, Maps, Shard, ShardState, Txn,
+    present, steps::failed,
 };
 use crate::{
     engine::Retry,
@@ -96,26 +97,66 @@ impl Engine {
         now.with_boundaries(changed).with_shards(shards.into())
     }
 
-    /// Adds a detached shard, with these ranges. The caller has the locks of all shards in `_all`, and the lock of
-    /// opening tables. It has opened the tables in the shard, and has written the manager.
+    /// Adds a detached shard, with these ranges, in one commit of all shards, in which `body` writes too. Then there are no
+    /// [hidden entries](super::hidden). The caller has the lock of opening tables. It has opened the tables in the shard.
+    ///
+    /// The manager is written first: if the process ends before the commit, the shard belongs to the store when the store is
+    /// opened again. Its entries of global indexes have been added.
+    ///
+    /// # Errors
+    ///
+    /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
     pub(crate) fn attach_shard(
         &self,
-        _all: &Txn<'_>,
-        number: ShardNumber,
-        open: Arc<dyn HasEngine>,
+        (number, open): (ShardNumber, &Arc<dyn HasEngine>),
+        records: &ManagerRecords,
         changed: &[Changed],
-    ) -> Result<()> {
-        let shard = self.shard(number)?;
-        // While no transaction can lock the shard: one that has it would wait for the locks in `_all`.
-        self.add_own(number, shard.name(), open.engine())?;
-        shard.restored(open);
+        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
+    ) -> Result<(), (Error, Option<Retry>)> {
+        let without_retry = |error| (error, None);
+        let shard = self.shard(number).map_err(without_retry)?;
+        self.add_own(number, shard.name(), open.engine()).map_err(without_retry)?;
+        // From now on, transactions of all shards have it. No map gives it keys yet.
+        shard.restored(Arc::clone(open));
         shard.set_gone(false);
-        let shards = present(self.shards.iter());
-        self.maps.install(Arc::new(self.maps.now().with_boundaries(changed).with_shards(shards)));
-        Ok(())
+        let attached = self.commit_attached(number, records, changed, body);
+        if attached.is_err() && !self.is_split() {
+            shard.set_gone(true);
+        }
+        attached
     }
 
-    /// Removes a shard in one commit of all shards, in which `body` checks that it has no rows that would be lost.
+    fn commit_attached(
+        &self,
+        number: ShardNumber,
+        records: &ManagerRecords,
+        changed: &[Changed],
+        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
+    ) -> Result<(), (Error, Option<Retry>)> {
+        let without_retry = |error| (error, None);
+        let own = self.own_tables().map_err(without_retry)?;
+        let manager = self.manager().ok_or_else(Error::no_file).map_err(without_retry)?;
+        let mut txn = self.write_with(&Locks::All).map_err(without_retry)?;
+        let maps = self.with_attached(number, changed).with_hidden(Hidden::default());
+        let written = body(&mut txn).and_then(|()| match own {
+            Some(own) => self.write_own(&mut txn, own, &self.available(maps.shards()), &maps),
+            None => Ok(()),
+        });
+        written.map_err(|error| (error, txn.retry()))?;
+        let missing = || Error::internal("a sharded store without records");
+        let known = manager.read().and_then(|known| known.ok_or_else(missing));
+        let known = known.map_err(without_retry)?;
+        manager.write(records).map_err(without_retry)?;
+        txn.change_maps(Arc::new(maps));
+        let committed = txn.commit(|| ()).map_err(failed);
+        if committed.is_err() && !self.is_split() {
+            manager.write(&known).map_err(without_retry)?;
+        }
+        committed
+    }
+
+    /// Removes a shard in one commit of all shards, in which `body` checks that it has no rows that would be lost, and
+    /// returns the shard maps of the global indexes that then have [hidden entries](super::hidden).
     ///
     /// The manager is written first: if the process ends before the commit, the other shards have the keys when the store
     /// is opened again, and no row is in the wrong shard.
@@ -127,20 +168,23 @@ impl Engine {
         &self,
         shard: ShardNumber,
         changed: &[Changed],
-        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
+        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<BTreeSet<String>>,
     ) -> Result<(), (Error, Option<Retry>)> {
         let without_retry = |error| (error, None);
         let own = self.own_tables().map_err(without_retry)?;
         let mut txn = self.write_with(&Locks::All).map_err(without_retry)?;
         let now = self.maps.now();
         let left: Arc<[_]> = now.shards().iter().copied().filter(|own| *own != shard).collect();
+        let hides = body(&mut txn).map_err(|error| (error, txn.retry()))?;
+        let hidden = Hidden::of(now.hidden().maps().union(&hides).cloned().collect());
         let maps = now.with_boundaries(changed).with_shards(Arc::clone(&left));
-        let written = body(&mut txn).and_then(|()| match own {
+        let maps = maps.with_hidden(hidden);
+        let written = match own {
             Some(own) => self
                 .write_own(&mut txn, own, &left, &maps)
                 .and_then(|()| Self::write_left(&mut txn, own, shard, &maps)),
             None => Ok(()),
-        });
+        };
         written.map_err(|error| (error, txn.retry()))?;
         let known = match &self.manager {
             None => None,
@@ -165,6 +209,7 @@ impl Engine {
         txn.change_maps(Arc::new(maps));
         let committed = txn.commit(|| ()).map_err(failed);
         if committed.is_err()
+            && !self.is_split()
             && let Some((manager, known)) = known
         {
             manager.write(&known).map_err(without_retry)?;

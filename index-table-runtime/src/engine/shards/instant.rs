@@ -186,6 +186,11 @@ impl Engine {
         Ok(Paused { _turn: turn, _gate: gate })
     }
 
+    /// Whether a commit is visible in some of its shards only, and will be in all of them when the store is opened again.
+    pub(super) fn is_split(&self) -> bool {
+        self.visibility.is_split.load(SeqCst)
+    }
+
     #[cold]
     fn split(&self) -> Error {
         let reason = "a commit of several shards is visible in some of them only, and will be in all of them";

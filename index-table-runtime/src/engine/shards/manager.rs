@@ -7,7 +7,7 @@
 //! bytes: a byte with the version, and the postcard encoding of the struct.
 
 use std::{
-    collections::{BTreeMap, hash_map::RandomState},
+    collections::{BTreeMap, BTreeSet, hash_map::RandomState},
     fs::File,
     hash::BuildHasher as _,
     path::{Path, PathBuf},
@@ -46,6 +46,8 @@ const KEY: &[KeyField] = &[KeyField::new::<String>("record")];
 pub(super) const OWN: &[u8] = b"own";
 /// The key of the unfinished moves of a shard.
 pub(super) const MOVES: &[u8] = b"moves";
+/// The key of the global indexes with hidden entries, in each shard.
+pub(super) const HIDDEN: &[u8] = b"hidden";
 const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
@@ -294,6 +296,15 @@ pub(super) fn own_records(engine: &Engine) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
 /// Returns the encoding of the moves of a shard.
 pub(super) fn encode_moves(moves: &[&MoveRecord]) -> Result<Vec<u8>> {
     encode(&SHARD, &moves)
+}
+
+/// Returns the encoding of the names of the shard maps of global indexes with hidden entries.
+pub(super) fn encode_hidden(maps: &BTreeSet<String>) -> Result<Vec<u8>> {
+    encode(&SHARD, maps)
+}
+
+pub(super) fn decode_hidden(bytes: &[u8]) -> Result<BTreeSet<String>> {
+    decode(&SHARD, HIDDEN, bytes)
 }
 
 /// Replaces the moves in the records of a shard.

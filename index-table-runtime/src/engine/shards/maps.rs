@@ -15,7 +15,7 @@
 
 use std::{
     cell::OnceCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Deref,
     sync::{
         Arc, OnceLock,
@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-use super::{Changed, MoveId, MoveRecord, Moving, Tables};
+use super::{Changed, Hidden, MoveId, MoveRecord, Moving, Tables};
 use crate::{
     locks::RwLock,
     model::shard::{Boundaries, Declared, MapKind, Routing, ShardNumber},
@@ -38,6 +38,8 @@ pub(crate) struct Maps {
     moves: Vec<Arc<Moving>>,
     /// The numbers of the shards that belong to the store, in order.
     shards: Arc<[ShardNumber]>,
+    /// The [hidden entries](super::hidden).
+    hidden: Arc<Hidden>,
 }
 
 /// A shard map.
@@ -106,6 +108,16 @@ impl Maps {
         next
     }
 
+    /// Returns the next generation, with these hidden entries.
+    pub(super) fn with_hidden(&self, hidden: Hidden) -> Self {
+        Self { generation: self.generation + 1, hidden: Arc::new(hidden), ..self.clone() }
+    }
+
+    /// Returns the hidden entries.
+    pub(crate) fn hidden(&self) -> &Hidden {
+        &self.hidden
+    }
+
     /// Returns the next generation, with a range of a map assigned to a shard.
     pub(super) fn with_assigned(
         &self,
@@ -121,14 +133,16 @@ impl Maps {
         next
     }
 
-    /// Returns the next generation, with these boundaries, moves and shards.
+    /// Returns the next generation, with these boundaries, moves, shards and hidden entries.
     pub(super) fn replaced(
         &self,
         changed: Vec<(String, Boundaries)>,
         moves: Vec<MoveRecord>,
         shards: Arc<[ShardNumber]>,
+        hidden: BTreeSet<String>,
     ) -> Self {
-        let mut next = Self { shards, moves: Vec::new(), ..self.clone() };
+        let hidden = Arc::new(Hidden::of(hidden));
+        let mut next = Self { shards, moves: Vec::new(), hidden, ..self.clone() };
         next.generation += 1;
         for (name, boundaries) in changed {
             if let Some(map) = next.by_name.get_mut(&name) {
@@ -328,7 +342,8 @@ impl Tables {
         }
         let routing = self.routing_in(maps)?;
         let shared = Arc::clone(&self.shared);
-        let tables = Arc::new(Self { routing, generation: maps.generation, shared });
+        let (generation, present) = (maps.generation, Arc::clone(&maps.shards));
+        let tables = Arc::new(Self { routing, generation, present, shared });
         let mut latest = self.shared.latest.write();
         if latest.as_ref().is_none_or(|latest| latest.generation < maps.generation) {
             *latest = Some(Arc::clone(&tables));
@@ -343,7 +358,8 @@ impl Tables {
             return Some(Routing::reference(self.routing.schema(), maps.shards()));
         }
         let boundaries = |name: &str| Some(Arc::clone(&maps.get(name)?.boundaries));
-        self.routing.with_maps(boundaries, |map| maps.has_moves(map))
+        let routing = self.routing.with_maps(boundaries, |map| maps.has_moves(map))?;
+        Some(maps.hidden.in_routing(routing))
     }
 
     /// Returns the current routing, for work that is not in a transaction. In a transaction, use the routing of its reader

@@ -264,8 +264,8 @@ impl<S: Stream> Merged<S> {
 pub(super) struct Filter<'t> {
     /// Leaves out entries whose rows are in shards that are not available to this reader.
     pub(super) rows: Option<Reader<'t>>,
-    /// Leaves out entries of this source that are copies of entries of other shards.
-    pub(super) copies: Option<(Reader<'t>, Source)>,
+    /// Leaves out copies of entries of other shards, and hidden entries.
+    pub(super) omitted: Option<(Reader<'t>, Source)>,
     /// The shards of the streams.
     pub(super) shards: Vec<ShardNumber>,
 }
@@ -278,12 +278,12 @@ impl Filter<'_> {
 
     /// Whether an entry of this stream is returned.
     fn keeps(&self, stream: usize, key: &[u8], primary_key: &[u8]) -> bool {
-        let is_copy = |(reader, source): (Reader<'_>, Source)| {
+        let is_omitted = |(reader, source): (Reader<'_>, Source)| {
             let shard = self.shards.get(stream);
-            shard.is_some_and(|it| reader.is_copy(source, (key, primary_key), *it))
+            shard.is_some_and(|it| reader.omits(source, (key, primary_key), *it))
         };
         self.rows.is_none_or(|rows| rows.has_shard_of(primary_key))
-            && !self.copies.is_some_and(is_copy)
+            && !self.omitted.is_some_and(is_omitted)
     }
 }
 

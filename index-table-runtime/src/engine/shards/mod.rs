@@ -11,6 +11,7 @@
 //! |---|---|
 //! | [`maps`] | the shard maps of a transaction, which change when rows move |
 //! | [`moving`] | the unfinished moves of keys to other shards |
+//! | [`hidden`] | entries of global indexes whose rows belong to no shard |
 //! | [`load`] | samples of the requests of shard keys |
 //! | [`parts`] | parts in another shard than their main rows |
 //! | [`instant`] | why a read transaction sees one instant of all shards |
@@ -23,6 +24,7 @@ mod count;
 mod follow;
 mod global;
 mod grow;
+mod hidden;
 mod instant;
 mod load;
 mod locations;
@@ -45,6 +47,8 @@ mod write;
 mod writing;
 
 pub use count::count_in_parallel_from;
+use hidden::Hidden;
+pub(crate) use hidden::{Coming, first_holder};
 pub(crate) use load::Load;
 pub(crate) use manager::{
     Identity, Manager, ManagerId, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord,
@@ -560,7 +564,7 @@ impl Engine {
             );
         }
         let routing = Routing::by_key(schema, key, Arc::clone(&map.boundaries), global);
-        Ok(routing.with_moves(|map| maps.has_moves(map)))
+        Ok(maps.hidden().in_routing(routing.with_moves(|map| maps.has_moves(map))))
     }
 
     /// Begins a write transaction of all shards.

@@ -1,13 +1,13 @@
 //! The own records of shards: reading and writing them in transactions, and detecting in a reader that another process
 //! has changed them.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Engine, HasTables, Identity, Maps, MoveRecord, Moving, OwnRanges, Tables, Txn,
     manager::{
-        MOVES, OWN, SHARD, decode_identity, decode_moves, encode_identity, encode_moves,
-        own_records,
+        HIDDEN, MOVES, OWN, SHARD, decode_hidden, decode_identity, decode_moves, encode_hidden,
+        encode_identity, encode_moves, own_records,
     },
 };
 use crate::{
@@ -38,20 +38,23 @@ pub(crate) struct Seen {
     identity: Identity,
     /// The bytes of its moves.
     moves: Option<Vec<u8>>,
+    /// The global indexes with hidden entries, by the names of their shard maps.
+    hidden: BTreeSet<String>,
 }
 
 impl Seen {
     /// Reads the records of a shard; `None` if it has none.
     pub(crate) fn read(engine: &engine::Engine) -> Result<Option<Self>> {
-        let (mut identity, mut moves) = (None, None);
+        let (mut identity, mut moves, mut hidden) = (None, None, BTreeSet::new());
         for (key, bytes) in own_records(engine)? {
             match key.as_slice() {
                 OWN => identity = Some(decode_identity(&bytes)?),
                 MOVES => moves = Some(bytes),
+                HIDDEN => hidden = decode_hidden(&bytes)?,
                 _ => {}
             }
         }
-        Ok(identity.map(|identity| Self { identity, moves }))
+        Ok(identity.map(|identity| Self { identity, moves, hidden }))
     }
 
     pub(crate) const fn identity(&self) -> &Identity {
@@ -63,14 +66,31 @@ impl Seen {
         self.moves.as_deref().map_or(Ok(Vec::new()), decode_moves)
     }
 
-    /// Whether these records give the shard the same ranges, and have the same moves.
-    fn is_same(&self, identity: Option<&[u8]>, moves: Option<&[u8]>) -> Result<bool> {
+    /// Returns the global indexes with hidden entries, by the names of their shard maps.
+    pub(crate) const fn hidden(&self) -> &BTreeSet<String> {
+        &self.hidden
+    }
+
+    /// Whether these records give the shard the same ranges, and have the same moves and removed shards, and no further hidden
+    /// entries.
+    fn is_same(
+        &self,
+        identity: Option<&[u8]>,
+        moves: Option<&[u8]>,
+        hidden: Option<&[u8]>,
+    ) -> Result<bool> {
+        if let Some(hidden) = hidden
+            && !decode_hidden(hidden)?.is_subset(&self.hidden)
+        {
+            return Ok(false);
+        }
         let has_moves = |moves: Option<&[u8]>| moves.map_or(Ok(Vec::new()), decode_moves);
         if self.moves.as_deref() != moves && self.moves()? != has_moves(moves)? {
             return Ok(false);
         }
         let Some(identity) = identity.map(decode_identity).transpose()? else { return Ok(false) };
-        Ok(!self.identity.contradicts(&identity))
+        // The ranges of the other shards stay the same when a shard is detached or attached.
+        Ok(!self.identity.contradicts(&identity) && self.identity.removed == identity.removed)
     }
 }
 
@@ -94,7 +114,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the ranges of these shards, and their moves.
+    /// Writes the ranges of these shards, their moves, and the indexes with hidden entries.
     pub(super) fn write_own(
         &self,
         txn: &mut Txn<'_>,
@@ -118,10 +138,20 @@ impl Engine {
                 |moving: &&Arc<Moving>| [moving.record.from, moving.record.to].contains(&shard);
             let moves: Vec<_> = maps.moves().iter().filter(of_shard).map(|it| &it.record).collect();
             let (identity, moves) = (encode_identity(&identity)?, encode_moves(&moves)?);
+            let (hidden, had) =
+                (maps.hidden().maps(), txn.reader(own).of_shard(shard)?.fact(HIDDEN)?);
+            let (hidden, had) =
+                ((!hidden.is_empty()).then(|| encode_hidden(hidden)), had.is_some());
+            let hidden = hidden.transpose()?;
             let mut writer = txn.writer(own).ok_or_else(missing)?;
             writer.beside(shard, &mut |writer| {
                 writer.change(Change::PutFact { primary_key: OWN, row: &identity })?;
-                writer.change(Change::PutFact { primary_key: MOVES, row: &moves })
+                writer.change(Change::PutFact { primary_key: MOVES, row: &moves })?;
+                match &hidden {
+                    Some(row) => writer.change(Change::PutFact { primary_key: HIDDEN, row }),
+                    None if had => writer.change(Change::DeleteFact { primary_key: HIDDEN }),
+                    None => Ok(()),
+                }
             })?;
         }
         Ok(())
@@ -170,7 +200,8 @@ impl Engine {
         Ok(Some(self.own.get_or_init(|| own)))
     }
 
-    /// Fails if another process has begun or ended a move since this process opened the store. Then the shard maps of
+    /// Fails if another process has begun or ended a move, or has detached or attached a shard, since this process opened the
+    /// store. Then the shard maps of
     /// this process may not match the rows in its snapshots.
     ///
     /// # Errors
@@ -180,10 +211,10 @@ impl Engine {
         let Some(Some((seen, tables))) = self.seen.get(shard as usize) else { return Ok(()) };
         let missing = || Error::internal("records of another engine");
         let reader = txn.reader(tables).ok_or_else(missing)?;
-        if seen.is_same(reader.fact(OWN)?, reader.fact(MOVES)?)? {
+        if seen.is_same(reader.fact(OWN)?, reader.fact(MOVES)?, reader.fact(HIDDEN)?)? {
             return Ok(());
         }
-        let reason = "another process is moving rows between the shards";
+        let reason = "another process is moving rows between the shards, or has detached or attached a shard";
         Err(Error::ReopenNeeded { path: self.directory(), reason })
     }
 

@@ -127,7 +127,8 @@ impl Engine {
         let open = self.parts.open.lock();
         let OpenParts { schema, shared: weak } = open.get(table)?;
         let (shared, routing) = (weak.upgrade()?, Routing::whole(schema, place));
-        Some(Tables { routing, generation: self.maps.generation(), shared })
+        let now = self.maps.now();
+        Some(Tables { routing, generation: now.generation(), present: now.shards().into(), shared })
     }
 }
 

@@ -1,29 +1,36 @@
 //! Pinning all shards for a copy.
 
-use super::Engine;
+use std::sync::Arc;
+
+use super::{Engine, Maps};
 use crate::{
     engine::lmdb::{self, Pinned},
     model::{error::Result, shard::ShardNumber},
 };
 
 impl Engine {
-    /// Pins a snapshot of each shard, all of one instant, and returns them with the numbers of their shards. Shards that
-    /// have left the store are not among them. Commits wait meanwhile.
+    /// Pins a snapshot of each shard, all of one instant, and returns them with the numbers of their shards, and with the
+    /// shard maps of this instant. Commits wait meanwhile.
     ///
     /// The calling thread must not have a write transaction.
     ///
     /// # Errors
     ///
     /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable)
-    pub(crate) fn pin(&self) -> Result<Vec<(ShardNumber, Pinned<'_>)>> {
+    pub(crate) fn pin(&self) -> Result<(Vec<(ShardNumber, Pinned<'_>)>, Arc<Maps>)> {
         let _paused = self.pause()?;
+        // A commit makes its maps current while it becomes visible.
+        let maps = self.maps.now();
         let mut pinned = Vec::new();
-        for (number, shard) in self.shards() {
-            let Some(open) = shard.present()? else { continue };
-            let engine = open.engine();
-            let pin = engine.on_disk().and_then(lmdb::Engine::pin);
-            pinned.extend(shard.unless_left(engine, pin)?.map(|pinned| (number, pinned)));
+        for &number in maps.shards() {
+            // A shard that leaves is marked after its commit.
+            let shard = self.shard(number)?;
+            let engine = match shard.last_engine() {
+                Some(engine) => engine,
+                None => shard.engine()?,
+            };
+            pinned.push((number, engine.on_disk().and_then(lmdb::Engine::pin)?));
         }
-        Ok(pinned)
+        Ok((pinned, maps))
     }
 }

@@ -119,7 +119,7 @@ impl<'t> Reader<'t> {
         }
         // The rows of a global index may be in other shards, and each value of a list may be in a different shard.
         if !is_global
-            && !self.tables.routing.moves_in(query.source)
+            && !self.tables.routing.omits(query.source)
             && query.list.is_none()
             && let [shard] = *self.shards_of(query)?
         {
@@ -193,7 +193,7 @@ impl<'t> Reader<'t> {
         for (_, shard) in self.txn.engine().shards().filter(|_| is_moved) {
             shard.present()?;
         }
-        let shards = self.tables.with_changes(self.txn.engine());
+        let shards = self.tables.with_changes();
         let alone = self.txn.alone();
         let is_read = |shard: &ShardNumber| alone.is_none_or(|alone| alone == *shard);
         let shards = shards.into_iter().filter(is_read);
@@ -260,24 +260,24 @@ impl<'t> Reader<'t> {
     }
 
     /// Prepares a query for single shards, and returns the filter of their entries, if one is needed: while rows are being
-    /// moved, and for a query that leaves out unavailable shards.
+    /// moved, while a global index has hidden entries, and for a query that leaves out unavailable shards.
     #[inline]
     fn filter(self, query: &mut Query, rows: Option<Self>) -> Option<Filter<'t>> {
-        let moves = self.tables.routing.moves_in(query.source);
-        if rows.is_none() && !moves {
+        let omits = self.tables.routing.omits(query.source);
+        if rows.is_none() && !omits {
             return None;
         }
-        if moves {
+        if omits {
             // Filtered entries don't count.
             query.limit = None;
         }
-        let copies = moves.then_some((self, query.source));
-        Some(Filter { rows, copies, shards: Vec::new() })
+        let omitted = omits.then_some((self, query.source));
+        Some(Filter { rows, omitted, shards: Vec::new() })
     }
 
-    /// Whether an entry of a shard is a copy of an entry of another shard.
-    pub(super) fn is_copy(self, source: Source, keys: (&[u8], &[u8]), shard: ShardNumber) -> bool {
-        self.tables.routing.is_copy(source, keys, shard)
+    /// Whether queries leave out an entry of a shard: it is a copy of an entry of another shard, or hidden.
+    pub(super) fn omits(self, source: Source, keys: (&[u8], &[u8]), shard: ShardNumber) -> bool {
+        self.tables.routing.is_omitted(source, keys, shard)
     }
 
     /// Whether the shard of a row is available.
@@ -373,7 +373,7 @@ impl<'t> Reader<'t> {
         for shard in shards.iter().copied() {
             let found = self.of_shard(shard)?.unique(index, key)?;
             let found = found.filter(|found| {
-                !self.is_copy(source, (key, found.primary_key.in_buffer(&mut buffer)), shard)
+                !self.omits(source, (key, found.primary_key.in_buffer(&mut buffer)), shard)
             });
             let is_before = |found: &ShortEntry<'_>| {
                 first.is_none_or(|first| found.primary_key.compare(first.primary_key).is_lt())
@@ -384,8 +384,8 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {
-        if self.tables.routing.moves_in(source) {
-            // The shards also count copies.
+        if self.tables.routing.omits(source) {
+            // The shards also count these entries.
             return Ok(None);
         }
         let mut total = Some(0);
@@ -397,7 +397,11 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        if let [only] = self.tables.routing.shards() {
+        // Other shards can have entries of global indexes, and states of these indexes.
+        let is_state = || space == Space::Catalog && !key.is_empty() && self.has_global();
+        if let [only] = self.tables.routing.shards()
+            && !is_state()
+        {
             return self.of_shard(*only)?.get(space, key);
         }
         if space == Space::Sequence && !key.is_empty() {

@@ -128,8 +128,9 @@ impl Engine {
         self.track(routing, (global.map(), &global.map_key(key)), primary_key, changed)
     }
 
-    /// Restarts the copies of all moves.
+    /// Restarts the copies of all moves, and the attaching of a shard.
     pub(super) fn restart_moves(&self) {
+        self.lose_coming();
         for moving in self.maps.now().moves() {
             moving.tracker.restart();
         }
@@ -174,7 +175,7 @@ impl Engine {
     }
 
     /// Changes the maps in a transaction of these shards, in which `body` writes too.
-    fn change_maps(
+    pub(super) fn change_maps(
         &self,
         shards: &[ShardNumber],
         next: &dyn Fn(&Maps) -> Maps,

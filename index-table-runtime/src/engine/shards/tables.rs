@@ -25,6 +25,8 @@ use crate::{
 pub(crate) struct Tables {
     pub(super) routing: Routing,
     pub(super) generation: u64,
+    /// The shards that belong to the store in this generation.
+    pub(super) present: Arc<[ShardNumber]>,
     pub(super) shared: Arc<SharedTables>,
 }
 
@@ -77,7 +79,8 @@ impl Tables {
         let load = routing.is_split().then(|| engine.load_of(routing.map()));
         let main = OnceLock::new();
         let shared = Arc::new(SharedTables { shards, maps, latest, load, main });
-        let tables = Self { routing, generation: now.generation(), shared };
+        let present = now.shards().into();
+        let tables = Self { routing, generation: now.generation(), present, shared };
         // Otherwise, transactions of this generation would use an earlier routing.
         match tables.routing_in(&now) {
             Some(routing) => Self { routing, ..tables },
@@ -149,13 +152,10 @@ impl Tables {
 
     /// Returns the shards that can have changes in the stream of the table: its own, and those from which all rows were
     /// moved away, as long as they belong to the store.
-    pub(super) fn with_changes(&self, engine: &Engine) -> Vec<ShardNumber> {
-        let is_open = |shard: ShardNumber| {
-            self.can_read(shard) && engine.shard(shard).is_ok_and(|it| it.opened().is_ok())
-        };
+    pub(super) fn with_changes(&self) -> Vec<ShardNumber> {
         let own = self.routing.all_shards();
-        let all = engine.shards().map(|(shard, _)| shard);
-        all.filter(|shard| own.contains(shard) || is_open(*shard)).collect()
+        let all = self.present.iter().copied();
+        all.filter(|shard| own.contains(shard) || self.can_read(*shard)).collect()
     }
 
     /// Returns the shards that can have a queue of the table: its own, and those from which all rows were moved away, as long
@@ -165,8 +165,8 @@ impl Tables {
         if !routing.schema().has_eventual() {
             return routing.shards().to_vec();
         }
-        let maps = self.shared.maps.now();
-        let all = maps.shards().iter().copied();
+        // Those of this generation: a snapshot from before a shard was detached still has its queue.
+        let all = self.present.iter().copied();
         all.filter(|shard| routing.shards().contains(shard) || self.can_read(*shard)).collect()
     }
 

@@ -135,3 +135,11 @@ fn records_equal_their_decoded_bytes() {
     written.tables.insert("x".to_owned(), TableRecord::Whole(0));
     assert_eq!(manager.read().expect("records"), Some(written));
 }
+
+#[test]
+fn the_record_of_hidden_entries_has_these_bytes() {
+    let maps = ["users.email".to_owned()].into();
+    let bytes = manager::encode_hidden(&maps).expect("bytes");
+    assert_eq!(bytes.escape_ascii().to_string(), r"\x01\x01\x0busers.email");
+    assert_eq!(manager::decode_hidden(&bytes).expect("a record"), maps);
+}

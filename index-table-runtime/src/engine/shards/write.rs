@@ -96,7 +96,7 @@ impl<'t> Writer<'t> {
         self.row(primary_key, write)
     }
 
-    /// Writes in the shard of an entry.
+    /// Writes in the shard of an entry. A key that a row of the shard that is being attached has is refused.
     fn entry<T>(
         &mut self,
         (index, key, primary_key): (usize, &[u8], &[u8]),
@@ -108,6 +108,9 @@ impl<'t> Writer<'t> {
                 let shard = self.tables.shard_of_global(global, index, key)?;
                 if global.moves() {
                     self.engine.note_entry(&self.tables.routing, global, key, primary_key)?;
+                }
+                if global.hides() {
+                    self.refuse_coming(global, key, primary_key)?;
                 }
                 self.in_shard(shard, primary_key, write)
             }
@@ -186,7 +189,7 @@ impl<'t> Writer<'t> {
     /// Returns the shards that can have changes in the stream of the table, or the only shard of the transaction.
     pub(crate) fn with_changes(&self) -> Vec<ShardNumber> {
         let alone = self.txn.alone();
-        let shards = self.tables.with_changes(self.engine).into_iter();
+        let shards = self.tables.with_changes().into_iter();
         shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
     }
 
@@ -218,7 +221,7 @@ impl<'t> Writer<'t> {
         shard: ShardNumber,
         write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
-        if self.tables.routing.moves() {
+        if self.tables.routing.moves() || self.hides() {
             self.engine.restart_moves();
         }
         self.beside(shard, write)
@@ -312,9 +315,16 @@ impl<'t> Writer<'t> {
         primary_key: &[u8],
         data: &[u8],
     ) -> Result<bool> {
-        self.entry((index, key, primary_key), |writer| {
+        let inserted = self.entry((index, key, primary_key), |writer| {
             writer.insert_entry(index, key, primary_key, data)
-        })
+        })?;
+        let tables = self.tables;
+        match tables.routing.global(index) {
+            Some(global) if !inserted && global.hides() => {
+                self.replace_hidden(global, (key, primary_key, data))
+            }
+            _ => Ok(inserted),
+        }
     }
 
     pub(crate) fn put_shared(
@@ -348,7 +358,7 @@ impl<'t> Writer<'t> {
 
     pub(crate) fn clear(&mut self, index: usize) -> Result<()> {
         let tables = self.tables;
-        if tables.routing.moves_in(Source::Index(index)) {
+        if tables.routing.omits(Source::Index(index)) {
             self.engine.restart_moves();
         }
         let shards = tables.routing.shards_with(Source::Index(index)).iter();

@@ -34,6 +34,8 @@ pub(crate) struct GlobalIndex {
     pub(super) shards: Vec<ShardNumber>,
     /// Whether entries are being moved, so that a shard can have entries of another shard.
     pub(super) moves: bool,
+    /// Whether there can be entries of rows that belong to no shard.
+    pub(super) hides: bool,
 }
 
 /// Returns the name of the shard map of a global index.
@@ -64,7 +66,7 @@ impl GlobalIndex {
             |fields: &usize| key.get(..*fields).map(type_name).as_deref() == Some(key_type);
         let fields = (1..=key.len()).find(has_type).unwrap_or(key.len());
         let hashed = key_type == HASHED;
-        Self { index, key, map, hashed, fields, boundaries, shards, moves: false }
+        Self { index, key, map, hashed, fields, boundaries, shards, moves: false, hides: false }
     }
 
     /// Returns the index with other boundaries of its shard map.
@@ -76,6 +78,12 @@ impl GlobalIndex {
     /// Whether entries are being moved.
     pub(crate) const fn moves(&self) -> bool {
         self.moves
+    }
+
+    /// Whether there can be entries of rows that belong to no shard, which queries leave out.
+    #[inline]
+    pub(crate) const fn hides(&self) -> bool {
+        self.hides
     }
 
     /// Returns the position of the index.

@@ -29,6 +29,8 @@ pub(crate) struct Routing {
     moves: bool,
     /// Whether the rows are parts of rows that can be in other shards.
     has_main_rows_elsewhere: bool,
+    /// The boundaries of the shard map after the shard that is being attached, if there is one.
+    coming: Option<Arc<Boundaries>>,
 }
 
 #[derive(Debug, Clone)]
@@ -120,7 +122,17 @@ impl Routing {
     ) -> Self {
         let (rows_move, moves, has_main_rows_elsewhere) = (false, false, false);
         let global = Box::default();
-        Self { schema, target, shards, global, all, rows_move, moves, has_main_rows_elsewhere }
+        Self {
+            schema,
+            target,
+            shards,
+            global,
+            all,
+            rows_move,
+            moves,
+            has_main_rows_elsewhere,
+            coming: None,
+        }
     }
 
     /// Sets that the rows are parts of rows that can be in other shards.
@@ -182,6 +194,51 @@ impl Routing {
         }
         self.moves = self.rows_move || self.global.iter().any(GlobalIndex::moves);
         self
+    }
+
+    /// Sets which global indexes can have entries of rows that belong to no shard, by the names of their shard maps, and the
+    /// boundaries of the table's shard map after the shard that is being attached.
+    pub(crate) fn with_hidden(
+        mut self,
+        hides: impl Fn(&str) -> bool,
+        coming: Option<&Arc<Boundaries>>,
+    ) -> Self {
+        for global in &mut self.global {
+            global.hides = hides(global.map());
+        }
+        self.coming = coming.cloned();
+        self
+    }
+
+    /// Whether queries of `source` leave out some entries: copies that are being moved, or entries of rows that belong to no
+    /// shard.
+    #[inline]
+    pub(crate) fn omits(&self, source: Source) -> bool {
+        self.moves_in(source)
+            || matches!(source, Source::Index(index) if self.global(index).is_some_and(GlobalIndex::hides))
+    }
+
+    /// Whether queries leave out an entry of `source` in this shard.
+    pub(crate) fn is_omitted(
+        &self,
+        source: Source,
+        (key, primary_key): (&[u8], &[u8]),
+        shard: ShardNumber,
+    ) -> bool {
+        self.is_copy(source, (key, primary_key), shard) || self.is_hidden(source, primary_key)
+    }
+
+    /// Whether an entry of `source` is of a row that belongs to no shard.
+    pub(crate) fn is_hidden(&self, source: Source, primary_key: &[u8]) -> bool {
+        let Source::Index(index) = source else { return false };
+        self.global(index).is_some_and(GlobalIndex::hides) && self.shard_of(primary_key).is_none()
+    }
+
+    /// Whether the row with this primary key is in the shard that is being attached. Its unique keys are taken.
+    pub(crate) fn is_coming(&self, primary_key: &[u8]) -> bool {
+        let Some(coming) = &self.coming else { return false };
+        let key = self.map_key(primary_key).filter(|_| self.shard_of(primary_key).is_none());
+        key.is_some_and(|key| coming.shard_of(&key).is_some())
     }
 
     /// Whether rows of the table, or entries of its global indexes, are being moved. Then a shard can have rows that belong

@@ -16,7 +16,7 @@ use crate::{
     engine::{
         CopyKind, Engine as AnyEngine, Options, files,
         lmdb::{self, FILE, LOCK_FILE, Pinned},
-        shards::{Engine, Manager},
+        shards::{Engine, Manager, ShardState},
     },
     model::{
         error::{Error, Result},
@@ -36,15 +36,31 @@ pub(in crate::store) fn copy_shards(
     let manager = shards.manager().ok_or_else(Error::no_file)?;
     // The manager and the shards have the same moves.
     let _held = shards.hold_moves();
+    let (pinned, maps) = shards.pin()?;
     let mut records = manager.read()?.ok_or_else(|| Error::internal("a manager has no records"))?;
-    let pinned = shards.pin()?;
+    // The manager may be ahead of the pinned commits, or behind them: shards are added, removed, detached and attached
+    // meanwhile.
+    for (name, map) in &mut records.maps {
+        if let Some(pinned) = maps.get(name) {
+            *map = pinned.declared();
+        }
+    }
+    for (number, record) in (0..).zip(&mut records.shards) {
+        let is_pinned = maps.shards().contains(&number);
+        record.state = match record.state {
+            _ if !is_pinned => ShardState::Removed,
+            ShardState::Removed => ShardState::Open,
+            state => state,
+        };
+        // No file of the original is a file of the copy.
+        record.place = format!("shard.{number}");
+    }
     let partial = Partial::create(path).map_err(io)?;
     let mut copying = Copying::new(&pinned, progress);
     // Shards that have left the store keep their records, and so the others their numbers.
     for (number, shard) in &pinned {
-        let record = records.shards.get_mut(*number as usize);
+        let record = records.shards.get(*number as usize);
         let record = record.ok_or_else(|| Error::internal("a shard without a record"))?;
-        record.place = format!("shard.{number}");
         let directory = partial.0.join(&record.place);
         let modes = Modes::of(shard.directory());
         files::create_directory(&directory).map_err(io)?;

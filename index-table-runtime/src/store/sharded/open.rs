@@ -1,7 +1,7 @@
 //! Opening a sharded store: the shard map manager, then each shard, whose identity is checked.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::{Arc, Weak},
@@ -146,6 +146,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             let is_read_only = read_only || is_follower;
             let engine = Engine::new(shards, maps, places, directory, Some(manager), is_read_only);
             let engine = engine.with_tables(tables).with_moves(found.moves);
+            let engine = engine.with_hidden(found.hidden);
             if is_follower {
                 engine.follow_own_records()?;
             }
@@ -249,6 +250,8 @@ fn open_shards(
 struct Found {
     /// The unfinished moves.
     moves: Vec<MoveRecord>,
+    /// The global indexes with hidden entries, by the names of their shard maps.
+    hidden: BTreeSet<String>,
     /// The records of each shard, in the order of their numbers.
     seen: Vec<Option<Seen>>,
 }
@@ -260,6 +263,7 @@ impl Found {
                 self.moves.push(record);
             }
         }
+        self.hidden.extend(seen.iter().flat_map(|seen| seen.hidden().iter().cloned()));
         self.seen.push(seen);
         Ok(())
     }

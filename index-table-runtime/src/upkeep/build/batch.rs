@@ -196,6 +196,19 @@ pub(crate) fn empty(
     Ok(())
 }
 
+/// Empties the parts of these global indexes in a shard without keys of them. They are complete.
+pub(crate) fn leave_to_others(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    indexes: &[usize],
+) -> Result<()> {
+    for &index in indexes {
+        writer.clear(index)?;
+        record(rows, writer, index, None)?;
+    }
+    purge(rows, writer, indexes)
+}
+
 /// Records that these indexes have to be built; `of` is the number of rows.
 pub(crate) fn declare(
     rows: &RowVtable,

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt, time::Instant};
 use serde::Serialize;
 
 use batch::{BuildBatch, BuildOptions, Chosen, build_batch};
-pub(crate) use batch::{at_once, declare, empty, restart};
+pub(crate) use batch::{at_once, declare, empty, leave_to_others, restart};
 
 use crate::{
     engine::Tables,

@@ -135,13 +135,32 @@ pub(crate) fn join(
     tables: &shards::Tables,
     (store, own): (&Store, &OpenTable),
 ) -> Result<()> {
+    joined(shards, tables, (store, own))?.write_in(store, own)
+}
+
+/// Does this in a transaction of the shard.
+pub(crate) fn join_in(
+    shards: &shards::Engine,
+    tables: &shards::Tables,
+    (store, own): (&Store, &OpenTable),
+    writer: &mut Writer<'_, '_>,
+) -> Result<()> {
+    joined(shards, tables, (store, own))?.write(writer)
+}
+
+/// Returns the consumers that a table in a further shard gets.
+fn joined(
+    shards: &shards::Engine,
+    tables: &shards::Tables,
+    (store, own): (&Store, &OpenTable),
+) -> Result<List> {
     let mut lists = vec![List::of(store, own)?];
     for (number, shard) in shards.shards() {
         if let (Ok(other), Some(table)) = (store_of(shard), table_of(tables, number)) {
             lists.push(List::of(&other, &table)?);
         }
     }
-    List::latest(&lists).write_in(store, own)
+    Ok(List::latest(&lists))
 }
 
 /// Gives the target of a move the consumers of its source, when the move switches.

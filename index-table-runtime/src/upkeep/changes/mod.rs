@@ -9,7 +9,7 @@ mod list;
 mod shared;
 mod streams;
 
-pub(crate) use list::{align, follow, forget_list, join};
+pub(crate) use list::{align, follow, forget_list, join, join_in};
 pub(crate) use streams::{
     consumers, continue_consumers, lagging, last_change, remove_consumer, remove_old,
 };

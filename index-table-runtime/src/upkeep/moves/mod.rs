@@ -28,7 +28,7 @@ use std::{
 pub use info::{MoveInfo, MoveState};
 
 use self::copy::Mover;
-use super::{numbers, shards::open_target};
+use super::{hidden, numbers, shards::open_target};
 use crate::{
     engine::{
         Tables,
@@ -52,6 +52,8 @@ pub struct Move<'a> {
     what: What,
     to: String,
     is_offline: bool,
+    /// Whether only entries of a global index move, which can be built again.
+    is_of_entries: bool,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
 }
 
@@ -243,7 +245,14 @@ impl ShardedStore {
         to: &str,
     ) -> Move<'_> {
         let what = What::New { map: map.to_owned(), key_type, spans };
-        Move { store: self, what, to: to.to_owned(), is_offline: false, progress: None }
+        Move {
+            store: self,
+            what,
+            to: to.to_owned(),
+            is_offline: false,
+            is_of_entries: false,
+            progress: None,
+        }
     }
 
     /// Returns the unfinished moves: a running move, and moves that were interrupted by an error or the end of a
@@ -265,7 +274,7 @@ impl ShardedStore {
     /// Otherwise, the copies are removed from the source shard.
     pub fn resume_move(&self, id: u64) -> Move<'_> {
         let (what, to) = (What::Begun(id), String::new());
-        Move { store: self, what, to, is_offline: false, progress: None }
+        Move { store: self, what, to, is_offline: false, is_of_entries: false, progress: None }
     }
 
     /// Cancels a move that was interrupted before the switch, and removes its copies. `id` is from
@@ -309,6 +318,12 @@ impl<'a> Move<'a> {
         self
     }
 
+    /// Declares that only entries of a global index move. They can move without a journal too, because they can be built again.
+    pub(crate) const fn of_entries(mut self) -> Self {
+        self.is_of_entries = true;
+        self
+    }
+
     /// Moves the rows. Returns when they have been removed from the source shard.
     ///
     /// Cost: each row is read twice and written twice, with its entries in local indexes: when it is copied, and
@@ -326,7 +341,7 @@ impl<'a> Move<'a> {
     /// - [`Error::WriteInProgress`] if this thread has a write transaction; [`Error::ShardUnavailable`]; the
     ///   [errors of writing](crate::Error#common-errors).
     pub fn run(self) -> Result<Moved> {
-        let Self { store, what, to, is_offline, progress } = self;
+        let Self { store, what, to, is_offline, is_of_entries, progress } = self;
         span!(DEBUG, "move", table = to.as_str());
         let engine = engine_of(store)?;
         let mut progress = progress.unwrap_or_else(|| Box::new(|_| ()));
@@ -365,7 +380,9 @@ impl<'a> Move<'a> {
                         format!("move {id} of some of them is unfinished; resume or cancel it");
                     return Err(refused(&what, &reason));
                 }
-                check_journal(engine, &record)?;
+                if !is_of_entries {
+                    check_journal(engine, &record)?;
+                }
                 let tables = tables_of(store, engine, &record)?;
                 open_in(store, engine, &tables, &[record.from, record.to])?;
                 let moving = Arc::new(Moving::new(record));
@@ -515,6 +532,8 @@ fn assign(
     to: ShardNumber,
 ) -> Result<Duration> {
     let started = Instant::now();
+    // Otherwise, the shard would get their rows, which are not there.
+    hidden::remove_all(store, engine)?;
     loop {
         // Waits for work that prevents steps, without the lock.
         drop(engine.step());

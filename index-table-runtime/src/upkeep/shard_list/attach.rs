@@ -1,23 +1,28 @@
 //! Attaching a detached shard to an open store.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use super::super::{
-    all_shards, changes,
-    copies::Copies,
-    shards::{open_in, raise_orders},
+use super::{
+    super::{
+        all_shards, build, changes,
+        copies::Copies,
+        hidden, opening,
+        shards::{open_in, raise_orders},
+    },
+    entries::ComingTable,
 };
 use crate::{
     engine::{
         self, Tables,
-        shards::{self, HasEngine, Locks, Shard, TableRecord},
+        shards::{self, Changed, Coming, HasEngine, Shard, TableRecord},
     },
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
     store::{
-        OpenTable, ShardId, ShardedStore, engine_to_change, open_attached, shard_id, store_of,
+        OpenTable, ShardId, ShardedStore, engine_to_change, open_attached, rerun, shard_id,
+        store_of,
     },
 };
 
@@ -26,16 +31,22 @@ impl ShardedStore {
     /// the current directory of the shard, relative to the directory of the store, or absolute.
     ///
     /// Its ranges and listed keys belong to it again. The directory was a plain store in the meantime, so each row is
-    /// checked to be within these ranges. Global indexes are rebuilt with its rows. Reference tables are copied into
-    /// it.
+    /// checked to be within these ranges. Reference tables are copied into it.
     ///
-    /// Cost: all rows of the shard are read when the repository of their table is open, or is opened. For each global
-    /// index, the cost of [`build`](crate::Build).
+    /// Global indexes stay readable and unique. The unique keys of the rows are compared with the indexes first. Then the entries
+    /// are added in batches, and appear in the same instant as the rows. From the first batch on, unique keys of the rows are
+    /// taken: writing another row with such a key fails with [`Error::UniqueViolation`]. If the process ends meanwhile, the shard
+    /// is still detached, and the entries that were added are removed when the repository is opened.
+    ///
+    /// Cost: all rows of the shard are read when the repository of their table is open, or is opened, and twice more if the table
+    /// has global indexes. Their entries are added in transactions of up to 1,024 rows. Opening tables waits meanwhile.
+    /// An index that is not readable is built again, as by [`build`](crate::Build).
     ///
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
-    /// shard has keys of its ranges now; the directory was renamed, and transactions that began before the shard was detached
+    /// shard has keys of its ranges now; a row of the store has a unique key of one of its rows (the error names both); a move is
+    /// running; a table with entries of an earlier shard is not open; the directory was renamed, and transactions that began before the shard was detached
     /// still use it. [`Error::Io`]: such transactions use it, and another process has opened it since. In both cases, attach
     /// it when these transactions have ended. [`Error::ShardRefused`] as well: the repository of a reference table in the shard is
     /// not open; a row of the shard refers to a row of a reference table that was deleted in the meantime.
@@ -81,12 +92,17 @@ impl ShardedStore {
     ) -> Result<ShardId> {
         let (inner, name) = (&self.inner, name.as_ref());
         let shards = engine_to_change(self)?;
-        let opening = inner.lock_opening();
-        let held = shards.hold_moves();
         let refused = |reason: &str| Error::ShardRefused {
             what: format!("shard `{name}`"),
             reason: reason.to_owned(),
         };
+        let Some(_turn) = shards.move_turn() else {
+            return Err(refused("a move is running; wait until it has ended"));
+        };
+        // Otherwise, entries of its rows that are still hidden would be shown with it.
+        hidden::remove_all(self, shards)?;
+        let opening = inner.lock_opening();
+        let held = shards.hold_moves();
         if shards.number(name).is_some() {
             return Err(refused("the store has it already"));
         }
@@ -100,17 +116,30 @@ impl ShardedStore {
             let _ = engine.leave_journal();
             engine.close_when_unused();
         }
-        let (number, global) = attached?;
-        drop((opening, held));
-        for table in global {
+        if attached.is_err() {
+            // The shard is no longer being attached.
+            let hidden = shards.hidden();
+            let unhide = || shards.hide(&hidden, None);
+            let unhidden =
+                hidden.is_empty() || rerun::run(unhide, |retry| shards.prepare(retry)).is_ok();
+            drop((opening, held));
+            if unhidden {
+                // If this fails too, the entries stay hidden until the next call, or until the repository is opened.
+                let _ = hidden::remove_all(self, shards);
+            }
+        } else {
+            drop((opening, held));
+        }
+        let (number, unreadable) = attached?;
+        for table in unreadable {
             all_shards::finish(self, table.rows, &table)?;
         }
         shard_id(self, number)
     }
 
     /// Attaches a shard, and returns its number, and the tables whose global indexes have to be built. `in_use` is its
-    /// environment, if transactions that began before the shard was detached still use it. The caller prevents the steps of
-    /// moves, and that other threads open tables.
+    /// environment, if transactions that began before the shard was detached still use it. The caller has the turn to move,
+    /// and prevents that other threads open tables.
     fn attach(
         &self,
         shards: &shards::Engine,
@@ -141,8 +170,7 @@ impl ShardedStore {
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();
         refuse_closed(shards, &own.engine, &tables_in_use, name)?;
-        let (mut references, mut global) = (Vec::new(), Vec::new());
-        let mut streams = Vec::new();
+        let (mut in_shard, mut coming) = (Vec::new(), Vec::new());
         for table in &tables_in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             if in_use.is_none() {
@@ -150,45 +178,99 @@ impl ShardedStore {
             }
             let Some(routing) = tables.routing_in(&maps) else { continue };
             let copies = &mut Copies::default();
-            let opened = open_in(shards, number, &shard, (&routing, copies), (table.rows, false))?;
-            let Some(opened) = opened else { continue };
-            if routing.is_reference() {
-                references.push((tables, Arc::clone(&opened)));
-            } else if !routing.global_indexes().is_empty() {
-                global.push(Arc::clone(table));
+            let rows = (table.rows, false);
+            let Some(opened) = open_in(shards, number, &shard, (&routing, copies), rows)? else {
+                continue;
+            };
+            if !routing.is_reference() {
+                let own = (store_of(&shard)?, Arc::clone(&opened));
+                coming.extend(ComingTable::of(shards, table, name, own)?);
             }
-            if table.rows.changes.is_some() {
-                streams.push((tables, Arc::clone(&opened)));
+            // The copy in another shard is its source.
+            let copies = routing.is_reference().then(|| Copies::of(shards, tables)).transpose()?;
+            in_shard.push((table, tables, copies, opened));
+        }
+        for (_, _, copies, opened) in &in_shard {
+            let store = store_of(&shard)?;
+            let checked = copies.as_ref().map(|copies| copies.check_references(&store, opened));
+            checked.transpose().map_err(|error| deleted_meanwhile(name, error))?;
+        }
+        coming.iter().try_for_each(ComingTable::check)?;
+        let added = self.add_entries(shards, &changed, &coming)?;
+        for (table, tables, _, opened) in &in_shard {
+            raise_orders(table, &store_of(&shard)?, opened)?;
+            tables.add(number, shard.name(), Arc::clone(opened) as _);
+        }
+        let mut body = |txn: &mut shards::Txn<'_>| {
+            let missing = || Error::internal("a write transaction without a writer");
+            for (table, tables, copies, opened) in &in_shard {
+                let global = table.rows.distribution.global();
+                let has_stream = table.rows.changes.is_some();
+                if copies.is_none() && global.is_empty() && !has_stream {
+                    continue;
+                }
+                let own = (&store_of(&shard)?, &**opened);
+                let mut writer = txn.writer(tables).ok_or_else(missing)?;
+                writer.beside(number, &mut |writer| {
+                    if let Some(copies) = copies {
+                        let checked = copies.check_references(own.0, opened);
+                        checked.map_err(|error| deleted_meanwhile(name, error))?;
+                        copies.replace_in(opened, writer)?;
+                    }
+                    if has_stream {
+                        changes::join_in(shards, tables, own, writer)?;
+                    }
+                    // It has no keys of these indexes. So far, it was a plain store with them.
+                    build::leave_to_others(table.rows, writer, global)
+                })?;
             }
-            raise_orders(table, &store_of(&shard)?, &opened)?;
-            tables.add(number, shard.name(), opened);
-        }
-        for table in &global {
-            let indexes = table.rows.distribution.global();
-            for index in indexes {
-                table.became_unreadable(*index);
+            if added.is_lost() {
+                return Err(Error::ShardRefused {
+                    what: format!("shard `{name}`"),
+                    reason: "a global index was emptied or repaired meanwhile; attach it again"
+                        .to_owned(),
+                });
             }
-        }
-        let all = shards.write_with(&Locks::All)?;
-        for (tables, opened) in &references {
-            let checked = Copies::of(shards, tables)?.check_references(&store_of(&shard)?, opened);
-            checked.map_err(|error| deleted_meanwhile(name, error))?;
-        }
-        for (tables, opened) in &references {
-            Copies::of(shards, tables)?.replace(&store_of(&shard)?, opened)?;
-        }
-        for (tables, opened) in &streams {
-            changes::join(shards, tables, (&store_of(&shard)?, opened))?;
-        }
-        let manager = shards.manager().ok_or_else(Error::no_file)?;
-        manager.write(&records)?;
-        shards.attach_shard(&all, number, open, &changed)?;
-        drop(all);
+            for ComingTable { table, unreadable, .. } in
+                coming.iter().filter(|it| !it.unreadable.is_empty())
+            {
+                let Tables::Sharded(tables) = &table.tables else { continue };
+                let mut writer = engine::Writer::Sharded(txn.writer(tables).ok_or_else(missing)?);
+                let count = opening::count(&writer)?;
+                build::declare(table.rows, &mut writer, unreadable, count.max(1))?;
+            }
+            Ok(())
+        };
+        let attempt = || shards.attach_shard((number, &open), &records, &changed, &mut body);
+        rerun::run(attempt, |retry| shards.prepare(retry))?;
         for table in &tables_in_use {
-            all_shards::align(&inner.engine, &table.tables, table.rows)?;
+            all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
         }
         shards.record_shards()?;
-        Ok((number, global))
+        let unreadable = coming.iter().filter(|it| !it.unreadable.is_empty());
+        Ok((number, unreadable.map(|it| Arc::clone(&it.table)).collect()))
+    }
+
+    /// Adds the entries of the rows of a shard to the global indexes, in which they are hidden.
+    fn add_entries(
+        &self,
+        shards: &shards::Engine,
+        changed: &[Changed],
+        coming: &[ComingTable<'_>],
+    ) -> Result<Arc<Coming>> {
+        let mut maps = BTreeSet::new();
+        for table in coming {
+            maps.extend(table.maps()?);
+        }
+        let boundaries = changed.iter().map(|it| (it.map.clone(), it.boundaries.clone()));
+        let added = Arc::new(Coming::new(boundaries));
+        if maps.is_empty() {
+            return Ok(added);
+        }
+        let attempt = || shards.hide(&maps, Some(&added));
+        rerun::run(attempt, |retry| shards.prepare(retry))?;
+        coming.iter().try_for_each(ComingTable::add)?;
+        Ok(added)
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-use super::super::{all_shards, build, changes, numbers::Numbered, opening};
+use super::super::{all_shards, build, changes, hidden, numbers::Numbered, opening};
 use crate::{
     engine::{
-        self, Query, Read as _, Tables,
+        self, Query, Read as _, ReadRecords as _, Tables,
         shards::{self, Changed, MoveRecord, TableRecord as Location},
     },
     model::{
         KeyRange,
         error::{Error, Result},
         schema::{Source, TableRecord},
-        shard::ShardNumber,
+        shard::{GlobalIndex, ShardNumber, Span},
     },
     store::{OpenTable, ShardedStore, engine_to_change, rerun},
     write::queue::QueueState,
@@ -24,14 +24,14 @@ impl ShardedStore {
     /// [`move_keys`](ShardedStore::move_keys).
     ///
     /// If shard maps still assign keys to it, these keys go to other shards of the map: to the shard of a neighbouring
-    /// range, or in a hash map evenly to all other shards. A global index with entries in the shard is rebuilt, and
-    /// can't be queried during the rebuild, unless its keys in the shard were moved away before. The copies of reference tables in the shard are no longer used.
+    /// range, or in a hash map evenly to all other shards. Entries of global indexes in the shard are moved to the other shards,
+    /// while reads and writes continue. The copies of reference tables in the shard are no longer used.
     ///
     /// The directory does not change. It is a plain store with copies of reference tables only, and can be deleted. This
     /// process closes its files when the transactions that began before have ended.
     ///
-    /// Cost: one commit in all shards. For each global index with entries in the shard, the cost of
-    /// [`build`](crate::Build), with up to all rows of the table.
+    /// Cost: one commit in all shards. For each global index with entries in the shard, the cost of moving them. An index that is
+    /// not readable is emptied, and built again as by [`build`](crate::Build).
     ///
     /// # Errors
     ///
@@ -87,11 +87,15 @@ impl ShardedStore {
     ///
     /// Its ranges of range maps, and its keys of lists, belong to no shard: queries and writes that need them fail with
     /// [`Error::NoShard`], and other queries no longer return these rows. Its slots of hash maps go to other shards;
-    /// the tables of these maps must have no rows in the shard. Each global index of a table with rows in the shard is
-    /// rebuilt without these rows, and can't be queried during the rebuild. The directory keeps a copy of each
-    /// reference table.
+    /// the tables of these maps must have no rows in the shard. The directory keeps a copy of each reference table.
     ///
-    /// Cost: one commit in all shards. For each global index, the cost of [`build`](crate::Build) with all other rows.
+    /// Global indexes stay readable and unique. Their entries in the shard are moved to other shards first. The entries of the
+    /// detached rows disappear in the same instant as the rows. After that, they are removed in batches, and their unique keys
+    /// are free. If the process ends meanwhile, the store is whole: entries that have not been moved yet are moved by the next
+    /// call, and entries that have not been removed yet are removed when the repository is opened.
+    ///
+    /// Cost: one commit in all shards. For each global index, the cost of moving its entries in the shard, a scan of its entries,
+    /// and the removal of the entries of the detached rows, in transactions of up to 2,048 entries.
     ///
     /// # Errors
     ///
@@ -144,11 +148,59 @@ impl ShardedStore {
             what: format!("the {leaving} of shard `{name}`"),
             reason,
         };
-        let Some(_turn) = shards.move_turn() else {
-            return Err(refused("a move is running; wait until it has ended".to_owned()));
+        let turn = || {
+            let running = || refused("a move is running; wait until it has ended".to_owned());
+            shards.move_turn().ok_or_else(running)
         };
+        drop(turn()?);
+        // What can be refused is refused before entries are moved.
+        let (number, plan) = self.plan(shards, (name, leaving), true, &refused)?;
+        check(&shards.read()?, shards, number, &plan, &refused)?;
+        self.move_entries_away(shards, number, &plan)?;
+        let _turn = turn()?;
         let opening = inner.lock_opening();
         let held = shards.hold_moves();
+        let (number, plan) = self.plan(shards, (name, leaving), false, &refused)?;
+        let mut emptied = Vec::new();
+        let mut body = |txn: &mut shards::Txn<'_>| {
+            check(txn, shards, number, &plan, &refused)?;
+            emptied.clear();
+            for own in &plan.numbered {
+                own.hand_over(txn, number, &plan.changed)?;
+            }
+            let mut hides = BTreeSet::new();
+            for affected in &plan.affected {
+                hides.extend(affected.leave(txn, number, &mut emptied, &refused)?);
+            }
+            Ok(hides)
+        };
+        let attempt = || shards.remove_shard(number, &plan.changed, &mut body);
+        rerun::run(attempt, |retry| shards.prepare(retry))?;
+        let mut left = Ok(());
+        if let Some(engine) = shards.shard(number)?.last_engine().and_then(engine::Engine::lmdb) {
+            left = engine.leave_journal();
+            engine.close_when_unused();
+        }
+        drop((opening, held));
+        left?;
+        for Affected { table, .. } in &plan.affected {
+            hidden::remove(self, shards, table)?;
+        }
+        for table in &emptied {
+            all_shards::finish(self, table.rows, table)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of a shard that can be removed, and the maps and tables that its removal affects. If `is_first`, moves of
+    /// entries out of the shard may be unfinished.
+    fn plan(
+        &self,
+        shards: &shards::Engine,
+        (name, leaving): (&str, Leaving),
+        is_first: bool,
+        refused: &dyn Fn(String) -> Error,
+    ) -> Result<(ShardNumber, Plan)> {
         let number =
             shards.number(name).ok_or_else(|| refused("the store has no such shard".to_owned()))?;
         if self.shard_ids().len() < 2 {
@@ -158,7 +210,10 @@ impl ShardedStore {
             let (shard, reason) = (other.name().to_owned(), reason.clone());
             return Err(Error::ShardUnavailable { shard, reason });
         }
-        let has_it = |moving: &MoveRecord| [moving.from, moving.to].contains(&number);
+        let has_it = |moving: &MoveRecord| {
+            let is_continued = is_first && moves_entries_out(moving, number);
+            [moving.from, moving.to].contains(&number) && !is_continued
+        };
         if let Some(moving) = shards.moves().iter().find(|moving| has_it(&moving.record)) {
             let id = moving.record.id;
             return Err(refused(format!("it has the unfinished move {id}; resume or cancel it")));
@@ -170,66 +225,62 @@ impl ShardedStore {
             .maps_without(number, leaving == Leaving::Detached)
             .map_err(|map| refused(format!("shard map `{map}` has no other shard for its keys")))?;
         shards.refuse_without_location(&[number], || format!("the {leaving} of shard `{name}`"))?;
-        let affected = self.affected(shards, &changed, &refused)?;
-        let streams = self.streams_in(shards, number, &refused)?;
-        let numbered = self.numbered_in(shards, number, &refused)?;
-        let mut body = |txn: &mut shards::Txn<'_>| {
-            for table in &streams {
-                let keeps_rows =
-                    affected.iter().any(|it| it.keeps_rows && Arc::ptr_eq(&it.table, table));
-                refuse_unread(txn, table, number, keeps_rows, &refused)?;
+        let affected = self.affected(shards, &changed, refused)?;
+        let streams = self.streams_in(shards, number, refused)?;
+        let numbered = self.numbered_in(shards, number, refused)?;
+        Ok((number, Plan { changed, affected, streams, numbered }))
+    }
+
+    /// Moves the entries of readable global indexes in a shard to other shards. If the process ends meanwhile, the next call
+    /// continues.
+    fn move_entries_away(
+        &self,
+        shards: &shards::Engine,
+        number: ShardNumber,
+        plan: &Plan,
+    ) -> Result<()> {
+        for moving in shards.moves().iter().filter(|it| moves_entries_out(&it.record, number)) {
+            self.resume_move(moving.record.id).run()?;
+        }
+        for Changed { map, boundaries, keeps_rows } in &plan.changed {
+            let Some(now) = shards.map(map).filter(|_| !*keeps_rows && map.contains('.')) else {
+                continue;
+            };
+            if !plan.has_readable(&shards.read()?, map)? {
+                continue;
             }
-            for own in &numbered {
-                own.hand_over(txn, number, &changed)?;
-            }
-            for Affected { table, global, keeps_rows } in &affected {
-                let Tables::Sharded(tables) = &table.tables else { continue };
-                let has_parts = shards.has_placed_parts(table.schema.name);
-                if tables.in_shard(number).is_some() && (!keeps_rows || has_parts) {
-                    let part = txn.reader(tables).of_shard(number)?;
-                    let first =
-                        Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
-                    let name = table.schema.name;
-                    if part.count(&first)?.found > 0 {
-                        let parts = if has_parts { ", with parts in other shards" } else { "" };
-                        let reason = format!("it has rows of table `{name}`{parts}; move them");
-                        return Err(refused(reason));
+            for (start, end) in now.boundaries.of_shard(number) {
+                for (first, last, owner) in boundaries.segments() {
+                    let Some(owner) = owner else { continue };
+                    let start = first.max(start.as_slice()).to_vec();
+                    let end = match (last, end.as_deref()) {
+                        (Some(last), Some(end)) => Some(last.min(end)),
+                        (last, end) => last.or(end),
+                    };
+                    if end.is_some_and(|end| end <= start.as_slice()) {
+                        continue;
+                    }
+                    let span = Span { start, end: end.map(<[u8]>::to_vec) };
+                    let to = shards.shard(owner)?.name();
+                    let moved = self.new_move(map, now.key_type.clone(), vec![Some(span)], to);
+                    if let Err(error) = moved.of_entries().run() {
+                        self.cancel_entry_moves(shards, number);
+                        return Err(error);
                     }
                 }
-                if !global.is_empty() {
-                    let missing = || Error::internal("a write transaction without a writer");
-                    let writer = txn.writer(tables).ok_or_else(missing)?;
-                    let mut writer = engine::Writer::Sharded(writer);
-                    let count = opening::count(&writer)?;
-                    let global: Vec<_> = global.iter().copied().collect();
-                    build::declare(table.rows, &mut writer, &global, count)?;
-                }
             }
-            Ok(())
-        };
-        let readable: Vec<_> = affected.iter().flat_map(Affected::readable).collect();
-        for (table, index) in &readable {
-            table.became_unreadable(*index);
-        }
-        let attempt = || shards.remove_shard(number, &changed, &mut body);
-        let removed = rerun::run(attempt, |retry| shards.prepare(retry));
-        if removed.is_err() {
-            for (table, index) in &readable {
-                table.became_readable(*index);
-            }
-        }
-        removed?;
-        let mut left = Ok(());
-        if let Some(engine) = shards.shard(number)?.last_engine().and_then(engine::Engine::lmdb) {
-            left = engine.leave_journal();
-            engine.close_when_unused();
-        }
-        drop((opening, held));
-        left?;
-        for Affected { table, .. } in affected.iter().filter(|it| !it.global.is_empty()) {
-            all_shards::finish(self, table.rows, table)?;
         }
         Ok(())
+    }
+
+    /// Cancels the moves of entries out of a shard after one of them has failed.
+    fn cancel_entry_moves(&self, shards: &shards::Engine, number: ShardNumber) {
+        for moving in shards.moves() {
+            if moves_entries_out(&moving.record, number) && !moving.record.is_switched {
+                // Otherwise, the next removal of the shard resumes it.
+                let _ = self.cancel_move(moving.record.id);
+            }
+        }
     }
 
     /// Returns the tables with a change stream or a queue in a shard.
@@ -357,6 +408,70 @@ fn refuse_unread(
     Ok(())
 }
 
+/// Whether a move brings entries of a global index from this shard to another.
+fn moves_entries_out(moving: &MoveRecord, shard: ShardNumber) -> bool {
+    moving.from == shard && moving.map.contains('.')
+}
+
+/// Refuses to remove a shard with rows that would be lost, with unread changes, or with queued messages.
+fn check(
+    txn: &shards::Txn<'_>,
+    shards: &shards::Engine,
+    number: ShardNumber,
+    plan: &Plan,
+    refused: &dyn Fn(String) -> Error,
+) -> Result<()> {
+    for table in &plan.streams {
+        let keeps_rows =
+            plan.affected.iter().any(|it| it.keeps_rows && Arc::ptr_eq(&it.table, table));
+        refuse_unread(txn, table, number, keeps_rows, refused)?;
+    }
+    for Affected { table, keeps_rows, .. } in &plan.affected {
+        let Tables::Sharded(tables) = &table.tables else { continue };
+        let has_parts = shards.has_placed_parts(table.schema.name);
+        if (!keeps_rows || has_parts) && has_rows(txn, tables, number)? {
+            let name = table.schema.name;
+            let parts = if has_parts { ", with parts in other shards" } else { "" };
+            return Err(refused(format!("it has rows of table `{name}`{parts}; move them")));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a table has rows in a shard.
+fn has_rows(txn: &shards::Txn<'_>, tables: &shards::Tables, number: ShardNumber) -> Result<bool> {
+    if tables.in_shard(number).is_none() {
+        return Ok(false);
+    }
+    let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
+    Ok(txn.reader(tables).of_shard(number)?.count(&first)?.found > 0)
+}
+
+/// The changes of the removal of a shard.
+struct Plan {
+    changed: Vec<Changed>,
+    affected: Vec<Affected>,
+    /// The tables with a change stream or a queue in the shard.
+    streams: Vec<Arc<OpenTable>>,
+    /// The tables whose numbers of `insert_with` the shard may have.
+    numbered: Vec<Numbered>,
+}
+
+impl Plan {
+    /// Whether an affected table has a readable global index with this shard map.
+    fn has_readable(&self, txn: &shards::Txn<'_>, map: &str) -> Result<bool> {
+        for Affected { table, .. } in &self.affected {
+            let Tables::Sharded(tables) = &table.tables else { continue };
+            let reader = txn.reader(tables);
+            let index = reader.routing().global_with(map).map(GlobalIndex::index);
+            if let Some(name) = index.and_then(|index| table.schema.name_at(index)) {
+                return Ok(engine::Reader::Sharded(reader).record(name)?.is_none());
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// A table that may have rows or entries in a shard that is removed.
 struct Affected {
     table: Arc<OpenTable>,
@@ -367,10 +482,53 @@ struct Affected {
 }
 
 impl Affected {
-    /// Returns the global indexes that are readable now.
-    fn readable(&self) -> impl Iterator<Item = (&OpenTable, usize)> {
-        let readable = self.global.iter().filter(|index| self.table.is_readable_now(**index));
-        readable.map(|index| (&*self.table, *index))
+    /// Prepares the global indexes for the removal of a shard: the entries of its rows become hidden. Indexes that are not
+    /// readable are emptied, and their tables added to `emptied`. Returns the shard maps of the others.
+    fn leave(
+        &self,
+        txn: &mut shards::Txn<'_>,
+        number: ShardNumber,
+        emptied: &mut Vec<Arc<OpenTable>>,
+        refused: &dyn Fn(String) -> Error,
+    ) -> Result<BTreeSet<String>> {
+        let Self { table, global, keeps_rows } = self;
+        let Tables::Sharded(tables) = &table.tables else { return Ok(BTreeSet::new()) };
+        let (mut unreadable, mut hidden, mut maps) = (Vec::new(), Vec::new(), BTreeSet::new());
+        {
+            let has_rows = *keeps_rows && has_rows(txn, tables, number)?;
+            let reader = txn.reader(tables);
+            for &index in global {
+                let Some(name) = table.schema.name_at(index) else { continue };
+                let Some(own) = reader.routing().global(index) else { continue };
+                if engine::Reader::Sharded(reader).record(name)?.is_some() {
+                    unreadable.push(index);
+                } else if own.shards().contains(&number) {
+                    return Err(refused(format!(
+                        "it has entries of global index `{name}` of table `{}` again; try again",
+                        table.schema.name
+                    )));
+                } else if has_rows {
+                    hidden.push(index);
+                    maps.insert(own.map().to_owned());
+                }
+            }
+        }
+        let missing = || Error::internal("a write transaction without a writer");
+        if !unreadable.is_empty() {
+            let mut writer = engine::Writer::Sharded(txn.writer(tables).ok_or_else(missing)?);
+            let count = opening::count(&writer)?;
+            build::declare(table.rows, &mut writer, &unreadable, count)?;
+            emptied.push(Arc::clone(table));
+        }
+        if !hidden.is_empty() {
+            // The shard is a plain store afterwards, which builds these indexes when it is opened.
+            let mut writer = txn.writer(tables).ok_or_else(missing)?;
+            writer.beside(number, &mut |writer| {
+                let count = opening::count(writer)?;
+                build::declare(table.rows, writer, &hidden, count)
+            })?;
+        }
+        Ok(maps)
     }
 }
 

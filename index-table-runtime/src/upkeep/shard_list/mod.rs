@@ -1,6 +1,7 @@
 //! Adding shards to an open store, removing them, and attaching detached ones.
 
 mod attach;
+mod entries;
 mod leave;
 
 use std::{path::Path, sync::Arc};
@@ -110,7 +111,7 @@ impl ShardedStore {
         shards.add_shard(&all, shard)?;
         drop(all);
         for (table, ..) in references {
-            all_shards::align(&inner.engine, &table.tables, table.rows)?;
+            all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
         }
         shards.record_shards()?;
         shard_id(self, number)

@@ -96,9 +96,11 @@ impl Beginning {
             Err(error) => (BTreeSet::new(), Some(target.reason(&error))),
         };
         let has_base = shards.is_none() && !attached.is_empty();
-        let status =
-            Status { commit: 0, current: now, bytes: 0, has_base, error, base_error: None };
         let manifest = *outbox.manifest();
+        let generation = manifest.generation;
+        let (commit, bytes, base_error) = (0, 0, None);
+        let status =
+            Status { commit, current: now, bytes, has_base, generation, error, base_error };
         let shared = Arc::new(Archiving {
             outbox: Mutex::new(outbox),
             files,
@@ -162,6 +164,8 @@ struct Status {
     current: Instant,
     bytes: u64,
     has_base: bool,
+    /// The generation that has the base or not.
+    generation: u64,
     error: Option<String>,
     /// The reason why a base could not be written.
     base_error: Option<String>,
@@ -256,6 +260,8 @@ impl Archiving {
 
     /// Returns the distance between the store and the archive. `number` is the number of the last commit.
     pub(in crate::engine::lmdb::journal) fn distance(&self, number: u64) -> Distance {
+        // Another generation may have begun since the last round.
+        let generation = self.outbox.lock().manifest().generation;
         let status = self.status.lock();
         let commits = number.saturating_sub(status.commit);
         let is_current = commits == 0;
@@ -264,7 +270,7 @@ impl Archiving {
             commits,
             bytes: if is_current { 0 } else { status.bytes },
             time: if is_current { Duration::ZERO } else { status.current.elapsed() },
-            has_base: status.has_base,
+            has_base: status.has_base && status.generation == generation,
             error,
         }
     }
@@ -348,7 +354,11 @@ impl Rounds {
     fn set_based(&mut self, based: BTreeSet<u32>) {
         match &mut self.shards {
             None => self.has_base = !based.is_empty(),
-            Some(shards) => shards.based = based,
+            Some(shards) => {
+                shards.based = based;
+                // Compared with the present shards at the end of the round.
+                self.has_base = false;
+            }
         }
     }
 
@@ -382,7 +392,7 @@ impl Rounds {
         let delivered = self.target.deliver(&pending, &work, &mut complete);
         let mut status = shared.status.lock();
         status.bytes = work.bytes();
-        status.has_base = self.has_base;
+        (status.has_base, status.generation) = (self.has_base, self.generation);
         status.commit = delivered.map_err(|error| self.target.reason(&error))?;
         if collected.is_ok() && status.commit == work.manifest.commit {
             status.current = begun;

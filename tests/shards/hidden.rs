@@ -1,0 +1,347 @@
+//! Global indexes while a shard is detached and attached: they stay readable and unique.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::{Duration, Instant},
+};
+
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::opening::reason;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "users", shard_by = part)]
+#[index(email, unique, scope = "global")]
+#[index(town, scope = "global")]
+#[index(hash(text), unique, scope = "global", name = "text")]
+#[index(street, scope = "global", consistency = "eventual")]
+struct User {
+    #[primary_key]
+    part: u32,
+    #[primary_key]
+    id: u32,
+    email: String,
+    town: String,
+    text: String,
+    street: String,
+}
+
+fn user(part: u32, id: u32) -> User {
+    let email = format!("{part}.{id}@example.com");
+    let (town, street) = (format!("t{}", id % 7), format!("s{}", id % 5));
+    User { part, id, text: format!("text of {email}"), email, town, street }
+}
+
+const IDS: u32 = 150;
+
+/// The parts with rows; the last two are in shard `b`.
+const PARTS: [u32; 4] = [1, 21, 11, 12];
+
+fn opened(path: &Path) -> Result<(ShardedStore, UserRepository)> {
+    let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
+    let options = ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c");
+    let store = options.map("users", map).open(path)?;
+    let users = UserRepository::open(&store)?;
+    Ok((store, users))
+}
+
+fn filled(path: &Path) -> Result<(ShardedStore, UserRepository)> {
+    let (store, users) = opened(path)?;
+    for part in PARTS {
+        store.transaction(|txn| (0..IDS).try_for_each(|id| users.insert(txn, &user(part, id))))?;
+    }
+    Ok((store, users))
+}
+
+/// Checks that a snapshot has the rows of all parts, or of those outside of `b`, with all of their entries.
+fn check(store: &ShardedStore, users: &UserRepository) -> Result<bool> {
+    let txn = store.read()?;
+    let keys: Vec<(u32, u32)> = users.all(&txn).keys().collect::<Result<_>>()?;
+    let has_b = keys.iter().any(|(part, _)| *part == 11);
+    let expected = if has_b { PARTS.len() } else { PARTS.len() - 2 };
+    assert_eq!(keys.len(), expected * IDS as usize);
+    let expected = keys.len() as u64;
+    assert_eq!(users.by_email(&txn).count()?, expected);
+    assert_eq!(users.by_email(&txn).rows().filter_map(Result::ok).count() as u64, expected);
+    assert_eq!(users.by_town(&txn).count()?, expected);
+    let of_town = keys.iter().filter(|(_, id)| id % 7 == 3).count();
+    assert_eq!(users.find_by_town(&txn, "t3").count()?, of_town as u64);
+    assert_eq!(users.find_by_town(&txn, "t3").page(1000)?.items.len(), of_town);
+    for part in PARTS {
+        let row = users.get_by_email(&txn, &user(part, 7).email)?;
+        assert_eq!(row.is_some(), has_b || part != 11 && part != 12, "{part}");
+        assert_eq!(users.get_by_text(&txn, &user(part, 7).text)?.is_some(), row.is_some());
+    }
+    Ok(has_b)
+}
+
+#[test]
+fn global_indexes_stay_readable_and_unique_while_a_shard_is_detached_and_attached() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, users) = filled(&dir.path().join("shop"))?;
+    let before = store.read()?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        let (store, users, is_over) = (&store, &users, &is_over);
+        let reader = scope.spawn(move || -> Result<[u32; 2]> {
+            let mut seen = [0, 0];
+            while !is_over.load(SeqCst) {
+                seen[usize::from(check(store, users)?)] += 1;
+            }
+            Ok(seen)
+        });
+        let writer = scope.spawn(move || -> Result<()> {
+            for number in 0_u32.. {
+                if is_over.load(SeqCst) {
+                    break;
+                }
+                let id = number % IDS;
+                let again = User { id: 100_000, ..user(1, 7) };
+                let taken = store.transaction(|txn| users.insert(txn, &again));
+                assert!(matches!(taken, Err(Error::UniqueViolation { .. })), "{taken:?}");
+                let hashed = User { email: "other".to_owned(), ..again };
+                let taken = store.transaction(|txn| users.insert(txn, &hashed));
+                assert!(matches!(taken, Err(Error::UniqueViolation { .. })), "{taken:?}");
+                store.transaction(|txn| {
+                    users.update(txn, 21, id, |row| row.email = format!("moved {number}"))
+                })?;
+                store.transaction(|txn| users.put(txn, &user(21, id)))?;
+            }
+            Ok(())
+        });
+        let changed = (0..3).try_for_each(|_| {
+            store.detach_shard("b")?;
+            // A snapshot from before does not change what later snapshots find.
+            assert!(users.get_by_email(&before, &user(11, 7).email)?.is_some());
+            store.attach_shard("b", "b").map(drop)
+        });
+        is_over.store(true, SeqCst);
+        writer.join().expect("no panic")?;
+        let [without, with] = reader.join().expect("no panic")?;
+        assert!(without > 0 && with > 0, "{without} {with}");
+        changed
+    })?;
+    assert!(check(&store, &users)?);
+    drop(before);
+    let _worker = store.start_index_worker()?;
+    let mut txn = store.write()?;
+    users.update(&mut txn, 1, 0, |row| row.street.push('x'))?;
+    let token = txn.commit_with_token()?;
+    assert!(users.wait_for(&store, &token, Duration::from_mins(1))?);
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_key_of_a_detached_row_is_free_and_then_its_shard_is_refused_with_both_rows() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, users) = filled(&dir.path().join("shop"))?;
+    store.detach_shard("b")?;
+    for hashed in [false, true] {
+        let mut other = User { id: 1000, ..user(1, 7) };
+        if hashed {
+            (other.email, other.text) = ("free".to_owned(), user(11, 7).text);
+        } else {
+            (other.email, other.text) = (user(11, 7).email, "free".to_owned());
+        }
+        store.transaction(|txn| users.insert(txn, &other))?;
+        let refused = reason(store.attach_shard("b", "b"));
+        for part in ["(11, 7)", "(1, 1000)", "`users`", if hashed { "`text`" } else { "`email`" }] {
+            let part = part.trim_matches(['(', ')']);
+            assert!(refused.contains(part), "{refused}");
+        }
+        // Nothing has changed: the shard is still a plain store, and its key belongs to the other row.
+        let found = users.get_by_email(&store.read()?, &other.email)?;
+        assert_eq!(found.map(|row| row.part), Some(1));
+        assert!(matches!(users.get(&store.read()?, 11, 7), Err(Error::NoShard { .. })));
+        assert!(store.verify()?.is_clean());
+        store.transaction(|txn| users.delete(txn, 1, 1000))?;
+    }
+    store.attach_shard("b", "b")?;
+    assert!(check(&store, &users)?);
+    Ok(())
+}
+
+#[test]
+fn a_shard_that_could_not_be_attached_is_a_whole_plain_store() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, users) = filled(&path)?;
+    store.detach_shard("b")?;
+    store.transaction(|txn| users.insert(txn, &User { id: 1000, ..user(1, 7) }.with_key_of_b()))?;
+    assert!(store.attach_shard("b", "b").is_err());
+    drop((store, users));
+    let plain = Store::open(path.join("b"))?;
+    let users = UserRepository::open(&plain)?;
+    assert!(users.get_by_email(&plain.read()?, &user(11, 7).email)?.is_some());
+    assert_eq!(users.by_town(&plain.read()?).count()?, 2 * u64::from(IDS));
+    assert!(plain.verify()?.is_clean());
+    Ok(())
+}
+
+impl User {
+    fn with_key_of_b(self) -> Self {
+        Self { email: user(11, 7).email, text: "free".to_owned(), ..self }
+    }
+}
+
+/// The directory of a store whose shard `b` this process has to detach and attach until it is killed.
+const KILLED: &str = "INDEX_TABLE_HIDDEN";
+
+#[test]
+fn a_process_that_is_killed_while_it_detaches_or_attaches_leaves_whole_indexes() -> Result<()> {
+    if let Some(path) = std::env::var_os(KILLED) {
+        let (store, users) = opened(Path::new(&path))?;
+        loop {
+            if check(&store, &users)? {
+                store.detach_shard("b")?;
+            } else {
+                store.attach_shard("b", "b")?;
+            }
+        }
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    drop(filled(&path)?);
+    let (mut seen, begun) = ([0, 0], Instant::now());
+    for round in 0_u64..24 {
+        if begun.elapsed() > Duration::from_mins(1) {
+            break;
+        }
+        let name =
+            "hidden::a_process_that_is_killed_while_it_detaches_or_attaches_leaves_whole_indexes";
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", name])
+            .env(KILLED, &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a process");
+        thread::sleep(Duration::from_millis(60 + round * 37 % 400));
+        let ended = child.try_wait().expect("a status");
+        assert!(ended.is_none(), "{ended:?}");
+        child.kill().expect("killed");
+        child.wait().expect("ended");
+        let (store, users) = opened(&path)?;
+        assert!(store.unavailable_shards().is_empty());
+        let has_b = check(&store, &users)?;
+        seen[usize::from(has_b)] += 1;
+        let report = store.verify()?;
+        assert!(report.is_clean(), "{report}");
+        // Its keys are free, and its shard can be attached.
+        if !has_b {
+            store.transaction(|txn| {
+                users.insert(txn, &User { id: 1000, ..user(1, 7) }.with_key_of_b())?;
+                users.delete(txn, 1, 1000)
+            })?;
+        }
+    }
+    assert!(seen[0] + seen[1] > 0);
+    Ok(())
+}
+
+#[test]
+fn a_backup_beside_detaching_and_attaching_has_a_shard_with_its_entries_or_not_at_all() -> Result<()>
+{
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, users) = filled(&dir.path().join("shop"))?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        let (store, is_over) = (&store, &is_over);
+        let changing = scope.spawn(move || -> Result<()> {
+            while !is_over.load(SeqCst) {
+                store.detach_shard("b")?;
+                while let Err(error) = store.attach_shard("b", "b") {
+                    assert!(
+                        matches!(error, Error::ShardRefused { .. } | Error::Io { .. }),
+                        "{error}"
+                    );
+                    thread::yield_now();
+                }
+            }
+            Ok(())
+        });
+        let copies = (0..12).try_for_each(|number| -> Result<()> {
+            let copy = dir.path().join(format!("copy.{number}"));
+            store.backup_to(&copy)?;
+            let copied = ShardedStore::open(&copy)?;
+            assert!(copied.unavailable_shards().is_empty(), "{:?}", copied.unavailable_shards());
+            let users = UserRepository::open(&copied)?;
+            let has_b = check(&copied, &users)?;
+            assert_eq!(copied.shard_ids().len(), if has_b { 3 } else { 2 });
+            assert!(copied.verify()?.is_clean());
+            Ok(())
+        });
+        is_over.store(true, SeqCst);
+        changing.join().expect("no panic")?;
+        copies
+    })?;
+    assert!(check(&store, &users)?);
+    Ok(())
+}
+
+#[test]
+fn a_snapshot_from_before_a_shard_was_detached_has_its_queue() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, users) = filled(&dir.path().join("shop"))?;
+    let before = store.read()?;
+    let all = PARTS.len() as u64 * u64::from(IDS);
+    assert_eq!(users.lag(&before)?.messages, all);
+    store.detach_shard("b")?;
+    assert_eq!(users.lag(&before)?.messages, all);
+    let report = users.verify(&before).run()?;
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(users.lag(&store.read()?)?.messages, all / 2);
+    Ok(())
+}
+
+/// The directory of a store that this process has to read.
+const READ: &str = "INDEX_TABLE_HIDDEN_READ";
+
+#[test]
+fn another_process_reads_a_shard_with_its_entries_or_opens_the_store_again() -> Result<()> {
+    if let Some(path) = std::env::var_os(READ) {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(3) {
+            let read = || -> Result<()> {
+                let store = ShardedStore::options().read_only(true).open(&path)?;
+                let users = UserRepository::open(&store)?;
+                while begun.elapsed() < Duration::from_secs(3) {
+                    check(&store, &users)?;
+                }
+                Ok(())
+            };
+            match read() {
+                Ok(()) | Err(Error::ReopenNeeded { .. }) => {}
+                // It was detached while the store was opened.
+                Err(Error::ShardUnavailable { .. } | Error::SchemaMismatch { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        return Ok(());
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, _users) = filled(&path)?;
+    let name = "hidden::another_process_reads_a_shard_with_its_entries_or_opens_the_store_again";
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", name])
+        .env(READ, &path)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a process");
+    let status = loop {
+        store.detach_shard("b")?;
+        thread::sleep(Duration::from_millis(20));
+        store.attach_shard("b", "b")?;
+        if let Some(status) = child.try_wait().expect("a status") {
+            break status;
+        }
+    };
+    assert!(status.success(), "{status}");
+    Ok(())
+}
