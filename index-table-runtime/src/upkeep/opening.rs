@@ -131,13 +131,39 @@ fn empty_added(schema: &TableSchema, writer: &mut Writer<'_, '_>, global: &[usiz
     Ok(())
 }
 
+/// Prepares the parts of global indexes in a shard, and removes these indexes from `new` and `unfinished`. Returns the indexes
+/// that are not readable.
+fn prepare_global(
+    rows: &'static RowVtable,
+    writer: &mut Writer<'_, '_>,
+    InShard { global, is_from_elsewhere, is_added, .. }: InShard,
+    [new, unfinished]: [&mut Vec<usize>; 2],
+) -> Result<Vec<usize>> {
+    let mut unreadable = Vec::new();
+    if is_added {
+        empty_added(rows.schema, writer, global)?;
+    } else {
+        let is_emptied = |index: &usize| is_from_elsewhere || new.contains(index);
+        let emptied: Vec<_> = global.iter().copied().filter(is_emptied).collect();
+        build::empty(rows, writer, &emptied)?;
+        let is_unreadable = |index: &usize| emptied.contains(index) || unfinished.contains(index);
+        unreadable.extend(global.iter().copied().filter(is_unreadable));
+    }
+    for all in [new, unfinished] {
+        all.retain(|index| !global.contains(index));
+    }
+    Ok(unreadable)
+}
+
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
 /// built.
 fn prepare(
     rows: &'static RowVtable,
     writer: &mut Writer<'_, '_>,
-    InShard { is_shard, global, is_from_elsewhere, is_added, has_main_rows_elsewhere, online }: InShard,
+    in_shard: InShard,
 ) -> Result<Declared> {
+    let InShard { is_shard, global, is_from_elsewhere, has_main_rows_elsewhere, online, .. } =
+        in_shard;
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
     let declared = declared.with_global(global).with_aggregates(rows.aggregates);
@@ -207,21 +233,12 @@ fn prepare(
     }
 
     let mut readable = vec![true; schema.positions().len()];
-    if is_added {
-        empty_added(schema, writer, global)?;
-        unfinished.retain(|index| !global.contains(index));
-    }
-    let empty = |index: &usize| !is_added && (is_from_elsewhere || new.contains(index));
-    let emptied: Vec<_> = global.iter().copied().filter(empty).collect();
-    build::empty(rows, writer, &emptied)?;
-    for index in global.iter().filter(|index| emptied.contains(index) || unfinished.contains(index))
-    {
-        if let Some(readable) = readable.get_mut(*index) {
+    let unreadable = prepare_global(rows, writer, in_shard, [&mut new, &mut unfinished])?;
+    for index in unreadable {
+        if let Some(readable) = readable.get_mut(index) {
             *readable = false;
         }
     }
-    new.retain(|index| !global.contains(index));
-    unfinished.retain(|index| !global.contains(index));
 
     if writer.reader().is_concurrent() {
         // A concurrent writer may not see the position of a build. Its writes conflict with this transaction instead.

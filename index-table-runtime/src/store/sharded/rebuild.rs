@@ -36,7 +36,8 @@ impl ShardedOptions {
     /// Before this call, give the name and the directory of every shard with [`shard`](ShardedOptions::shard), in any
     /// order. Also give their [`options`](ShardedOptions::options), which only the manager had recorded. The shards
     /// have recorded the shard maps and the places of tables. When a repository is first opened, every row is
-    /// compared with the rebuilt shard map.
+    /// compared with the rebuilt shard map. Until then, moves of keys of its shards, and the removal of these shards, are
+    /// refused, because the shards have not recorded how its rows are distributed.
     ///
     /// Shards that were closed properly need no other files. After a crash, they need their journal, the files
     /// `shards.journal.*` in `path`. So leave the journal in place, and move away only the `data.mdb` of a damaged

@@ -100,7 +100,8 @@ impl ShardedStore {
     ///
     /// If no shard has keys of the range, one commit assigns the range to the shard `to`: a range after all others, a range
     /// that was left out, or that of a detached shard, which can then not be attached again. In other cases, parts of the
-    /// range that belong to no shard don't change, and neither do parts that the shard `to` has already.
+    /// range that belong to no shard don't change, and neither do parts that the shard `to` has already. The numbers of
+    /// `insert_with` continue after those of the detached shard.
     ///
     /// Entries of global indexes don't move with the rows. They move in the same way by the map of their index, which is named
     /// `TABLE.INDEX`: `store.move_range("customers.email", .."n", "south")`, or
@@ -334,8 +335,9 @@ impl<'a> Move<'a> {
     /// # Errors
     ///
     /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys;
-    ///   the repository of a table with this map is not open; another move is running, or is unfinished and has some of
-    ///   these keys.
+    ///   the repository of a table with this map is not open, or of a table in one of the two shards that was not opened since
+    ///   the shard map manager was [rebuilt](crate::ShardedOptions::rebuild), or its shard was adopted; another move is
+    ///   running, or is unfinished and has some of these keys.
     /// - [`Error::IndexNotReadable`]: a local index, or the moved global index, is not completely built.
     /// - [`Error::NotOffered`]: the durability of the store is not [`Journal`](crate::Durability::Journal).
     /// - [`Error::WriteInProgress`] if this thread has a write transaction; [`Error::ShardUnavailable`]; the

@@ -30,14 +30,17 @@ impl ShardedStore {
     /// The directory does not change. It is a plain store with copies of reference tables only, and can be deleted. This
     /// process closes its files when the transactions that began before have ended.
     ///
-    /// Cost: one commit in all shards. For each global index with entries in the shard, the cost of moving them. An index that is
-    /// not readable is emptied, and built again as by [`build`](crate::Build).
+    /// The numbers that `insert_with` has assigned in the shard are copied to the shards that get its keys.
+    ///
+    /// Cost: one commit in all shards, with a record for each shard key with numbers. For each global index with entries in
+    /// the shard, the cost of moving them. An index that is not readable is emptied, and built again as by
+    /// [`build`](crate::Build).
     ///
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: there is no such shard, or it is the only shard; it has rows, queued messages or
-    /// dead letters of an eventual index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that may
-    /// have rows or entries in it is not open; a move from or to it is unfinished; no other shard of a map can have its keys.
+    /// dead letters of an eventual index, or changes that a consumer of a change stream has not committed; a table is placed in it; a table that it has had, or a
+    /// table that may have entries in it, is not open; a move from or to it is unfinished; no other shard of a map can have its keys.
     /// [`Error::ShardUnavailable`]: a shard is not available. Also [`Error::WriteInProgress`] if this thread has a write
     /// transaction, and the errors of `build`, after which the shard is removed. [`Error::ReopenNeeded`] if the files of the
     /// shard could not be synced: the shard is removed, and its directory is complete after the store has been opened again.
