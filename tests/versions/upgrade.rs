@@ -194,7 +194,7 @@ mod exchanged {
     }
 
     #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
-    #[table(name = "seats", version = 2, previous = Seat1)]
+    #[table(name = "seats", version = 2, previous = Seat1, changed = [place])]
     #[index(place, unique)]
     pub(super) struct Seat {
         #[primary_key]
