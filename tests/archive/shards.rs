@@ -493,3 +493,82 @@ fn all_shards_have_the_journal_if_there_is_an_archive() -> TestResult {
     }
     Ok(())
 }
+
+#[test]
+fn a_new_shard_has_a_base_when_the_store_is_closed_at_once() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let mut rows = Orders::new();
+    {
+        let store = options(&archive).open(&path)?;
+        let orders = OrderRepository::open(&store)?;
+        store.transaction(|txn| (0..5).try_for_each(|id| orders.insert(txn, &order(15, id, 0))))?;
+        wait_for_archive(&store);
+        store.add_shard("d", "d")?;
+        assert!(!store.archive_lag().ok_or("an archive")?.has_base);
+        store.move_range("orders", 15u32..=15, "d").run()?;
+        store.transaction(|txn| (5..9).try_for_each(|id| orders.insert(txn, &order(15, id, 0))))?;
+    }
+    rows.extend((0..9).map(|id| ((15, id), order(15, id, 0))));
+    let to = fresh(dir.path(), "restored");
+    ShardedStore::restore_archive(&archive).run(&to)?;
+    assert!(rows_of(&to)? == rows);
+    Ok(())
+}
+
+#[test]
+fn a_base_is_not_handed_over_before_the_segments_with_its_commits() -> TestResult {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    };
+
+    let dir = tempfile::tempdir()?;
+    let (path, bucket) = (dir.path().join("store"), dir.path().join("bucket"));
+    let (takes_segments, takes_bases) =
+        (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
+    let (segments, bases, to) =
+        (Arc::clone(&takes_segments), Arc::clone(&takes_bases), bucket.clone());
+    let store = without_archive()
+        .archive_with(move |file| {
+            let is_taken = if file.name.contains("/base.") { &bases } else { &segments };
+            if !is_taken.load(SeqCst) {
+                return Err(std::io::Error::other("not now"));
+            }
+            let object = to.join(file.name);
+            fs::create_dir_all(object.parent().expect("a directory"))?;
+            fs::copy(file.path, object).map(drop)
+        })
+        .open(&path)?;
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &order(5, 0, 0)))?;
+    wait_for_archive(&store);
+    takes_bases.store(false, SeqCst);
+    store.add_shard("d", "d")?;
+    // The first state of the shard is not taken, so that a later state is pinned.
+    let begun = Instant::now();
+    while store.archive_lag().ok_or("an archive")?.error.is_none() {
+        assert!(begun.elapsed() < Duration::from_mins(1));
+        thread::sleep(Duration::from_millis(10));
+    }
+    takes_segments.store(false, SeqCst);
+    takes_bases.store(true, SeqCst);
+    store.transaction(|txn| orders.insert(txn, &order(6, 0, 0)))?;
+    // The next attempt follows 10 s later.
+    let begun = Instant::now();
+    let directory = fs::read_dir(&bucket)?.next().ok_or("no archive")??.path();
+    while begun.elapsed() < Duration::from_secs(12) {
+        for entry in fs::read_dir(&directory)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            assert!(!(name.starts_with("base.") && name.ends_with(".3")), "{name}");
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+    takes_segments.store(true, SeqCst);
+    wait_for_archive(&store);
+    drop((store, orders));
+    let to = fresh(dir.path(), "restored");
+    ShardedStore::restore_archive(&directory).run(&to)?;
+    assert_eq!(rows_of(&to)?.len(), 2);
+    Ok(())
+}

@@ -174,3 +174,106 @@ fn files_of_an_archive_have_the_modes_of_the_store() -> TestResult {
     Store::restore_archive(&archive).run(&to)?;
     check(&to)
 }
+
+#[test]
+fn a_directory_that_becomes_empty_gets_no_new_archive() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let (mut random, mut rows) = (Random(14), Rows::new());
+    let store = options(&archive).open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    change(&store, &notes, &mut rows, &mut random)?;
+    wait_for_archive(&store);
+    // The disk of the archive is unmounted, and mounted again.
+    let away = dir.path().join("away");
+    for is_empty in [true, false] {
+        fs::rename(&archive, &away)?;
+        if is_empty {
+            fs::create_dir(&archive)?;
+        }
+        let mut errors = 0;
+        while errors < 8 {
+            change(&store, &notes, &mut rows, &mut random)?;
+            let error = store.archive_lag().and_then(|lag| lag.error);
+            errors += usize::from(error.is_some_and(|error| error.contains("manifest is gone")));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        assert!(!archive.exists() || fs::read_dir(&archive)?.next().is_none(), "a new archive");
+        let _ = fs::remove_dir(&archive);
+        fs::rename(&away, &archive)?;
+        wait_for_archive(&store);
+    }
+    drop((store, notes));
+    // It is the same generation.
+    let names = fs::read_dir(&archive)?
+        .map(|it| Ok(it?.file_name()))
+        .collect::<std::io::Result<Vec<_>>>()?;
+    let bases = names.iter().filter(|name| name.to_string_lossy().starts_with("base."));
+    assert_eq!(bases.count(), 1, "{names:?}");
+    let to = fresh(dir.path(), "restored");
+    Store::restore_archive(&archive).run(&to)?;
+    assert!(rows_of(&to)? == rows);
+    Ok(())
+}
+
+fn copied(from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copied(&entry.path(), &to)?
+        } else {
+            fs::copy(entry.path(), to).map(drop)?
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_commit_of_two_copies_of_a_store_is_not_restored_from_either_by_chance() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    let archive = dir.path().join("archive");
+    let (mut random, mut rows) = (Random(15), Rows::new());
+    let mut write = |path: &std::path::Path,
+                     count: u32,
+                     rows: &mut Rows|
+     -> std::result::Result<_, Box<dyn std::error::Error>> {
+        let store = options(&archive).open(path)?;
+        let notes = NoteRepository::open(&store)?;
+        let mut commits = Vec::new();
+        for _ in 0..count {
+            change(&store, &notes, rows, &mut random)?;
+            commits.push((crate::last_commit(&store)?, rows.clone()));
+        }
+        wait_for_archive(&store);
+        Ok(commits)
+    };
+    let before = write(&path, 20, &mut rows)?;
+    copied(&path, &copy)?;
+    let mut others = rows.clone();
+    let original = write(&path, 40, &mut rows)?;
+    // By mistake, the copy is opened with the same archive.
+    write(&copy, 20, &mut others)?;
+    let restore = |commit: &index_table::CommitNumber| {
+        let to = fresh(dir.path(), "restored");
+        Store::restore_archive(&archive).until_commit(commit.clone()).run(&to).map(|_| to)
+    };
+    for (commit, rows) in [&before[5], &before[19]] {
+        assert!(rows_of(&restore(commit)?)? == *rows);
+    }
+    for (commit, _) in &original[2..18] {
+        match restore(commit) {
+            Err(Error::NotInArchive { reason, .. }) => {
+                assert!(reason.contains("two copies"), "{reason}")
+            }
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+    // Only the original has these commits.
+    for (commit, rows) in &original[25..] {
+        assert!(rows_of(&restore(commit)?)? == *rows);
+    }
+    Ok(())
+}

@@ -158,7 +158,8 @@ impl<'a> RestoreArchive<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotInArchive`] if the archive does not have the requested commit, begins later than the requested time, or
+    /// [`Error::NotInArchive`] if the archive does not have the requested commit, or has it from two copies of the store that
+    /// have written to the same archive, begins later than the requested time, or
     /// has no base yet; [`Error::DamagedArchive`] if a file is damaged or missing; [`Error::Io`] with the kind
     /// `NotFound` if there is no archive, with the kind `AlreadyExists` if `path` exists, and for every error of the file
     /// system; [`Error::DiskFull`].

@@ -73,7 +73,7 @@ pub(crate) use journal::shared::start::SharedJournal;
 pub(crate) use journalled::{ManagerArchive, Marked, forget_left, marked};
 pub(crate) use layout::layout;
 pub(crate) use names::{FILE, LOCK_FILE};
-pub(crate) use open::refuse_lost;
+pub(crate) use open::refuse_missing;
 pub(crate) use read::{Entries, LentEntries, Reader};
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;

@@ -91,7 +91,7 @@ impl Engine {
         for name in [FILE, LOCK_FILE] {
             refuse_special(path, name)?;
         }
-        refuse_lost(options, path)?;
+        refuse_missing(options, path)?;
         let opening = Opening::begin(options, &path.join(FILE));
         let opening = opening.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound if !options.creates() => missing(path),
@@ -322,7 +322,7 @@ fn sync_created(env: &Env, path: &Path) -> Result<()> {
 }
 
 /// Refuses to create a data file if other files show that the store had one with commits.
-pub(crate) fn refuse_lost(options: &Options, path: &Path) -> Result<()> {
+pub(crate) fn refuse_missing(options: &Options, path: &Path) -> Result<()> {
     let file = path.join(FILE);
     let is_lost = || match fs::metadata(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,

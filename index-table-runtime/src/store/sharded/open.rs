@@ -100,7 +100,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     if !creates && !path.join("data.mdb").exists() {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
-    lmdb::refuse_lost(&options.options, path)?;
+    lmdb::refuse_missing(&options.options, path)?;
     let lock = (!read_only).then(|| lock(path, options.options.file_mode)).transpose()?;
     let manager = Options {
         create: creates,

@@ -25,6 +25,9 @@ const NAME: &str = "index-table-base";
 /// The time between a failed attempt to write bases and the next attempt.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// How long the end of a new shard waits for the start of its first base.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// New bases are written when the segments since the last bases are longer than these bases and than this number of
 /// bytes.
 const LEAST: u64 = 64 << 20;
@@ -34,6 +37,9 @@ pub(in crate::engine::lmdb::journal) trait Shards:
     Send + Sync
 {
     fn present(&self) -> Present;
+
+    /// Returns the number of the last committed record.
+    fn last_record(&self) -> u64;
 
     /// Pins the state of a shard. Returns `None` if no reader slot is free, or if the shard is closed.
     fn pin(&self, shard: u32) -> Option<Pinned>;
@@ -70,49 +76,107 @@ struct Added {
     manifest: Manifest,
 }
 
-/// The shards whose bases are being written. These shards must not be closed.
+/// The bases that are not complete. Their shards must not be closed.
 #[derive(Default)]
 pub(super) struct InProgress {
-    shards: Mutex<BTreeSet<u32>>,
+    state: Mutex<State>,
     changed: Condvar,
-    added: Mutex<Vec<Added>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The shards whose bases are pinned or written.
+    writing: BTreeSet<u32>,
+    /// The states of new shards that are not taken yet.
+    added: Vec<Added>,
+    /// The new shards that have no base yet.
+    unbased: BTreeSet<u32>,
+    /// How often the thread of the archive has tried to take them.
+    rounds: u64,
 }
 
 impl InProgress {
     /// Keeps the state of a new shard for its first base.
     pub(super) fn add_shard(&self, shard: u32, pinned: Pinned, manifest: Manifest) {
-        let mut added = self.added.lock();
-        added.push(Added { shard, pinned, manifest });
+        let mut state = self.state.lock();
+        state.added.push(Added { shard, pinned, manifest });
+        state.unbased.insert(shard);
+    }
+
+    /// Whether a new shard has no base yet.
+    pub(super) fn lacks_base(&self) -> bool {
+        !self.state.lock().unbased.is_empty()
+    }
+
+    fn has_base(&self, shard: u32) {
+        self.state.lock().unbased.remove(&shard);
+    }
+
+    /// Returns the new shards.
+    fn added(&self) -> Vec<u32> {
+        self.state.lock().added.iter().map(|added| added.shard).collect()
     }
 
     /// Returns the state of a new shard, unless another generation has begun since.
     fn take_added(&self, shard: u32, generation: u64) -> Option<Added> {
-        let mut added = self.added.lock();
-        let at = added.iter().position(|added| added.shard == shard)?;
-        Some(added.swap_remove(at)).filter(|added| added.manifest.generation == generation)
+        let mut state = self.state.lock();
+        let at = state.added.iter().position(|added| added.shard == shard)?;
+        Some(state.added.swap_remove(at)).filter(|added| added.manifest.generation == generation)
     }
 
     fn add(&self, shard: u32) {
-        self.shards.lock().insert(shard);
+        self.state.lock().writing.insert(shard);
     }
 
     /// Removes the shards that `is_done` accepts.
     fn remove(&self, is_done: impl Fn(u32) -> bool) {
-        let mut shards = self.shards.lock();
-        shards.retain(|shard| !is_done(*shard));
+        self.state.lock().writing.retain(|shard| !is_done(*shard));
         self.changed.notify_all();
     }
 
-    /// Waits until no base of the shard is being written.
+    /// Records that the thread of the archive has tried to write what is due.
+    pub(super) fn end_round(&self) {
+        self.state.lock().rounds += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until no base of the shard is being written. The first base of a new shard is written before, if the archive
+    /// can be written.
     pub(super) fn wait(&self, shard: u32) {
-        drop(self.take_added(shard, 0));
-        let shards = self.shards.lock();
-        drop(self.changed.wait_while(shards, |shards| shards.contains(&shard)));
+        let begun = Instant::now();
+        let mut state = self.state.lock();
+        let mut last = None;
+        loop {
+            let is_new = state.added.iter().any(|added| added.shard == shard);
+            if !state.writing.contains(&shard) {
+                // The current round may have begun before.
+                let last = *last.get_or_insert(state.rounds + 2);
+                let is_tried = state.writing.is_empty() && state.rounds >= last;
+                if !is_new || is_tried || begun.elapsed() > PATIENCE {
+                    break;
+                }
+            }
+            if !state.writing.is_empty() {
+                last = None;
+            }
+            state = self.changed.wait_timeout(state, Duration::from_secs(1));
+        }
+        state.added.retain(|added| added.shard != shard);
+        state.unbased.remove(&shard);
     }
 }
 
 /// The outcomes of bases: the shard, and the length of the base.
 type Outcomes = Vec<(u32, io::Result<u64>)>;
+
+/// Bases whose states are pinned. They are written when the archive has all commits in these states: a base with commits that
+/// the segments lack would restore half of a transaction of several shards.
+struct Waiting {
+    requests: Vec<(u32, Writing)>,
+    generation: u64,
+    /// The last record that can be in the states.
+    record: u64,
+}
 
 /// The bases of a generation.
 pub(super) struct ShardBases {
@@ -120,6 +184,7 @@ pub(super) struct ShardBases {
     in_progress: Arc<InProgress>,
     /// The shards that have a base.
     pub(super) based: BTreeSet<u32>,
+    waiting: Option<Waiting>,
     writing: Option<JoinHandle<Outcomes>>,
     /// The generation of the bases that are being written.
     generation: u64,
@@ -136,6 +201,7 @@ impl ShardBases {
             shards,
             in_progress,
             based: BTreeSet::new(),
+            waiting: None,
             writing: None,
             generation: 0,
             length: 0,
@@ -148,15 +214,42 @@ impl ShardBases {
         self.shards.present()
     }
 
-    /// Pins the shards that need a base, and starts to write their bases.
-    pub(super) fn write(&mut self, target: &To, outbox: &Mutex<Outbox>, written: u64) {
+    /// Whether pinned states wait for the segment to which records are appended.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Writes the bases that wait, if the archive has all commits up to `manifest` in complete segments.
+    pub(super) fn start(&mut self, manifest: &Manifest) {
+        let Some(waiting) = &self.waiting else { return };
+        if waiting.generation != manifest.generation {
+            self.cancel();
+        } else if waiting.record <= manifest.commit
+            && let Some(waiting) = self.waiting.take()
+        {
+            self.spawn(waiting.requests);
+        }
+    }
+
+    /// Releases the pinned states, because the archive can't be written.
+    pub(super) fn cancel(&mut self) {
+        if let Some(Waiting { requests, .. }) = self.waiting.take() {
+            self.in_progress.remove(|it| requests.iter().any(|(shard, _)| *shard == it));
+        }
+    }
+
+    /// Pins the shards that need a base. Their bases are written by [`start`](Self::start).
+    pub(super) fn pin(&mut self, target: &To, outbox: &Mutex<Outbox>, written: u64) {
         let is_early = self.failed.is_some_and(|failed| failed.elapsed() < RETRY);
-        if self.writing.is_some() || is_early {
+        if self.writing.is_some() || self.waiting.is_some() || is_early {
             return;
         }
         let is_far = written.saturating_sub(self.since) > self.length.max(LEAST);
         let open = self.shards.present().open.into_iter();
-        let wanted: Vec<_> = open.filter(|shard| is_far || !self.based.contains(shard)).collect();
+        let mut wanted: BTreeSet<_> =
+            open.filter(|shard| is_far || !self.based.contains(shard)).collect();
+        // A new shard may be about to be closed.
+        wanted.extend(self.in_progress.added());
         if wanted.is_empty() {
             return;
         }
@@ -188,7 +281,8 @@ impl ShardBases {
         }
         drop(outbox);
         (self.generation, self.since) = (manifest.generation, written);
-        self.spawn(requests);
+        let (generation, record) = (manifest.generation, self.shards.last_record());
+        self.waiting = Some(Waiting { requests, generation, record });
     }
 
     fn spawn(&mut self, requests: Vec<(u32, Writing)>) {
@@ -227,6 +321,7 @@ impl ShardBases {
                     // In the meantime, a gap may have started another generation.
                     if self.generation == manifest.generation {
                         self.based.insert(shard);
+                        self.in_progress.has_base(shard);
                     }
                 }
                 Err(failed) => error = error.or(Some(failed)),

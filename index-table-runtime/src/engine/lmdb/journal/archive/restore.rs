@@ -100,7 +100,16 @@ impl Archive {
     }
 
     /// Returns the last base that does not follow the last commit of the restored store.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInArchive`], also if two copies of the store have written different commits with the requested number.
     pub(crate) fn base(&self, until: Until) -> Result<Base> {
+        if let Until::Commit(number) = until
+            && let Some(base) = self.base_of_commit(number)?
+        {
+            return Ok(base);
+        }
         let is_before = |base: &&Base| until.includes(base.commit, base.time);
         if let Some(base) = self.bases.iter().rev().find(is_before) {
             return Ok(*base);
@@ -116,6 +125,67 @@ impl Archive {
                 )
             }
         }))
+    }
+
+    /// Returns the last base before a commit, in the last generation that has the commit.
+    fn base_of_commit(&self, number: u64) -> Result<Option<Base>> {
+        // In the order of generations, the last base first.
+        let mut last: Vec<Base> = Vec::new();
+        for base in self.bases.iter().rev().filter(|base| base.commit <= number) {
+            if last.last().is_none_or(|newer| newer.generation != base.generation) {
+                last.push(*base);
+            }
+        }
+        let mut newest: Option<Base> = None;
+        for base in last {
+            let has_it = base.commit == number || self.last_commit(&base)? >= number;
+            match newest {
+                None if has_it => newest = Some(base),
+                Some(newest) if has_it && self.begins_before(&newest, number) => {
+                    return Err(self.two_histories(&format!("commit {number}"), &base, &newest));
+                }
+                _ => {}
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Whether the generation of a base begins before the commit with this number. A generation continues after all commits
+    /// of the generations before, unless a copy of the store has written it.
+    fn begins_before(&self, base: &Base, number: u64) -> bool {
+        let first = self.bases.iter().find(|it| it.generation == base.generation);
+        first.is_some_and(|first| first.commit < number)
+    }
+
+    /// Returns the error of a commit that two generations have.
+    pub(super) fn two_histories(&self, what: &str, older: &Base, newer: &Base) -> Error {
+        let first = self.bases.iter().filter(|base| base.generation == newer.generation);
+        let segment = first.map(|base| base.segment).min().unwrap_or_default();
+        self.lacks(format!(
+            "two copies of the store have written {what}: it is in generation {} and, differently, in generation {}, which \
+             begins with segment {segment}; copy the archive without the bases and segments of one of them, and restore the \
+             copy",
+            older.generation, newer.generation
+        ))
+    }
+
+    /// Returns the last commit of the generation of a base. Only its last segment is read.
+    fn last_commit(&self, base: &Base) -> Result<u64> {
+        let mut last = base.commit;
+        for (path, _) in self.chain(base)?.segments.iter().rev() {
+            let io = |source| Error::io(path, source);
+            let file = File::open(path).map_err(io)?;
+            let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
+            if records.head.generation != base.generation {
+                continue;
+            }
+            last = last.max(records.head.commit);
+            while let Some(record) = records.next().map_err(io)? {
+                last = last.max(record.commit);
+            }
+            break;
+        }
+        Ok(last)
     }
 
     /// Returns the directory of a base.

@@ -88,10 +88,14 @@ impl Archive {
         needs_base: NeedsBase<'_>,
     ) -> Result<Vec<Base>> {
         let generations: BTreeSet<_> = self.bases.iter().map(|base| base.generation).collect();
-        let mut missing = None;
+        let (mut missing, mut complete) = (None, Vec::new());
         for generation in generations.iter().rev() {
             let mut found = BTreeMap::new();
-            for base in self.bases.iter().filter(|base| base.generation == *generation) {
+            // A base that was copied before the segments with its commits can have a part of a transaction.
+            let is_whole = |base: &&Base| {
+                base.generation == *generation && base.segment <= self.manifest.segment + 1
+            };
+            for base in self.bases.iter().filter(is_whole) {
                 if base.shard.is_some() && until.includes(base.shard(), base.commit, base.time) {
                     found.insert(base.shard(), *base);
                 }
@@ -100,15 +104,78 @@ impl Archive {
             let Some(first) = first(&found) else { continue };
             let needed = needs_base(&self.manager_of(first)?)?;
             match needed.iter().find(|shard| found.iter().all(|base| base.shard() != **shard)) {
+                None if matches!(until, UntilShards::Commit(_)) => complete.push(found),
                 None => return Ok(found),
                 Some(shard) => missing = missing.or(Some(*shard)),
             }
+        }
+        if let Some(found) = self.of_commit(complete, until)? {
+            return Ok(found);
         }
         Err(self.lacks(match (missing, self.bases.first()) {
             (Some(shard), _) => format!("it has no base of shard number {shard} before that"),
             (None, Some(first)) => format!("it begins {} ms after 1970", milliseconds(first.time)),
             (None, None) => "it has no base yet".to_owned(),
         }))
+    }
+
+    /// Returns the bases of the last generation that has a commit; of the last generation, if none has it. `found` has the
+    /// bases of generations, the last generation first.
+    fn of_commit(
+        &self,
+        mut found: Vec<Vec<Base>>,
+        until: &UntilShards,
+    ) -> Result<Option<Vec<Base>>> {
+        let UntilShards::Commit(numbers) = until else { return Ok(None) };
+        if found.len() < 2 {
+            return Ok(found.pop());
+        }
+        let mut newest: Option<&Vec<Base>> = None;
+        for bases in &found {
+            let last = self.last_numbers(bases)?;
+            let has =
+                |base: &Base, number: u64| last.get(&base.shard()).is_some_and(|it| *it >= number);
+            let number_of = |base: &Base| numbers.get(base.shard() as usize).copied().unwrap_or(0);
+            if !bases.iter().all(|base| has(base, number_of(base))) {
+                continue;
+            }
+            let Some(newest) = newest else {
+                newest = Some(bases);
+                continue;
+            };
+            // A generation continues after all commits of the generations before, unless a copy of the store has written it.
+            let begins_before = |base: &&Base| {
+                let is_first =
+                    |it: &&Base| it.generation == base.generation && it.shard() == base.shard();
+                let first = self.bases.iter().find(is_first);
+                first.is_some_and(|first| first.commit < number_of(base))
+            };
+            if let (Some(newer), Some(older)) = (newest.iter().find(begins_before), bases.first()) {
+                let what = format!("the requested commit of shard number {}", newer.shard());
+                return Err(self.two_histories(&what, older, newer));
+            }
+        }
+        let newest = newest.cloned();
+        Ok(newest.or_else(|| found.into_iter().next()))
+    }
+
+    /// Returns the number of the last commit of each shard in the generation of these bases. All records after the bases are
+    /// read.
+    fn last_numbers(&self, bases: &[Base]) -> Result<BTreeMap<u32, u64>> {
+        let mut last: BTreeMap<_, _> =
+            bases.iter().map(|base| (base.shard(), base.commit)).collect();
+        let Some(first) = first(bases) else { return Ok(last) };
+        let mut step = |walked: &Walked<'_>| {
+            let Walked { path, file, head, record } = walked;
+            let parts = Parts::read(file, head, record);
+            let parts = parts.map_err(|failure| failed(&self.directory, failure, path))?;
+            for (shard, number) in parts.shards {
+                last.entry(shard).and_modify(|last| *last = number.max(*last));
+            }
+            Ok(Step::Next)
+        };
+        self.walk(first, &mut step, &mut |_| ())?;
+        Ok(last)
     }
 
     /// Returns the records of the shard map manager in a base.

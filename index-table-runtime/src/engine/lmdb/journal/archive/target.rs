@@ -23,6 +23,9 @@ use crate::engine::{
 /// The number of bytes that are copied at once.
 const PIECE: usize = 1 << 20;
 
+const REMOVED: &str = "its manifest is gone, as if its disk were not mounted; the archive continues when the manifest is \
+                       there again, and a new archive begins when the store has been closed and opened again";
+
 const LOST: &str = "another store has written to the archive; choose another directory";
 
 const PROMOTED_ELSEWHERE: &str = "a follower has been promoted, and writes to this store are refused; to write to it \
@@ -37,6 +40,8 @@ pub(super) struct Target {
     lock: Option<File>,
     /// The end of the archive that this process has written.
     end: Option<Manifest>,
+    /// Whether this process has found or begun the archive.
+    is_known: bool,
     /// The segment that is being copied, with its length there.
     part: Option<(u64, File, u64)>,
     /// Another store has written to the archive.
@@ -52,6 +57,7 @@ impl Target {
             data: store.join(FILE),
             lock: None,
             end: None,
+            is_known: false,
             part: None,
             is_lost: false,
             is_promoted: false,
@@ -73,6 +79,9 @@ impl Target {
         if self.is_lost {
             let reason = if self.is_promoted { PROMOTED_ELSEWHERE } else { LOST };
             return Err(other(reason));
+        }
+        if self.is_known && self.manifest()?.is_none() {
+            return Err(other(REMOVED));
         }
         if self.directory.join(FILE).exists() {
             return Err(other("it is a store; choose an empty directory for the archive"));
@@ -112,7 +121,7 @@ impl Target {
             None => Manifest { commit: found.map_or(own.commit, |found| found.commit), ..*own },
         };
         self.put(&end)?;
-        self.end = Some(end);
+        (self.end, self.is_known) = (Some(end), true);
         self.based(outbox.manifest())
     }
 
@@ -203,7 +212,8 @@ impl Target {
         }
         self.end = None;
         if found.is_none() {
-            return Err(other("its manifest has been removed"));
+            (self.lock, self.part) = (None, None);
+            return Err(other(REMOVED));
         }
         self.is_lost = true;
         self.lock = None;

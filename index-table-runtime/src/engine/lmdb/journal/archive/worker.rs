@@ -16,7 +16,7 @@ use super::{
     Bound, base,
     bases::{InProgress, Pinned, ShardBases, Shards},
     format::Manifest,
-    outbox::Outbox,
+    outbox::{Outbox, Work},
     to::To,
 };
 use crate::{
@@ -119,7 +119,7 @@ impl Beginning {
         {
             // Before the shards can be closed.
             shards.based = attached;
-            shards.write(&target, &shared.outbox, 0);
+            shards.pin(&target, &shared.outbox, 0);
         }
         let request = (!has_base && target.is_attached()).then(|| Request::of(&manifest));
         let bases = Bases { request, ..Bases::default() };
@@ -270,7 +270,9 @@ impl Archiving {
             commits,
             bytes: if is_current { 0 } else { status.bytes },
             time: if is_current { Duration::ZERO } else { status.current.elapsed() },
-            has_base: status.has_base && status.generation == generation,
+            has_base: status.has_base
+                && status.generation == generation
+                && !self.in_progress.lacks_base(),
             error,
         }
     }
@@ -332,6 +334,10 @@ impl Rounds {
         loop {
             let is_closing = *self.shared.is_closing.lock();
             let outcome = self.round(bound, is_closing);
+            if let (Err(_), Some(shards)) = (&outcome, &mut self.shards) {
+                shards.cancel();
+            }
+            self.shared.in_progress.end_round();
             self.shared.status.lock().error = outcome.err();
             if self.target.is_promoted() {
                 refuse();
@@ -370,7 +376,8 @@ impl Rounds {
         let bound = bound(at);
         let mut outbox = shared.outbox.lock();
         let collected = outbox.collect(&shared.files, &bound).map_err(|fault| not_saved(&fault));
-        if is_closing || self.completed.elapsed() >= self.target.oldest() {
+        let is_due = self.shards.as_ref().is_some_and(ShardBases::is_waiting);
+        if is_closing || is_due || self.completed.elapsed() >= self.target.oldest() {
             let completed = outbox.complete();
             completed.map_err(|error| not_saved(&Fault::Io(error)))?;
             self.completed = begun;
@@ -399,7 +406,7 @@ impl Rounds {
         }
         drop(status);
         if self.shards.is_some() {
-            self.shard_bases(&work.manifest, work.written)?;
+            self.shard_bases(&work)?;
         } else {
             self.bases(&work.manifest, work.written);
         }
@@ -407,10 +414,14 @@ impl Rounds {
     }
 
     /// Writes the bases of shards, if it is time.
-    fn shard_bases(&mut self, manifest: &Manifest, written: u64) -> Result<(), String> {
+    fn shard_bases(&mut self, work: &Work) -> Result<(), String> {
         let Some(shards) = &mut self.shards else { return Ok(()) };
-        let failed = shards.finish(false, manifest);
-        shards.write(&self.target, &self.shared.outbox, written);
+        let failed = shards.finish(false, &work.manifest);
+        // All segments are complete in the archive.
+        if work.growing == 0 {
+            shards.start(&work.manifest);
+        }
+        shards.pin(&self.target, &self.shared.outbox, work.written);
         let present = shards.present();
         self.has_base = present.without_base(&shards.based).is_none();
         let missing = present.missing.iter().find(|shard| !shards.based.contains(shard));

@@ -104,6 +104,10 @@ impl Shards for Common {
         present
     }
 
+    fn last_record(&self) -> u64 {
+        self.group.last_commit()
+    }
+
     fn pin(&self, shard: u32) -> Option<Pinned> {
         let shard = self.shards.iter().find(|it| it.number == shard && it.lock().is_some())?;
         let open = shard.lock();
