@@ -281,6 +281,7 @@ pub mod many_machines {}
 
 /// [a lost shard map manager]: sharding#a-lost-shard-map-manager
 /// [durability]: durability
+/// [containers]: transactions#processes-in-containers
 /// [shards]: sharding
 /// [row versions]: versions
 /// [eventual indexes]: eventual
@@ -310,6 +311,7 @@ pub mod damage {}
 #[doc = include_str!("guide/admin.md")]
 pub mod admin {}
 
+/// [processes in containers]: transactions#processes-in-containers
 /// [shards]: sharding
 /// [opening without creating, and read-only]: transactions#opening-without-creating-and-read-only
 /// [long-lived readers]: transactions#long-lived-readers
