@@ -123,8 +123,8 @@ fn readers_of_killed_processes_are_cleared() -> TestResult {
 mod with_the_same_id {
     use super::{privileges::not_privileged, *};
 
-    /// Starts the test in a pid namespace of its own, in which it has the process id 1. If it is killed, so is the test.
-    /// Returns `None` if this process can't make pid namespaces.
+    /// Starts the test in a pid namespace of its own, in which it has the process id 1. If it is killed, so is the
+    /// test. Returns `None` if this process can't make pid namespaces.
     fn in_a_container(name: &str, path: &Path, held: usize) -> Result<Option<Child>, TestError> {
         const OWN: [&str; 3] = ["--pid", "--fork", "--kill-child"];
         let mut unshare = Command::new("unshare");

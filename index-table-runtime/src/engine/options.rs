@@ -238,11 +238,11 @@ impl Options {
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch).
     ///
     /// Other processes may write at the same time. So a reader needs a slot in the lock file, to which this process
-    /// must be able to write; a missing lock file is created, unless another process has the store open. A reader without a slot might see pages that a
-    /// writer reuses. So if the lock file can't be written to, the store is opened only if no process can
-    /// write, on a file system that is read-only as a whole. Otherwise, opening fails with
-    /// [`Error::NoReaderSlot`](crate::Error::NoReaderSlot): with read permission alone, and in a directory of
-    /// a writable file system that is mounted read-only.
+    /// must be able to write; a missing lock file is created, unless another process has the store open. A reader
+    /// without a slot might see pages that a writer reuses. So if the lock file can't be written to, the store is
+    /// opened only if no process can write, on a file system that is read-only as a whole. Otherwise, opening fails
+    /// with [`Error::NoReaderSlot`](crate::Error::NoReaderSlot): with read permission alone, and in a directory of a
+    /// writable file system that is mounted read-only.
     ///
     /// # Examples
     ///

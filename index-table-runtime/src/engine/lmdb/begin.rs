@@ -61,8 +61,8 @@ pub(super) fn read_txn(env: &Env) -> heed::Result<RoTxn<'_, WithoutTls>> {
     Ok(txn)
 }
 
-/// Whether the last transaction of the file stays earlier than this number of the lock file. On some processors, another
-/// thread may see the two writes in the other order for a moment.
+/// Whether the last transaction of the file stays earlier than this number of the lock file. On some processors,
+/// another thread may see the two writes in the other order for a moment.
 #[cold]
 fn is_earlier(env: &Env, number: usize) -> bool {
     (0..SPINS).all(|_| {

@@ -20,9 +20,9 @@ use crate::{
 };
 
 /// The reason why a transaction of this process can't begin.
-const ANOTHER_FILE: &str = "its transaction number is not the one of the open `data.mdb`: one of the two was replaced, \
-                            restored or copied up from a lower layer of an overlay file system, or a program with another \
-                            lock file writes the store";
+const ANOTHER_FILE: &str = "its transaction number is not the one of the open `data.mdb`: one of the two was \
+                            replaced, restored or copied up from a lower layer of an overlay file system, or a program \
+                            with another lock file writes the store";
 
 impl Engine {
     pub(super) fn too_many_readers(&self) -> Error {

@@ -24,8 +24,8 @@ pub(super) const SLOT: u64 = 64;
 const LONGEST: u64 = SLOT * (MOST as u64 + 64);
 
 /// Creates the lock file if it is missing and no other process has the store open (`alone`), with the mode of the data
-/// file, and reserves space for it. The length and the contents of an existing file don't change, because another process
-/// may be using it. Returns the file's number, on systems with such numbers.
+/// file, and reserves space for it. The length and the contents of an existing file don't change, because another
+/// process may be using it. Returns the file's number, on systems with such numbers.
 ///
 /// This process must not have the file open, because it would lose its locks.
 ///
@@ -55,8 +55,8 @@ pub(super) fn reserve(directory: &Path, readers: u32, alone: bool) -> io::Result
 /// Frees the reader slots that an ended process with the id of this process has left. LMDB takes them for slots of this
 /// process, and so never frees them.
 ///
-/// Returns false if such a process has the store open: it is in another pid namespace, such as another container. LMDB can't
-/// distinguish two processes with the same id. This process must not have the file open.
+/// Returns false if such a process has the store open: it is in another pid namespace, such as another container. LMDB
+/// can't distinguish two processes with the same id. This process must not have the file open.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn claim_id(directory: &Path) -> io::Result<bool> {
     let file = open(&directory.join(LOCK_FILE))?;

@@ -1,7 +1,7 @@
 //! Checks that the names of the files still lead to the open files.
 //!
-//! If a file was removed, renamed or replaced while it is open, this process can still write it, but no other process finds
-//! it. So a commit is acknowledged only if each name has led to the open file within the last few milliseconds.
+//! If a file was removed, renamed or replaced while it is open, this process can still write it, but no other process
+//! finds it. So a commit is acknowledged only if each name has led to the open file within the last few milliseconds.
 
 use std::{
     fs::{self, File},

@@ -22,8 +22,8 @@ use crate::{
     },
 };
 
-/// Returns the flags of the environment, and the number of the lock file. Without a lock file, readers have no slots, which
-/// is safe only if no process can write.
+/// Returns the flags of the environment, and the number of the lock file. Without a lock file, readers have no slots,
+/// which is safe only if no process can write.
 pub(super) fn flags(
     options: &Options,
     path: &Path,

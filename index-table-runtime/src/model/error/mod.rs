@@ -36,8 +36,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///   [`DiskFull`](Error::DiskFull), [`TransactionTooLarge`](Error::TransactionTooLarge),
 ///   [`TooManyDatabases`](Error::TooManyDatabases), [`IndexQueueFull`](Error::IndexQueueFull). The store can't be
 ///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
-///   [`FileReplaced`](Error::FileReplaced), [`TransactionFailed`](Error::TransactionFailed). Another client has committed a conflicting change:
-///   [`RetriesExhausted`](Error::RetriesExhausted).
+///   [`FileReplaced`](Error::FileReplaced), [`TransactionFailed`](Error::TransactionFailed). Another client has
+///   committed a conflicting change: [`RetriesExhausted`](Error::RetriesExhausted).
 /// - A method that begins its own transactions has the errors of [`Store::read`](crate::Store::read), or of
 ///   [`Store::write`](crate::Store::write) and [`WriteTxn::commit`](crate::WriteTxn::commit), too.
 /// - In a sharded store, reading and writing can fail with [`NoShard`](Error::NoShard),
@@ -609,8 +609,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The directory is already open in this process with other options, as a shard of a sharded store, or without this crate;
-    /// or a process with the same process id, in another pid namespace, has it open.
+    /// The directory is already open in this process with other options, as a shard of a sharded store, or without
+    /// this crate; or a process with the same process id, in another pid namespace, has it open.
     #[error("`{path}` is already open {reason}", path = path.display())]
     AlreadyOpen {
         /// The path.
@@ -670,9 +670,9 @@ pub enum Error {
     },
 
     /// The lock file can't be used while other processes have the store open: it was removed, the process that was
-    /// initializing it was killed, or its last transaction is not the last one of `data.mdb`, because one of the two was
-    /// replaced. An open store returns this error too, from reads and writes. After a kill, processes that use this crate
-    /// recover without intervention.
+    /// initializing it was killed, or its last transaction is not the last one of `data.mdb`, because one of the two
+    /// was replaced. An open store returns this error too, from reads and writes. After a kill, processes that use
+    /// this crate recover without intervention.
     #[error(
         "the lock file of `{path}` can't be used, because {reason}; close the store in all processes, and \
          open it again",
@@ -765,9 +765,9 @@ pub enum Error {
     /// A file of the store was removed, renamed or replaced while the store is open. No other process would find the
     /// commits of this process, so it no longer writes. Reads and copies still have all commits.
     #[error(
-        "`{path}` was removed, renamed or replaced while this process has it open, so commits would be lost; put the file \
-         back, or copy the rows with `Store::backup_to` first; then close the store, that is, drop all handles to it, and \
-         open it again",
+        "`{path}` was removed, renamed or replaced while this process has it open, so commits would be lost; put the \
+         file back, or copy the rows with `Store::backup_to` first; then close the store, that is, drop all handles to \
+         it, and open it again",
         path = path.display()
     )]
     FileReplaced {

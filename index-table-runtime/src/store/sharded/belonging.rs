@@ -1,5 +1,5 @@
-//! Refusing to open the directory of a shard as a plain store. Rows that are written to it alone may be outside of the shard's
-//! ranges, or missing in global indexes, so the store would not find them.
+//! Refusing to open the directory of a shard as a plain store. Rows that are written to it alone may be outside of the
+//! shard's ranges, or missing in global indexes, so the store would not find them.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,9 +18,9 @@ use crate::{
 
 /// Fails if the directory has a shard that belongs to a store.
 ///
-/// A shard that was removed or detached records this itself, unless an older release has removed it. Then the shard map manager
-/// has the record, if it is where it was, or where it would be if the directory of the whole store was moved. A copy of a
-/// shard in another directory belongs to no store.
+/// A shard that was removed or detached records this itself, unless an older release has removed it. Then the shard
+/// map manager has the record, if it is where it was, or where it would be if the directory of the whole store was
+/// moved. A copy of a shard in another directory belongs to no store.
 pub(in crate::store) fn refuse_shard(path: &Path) -> Result<()> {
     let what = format!("`{}`", path.display());
     let path = path.canonicalize().map_err(|source| Error::opening(path, source))?;
@@ -47,8 +47,8 @@ pub(in crate::store) fn refuse_shard(path: &Path) -> Result<()> {
         return Ok(());
     }
     let reason = format!(
-        "it is shard `{}` of the sharded store in `{}`, which would not find rows that are written to the shard alone; open \
-         that store, detach the shard first, or open the directory with `read_only(true)`",
+        "it is shard `{}` of the sharded store in `{}`, which would not find rows that are written to the shard alone; \
+         open that store, detach the shard first, or open the directory with `read_only(true)`",
         identity.name, identity.manager_directory
     );
     Err(refused(&what, &reason))
