@@ -186,6 +186,8 @@ pub mod changing_indexes {}
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}
 
+/// [changes]: changes
+///
 /// Filling a table from a file or another table.
 #[doc = include_str!("guide/bulk_loading.md")]
 pub mod bulk_loading {}

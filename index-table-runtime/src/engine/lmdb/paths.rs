@@ -23,15 +23,15 @@ const AGE: Duration = Duration::from_millis(5);
 #[derive(Default)]
 pub(super) struct Paths {
     files: Vec<(PathBuf, FileId)>,
-    /// The start of the last check that found all files.
-    checked: Option<Instant>,
+    /// The time until which the last check that found all files is recent.
+    recent: Option<Instant>,
 }
 
 impl Paths {
     pub(super) fn add(&mut self, path: PathBuf, file: FileId) {
         self.files.retain(|(own, _)| *own != path);
         self.files.push((path, file));
-        self.checked = None;
+        self.recent = None;
     }
 
     /// Adds open files.
@@ -50,7 +50,7 @@ impl Paths {
     #[inline]
     pub(super) fn lost(&mut self) -> Option<PathBuf> {
         let now = Instant::now();
-        if self.checked.is_some_and(|checked| now.duration_since(checked) < AGE) {
+        if self.recent.is_some_and(|end| now < end) {
             return None;
         }
         self.check(now)
@@ -60,7 +60,7 @@ impl Paths {
     fn check(&mut self, now: Instant) -> Option<PathBuf> {
         let lost = self.files.iter().find(|(path, file)| !leads_to(path, *file));
         if lost.is_none() {
-            self.checked = Some(now);
+            self.recent = now.checked_add(AGE);
         }
         lost.map(|(path, _)| path.clone())
     }
