@@ -213,6 +213,7 @@ pub mod expiry {}
 /// [watching]: watching
 /// [expiry]: expiry
 /// [bulk loading]: bulk_loading
+/// [moving]: many_machines#moving-a-store
 /// [row versions]: versions
 /// [damage]: damage
 /// [shards]: sharding
