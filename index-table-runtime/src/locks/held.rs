@@ -19,7 +19,7 @@ pub(crate) struct Held {
 }
 
 #[cfg(debug_assertions)]
-type Lock = (Rank, u32);
+type Lock = (Rank, u64);
 
 impl Held {
     /// Records that the thread is about to wait for a lock with this number among the locks of its rank.
@@ -28,16 +28,16 @@ impl Held {
     ///
     /// With debug assertions: the thread holds a lock that comes later in the order, or is this one.
     #[inline]
-    pub(crate) fn wait<R: Ranked>(number: u32) -> Self {
+    pub(crate) fn wait<R: Ranked>(number: u64) -> Self {
         #[cfg(debug_assertions)]
-        checked::refuse_behind((R::RANK, number), checked::last());
+        checked::refuse_behind((R::RANK, number), None);
         Self::got::<R>(number)
     }
 
     /// Records that the thread got a lock without waiting for it.
     #[inline]
     #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "nothing is checked"))]
-    pub(crate) fn got<R: Ranked>(number: u32) -> Self {
+    pub(crate) fn got<R: Ranked>(number: u64) -> Self {
         #[cfg(debug_assertions)]
         checked::add((R::RANK, number));
         Self {
@@ -52,7 +52,7 @@ impl Held {
     #[cfg_attr(not(debug_assertions), expect(clippy::unused_self, reason = "nothing is checked"))]
     pub(super) fn check_last(&self) {
         #[cfg(debug_assertions)]
-        checked::refuse_behind(self.lock, checked::last_except(self.lock));
+        checked::refuse_behind(self.lock, Some(self.lock));
     }
 }
 
@@ -105,25 +105,32 @@ mod checked {
         });
     }
 
-    /// Returns the held lock that is last in the order.
-    pub(super) fn last() -> Option<Lock> {
-        with(|held| held.iter().max().copied())
-    }
-
-    /// Returns the held lock that is last in the order, without one that is equal to `lock`.
-    pub(super) fn last_except(lock: Lock) -> Option<Lock> {
-        with(|held| {
-            let at = held.iter().rposition(|own| *own == lock);
-            let others = held.iter().enumerate().filter(|(other, _)| Some(*other) != at);
-            others.map(|(_, other)| *other).max()
-        })
-    }
-
+    /// Panics if the thread holds a lock other than `except` that does not come before this one.
     #[expect(clippy::panic, reason = "a mistake of this crate that may block threads for ever")]
-    pub(super) fn refuse_behind(lock: Lock, last: Option<Lock>) {
-        let is_behind = |last: &Lock| *last >= lock && lock.0 != Rank::Leaf;
-        if let Some(last) = last.filter(|last| is_behind(last) && !thread::panicking()) {
-            panic!("the lock {lock:?} is taken out of order, after {last:?}");
+    pub(super) fn refuse_behind(lock: Lock, except: Option<Lock>) {
+        let later = with(|held| {
+            let except = except.and_then(|own| held.iter().rposition(|other| *other == own));
+            let others = (0..).zip(held.iter()).filter(|(at, _)| Some(*at) != except);
+            others.map(|(_, other)| *other).find(|other| is_later(*other, lock))
+        });
+        if let Some(later) = later.filter(|_| !thread::panicking()) {
+            panic!("the lock {lock:?} is taken out of order, after {later:?}");
         }
+    }
+
+    /// Whether a held lock must be taken after this one.
+    fn is_later(held: Lock, lock: Lock) -> bool {
+        match (held, lock) {
+            ((Rank::Turn, held), (Rank::Turn, own)) => {
+                store_of(held) == store_of(own) && held >= own
+            }
+            ((Rank::Turn, _), (earlier, _)) if earlier < Rank::Turn => false,
+            _ => held >= lock,
+        }
+    }
+
+    /// Returns the store whose turn to write has this number; see [`place`](super::super::place).
+    const fn store_of(number: u64) -> u64 {
+        number >> 32
     }
 }

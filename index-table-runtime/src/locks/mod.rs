@@ -6,6 +6,10 @@
 //! another thread needs before it notifies.
 //!
 //! In builds with debug assertions, a thread that would wait for a lock out of order panics. Other builds have no check.
+//! A closure of the program runs with the turns to write that its transaction has, and may use other stores. The program
+//! chooses the order of its stores. So the turns of different stores are not compared, and neither is a turn with the locks
+//! that come before it: within a store, [`Error::WriteInProgress`](crate::Error::WriteInProgress) prevents that.
+//!
 //! An attempt that does not wait (`try_lock`) can't block, so any order is allowed.
 //!
 //! A panic while a lock is held does not make its value unusable: the values are valid after each of their changes.
@@ -20,7 +24,10 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::{Deref, DerefMut},
-    sync::{self, PoisonError, TryLockError},
+    sync::{
+        self, PoisonError, TryLockError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -61,19 +68,30 @@ pub(crate) struct RwLockWriteGuard<'l, T> {
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);
 
+/// Returns the number of a turn to write: of a store, by a number of its own, and of a shard in the store.
+pub(crate) const fn place(store: u64, shard: u32) -> u64 {
+    (store << 32) | shard as u64
+}
+
+/// Returns a number for a store that no other store of this process has.
+pub(crate) fn next_store() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
 /// The number of a lock among the locks of its rank.
 struct Number<R> {
     #[cfg(debug_assertions)]
-    number: u32,
+    number: AtomicU64,
     rank: PhantomData<fn() -> R>,
 }
 
 impl<R: Ranked> Number<R> {
     #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "nothing is checked"))]
-    const fn new(number: u32) -> Self {
+    const fn new(number: u64) -> Self {
         Self {
             #[cfg(debug_assertions)]
-            number,
+            number: AtomicU64::new(number),
             rank: PhantomData,
         }
     }
@@ -82,7 +100,7 @@ impl<R: Ranked> Number<R> {
     #[inline]
     fn wait(&self) -> Held {
         #[cfg(debug_assertions)]
-        return Held::wait::<R>(self.number);
+        return Held::wait::<R>(self.number.load(Relaxed));
         #[cfg(not(debug_assertions))]
         Held::wait::<R>(0)
     }
@@ -91,7 +109,7 @@ impl<R: Ranked> Number<R> {
     #[inline]
     fn got(&self) -> Held {
         #[cfg(debug_assertions)]
-        return Held::got::<R>(self.number);
+        return Held::got::<R>(self.number.load(Relaxed));
         #[cfg(not(debug_assertions))]
         Held::got::<R>(0)
     }
@@ -103,8 +121,16 @@ impl<T, R: Ranked> Mutex<T, R> {
     }
 
     /// Creates a lock with a number among the locks of its rank.
-    pub(crate) const fn numbered(number: u32, value: T) -> Self {
+    pub(crate) const fn numbered(number: u64, value: T) -> Self {
         Self { number: Number::new(number), value: sync::Mutex::new(value) }
+    }
+
+    /// Changes the number of the lock, which no thread holds.
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "nothing is checked"))]
+    #[cfg_attr(not(debug_assertions), expect(clippy::unused_self, reason = "nothing is checked"))]
+    pub(crate) fn set_number(&self, number: u64) {
+        #[cfg(debug_assertions)]
+        self.number.number.store(number, Relaxed);
     }
 
     #[inline]
@@ -141,6 +167,16 @@ impl<T, R: Ranked> RwLock<T, R> {
     #[inline]
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = self.number.wait();
+        RwLockReadGuard {
+            value: self.value.read().unwrap_or_else(PoisonError::into_inner),
+            _held: held,
+        }
+    }
+
+    /// Locks the value for reading with another rank, where no thread can hold locks between the two ranks and wait for
+    /// this lock.
+    pub(crate) fn read_as<A: Ranked>(&self) -> RwLockReadGuard<'_, T> {
+        let held = Held::wait::<A>(0);
         RwLockReadGuard {
             value: self.value.read().unwrap_or_else(PoisonError::into_inner),
             _held: held,

@@ -30,6 +30,48 @@ pub(crate) trait Ranked {
 }
 
 ranks! {
+    /// The commits that a follower applies, and its promotion.
+    Follower,
+    /// The start of a group writer for each shard.
+    GroupStart,
+    /// The group writers of the shards.
+    GroupWriters,
+    /// The sharded stores of this process, while one of them is opened or rebuilt.
+    ShardedStores,
+    /// A running move.
+    Moving,
+    /// The opening of tables, and changes of the list of shards.
+    Opening,
+    /// The stores of this process, while one of them is opened.
+    Stores,
+    /// The commits that a follower applies in several shards. It is the same lock as `Visibility`.
+    Following,
+    /// The turn to write a data file, together with LMDB's lock of its writer. The shards of a store come in the order of
+    /// their numbers, and the shard map manager comes after them.
+    Turn,
+    /// The turn to make a checkpoint of all shards. A shard is opened or closed by a thread with this turn.
+    Checkpoint,
+    /// The segment of a checkpoint of all shards that is not durable yet.
+    CheckpointBegun,
+    /// The records that wait for an archive.
+    Outbox,
+    /// Commits of one shard, shared; a snapshot that they would delay for too long, exclusively.
+    CommitGate,
+    /// A shard in the journal of all shards, from the append of a record to LMDB's commit, or while it is pinned. Its
+    /// number is the number of the shard.
+    JournalShard,
+    /// Commits of several shards that become visible, shared; a snapshot of all shards, exclusively.
+    Visibility,
+    /// The state of a journal: its thread, and whether it is closed.
+    JournalState,
+    /// The log of a journal.
+    JournalLog,
+    /// The change of a gate. Transactions wait while LMDB's map is replaced.
+    Gate,
+    /// The locations of tables in a sharded store.
+    Locations,
+    /// The closures that wait for a group writer.
+    GroupQueue,
     /// A value that is used for a moment. No other lock is taken meanwhile.
     Leaf,
 }

@@ -16,7 +16,7 @@ use crate::{
         lmdb::{self, Archive, FILE, Following, Left, Mark, position},
         shards,
     },
-    locks::{Condvar, Mutex},
+    locks::{Condvar, Mutex, rank},
     model::error::{Error, Result},
 };
 
@@ -95,7 +95,7 @@ pub struct FollowerLag {
 
 /// The state that the thread shares.
 pub(super) struct Shared {
-    following: Mutex<Following>,
+    following: Mutex<Following, rank::Follower>,
     error: Mutex<Option<String>>,
     is_closing: Mutex<bool>,
     closing: Condvar,

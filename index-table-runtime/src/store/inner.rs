@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull, shards},
-    locks::{Mutex, MutexGuard},
+    locks::{Mutex, MutexGuard, rank},
     model::{
         error::{Error, Result},
         reference::Referrer,
@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     /// since the thread with the transaction may wait for the lock.
     tables: Mutex<BTreeMap<&'static str, Opened>>,
     /// Locked while a table is opened, so that it is opened once.
-    opening: Mutex<()>,
+    opening: Mutex<(), rank::Opening>,
     /// The number of tables that have been opened, and of indexes that have become readable since.
     opened: Arc<AtomicU64>,
     /// The durations of some commits.
@@ -107,7 +107,9 @@ impl Inner {
     pub(super) fn new(engine: Engine, limit: Limit) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
+        // A thread that opens a table of a sharded store opens it in the stores of the shards.
+        let opening = Mutex::numbered(u64::from(engine.sharded().is_none()), ());
+        let (writer, tables) = (Mutex::default(), Mutex::default());
         let (opened, signals) = (Arc::default(), Arc::default());
         let (commits, follower) = (Durations::default(), Mutex::default());
         Self {

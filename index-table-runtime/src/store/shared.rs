@@ -15,7 +15,7 @@ use crate::{
         files::{self, FileId},
         lmdb,
     },
-    locks::Mutex,
+    locks::{Mutex, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The open stores, by the canonical path of the directory.
-static OPEN: Mutex<BTreeMap<PathBuf, Open>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<PathBuf, Open>, rank::Stores> = Mutex::new(BTreeMap::new());
 
 /// An open store, or a store that a thread is closing.
 struct Open {

@@ -519,6 +519,7 @@ impl ShardedStore {
             }
         }
         lost.restored(restored);
+        shards.set_place(number);
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             all_shards::empty_unbuilt(shards, tables, table.rows)?;

@@ -168,6 +168,18 @@ impl Engine {
         }
     }
 
+    /// Sets the place of the turn to write this shard among the turns of all shards.
+    pub(crate) fn set_place(&self, place: u64) {
+        match self {
+            Self::Lmdb(engine) => engine.set_place(place),
+            Self::Sharded(_) => {}
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => engine.set_place(place),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => {}
+        }
+    }
+
     /// Returns an error if this process has inherited the store in a fork.
     pub(crate) fn refuse_forked(&self) -> Result<()> {
         match self {

@@ -19,7 +19,7 @@ use super::{
     turn::Writing,
 };
 use crate::{
-    locks::Mutex,
+    locks::{Mutex, rank},
     model::error::{Error, Result},
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct Engine {
     /// The databases with a handle in LMDB. New transactions can read only these.
     pub(super) known: Mutex<BTreeSet<String>>,
     /// The lock that this process's write transaction holds, so that one thread at a time waits for LMDB's lock.
-    pub(super) writing: Mutex<Writing>,
+    pub(super) writing: Mutex<Writing, rank::Turn>,
     /// The number of threads that wait for this lock.
     pub(super) waiting: AtomicUsize,
     /// The journal, if this process writes one.
@@ -64,10 +64,9 @@ impl Drop for Engine {
             // It has left the journal, which may have the shard again, in another environment.
             drop(journal);
         } else {
-            *self.writing.get_mut() = Writing::default();
-            // LMDB reads the map. A failed growth has unmapped it.
-            let is_mapped = self.gate.enter(Kind::Writer).is_ok();
-            journal.close(is_mapped);
+            let mut writing = self.writing.lock();
+            *writing = Writing::default();
+            journal.close(self.can_write());
         }
     }
 }
@@ -138,6 +137,18 @@ impl Engine {
         let Ok(env) = self.env() else { return 0 };
         let pages = env.info().last_page_number + 1;
         pages * env.unnamed_database_stat().page_size as usize
+    }
+
+    /// Sets the place of the turn to write among the turns of all shards.
+    pub(crate) fn set_place(&self, place: u64) {
+        self.writing.set_number(place);
+    }
+
+    /// Whether LMDB can begin a write transaction. The caller has the turn to write.
+    pub(super) fn can_write(&self) -> bool {
+        // LMDB reads the map. A failed growth has unmapped it.
+        let Ok(_pass) = self.gate.enter(Kind::Writer) else { return false };
+        self.env().is_ok_and(|env| env.write_txn().is_ok())
     }
 
     /// Waits for the thread that drops the last handle to the directory.

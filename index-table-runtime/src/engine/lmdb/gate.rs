@@ -6,7 +6,7 @@
 //! The gate owns the open files. When a shard has left its store, the gate is [retired](Gate::retire): no transaction
 //! begins, and the thread that ends the last transaction closes the files.
 
-use crate::locks::{Condvar, Mutex, MutexGuard};
+use crate::locks::{Condvar, Mutex, MutexGuard, rank};
 use std::{
     cell::UnsafeCell,
     mem,
@@ -38,7 +38,7 @@ pub(super) struct Gate<T> {
     readers: Box<[AtomicU64]>,
     state: AtomicU8,
     /// The lock for changing `state`, and for waiting until it changes.
-    lock: Mutex<()>,
+    lock: Mutex<(), rank::Gate>,
     changed: Condvar,
 }
 

@@ -84,7 +84,7 @@ impl Engine {
     /// is written.
     pub(crate) fn leave_journal(&self) -> Result<()> {
         if let Some(Active::Shared(member)) = self.journal.get()
-            && !member.leave()
+            && !member.leave(|| (self.lock_writing(), self.can_write()))
         {
             return Err(Error::ReopenNeeded { path: self.path.clone(), reason: DATA_SYNC });
         }

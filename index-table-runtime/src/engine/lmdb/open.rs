@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     engine::{Durability, FILE_MODE, Options, WhenLost, files},
-    locks::Mutex,
+    locks::{Mutex, next_store, place},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -198,7 +198,10 @@ impl Engine {
             max_map_size: size::max_map_size(options),
             catalog: OnceLock::new(),
             known: Mutex::default(),
-            writing: Mutex::new(Writing { paths, ..Writing::default() }),
+            writing: Mutex::numbered(
+                place(next_store(), 0),
+                Writing { paths, ..Writing::default() },
+            ),
             waiting: AtomicUsize::new(0),
             journal: OnceLock::new(),
             is_elsewhere: plan == Plan::ReadOnly,

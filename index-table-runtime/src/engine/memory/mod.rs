@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     engine::{CommitFailure, Links, Read, Records, Retry, Space, Stamp, Write},
-    locks::{Mutex, MutexGuard},
+    locks::{Mutex, MutexGuard, next_store, place, rank},
     model::{
         error::{Error, Result},
         key::MAX_KEY_LEN,
@@ -37,11 +37,11 @@ const SEQUENCE: &str = ".sequence.";
 const QUEUE: &str = ".queue.";
 
 /// A store in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Engine {
     committed: Mutex<Committed>,
     /// The lock of the write transaction.
-    writing: Mutex<()>,
+    writing: Mutex<(), rank::Turn>,
 }
 
 /// The state of the last commit.
@@ -52,7 +52,18 @@ struct Committed {
     number: u64,
 }
 
+impl Default for Engine {
+    fn default() -> Self {
+        Self { committed: Mutex::default(), writing: Mutex::numbered(place(next_store(), 0), ()) }
+    }
+}
+
 impl Engine {
+    /// Sets the place of the turn to write among the turns of all shards.
+    pub(crate) fn set_place(&self, place: u64) {
+        self.writing.set_number(place);
+    }
+
     fn committed(&self) -> MutexGuard<'_, Committed> {
         self.committed.lock()
     }

@@ -107,7 +107,7 @@ impl Engine {
         }
         // Shard maps change together with the records of the shards.
         let changing = parts.has_own_records.then(|| self.maps.begin_change());
-        let becomes_visible = self.visibility.begin();
+        let becomes_visible = self.visibility.follow();
         for (shard, number, engine) in &lacking {
             engine.follow(archive, followed, Some((*shard, *number)))?;
             self.count(*shard);

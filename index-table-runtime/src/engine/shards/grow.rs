@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     engine::Retry,
+    locks::next_store,
     model::{
         error::{Error, Result},
         shard::{Boundaries, MapKind, ShardNumber},
@@ -39,6 +40,7 @@ impl Engine {
     /// `_all`, and the lock of opening tables.
     pub(crate) fn add_shard(&self, _all: &Txn<'_>, shard: Shard) -> Result<()> {
         self.add_own(self.next_number(), shard.name(), shard.engine()?)?;
+        shard.set_place(self.id, self.next_number());
         self.shards.push(shard);
         let shards = present(self.shards.iter());
         self.maps.install(Arc::new(self.maps.now().with_shards(shards)));
@@ -118,6 +120,7 @@ impl Engine {
         self.add_own(number, shard.name(), open.engine()).map_err(without_retry)?;
         // From now on, transactions of all shards have it. No map gives it keys yet.
         shard.restored(Arc::clone(open));
+        shard.set_place(self.id, number);
         shard.set_gone(false);
         let attached = self.commit_attached(number, records, changed, body);
         if attached.is_err() && !self.is_split() {
@@ -215,7 +218,10 @@ impl Engine {
             manager.write(&known).map_err(without_retry)?;
         }
         committed?;
-        self.shard(shard).map_err(without_retry)?.set_gone(true);
+        let shard = self.shard(shard).map_err(without_retry)?;
+        shard.set_gone(true);
+        // It is written alone from now on, possibly by a thread that has the turns of all shards.
+        shard.set_place(next_store(), 0);
         Ok(())
     }
 }

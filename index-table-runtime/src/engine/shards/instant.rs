@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst, fence};
 use super::{Engine, Shard, Txn};
 use crate::{
     engine,
-    locks::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+    locks::{RwLock, RwLockReadGuard, RwLockWriteGuard, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -42,7 +42,7 @@ pub(super) struct Visibility {
     is_split: AtomicBool,
     /// Locked shared by each commit of several shards while it becomes visible, and exclusively to make these commits
     /// wait.
-    turn: RwLock<()>,
+    turn: RwLock<(), rank::Visibility>,
 }
 
 /// A commit of several shards that becomes visible.
@@ -60,7 +60,15 @@ pub(super) struct Paused<'e> {
 impl Visibility {
     /// Counts a commit of several shards that is about to become visible in its first shard.
     pub(super) fn begin(&self) -> BecomesVisible<'_> {
-        let turn = self.turn.read();
+        self.begun(self.turn.read())
+    }
+
+    /// Does the same in a follower, before its only thread that commits takes the turns to write.
+    pub(super) fn follow(&self) -> BecomesVisible<'_> {
+        self.begun(self.turn.read_as::<rank::Following>())
+    }
+
+    fn begun<'e>(&'e self, turn: RwLockReadGuard<'e, ()>) -> BecomesVisible<'e> {
         self.begun.fetch_add(1, SeqCst);
         BecomesVisible { visibility: self, _turn: turn }
     }
@@ -98,8 +106,10 @@ impl Engine {
         snapshots.resize_with(self.shards.len(), || None);
         for round in 0_usize.. {
             if round == TRIES {
-                turn = turn.or_else(|| Some(self.visibility.wait()));
+                // The gate comes first in the order of locks.
+                drop(turn.take());
                 gate = Some(self.gate.write());
+                turn = Some(self.visibility.wait());
             }
             for (shard, snapshot) in self.shards.iter().zip(&mut snapshots) {
                 let Some(open) = shard.current() else { continue };
@@ -178,8 +188,8 @@ impl Engine {
     ///
     /// [`Error::ReopenNeeded`]: a commit is visible in some of its shards only.
     pub(super) fn pause(&self) -> Result<Paused<'_>> {
-        let turn = self.visibility.wait();
         let gate = self.gate.write();
+        let turn = self.visibility.wait();
         if self.visibility.is_split.load(SeqCst) {
             return Err(self.split());
         }

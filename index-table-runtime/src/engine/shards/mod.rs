@@ -82,7 +82,7 @@ use std::{
 
 use super::{Records, Retry, Stamp, latest::Latest, list::List};
 use crate::{
-    locks::{Mutex, RwLock},
+    locks::{Mutex, RwLock, next_store, place, rank},
     model::{
         error::{Error, Result},
         reference::ReferenceSchema,
@@ -144,7 +144,7 @@ impl Shard {
         Self { name, open: Latest::new(), reason, is_gone, commits, reads, writes }
     }
 
-    /// Marks the shard as available.
+    /// Marks the shard with this number as available.
     pub(crate) fn restored(&self, engine: Arc<dyn HasEngine>) {
         if self.open.get().is_none_or(|own| !ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(&engine))) {
             self.open.set(engine);
@@ -211,6 +211,13 @@ impl Shard {
         self.open.get().map(|open| open.engine())
     }
 
+    /// Sets the place of the turn to write the shard among the turns of all shards.
+    fn set_place(&self, store: u64, number: ShardNumber) {
+        if let Some(engine) = self.last_engine() {
+            engine.set_place(place(store, number));
+        }
+    }
+
     /// Sets whether the shard no longer belongs to the store.
     pub(crate) fn set_gone(&self, is_gone: bool) {
         self.is_gone.store(is_gone, Release);
@@ -223,13 +230,15 @@ impl Shard {
 
 /// An open sharded store.
 pub(crate) struct Engine {
+    /// The number of the store among the stores of this process.
+    id: u64,
     /// All shards, in the order of their numbers.
     shards: List<Shard>,
     maps: Arc<CurrentMaps>,
     /// The shards of placed tables. Other tables without a shard key are in the first shard.
     places: BTreeMap<String, ShardNumber>,
     /// The locations of the rows of all tables that have ever been opened.
-    tables: Mutex<BTreeMap<String, TableRecord>>,
+    tables: Mutex<BTreeMap<String, TableRecord>, rank::Locations>,
     directory: Option<PathBuf>,
     /// The shard map manager; `None` for a store in memory.
     manager: Option<Manager>,
@@ -240,11 +249,11 @@ pub(crate) struct Engine {
     /// The number of shards over which tables without a shard map are distributed by a hash of their shard keys.
     any_map: usize,
     /// Locked shared by each commit of one shard, and exclusively to make these commits wait.
-    gate: RwLock<()>,
+    gate: RwLock<(), rank::CommitGate>,
     visibility: Visibility,
     holds: Holds,
     /// Locked while a move runs.
-    move_turn: Mutex<()>,
+    move_turn: Mutex<(), rank::Moving>,
     /// The requests of the shard keys, by the names of the shard maps.
     loads: Mutex<BTreeMap<String, Arc<Load>>>,
     /// The tables of the own records of the shards.
@@ -266,10 +275,18 @@ impl Engine {
     ) -> Self {
         let maps = maps.into_iter().map(|(name, declared)| (name, declared.into())).collect();
         let maps = Arc::new(CurrentMaps::new(maps, present(&shards)));
+        let id = next_store();
+        for (number, shard) in (0..).zip(&shards) {
+            shard.set_place(id, number);
+        }
+        if let Some(manager) = &manager {
+            manager.engine().set_place(place(id, u32::MAX));
+        }
         let shards = shards.into_iter().collect();
         let (gate, tables) = (RwLock::default(), Mutex::default());
         let (visibility, any_map) = (Visibility::default(), 0);
         Self {
+            id,
             shards,
             maps,
             places,
@@ -368,12 +385,20 @@ impl Engine {
         }
     }
 
+    /// Sets the place of a shard that has become available in the order of locks.
+    pub(crate) fn set_place(&self, number: ShardNumber) {
+        if let Ok(shard) = self.shard(number) {
+            shard.set_place(self.id, number);
+        }
+    }
+
     /// Stores the record of a new table.
     pub(crate) fn keep(&self, table: &str, record: TableRecord) -> Result<()> {
-        let mut known = self.tables.lock();
+        // Without the lock of the locations, because a thread with the turn to write looks them up.
         if let Some(manager) = self.manager.as_ref().filter(|_| !self.is_read_only()) {
             manager.write_table(table, &record)?;
         }
+        let mut known = self.tables.lock();
         known.insert(table.to_owned(), record);
         self.parts.note(&known);
         Ok(())

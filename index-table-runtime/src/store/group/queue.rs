@@ -8,7 +8,7 @@ use std::{
 
 use super::{contained, job::Entry, reply::Submitted};
 use crate::{
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{Condvar, Mutex, MutexGuard, rank},
     model::error::{Error, Result},
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Queue {
     capacity: AtomicUsize,
     /// The maximum number of entries in a commit.
     most: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<State, rank::GroupQueue>,
     /// Notified when the queue is not empty, or is closed.
     work: Condvar,
     /// Notified when the queue has room, or is closed.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{GroupWriter, Submitted, Turn, queue::Queue};
 use crate::{
-    locks::Mutex,
+    locks::{Mutex, rank},
     model::error::{Error, Result},
     store::{ShardId, Store, WriteTxn},
 };
@@ -12,9 +12,9 @@ use crate::{
 /// The group writers of single shards, by the names of the shards.
 #[derive(Default)]
 pub(super) struct Writers {
-    started: Mutex<BTreeMap<String, GroupWriter>>,
+    started: Mutex<BTreeMap<String, GroupWriter>, rank::GroupWriters>,
     /// Whether the thread for closures that can use any shards is started.
-    is_started: Mutex<bool>,
+    is_started: Mutex<bool, rank::GroupStart>,
 }
 
 impl Writers {

@@ -19,7 +19,7 @@ use crate::{
             ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
         },
     },
-    locks::Mutex,
+    locks::{Mutex, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -38,7 +38,8 @@ const READ_ONLY_TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The open stores of this process, by the canonical paths of their directories.
-pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTreeMap::new());
+pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>, rank::ShardedStores> =
+    Mutex::new(BTreeMap::new());
 
 pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
     let io = |source| Error::Io { path: path.to_owned(), source };

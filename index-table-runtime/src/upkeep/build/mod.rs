@@ -13,7 +13,7 @@ use batch::{BuildBatch, BuildOptions, Chosen, build_batch};
 pub(crate) use batch::{at_once, declare, empty, leave_to_others, restart};
 
 use crate::{
-    engine::Tables,
+    engine::{Tables, shards::Locks},
     model::{
         error::Result,
         row_vtable::RowVtable,
@@ -224,13 +224,14 @@ impl<'t> Build<'t> {
         if let Tables::Sharded(tables) = &self.table.tables {
             return shards::run(self, tables);
         }
-        self.run_batches(Store::write)
+        self.run_batches(|store, _| store.write())
     }
 
-    /// Builds the indexes, each batch in a transaction that `begin` begins.
+    /// Builds the indexes, each batch in a transaction that `begin` begins. `begin` gets the shards that an earlier run of
+    /// the batch has needed.
     fn run_batches<'s>(
         mut self,
-        begin: impl Fn(&'s Store) -> Result<WriteTxn<'s>>,
+        begin: impl Fn(&'s Store, &Locks) -> Result<WriteTxn<'s>>,
     ) -> Result<BuildReport>
     where
         't: 's,
@@ -245,7 +246,7 @@ impl<'t> Build<'t> {
             let options = BuildOptions { retry: report.steps == 0, ..self.options };
             let mut attempts = 0;
             let batch = store.run_transaction(
-                |_| begin(store),
+                |locks| begin(store, locks),
                 |txn| {
                     attempts += 1;
                     if attempts > ATTEMPTS {

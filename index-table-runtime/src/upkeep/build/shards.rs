@@ -16,7 +16,7 @@ use crate::{
         error::Result,
         schema::{IndexState, Source},
     },
-    store::{OpenTable, Store, engine_of, parts_of},
+    store::{OpenTable, Store, WriteTxn, engine_of, parts_of},
     upkeep::parallel::{self, Sum},
     usage::Progress,
 };
@@ -27,11 +27,10 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     // The threads would wait for this thread.
     store.inner.refuse_nested_write()?;
     let _held = engine_of(store)?.hold_moves();
-    let locks = Locks::These(tables.routing().all_shards().iter().copied().collect());
     if tables.routing().is_reference() {
         // All copies are built in the same transactions, so they stay equal.
         let build = Build { store, table, rows, options, limit, progress };
-        return build.run_batches(|store| store.write_with(&locks));
+        return build.run_batches(|store, needed| begin(store, tables, needed));
     }
     let global = rows.distribution.global();
     let local = BuildOptions { chosen: Chosen::Without(global), ..options };
@@ -61,7 +60,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         let options = BuildOptions { chosen: Chosen::Only(global), ..options };
         let progress: Box<dyn FnMut(Progress)> = Box::new(|at| report(whole, at));
         let build = Build { store, table, rows, options, limit, progress: Some(progress) };
-        reports.push(build.run_batches(|store| store.write_with(&locks)));
+        reports.push(build.run_batches(|store, needed| begin(store, tables, needed)));
     }
     let mut report =
         BuildReport { table: rows.schema.name, indexes: Vec::new(), rows: 0, steps: 0 };
@@ -85,6 +84,18 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         }
     }
     Ok(report)
+}
+
+/// Begins a batch in the shards of the table. A shard may have got the table since the last batch, or since an earlier run
+/// of this batch, which then has `needed` it.
+fn begin<'s>(store: &'s Store, tables: &shards::Tables, needed: &Locks) -> Result<WriteTxn<'s>> {
+    match needed {
+        Locks::None => {
+            let own = tables.routing().all_shards().iter().copied().collect();
+            store.write_with(&Locks::These(own))
+        }
+        Locks::These(_) | Locks::All => store.write_with(needed),
+    }
 }
 
 /// Returns the numbers of rows that the builds in the shards will read, by their positions, and then the number for the

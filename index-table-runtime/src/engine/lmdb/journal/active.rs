@@ -79,12 +79,12 @@ impl Active {
         }
     }
 
-    /// Ends the journal of the data file. If there was no failure and the environment still has its map, the data file is
-    /// then complete without the journal.
-    pub(in crate::engine::lmdb) fn close(self, is_mapped: bool) {
+    /// Ends the journal of the data file. If there was no failure and LMDB can still write, the data file is then
+    /// complete without the journal.
+    pub(in crate::engine::lmdb) fn close(self, is_writable: bool) {
         match self {
-            Self::Own(journal) => journal.close(is_mapped),
-            Self::Shared(member) => member.close(is_mapped),
+            Self::Own(journal) => journal.close(is_writable),
+            Self::Shared(member) => member.close(is_writable),
         }
     }
 

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     engine::lmdb::names::Env,
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{Condvar, Mutex, MutexGuard, rank},
 };
 
 const NAME: &str = "index-table-journal";
@@ -71,13 +71,13 @@ pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) data: File,
     pub(super) files: Arc<Vec<File>>,
-    pub(super) log: Arc<Mutex<Log>>,
+    pub(super) log: Arc<Mutex<Log, rank::JournalLog>>,
     pub(super) journalled: Journalled,
     pub(super) limits: Limits,
     pub(super) page_size: u64,
     pub(super) slots: Arc<Slots>,
     archive: Option<Arc<Archiving>>,
-    state: Mutex<State>,
+    state: Mutex<State, rank::JournalState>,
     changed: Condvar,
     /// A checkpoint is durable, but not yet recorded in the log.
     is_done: AtomicBool,
@@ -412,9 +412,9 @@ impl Journal {
         self.shared.refuse(&mut state, JOURNAL_SYNC);
     }
 
-    /// Ends the journal. If there was no failure and the environment still has its map, the data file is then complete
-    /// without the journal. Otherwise the next opening applies the journal.
-    pub(in crate::engine::lmdb) fn close(mut self, is_mapped: bool) {
+    /// Ends the journal. If there was no failure and LMDB can still write, the data file is then complete without the journal.
+    /// Otherwise the next opening applies the journal.
+    pub(in crate::engine::lmdb) fn close(mut self, is_writable: bool) {
         let shared = Arc::clone(&self.shared);
         shared.lock().is_closed = true;
         shared.changed.notify_all();
@@ -424,8 +424,8 @@ impl Journal {
         if let Some(archiver) = self.archiver.take() {
             archiver.close();
         }
-        let is_sound = is_mapped && shared.lock().refused.is_none();
-        if is_sound && shared.env.write_txn().is_ok() && shared.env.force_sync().is_ok() {
+        let is_sound = is_writable && shared.lock().refused.is_none();
+        if is_sound && shared.env.force_sync().is_ok() {
             let clean = Marker::Clean(shared.journalled);
             // Without the marker, the next opening applies the journal, which changes nothing.
             let _ = marker::put(&shared.data, clean).and_then(|()| shared.data.sync_data());

@@ -9,7 +9,7 @@ use super::{
     shared::group::{Group, Pending},
     spilled::{Spilled, Stored},
 };
-use crate::locks::Mutex;
+use crate::locks::{Mutex, rank};
 
 /// The maximum size of changes in memory. Larger changes are appended as a part of the record.
 const PART: usize = 1 << 20;
@@ -84,7 +84,7 @@ impl Parts<'_> {
 #[derive(Clone)]
 enum Sink {
     /// The log of this data file alone.
-    Own(Arc<Mutex<Log>>),
+    Own(Arc<Mutex<Log, rank::JournalLog>>),
     /// The log of all shards, and the number of this shard.
     Shared(Arc<Group>, u32),
 }
@@ -133,7 +133,7 @@ fn add_parts(mut parts: Parts<'_>, changes: &[u8], nested: &mut [Nested]) -> io:
 }
 
 impl Recorder {
-    pub(super) fn new(log: Arc<Mutex<Log>>) -> Self {
+    pub(super) fn new(log: Arc<Mutex<Log, rank::JournalLog>>) -> Self {
         Self::with(Sink::Own(log))
     }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::lmdb::journal::snapshot::Snapshot,
-    locks::{Condvar, Mutex},
+    locks::{Condvar, Mutex, rank},
 };
 
 const NAME: &str = "index-table-base";
@@ -239,7 +239,7 @@ impl ShardBases {
     }
 
     /// Pins the shards that need a base. Their bases are written by [`start`](Self::start).
-    pub(super) fn pin(&mut self, target: &To, outbox: &Mutex<Outbox>, written: u64) {
+    pub(super) fn pin(&mut self, target: &To, outbox: &Mutex<Outbox, rank::Outbox>, written: u64) {
         let is_early = self.failed.is_some_and(|failed| failed.elapsed() < RETRY);
         if self.writing.is_some() || self.waiting.is_some() || is_early {
             return;

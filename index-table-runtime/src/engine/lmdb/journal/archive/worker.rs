@@ -24,7 +24,7 @@ use crate::{
         Destination,
         lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault},
     },
-    locks::{Condvar, Mutex},
+    locks::{Condvar, Mutex, rank},
 };
 
 const NAME: &str = "index-table-archive";
@@ -146,7 +146,7 @@ pub(in crate::engine::lmdb::journal) struct Archiver {
 
 /// The state that the threads of an archive share.
 pub(in crate::engine::lmdb::journal) struct Archiving {
-    outbox: Mutex<Outbox>,
+    outbox: Mutex<Outbox, rank::Outbox>,
     files: Arc<Vec<File>>,
     /// A commit has to pin the state for a base.
     wants_base: AtomicBool,

@@ -46,7 +46,7 @@ use super::{
 };
 use crate::{
     engine::{Destination, list::List, lmdb::names::Env},
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, rank},
 };
 
 const NAME: &str = "index-table-journal";
@@ -93,8 +93,8 @@ pub(super) struct Common {
     pub(super) restored: Mutex<Vec<u32>>,
     pub(super) archive: OnceLock<Arc<Archiving>>,
     /// The started segment of a checkpoint that could not be made.
-    begun: Mutex<Option<Switched>>,
-    state: Mutex<State>,
+    begun: Mutex<Option<Switched>, rank::CheckpointBegun>,
+    state: Mutex<State, rank::JournalState>,
     pub(super) changed: Condvar,
     /// Whether the limit of written bytes requires a checkpoint.
     is_due: AtomicBool,
@@ -108,7 +108,7 @@ pub(super) struct Shard {
     pub(super) number: u32,
     /// The open shard, or `None` if it is closed. Locked for each commit, from the append to the end of
     /// LMDB's commit.
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<Open>, rank::JournalShard>,
     /// The number of the last commit, after the data file was closed as complete; otherwise 0.
     pub(super) closed: AtomicU64,
     /// Whether the shard was removed from the store while it was open.
@@ -154,6 +154,19 @@ pub(super) struct State {
     pub(super) open: usize,
     /// Whether checkpoints are no longer made.
     pub(super) is_closed: bool,
+}
+
+/// The turn to make a checkpoint.
+pub(super) struct Turn<'c> {
+    common: &'c Common,
+    _held: LockHeld,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.common.lock().is_working = false;
+        self.common.changed.notify_all();
+    }
 }
 
 /// The values with which a journal starts.
@@ -215,14 +228,14 @@ impl Shard {
     const fn new(number: u32, open: Open) -> Self {
         Self {
             number,
-            open: Mutex::new(Some(open)),
+            open: Mutex::numbered(number as u64, Some(open)),
             closed: AtomicU64::new(0),
             has_left: AtomicBool::new(false),
             left: Mutex::new(None),
         }
     }
 
-    /// Opens the shard in its place. The caller has the lock of the state.
+    /// Opens the shard in its place. The caller has the turn to make a checkpoint.
     pub(super) fn enter(&self, open: Open) {
         *self.lock() = Some(open);
         *self.left.lock() = None;
@@ -260,10 +273,13 @@ impl Common {
         self.notify();
     }
 
-    /// Refuses further writes and checkpoints. The caller has the lock of the state.
-    pub(super) fn refuse_in(&self, _state: &State, reason: &'static str) {
-        let _ = self.refused.set(reason);
-        self.changed.notify_all();
+    /// Waits for the turn to make a checkpoint. While a thread has it, no checkpoint begins, and no other thread opens or
+    /// closes a shard.
+    pub(super) fn turn(&self) -> Turn<'_> {
+        let held = LockHeld::wait::<rank::Checkpoint>(0);
+        let mut state = self.changed.wait_while(self.lock(), |state| state.is_working);
+        state.is_working = true;
+        Turn { common: self, _held: held }
     }
 
     /// Wakes the waiting threads. They wait with the lock, so they can't miss the notification.
@@ -274,6 +290,12 @@ impl Common {
 
     pub(super) fn refused(&self) -> Option<&'static str> {
         self.refused.get().copied().or_else(|| self.group.has_failed().then_some(JOURNAL_SYNC))
+    }
+
+    /// Counts a shard that was closed.
+    pub(super) fn count_closed(&self) {
+        let mut state = self.lock();
+        state.open = state.open.saturating_sub(1);
     }
 
     fn run(&self) {
@@ -299,11 +321,11 @@ impl Common {
             (state.is_working, state.since) = (true, Instant::now());
             self.is_due.store(false, SeqCst);
             drop(state);
+            let turn = Turn { common: self, _held: LockHeld::got::<rank::Checkpoint>(0) };
             let outcome = self.checkpoint();
             self.is_far.store(false, SeqCst);
-            let mut state = self.lock();
-            state.is_working = false;
-            self.changed.notify_all();
+            drop(turn);
+            let state = self.lock();
             match outcome {
                 Ok(()) => {}
                 Err(Missed::Ever(reason)) => {
@@ -319,32 +341,19 @@ impl Common {
     }
 
     /// Makes a checkpoint in this thread, for example because a shard was added.
-    pub(super) fn checkpoint_now(&self) -> std::io::Result<()> {
-        let mut state = self.lock();
+    pub(super) fn checkpoint_now(&self, _turn: &Turn<'_>) -> std::io::Result<()> {
         for _ in 0..TRIES {
-            while state.is_working {
-                state = self.changed.wait(state);
-            }
             if let Some(reason) = self.refused() {
                 return Err(std::io::Error::other(reason));
             }
-            if state.is_closed {
+            if self.lock().is_closed {
                 return Err(std::io::Error::other(CLOSED));
             }
-            (state.is_working, state.since) = (true, Instant::now());
-            drop(state);
-            let outcome = self.checkpoint();
-            state = self.lock();
-            state.is_working = false;
-            self.changed.notify_all();
-            match outcome {
+            self.lock().since = Instant::now();
+            match self.checkpoint() {
                 Ok(()) => return Ok(()),
-                Err(Missed::Ever(reason)) => {
-                    let _ = self.refused.set(reason);
-                }
-                Err(Missed::Now) => {
-                    state = self.changed.wait_timeout(state, SHORT);
-                }
+                Err(Missed::Ever(reason)) => self.refuse(reason),
+                Err(Missed::Now) => thread::sleep(SHORT),
             }
         }
         Err(std::io::Error::other(
@@ -352,8 +361,7 @@ impl Common {
         ))
     }
 
-    /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit,
-    /// which may wait for that lock.
+    /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit.
     fn has_changes(&self) -> bool {
         self.shards.iter().any(|shard| {
             let Some(open) = shard.open.try_lock() else { return true };
@@ -490,15 +498,15 @@ impl Member {
         let data = open.data.try_clone()?;
         let before = marker::find(&data)?.unwrap_or(Marker::None);
         common.archive_joining(shard, &open, is_known);
+        let turn = common.turn();
         let at = {
-            let mut state = common.lock();
             let is_free = |own: &Shard| own.number == shard && own.lock().is_none();
             let known = common.shards.iter().position(is_free);
             if known.is_none() && common.shards.len() >= common.room {
                 let reason = "too many shards have been added since the store was opened; open it again, and then add the shard";
                 return Err(std::io::Error::other(reason).into());
             }
-            state.open += 1;
+            common.lock().open += 1;
             if let Some((at, own)) = known.and_then(|at| Some((at, common.shards.get(at)?))) {
                 own.enter(open);
                 at
@@ -509,15 +517,14 @@ impl Member {
         };
         let member = Self { common: Arc::clone(common), at };
         let journalled = Journalled { shard: Some(shard), ..common.journalled };
-        let joined = common.checkpoint_now().and_then(|()| {
+        let joined = common.checkpoint_now(&turn).and_then(|()| {
             marker::put(&data, Marker::Needed(journalled))?;
             data.sync_data()
         });
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
             let _ = marker::put(&data, before).and_then(|()| data.sync_data());
-            let mut state = common.lock();
-            state.open = state.open.saturating_sub(1);
+            common.count_closed();
             if let Some(open) = member.shard().and_then(|shard| shard.lock().take()) {
                 let _ = open.writer.unlock();
             }
@@ -562,6 +569,7 @@ impl Member {
         if !common.is_far.load(SeqCst) {
             return;
         }
+        drop(LockHeld::wait::<rank::Checkpoint>(0));
         let mut state = common.lock();
         while common.is_far.load(SeqCst) && common.refused().is_none() && !state.is_closed {
             state = common.changed.wait_timeout(state, Duration::from_secs(1));

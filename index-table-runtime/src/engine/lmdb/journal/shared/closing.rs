@@ -19,31 +19,28 @@ const WRITTEN: &str = "another process has opened its directory since it left th
                        still use it; attach the shard when they have ended";
 
 impl Member {
-    /// Ends the journal of this shard. If the environment still has its map, and no error occurs, the data file is
-    /// complete without the journal afterwards. Otherwise, the next opening applies the journal.
-    pub(in crate::engine::lmdb) fn close(self, is_mapped: bool) {
+    /// Ends the journal of this shard. If LMDB can still write, and no error occurs, the data file is complete without the
+    /// journal afterwards. Otherwise, the next opening applies the journal.
+    pub(in crate::engine::lmdb) fn close(self, is_writable: bool) {
         let common = &*self.common;
-        let mut state = common.lock();
-        while state.is_working {
-            state = common.changed.wait(state);
-        }
+        let turn = common.turn();
         let shard = self.shard();
         let open = shard.and_then(|shard| shard.lock().take());
+        let mut is_complete = true;
         if let (Some(open), Some(shard)) = (&open, shard) {
-            // If the data file is incomplete, the journal is closed: the next checkpoint would lack the state of this
-            // shard.
-            if self.complete(open, is_mapped) {
+            is_complete = self.complete(open, is_writable);
+            if is_complete {
                 shard.closed.store(open.number, SeqCst);
-            } else {
-                state.is_closed = true;
             }
-            state.open = state.open.saturating_sub(1);
+            common.count_closed();
         }
-        state.is_closed |= state.open == 0;
+        let mut state = common.lock();
+        // If the data file is incomplete, the journal is closed: the next checkpoint would lack the state of this shard.
+        state.is_closed |= state.open == 0 || !is_complete;
         let thread = if state.is_closed { state.thread.take() } else { None };
         let archiver = if state.open == 0 { state.archiver.take() } else { None };
         drop(state);
-        common.changed.notify_all();
+        drop(turn);
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -57,25 +54,26 @@ impl Member {
     /// Removes the shard from the journal, which the other shards still use. This process no longer writes it. Returns
     /// whether the data file is complete. If it is not, the next opening of the store applies the journal, and until then no
     /// shard is written, because the next checkpoint would lack the state of this shard.
-    pub(in crate::engine::lmdb) fn leave(&self) -> bool {
+    ///
+    /// `turn` waits for the turn to write, and returns it with whether LMDB can write. New writes are refused before that.
+    pub(in crate::engine::lmdb) fn leave<T>(&self, turn: impl FnOnce() -> (T, bool)) -> bool {
         let Some(shard) = self.shard() else { return true };
         shard.has_left.store(true, SeqCst);
-        let mut state = self.common.lock();
-        while state.is_working {
-            state = self.common.changed.wait(state);
-        }
+        // Before the turn to make a checkpoint, because a commit takes the locks in this order.
+        let (own_turn, is_writable) = turn();
+        let turn = self.common.turn();
         let open = shard.lock().take();
         let mut is_complete = true;
         if let Some(open) = &open {
-            is_complete = self.complete(open, open.is_mapped);
+            is_complete = self.complete(open, is_writable && open.is_mapped);
             if !is_complete {
-                self.common.refuse_in(&state, DATA_SYNC);
+                self.common.refuse(DATA_SYNC);
             }
-            state.open = state.open.saturating_sub(1);
+            self.common.count_closed();
             let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
             *shard.left.lock() = Some(left);
         }
-        drop(state);
+        drop((turn, own_turn));
         self.wait_for_base();
         drop(open);
         is_complete
@@ -105,21 +103,18 @@ impl Member {
         let data = open.data.try_clone()?;
         let before = marker::find(&data)?.unwrap_or(Marker::None);
         common.archive_joining(number, &open, true);
-        {
-            let mut state = common.lock();
-            state.open += 1;
-            shard.enter(open);
-        }
+        let turn = common.turn();
+        common.lock().open += 1;
+        shard.enter(open);
         let journalled = Journalled { shard: Some(number), ..common.journalled };
-        let joined = common.checkpoint_now().and_then(|()| {
+        let joined = common.checkpoint_now(&turn).and_then(|()| {
             marker::put(&data, Marker::Needed(journalled))?;
             data.sync_data()
         });
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
             let _ = marker::put(&data, before).and_then(|()| data.sync_data());
-            let mut state = common.lock();
-            state.open = state.open.saturating_sub(1);
+            common.count_closed();
             shard.has_left.store(true, SeqCst);
             if let Some(open) = shard.lock().take() {
                 let _ = open.writer.unlock();
@@ -132,9 +127,9 @@ impl Member {
     }
 
     /// Makes the data file of a shard complete without the journal. Returns whether the data file is complete.
-    fn complete(&self, open: &Open, is_mapped: bool) -> bool {
-        let is_sound = is_mapped && self.common.refused().is_none();
-        let is_whole = is_sound && open.env.write_txn().is_ok() && open.env.force_sync().is_ok();
+    fn complete(&self, open: &Open, is_writable: bool) -> bool {
+        let is_sound = is_writable && self.common.refused().is_none();
+        let is_whole = is_sound && open.env.force_sync().is_ok();
         if is_whole {
             let shard = self.shard().map(|shard| shard.number);
             let clean = Marker::Clean(Journalled { shard, ..self.common.journalled });

@@ -16,7 +16,7 @@ use super::super::{
     spilled::Stored,
     weaken,
 };
-use crate::locks::{Condvar, Mutex, MutexGuard};
+use crate::locks::{Condvar, Mutex, MutexGuard, rank};
 
 /// The bytes of changes in a frame, if there is more than one section.
 const FRAME: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(in super::super) struct Pending<'c> {
 pub(in super::super) struct Group {
     /// The directory of the journal.
     directory: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<State, rank::JournalLog>,
     synced: Condvar,
     /// Whether a sync has failed or a record could not be erased, so that nothing more is appended.
     failed: AtomicBool,
