@@ -157,7 +157,8 @@ fn a_build_ends_although_a_shard_with_a_smaller_number_gets_the_table_meanwhile(
             store.transaction(|txn| (0..50).try_for_each(|id| users.insert(txn, &user(id))))?;
         }
         store.detach_shard("b")?;
-        drop(users);
+        drop((users, store));
+        let store = ShardedStore::open(dir.path())?;
         let users = UserRepository::open_online(&store)?;
         let mut attached = None;
         let attach = || thread::scope(|scope| scope.spawn(|| store.attach_shard("b", "b")).join());
