@@ -59,6 +59,7 @@ use merge::Filter;
 pub(crate) use merge::{Entries, LentEntries};
 pub(crate) use moving::{Held, MoveId, MoveRecord, Moving, Tracked, new_id};
 pub(crate) use own::Seen;
+pub(crate) use pin::PinnedShards;
 pub(crate) use read::{Part, Reader};
 pub(crate) use steps::MoveStep;
 pub(crate) use tables::Tables;

@@ -8,16 +8,22 @@ use crate::{
     model::{error::Result, shard::ShardNumber},
 };
 
+/// A pinned snapshot of each shard.
+pub(crate) struct PinnedShards<'e> {
+    pub(crate) shards: Vec<(ShardNumber, Pinned<'e>)>,
+    /// The shard maps of the snapshots.
+    pub(crate) maps: Arc<Maps>,
+}
+
 impl Engine {
-    /// Pins a snapshot of each shard, all of one instant, and returns them with the numbers of their shards, and with the
-    /// shard maps of this instant. Commits wait meanwhile.
+    /// Pins a snapshot of each shard, all of one instant, with the shard maps of this instant. Commits wait meanwhile.
     ///
     /// The calling thread must not have a write transaction.
     ///
     /// # Errors
     ///
     /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable)
-    pub(crate) fn pin(&self) -> Result<(Vec<(ShardNumber, Pinned<'_>)>, Arc<Maps>)> {
+    pub(crate) fn pin(&self) -> Result<PinnedShards<'_>> {
         let _paused = self.pause()?;
         // A commit makes its maps current while it becomes visible.
         let maps = self.maps.now();
@@ -31,6 +37,6 @@ impl Engine {
             };
             pinned.push((number, engine.on_disk().and_then(lmdb::Engine::pin)?));
         }
-        Ok((pinned, maps))
+        Ok(PinnedShards { shards: pinned, maps })
     }
 }

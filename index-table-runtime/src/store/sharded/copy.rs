@@ -16,7 +16,7 @@ use crate::{
     engine::{
         CopyKind, Engine as AnyEngine, Options, files,
         lmdb::{self, FILE, LOCK_FILE, Pinned},
-        shards::{Engine, Manager, ShardState},
+        shards::{Engine, Manager, PinnedShards, ShardState},
     },
     model::{
         error::{Error, Result},
@@ -36,7 +36,7 @@ pub(in crate::store) fn copy_shards(
     let manager = shards.manager().ok_or_else(Error::no_file)?;
     // The manager and the shards have the same moves.
     let _held = shards.hold_moves();
-    let (pinned, maps) = shards.pin()?;
+    let PinnedShards { shards: pinned, maps } = shards.pin()?;
     let mut records = manager.read()?.ok_or_else(|| Error::internal("a manager has no records"))?;
     // The manager may be ahead of the pinned commits, or behind them: shards are added, removed, detached and attached
     // meanwhile.

@@ -196,7 +196,7 @@ impl ShardedStore {
             checked.transpose().map_err(|error| deleted_meanwhile(name, error))?;
         }
         coming.iter().try_for_each(ComingTable::check)?;
-        let added = self.add_entries(shards, &changed, &coming)?;
+        let added = add_entries(shards, &changed, &coming)?;
         for (table, tables, _, opened) in &in_shard {
             raise_orders(table, &store_of(&shard)?, opened)?;
             tables.add(number, shard.name(), Arc::clone(opened) as _);
@@ -250,28 +250,27 @@ impl ShardedStore {
         let unreadable = coming.iter().filter(|it| !it.unreadable.is_empty());
         Ok((number, unreadable.map(|it| Arc::clone(&it.table)).collect()))
     }
+}
 
-    /// Adds the entries of the rows of a shard to the global indexes, in which they are hidden.
-    fn add_entries(
-        &self,
-        shards: &shards::Engine,
-        changed: &[Changed],
-        coming: &[ComingTable<'_>],
-    ) -> Result<Arc<Coming>> {
-        let mut maps = BTreeSet::new();
-        for table in coming {
-            maps.extend(table.maps()?);
-        }
-        let boundaries = changed.iter().map(|it| (it.map.clone(), it.boundaries.clone()));
-        let added = Arc::new(Coming::new(boundaries));
-        if maps.is_empty() {
-            return Ok(added);
-        }
-        let attempt = || shards.hide(&maps, Some(&added));
-        rerun::run(attempt, |retry| shards.prepare(retry))?;
-        coming.iter().try_for_each(ComingTable::add)?;
-        Ok(added)
+/// Adds the entries of the rows of a shard to the global indexes, in which they are hidden.
+fn add_entries(
+    shards: &shards::Engine,
+    changed: &[Changed],
+    coming: &[ComingTable<'_>],
+) -> Result<Arc<Coming>> {
+    let mut maps = BTreeSet::new();
+    for table in coming {
+        maps.extend(table.maps()?);
     }
+    let boundaries = changed.iter().map(|it| (it.map.clone(), it.boundaries.clone()));
+    let added = Arc::new(Coming::new(boundaries));
+    if maps.is_empty() {
+        return Ok(added);
+    }
+    let attempt = || shards.hide(&maps, Some(&added));
+    rerun::run(attempt, |retry| shards.prepare(retry))?;
+    coming.iter().try_for_each(ComingTable::add)?;
+    Ok(added)
 }
 
 /// Checks that the reference tables in an attached shard are open, since the shard gets their current rows.

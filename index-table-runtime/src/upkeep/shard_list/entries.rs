@@ -79,10 +79,10 @@ impl<'a> ComingTable<'a> {
     }
 
     fn tables(&self) -> Result<&shards::Tables> {
-        match &self.table.tables {
-            Tables::Sharded(tables) => Ok(tables),
-            _ => Err(Error::internal("a table without shards")),
-        }
+        let Tables::Sharded(tables) = &self.table.tables else {
+            return Err(Error::internal("a table without shards"));
+        };
+        Ok(tables)
     }
 
     /// Returns the shard maps of the readable global indexes.
