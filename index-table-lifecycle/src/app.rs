@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -47,6 +47,8 @@ pub(crate) struct App {
     pub(crate) config: Config,
     open: Mutex<Option<Threads>>,
     is_reader: bool,
+    /// The number of shards that began to be detached.
+    pub(crate) detaches: AtomicU64,
     gate: Arc<RwLock<()>>,
     copying: Mutex<()>,
     /// The acknowledged operations of each tenant.
@@ -84,7 +86,16 @@ impl App {
     pub(crate) fn new(dir: PathBuf, config: Config, is_reader: bool) -> Arc<Self> {
         let (open, gate) = (Mutex::default(), Arc::default());
         let (copying, acks) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { dir, config, open, is_reader, gate, copying, acks })
+        Arc::new(Self {
+            dir,
+            config,
+            open,
+            is_reader,
+            detaches: AtomicU64::new(0),
+            gate,
+            copying,
+            acks,
+        })
     }
 
     /// Returns the directories of the store and of its archive. A promotion changes them.
@@ -247,7 +258,15 @@ impl App {
         // Another process reads each shard in a snapshot of its own.
         let is_instant = !self.is_reader || self.config.shards == 0;
         let Config { tenants, fillers, .. } = self.config;
-        Check { tables, txn, tenants, fillers, is_whole: self.is_whole(), is_instant }
+        Check {
+            tables,
+            txn,
+            tenants,
+            fillers,
+            is_whole: self.is_whole(),
+            is_instant,
+            is_assigned: self.has("assigned"),
+        }
     }
 
     /// Writes the operations of some tenants.
@@ -277,13 +296,18 @@ impl App {
         let tenants = if self.is_whole() { config.tenants } else { 0 };
         let n = handle.store.try_transaction(|txn| {
             let Some(mut progress) = tables.progress.get(txn, tenant)? else {
+                if self.has("assigned") {
+                    return Ok(None);
+                }
                 return wrong(format!("the progress of tenant {tenant} is missing"));
             };
             let mut state = states.get(tenant, progress.n).clone();
             operate(tables, txn, (config.seed, tenants), &mut state, &mut progress)?;
-            Ok(progress.n)
+            Ok(Some(progress.n))
         })?;
-        self.acknowledge(tenant, n);
+        if let Some(n) = n {
+            self.acknowledge(tenant, n);
+        }
         Ok(())
     }
 
@@ -338,6 +362,7 @@ pub(crate) fn read_one(
     let tenant = random.below(app.config.tenants.into()) as u32;
     match if_present(handle.tables.progress.get(&txn, tenant))? {
         Some(Some(progress)) => check.tenant(states, &progress),
+        Some(None) if app.has("assigned") => Ok(()),
         Some(None) => wrong(format!("the progress of tenant {tenant} is missing")),
         None => Ok(()),
     }

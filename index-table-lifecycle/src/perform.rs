@@ -2,7 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::SeqCst},
     thread,
     time::Duration,
 };
@@ -60,7 +60,9 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         ("add-consumer", _) => {
             let _paused = app.pause();
             let consumer = (step.word(1), step.has("shared"));
-            consume::add(tables, store, &mut states(), consumer, app.config.tenants)
+            let added = consume::add(tables, store, &mut states(), consumer, app.config.tenants);
+            // A consumer may be listed that has not been added completely.
+            added.inspect_err(|_| drop(app.mark("killed")))
         }
         ("remove-consumer", _) => {
             let _paused = app.pause();
@@ -73,6 +75,7 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         ("remove", Some(shards)) => moved(app, || Ok(shards.remove_shard(step.word(1))?)),
         ("detach", Some(shards)) => {
             app.mark("detached")?;
+            app.detaches.fetch_add(1, SeqCst);
             moved(app, || Ok(shards.detach_shard(step.word(1))?))
         }
         ("attach", Some(shards)) => {
@@ -80,7 +83,7 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             let _paused = app.pause();
             consume::expect(tables, store, &mut states(), app.config.tenants)
         }
-        ("move", Some(shards)) => moved(app, || run_move(shards, step)),
+        ("move", Some(shards)) => moved(app, || run_move(app, handle, shards, step)),
         ("resume", Some(shards)) => moved(app, || {
             shards.moves()?.iter().try_for_each(|it| shards.resume_move(it.id).run().map(drop))?;
             Ok(())
@@ -103,22 +106,36 @@ fn moved(app: &App, change: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 /// Moves keys of a map: `move MAP SHARD FIRST LAST [offline] [interrupted]`.
-fn run_move(shards: &ShardedStore, step: &Step) -> Outcome {
+fn run_move(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> Outcome {
     let (map, to, first, last) = (step.word(1), step.word(2), step.number(3), step.number(4));
+    let detaches = app.detaches.load(SeqCst);
     let moving = if matches!(map, "tenants" | "tickets") {
-        shards.move_range(map, first as u32..=last as u32, to)
+        // A move of keys without a shard would give them to a shard without their rows, which are in a detached shard.
+        let (tables, store) = (&handle.tables, &handle.store);
+        let has_shard = |tenant: &u32| match map {
+            "tenants" => tables.progress.shard_of(store, *tenant).is_ok(),
+            _ => tables.tickets.shard_of(store, *tenant).is_ok(),
+        };
+        let tenants = first as u32..=last as u32;
+        let tenants: Vec<_> =
+            tenants.skip_while(|it| !has_shard(it)).take_while(has_shard).collect();
+        let (Some(first), Some(last)) = (tenants.first(), tenants.last()) else { return Ok(()) };
+        shards.move_range(map, *first..=*last, to)
     } else {
         shards.move_slots(map, first as u16..=last as u16, to)
     };
     let moving = if step.has("offline") { moving.offline() } else { moving };
-    if !step.has("interrupted") {
-        return Ok(moving.run().map(drop)?);
+    let moved = if step.has("interrupted") {
+        let moving = moving.progress(|_| resume_unwind(Box::new(())));
+        catch_unwind(AssertUnwindSafe(|| moving.run())).ok().transpose()
+    } else {
+        moving.run().map(Some)
+    };
+    if app.detaches.load(SeqCst) != detaches {
+        app.mark("restored")?;
+        app.mark("assigned")?;
     }
-    let moving = moving.progress(|_| resume_unwind(Box::new(())));
-    match catch_unwind(AssertUnwindSafe(|| moving.run())) {
-        Ok(moved) => Ok(moved.map(drop)?),
-        Err(_) => Ok(()),
-    }
+    Ok(moved.map(drop)?)
 }
 
 /// Moves everything from a shard to the others, in the given maps or in all: `empty SHARD [MAP]…`.
