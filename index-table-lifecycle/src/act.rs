@@ -18,15 +18,15 @@ pub(crate) fn event(tenant: u32, write: u64) -> std::result::Result<Event, u64> 
     if write % 5 == 4 { Err(id) } else { Ok(Event { id, tenant, write }) }
 }
 
-/// Writes the next operation of a tenant. `state` is the state after `progress.n` operations, and then after the next one.
+/// Writes the next operation of a tenant, with rows of others unless this is `None`. `state` is the state after `progress.n` operations, and then after the next one.
 pub(crate) fn operate(
     tables: &Tables,
     txn: &mut WriteTxn<'_>,
-    (seed, tenants): (u64, u32),
+    (seed, others): (u64, Option<u32>),
     state: &mut State,
     progress: &mut Progress,
 ) -> Outcome {
-    for cross in state.cross(seed, tenants) {
+    for cross in others.map(|tenants| state.cross(seed, tenants)).unwrap_or_default() {
         let mut next = progress.clone();
         let outcome = txn.nested(|txn| write(tables, txn, cross, &mut next));
         match outcome {

@@ -155,13 +155,14 @@ impl App {
         }
         let (store, shards) = self.open_store()?;
         let is_new = !self.has("created");
-        if is_new {
+        if is_new && !self.has("begun") {
             let accounts = first::AccountRepository::open(&store)?;
             store.transaction(|txn| {
                 (0..self.config.tenants).try_for_each(|tenant| {
                     accounts.put(txn, &first::Account { tenant, balance: 0 })
                 })
             })?;
+            self.mark("begun")?;
         }
         if online {
             drop(first::FillerRepository::open(&store)?);
@@ -293,7 +294,7 @@ impl App {
 
     pub(crate) fn write_one(&self, handle: &Handle, states: &mut States, tenant: u32) -> Outcome {
         let (tables, config) = (&handle.tables, &self.config);
-        let tenants = if self.is_whole() { config.tenants } else { 0 };
+        let others = self.is_whole().then_some(config.tenants);
         let n = handle.store.try_transaction(|txn| {
             let Some(mut progress) = tables.progress.get(txn, tenant)? else {
                 if self.has("assigned") {
@@ -302,7 +303,7 @@ impl App {
                 return wrong(format!("the progress of tenant {tenant} is missing"));
             };
             let mut state = states.get(tenant, progress.n).clone();
-            operate(tables, txn, (config.seed, tenants), &mut state, &mut progress)?;
+            operate(tables, txn, (config.seed, others), &mut state, &mut progress)?;
             Ok(Some(progress.n))
         })?;
         if let Some(n) = n {

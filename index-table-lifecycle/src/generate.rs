@@ -5,16 +5,27 @@ use crate::{
     script::{Config, Script, Step, shard_name},
 };
 
-/// The steps and their weights. A step of two words is followed by random values.
-const STEPS: [(&str, u64); 27] = [
-    ("sleep", 8),
-    ("check", 4),
-    ("kill", 2),
+/// The steps and their weights.
+const STEPS: [(&str, u64); 13] = [
+    ("sleep", 5),
+    ("check", 3),
+    ("kill", 3),
     ("close", 1),
     ("wait", 2),
     ("backup", 3),
-    ("lose", 2),
-    ("restore-shard", 2),
+    ("build", 2),
+    ("upgrade", 1),
+    ("drain", 1),
+    ("add-consumer", 3),
+    ("remove-consumer", 1),
+    ("fork", 1),
+    ("read-only", 1),
+];
+
+/// Further steps of a store with shards.
+const OF_SHARDS: [(&str, u64); 11] = [
+    ("lose", 3),
+    ("restore-shard", 3),
     ("add", 3),
     ("remove", 3),
     ("detach", 3),
@@ -23,18 +34,12 @@ const STEPS: [(&str, u64); 27] = [
     ("resume", 2),
     ("cancel", 1),
     ("empty", 3),
-    ("build", 2),
-    ("upgrade", 1),
-    ("drain", 1),
-    ("add-consumer", 3),
-    ("remove-consumer", 1),
-    ("follow", 2),
-    ("compare-follower", 2),
-    ("promote", 1),
-    ("restore-archive", 2),
     ("rebuild", 1),
-    ("others", 2),
 ];
+
+/// Further steps of a store with an archive.
+const OF_ARCHIVES: [(&str, u64); 4] =
+    [("follow", 3), ("compare-follower", 3), ("promote", 1), ("restore-archive", 3)];
 
 /// The shards that a script probably has.
 struct Shards {
@@ -84,8 +89,15 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
 }
 
 fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String> {
-    let mut at = random.below(STEPS.iter().map(|it| it.1).sum());
-    let name = STEPS.iter().find(|it| {
+    let mut steps = STEPS.to_vec();
+    if config.shards > 0 {
+        steps.extend(OF_SHARDS);
+    }
+    if config.archive == 1 {
+        steps.extend(OF_ARCHIVES);
+    }
+    let mut at = random.below(steps.iter().map(|it| it.1).sum());
+    let name = steps.iter().find(|it| {
         let is_this = at < it.1;
         at = at.saturating_sub(it.1);
         is_this
@@ -104,8 +116,7 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         "lose" => {
             let Some(shard) = take(random, &mut shards.present) else { return Vec::new() };
             shards.lost.push(shard.clone());
-            let backup = if random.one_in(2) { vec!["backup".to_owned()] } else { Vec::new() };
-            backup.into_iter().chain([format!("lose {shard}")]).collect()
+            vec!["backup".to_owned(), format!("lose {shard}")]
         }
         "restore-shard" => {
             let Some(shard) = take(random, &mut shards.lost) else { return Vec::new() };
@@ -164,7 +175,7 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
                 one(name.to_owned())
             }
         }
-        _ if random.one_in(2) => one("fork".to_owned()),
+        "fork" => one(name.to_owned()),
         _ => vec![format!("&read-only {}", random.below(1500))],
     }
 }

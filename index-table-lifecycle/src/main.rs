@@ -3,7 +3,7 @@
 //! reduced. `docs/RELIABILITY.md` describes it.
 //!
 //! ```text
-//! index-table-lifecycle run [--seed N] [--minutes M] [--keep-going] [--without STEP]… [--found DIRECTORY]
+//! index-table-lifecycle run [--seed N] [--minutes M | --seconds S] [--keep-going] [--without STEP]… [--found DIRECTORY]
 //! index-table-lifecycle script FILE [TIMES]
 //! index-table-lifecycle reduce FILE [MINUTES]
 //! index-table-lifecycle show SEED
@@ -37,7 +37,7 @@ use std::{
 
 use script::Script;
 
-const USAGE: &str = "run [--seed N] [--minutes M] [--keep-going] [--without STEP] [--found DIRECTORY], \
+const USAGE: &str = "run [--seed N] [--minutes M | --seconds S] [--keep-going] [--without STEP] [--found DIRECTORY], \
                      script FILE [TIMES], reduce FILE [MINUTES] or show SEED";
 
 fn main() -> ExitCode {
@@ -77,14 +77,15 @@ fn read(file: &str) -> Result<Script, String> {
 /// Runs random scripts, and reduces those that fail.
 fn random(options: &[&str]) -> Result<(), String> {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let (mut seed, mut minutes) = (u64::from(now.subsec_nanos()), 2);
+    let (mut seed, mut seconds) = (u64::from(now.subsec_nanos()), 120);
     let (mut keeps_going, mut reduces) = (false, true);
     let (mut without, mut found) = (Vec::new(), None);
     let mut options = options.iter();
     while let Some(option) = options.next() {
         match *option {
             "--seed" => seed = number(options.next())?,
-            "--minutes" => minutes = number(options.next())?,
+            "--minutes" => seconds = 60 * number(options.next())?,
+            "--seconds" => seconds = number(options.next())?,
             "--keep-going" => keeps_going = true,
             "--unreduced" => reduces = false,
             "--without" => without.extend(options.next().map(ToString::to_string)),
@@ -92,25 +93,24 @@ fn random(options: &[&str]) -> Result<(), String> {
             _ => return Err(USAGE.to_owned()),
         }
     }
-    println!("seed {seed}, {minutes} minutes");
+    println!("seed {seed}, {seconds} s");
     let (begun, mut known, mut count) = (Instant::now(), BTreeSet::new(), 0);
-    while begun.elapsed() < Duration::from_secs(60 * minutes) {
+    while begun.elapsed() < Duration::from_secs(seconds) {
         let script = generate::script(seed + count, &without);
         count += 1;
-        let Err(failure) = run::run(&script, run::LIMIT, false) else { continue };
+        let Err(failure) = run::run(&script, run::LIMIT, false, &known) else { continue };
         let after = begun.elapsed();
         println!("after {after:.0?}, seed {}: {failure}", seed + count - 1);
-        if known.insert(reduce::kind(&failure)) {
-            let time = Duration::from_secs(if keeps_going { 90 } else { 300 });
-            let short = if reduces { reduce::reduce(&script, &failure, 2, time) } else { script };
-            let text =
-                format!("# seed {}, after {after:.0?}\n# {failure}\n{short}", seed + count - 1);
-            println!("{text}");
-            if let Some(found) = &found {
-                fs::create_dir_all(found).map_err(|error| error.to_string())?;
-                let file = found.join(format!("{}.txt", seed + count - 1));
-                fs::write(file, text).map_err(|error| error.to_string())?;
-            }
+        let time = Duration::from_secs(if keeps_going { 90 } else { 300 });
+        let short =
+            if reduces { reduce::reduce(&script, &failure, (2, time), &known) } else { script };
+        known.insert(reduce::kind(&failure));
+        let text = format!("# seed {}, after {after:.0?}\n# {failure}\n{short}", seed + count - 1);
+        println!("{text}");
+        if let Some(found) = &found {
+            fs::create_dir_all(found).map_err(|error| error.to_string())?;
+            let file = found.join(format!("{}.txt", seed + count - 1));
+            fs::write(file, text).map_err(|error| error.to_string())?;
         }
         if !keeps_going {
             return Err("a lifecycle failed".to_owned());
@@ -123,7 +123,8 @@ fn random(options: &[&str]) -> Result<(), String> {
 /// Runs a script several times.
 fn again(file: &str, times: Option<&&str>) -> Result<(), String> {
     let (script, times) = (read(file)?, times.map_or(Ok(1), |it| number(Some(it)))?);
-    let failures = (0..times).filter_map(|_| run::run(&script, run::LIMIT, times == 1).err());
+    let failures = (0..times)
+        .filter_map(|_| run::run(&script, run::LIMIT, times == 1, &BTreeSet::new()).err());
     let failures: Vec<_> = failures.inspect(|failure| println!("{failure}")).collect();
     println!("{} of {times} runs failed", failures.len());
     if failures.is_empty() { Ok(()) } else { Err("the script failed".to_owned()) }
@@ -131,10 +132,11 @@ fn again(file: &str, times: Option<&&str>) -> Result<(), String> {
 
 fn reduce(file: &str, minutes: Option<&&str>) -> Result<(), String> {
     let (script, minutes) = (read(file)?, minutes.map_or(Ok(5), |it| number(Some(it)))?);
-    let Err(failure) = run::run(&script, run::LIMIT, true) else {
+    let Err(failure) = run::run(&script, run::LIMIT, true, &BTreeSet::new()) else {
         return Err("the script does not fail".to_owned());
     };
     println!("{failure}");
-    println!("{}", reduce::reduce(&script, &failure, 3, Duration::from_secs(60 * minutes)));
+    let time = Duration::from_secs(60 * minutes);
+    println!("{}", reduce::reduce(&script, &failure, (3, time), &BTreeSet::new()));
     Ok(())
 }

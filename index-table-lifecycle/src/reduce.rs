@@ -1,6 +1,9 @@
 //! Reduces a script that fails: removes steps, threads, tenants and rows as long as the same failure happens.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use crate::{
     run::run,
@@ -9,7 +12,9 @@ use crate::{
 
 /// Returns the kind of a failure: its text without numbers.
 pub(crate) fn kind(failure: &str) -> String {
-    let words = failure.split(|at: char| !at.is_alphabetic()).filter(|word| word.len() > 1);
+    // Names of tables, shards and keys are in backquotes.
+    let text: String = failure.split('`').step_by(2).collect();
+    let words = text.split(|at: char| !at.is_alphabetic()).filter(|word| word.len() > 1);
     words.take(9).collect::<Vec<_>>().join(" ")
 }
 
@@ -18,6 +23,7 @@ struct Reduction {
     tries: u32,
     limit: Duration,
     end: Instant,
+    known: BTreeSet<String>,
 }
 
 impl Reduction {
@@ -25,16 +31,24 @@ impl Reduction {
     fn fails(&self, script: &Script) -> bool {
         (0..self.tries).any(|_| {
             Instant::now() < self.end
-                && run(script, self.limit, false).is_err_and(|failure| kind(&failure) == self.kind)
+                && run(script, self.limit, false, &self.known)
+                    .is_err_and(|failure| kind(&failure) == self.kind)
         })
     }
 }
 
 /// Returns the shortest script found in the given time that still fails in the same way.
-pub(crate) fn reduce(script: &Script, failure: &str, tries: u32, time: Duration) -> Script {
+/// Failures of a known kind are ignored.
+pub(crate) fn reduce(
+    script: &Script,
+    failure: &str,
+    (tries, time): (u32, Duration),
+    known: &BTreeSet<String>,
+) -> Script {
     let limit =
         if failure.starts_with("a hang") { Duration::from_secs(20) } else { crate::run::LIMIT };
-    let reduction = Reduction { kind: kind(failure), tries, limit, end: Instant::now() + time };
+    let (kind, end, known) = (kind(failure), Instant::now() + time, known.clone());
+    let reduction = Reduction { kind, tries, limit, end, known };
     let mut best = script.clone();
     let mut size = best.steps.len().div_ceil(2);
     while size > 0 {
