@@ -12,9 +12,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{
-    ExpiryWorker, IndexWorker, OnDuplicate, Result, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{ExpiryWorker, IndexWorker, OnDuplicate, Result, ShardedStore, Store};
 
 use crate::{
     act::operate,
@@ -141,9 +139,12 @@ impl App {
         if self.config.shards == 0 {
             return Ok((options.open(path)?, None));
         }
-        let create = !self.has("created");
-        let base = if create { self.config.sharded() } else { ShardedOptions::default() };
-        let shards = base.options(options).open(path)?;
+        let options = if self.has("created") {
+            ShardedStore::options().options(options)
+        } else {
+            self.config.sharded(options)
+        };
+        let shards = options.open(path)?;
         Ok(((*shards).clone(), Some(shards)))
     }
 
