@@ -133,7 +133,7 @@ impl App {
         if self.config.archive == 1 { options.archive(archive) } else { options }
     }
 
-    fn open_store(&self) -> Result<(Store, Option<ShardedStore>)> {
+    pub(crate) fn open_store(&self) -> Result<(Store, Option<ShardedStore>)> {
         let (path, archive) = self.current();
         let options = self.options(&archive);
         if self.config.shards == 0 {

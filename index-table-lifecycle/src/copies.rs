@@ -16,7 +16,7 @@ use crate::{
     failure::{Failure, Outcome, same, wrong},
     model::States,
     random::Random,
-    tables::{Progress, Tables},
+    tables::{ConsumerRepository, KindRepository, Progress, Tables},
 };
 
 /// The most time that the archive or a follower may need.
@@ -121,10 +121,29 @@ pub(crate) fn lose(app: &Arc<App>, shard: &str) -> Outcome {
 /// Restores a lost shard from the backup.
 pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
     let _copying = app.copying();
-    let handle = app.handle()?;
+    let handle = match app.handle() {
+        // A table has all of its rows in the lost shard, and can't be opened.
+        Err(Failure::Store(Error::ShardUnavailable { .. })) => {
+            let (store, shards) = app.open_store()?;
+            let _references = (KindRepository::open(&store)?, ConsumerRepository::open(&store)?);
+            return shards.map_or(Ok(()), |shards| restore_lost(app, &shards, name).map(drop));
+        }
+        handle => handle?,
+    };
     let Some(shards) = &handle.shards else { return Ok(()) };
+    if !restore_lost(app, shards, name)? {
+        return Ok(());
+    }
+    let _paused = app.pause();
+    let states = &mut States::new(app.config.seed);
+    crate::consume::expect(&handle.tables, &handle.store, states, app.config.tenants)?;
+    crate::whole::paused(app, &handle).map(drop)
+}
+
+/// Returns false if the shard is not lost.
+fn restore_lost(app: &App, shards: &ShardedStore, name: &str) -> Outcome<bool> {
     let lost = shards.unavailable_shards().into_iter().find(|it| it.0.name() == name);
-    let (Some((lost, _)), true) = (lost, app.has("backup")) else { return Ok(()) };
+    let (Some((lost, _)), true) = (lost, app.has("backup")) else { return Ok(false) };
     {
         let _paused = app.pause();
         app.mark("restored")?;
@@ -141,10 +160,7 @@ pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
         }
     }
     outcome?;
-    let _paused = app.pause();
-    let states = &mut States::new(app.config.seed);
-    crate::consume::expect(&handle.tables, &handle.store, states, app.config.tenants)?;
-    crate::whole::paused(app, &handle).map(drop)
+    Ok(true)
 }
 
 /// Waits until the archive has all commits. Returns false if the store has no archive.
