@@ -9,6 +9,8 @@ use std::{
     thread,
 };
 
+use index_table::Error;
+
 use crate::{
     app::{App, say},
     copies,
@@ -45,11 +47,15 @@ pub(crate) fn run(dir: &Path, config: &str) -> Result<(), String> {
 }
 
 /// Returns whether a step may fail in this way, and nothing has changed. Openings and checks may not, unless a shard is
-/// missing or was restored.
+/// missing or was restored. The keys of an unfinished offline move are read-only.
 fn can_refuse(app: &App, step: &Step, failure: &Failure) -> bool {
     match step.name() {
         "open" | "close" | "check" | "compare-follower" | "promote" | "restore-archive"
-        | "follow" => failure.is_expected() && (app.has("detached") || app.has("restored")),
+        | "follow" => {
+            let is_read_only = matches!(failure, Failure::Store(Error::ShardReadOnly { .. }));
+            let is_missing = app.has("detached") || app.has("restored");
+            is_read_only || failure.is_expected() && is_missing
+        }
         _ => failure.is_refusal(),
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
         archive: random.below(2) as u32,
         writers: 1 + random.below(2) as u32,
         readers: random.below(3) as u32,
-        workers: random.below(2) as u32,
+        workers: random.below(4).min(1) as u32,
     };
     let mut shards = Shards {
         present: (0..config.shards).map(shard_name).collect(),

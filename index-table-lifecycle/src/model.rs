@@ -125,12 +125,12 @@ impl State {
     pub(crate) fn cross(&self, seed: u64, tenants: u32) -> Vec<Cross> {
         let mut random = Random::new(&[seed, self.tenant.into(), self.n, 1]);
         (0..random.below(3))
-            .map(|_| match random.below(8) {
+            .map(|_| match random.below(9) {
                 0 | 1 => Cross::Event,
                 2 | 3 => Cross::Ticket,
-                4 => Cross::DeleteTickets,
-                5 => Cross::Kind,
-                6 => Cross::Ledger,
+                4 | 5 => Cross::DeleteTickets,
+                6 => Cross::Kind,
+                7 => Cross::Ledger,
                 _ => {
                     let partner = random.below(tenants.into()) as u32;
                     Cross::Transfer(partner, random.below(100).cast_signed())
