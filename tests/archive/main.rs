@@ -3,6 +3,7 @@
 mod damage;
 mod handed;
 mod moments;
+mod named;
 mod processes;
 mod shards;
 mod targets;

@@ -334,7 +334,7 @@ fn commits_without_the_archive_leave_a_gap_and_new_bases() -> TestResult {
     };
     let first = write(options(&archive), &mut rows)?;
     let rows_then = rows.clone();
-    let gap = write(without_archive(), &mut rows)?;
+    let gap = write(without_archive().without_archive(), &mut rows)?;
     write(without_archive(), &mut rows)?;
     // One shard is written outside of the store, in another directory.
     write(options(&archive), &mut rows)?;

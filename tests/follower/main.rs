@@ -249,7 +249,7 @@ fn a_follower_detects_a_gap_and_is_copied_again() -> TestResult {
     original(&dirs, &mut rows, 0..20)?;
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     {
-        let store = Store::open(&dirs.store)?;
+        let store = Store::options().without_archive().open(&dirs.store)?;
         write(&store, &NoteRepository::open(&store)?, &mut rows, 20..30)?;
     }
     // The follower detects the gap before the first segment after it is complete.
@@ -276,7 +276,7 @@ fn a_promoted_follower_does_not_continue_an_interrupted_generation_of_the_origin
     let (dirs, mut rows) = (dirs()?, Rows::new());
     original(&dirs, &mut rows, 0..20)?;
     {
-        let store = Store::open(&dirs.store)?;
+        let store = Store::options().without_archive().open(&dirs.store)?;
         write(&store, &NoteRepository::open(&store)?, &mut rows, 20..30)?;
     }
     // The archive has a new base after the gap, but no segment that follows the base.
@@ -319,7 +319,7 @@ fn a_store_is_never_replaced_by_a_follower() -> TestResult {
         assert!(Store::options().read_only(true).open(path).is_ok());
     }
     // After a gap, the archive would be copied again.
-    let store = Store::open(&dirs.store)?;
+    let store = Store::options().without_archive().open(&dirs.store)?;
     write(&store, &NoteRepository::open(&store)?, &mut rows, 30..31)?;
     drop(store);
     original(&dirs, &mut rows, 31..32)?;

@@ -12,6 +12,7 @@ use std::{
 use super::{
     durability::{Checkpoint, Durability},
     hand_over::{ArchiveFile, Destination, HandOver},
+    lmdb::known::is_same,
 };
 
 /// The maximum number of readers, and of tables and indexes. LMDB accepts greater numbers, and then fails
@@ -70,6 +71,11 @@ pub struct Options {
     /// The function of an archive without a directory.
     #[serde(skip)]
     pub(crate) hand_over: Option<HandOver>,
+    /// Whether the archive of the store is given up.
+    pub(crate) without_archive: bool,
+    /// Whether this is the environment of a shard map manager, whose directory has the record of an archive for all shards.
+    #[serde(skip)]
+    pub(crate) manager: bool,
     /// Whether the store follows an archive. Then, only the commits of the archive are written to it.
     #[serde(skip)]
     pub(crate) follower: bool,
@@ -110,6 +116,8 @@ impl Default for Options {
             directory_mode: DIRECTORY_MODE,
             archive: None,
             hand_over: None,
+            without_archive: false,
+            manager: false,
             follower: false,
             refuses_shards: false,
             when_lost: WhenLost::Refuse,
@@ -362,8 +370,12 @@ impl Options {
     ///
     /// If the archive can't be written, commits continue. `archive.pending` then keeps all commits until the archive
     /// can be written again, even if the store is closed and opened in the meantime.
-    /// [`Store::archive_lag`](crate::Store::archive_lag) reports the error. After a write without the archive (with
-    /// options that don't name it, or with another durability), the archive continues after a gap, with a new base.
+    /// [`Store::archive_lag`](crate::Store::archive_lag) reports the error.
+    ///
+    /// The directory of the store records its archive. Opening the store for writing without naming an archive then fails
+    /// with [`Error::ArchiveNotNamed`](crate::Error::ArchiveNotNamed), because the archive would miss commits; see
+    /// [`without_archive`](Options::without_archive). To change the archive, name another one. A follower that is promoted,
+    /// a restored store and a copy by [`backup_to`](crate::Store::backup_to) have no archive.
     ///
     /// No file of an archive is removed. A base, and all segments with smaller numbers than the oldest remaining base, can
     /// be removed by hand.
@@ -401,6 +413,38 @@ impl Options {
     pub fn archive(mut self, directory: impl AsRef<Path>) -> Self {
         self.archive = Some(directory.as_ref().to_owned());
         self.hand_over = None;
+        self.without_archive = false;
+        self
+    }
+
+    /// Gives up the archive of a store, so that it can be opened for writing without it. It is not needed for
+    /// [`read_only`](Options::read_only), and has no effect on a store without an archive. Later openings need not repeat it.
+    ///
+    /// The archive ends with the last commit that it has. A file `ended` in its directory records this: restoring its last
+    /// state needs [`until_end`](crate::RestoreArchive::until_end), and its followers report an error in their lag. If the
+    /// directory can't be written, each later opening for writing tries again. An archive whose files a function
+    /// gets has no such file. When the store is opened with this archive again, the archive continues after a gap, with a new
+    /// base.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Durability, Error, Store};
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, archive) = (dir.path().join("a"), dir.path().join("b"));
+    /// drop(Store::options().durability(Durability::Journal).archive(&archive).open(&shop)?);
+    ///
+    /// assert!(matches!(Store::open(&shop), Err(Error::ArchiveNotNamed { .. })));
+    /// Store::options().without_archive().open(&shop)?;
+    /// Store::open(&shop)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn without_archive(mut self) -> Self {
+        (self.archive, self.hand_over) = (None, None);
+        self.without_archive = true;
         self
     }
 
@@ -446,6 +490,7 @@ impl Options {
     ) -> Self {
         self.hand_over = Some(HandOver(Arc::new(function)));
         self.archive = None;
+        self.without_archive = false;
         self
     }
 
@@ -564,6 +609,8 @@ impl Options {
             checkpoint,
             archive,
             hand_over,
+            without_archive: _,
+            manager: _,
             follower,
             #[cfg(feature = "postgres")]
             schema,
@@ -578,6 +625,10 @@ impl Options {
             #[cfg(feature = "postgres")]
             root_certificates,
         } = self;
+        let archive = match (archive, &other.archive) {
+            (Some(own), Some(named)) if is_same(own, named) => &other.archive,
+            _ => archive,
+        };
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
             ("max_map_size", max_map_size, &other.max_map_size),

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     engine::{
         CommitNumber, files,
-        lmdb::{Archive, FILE, Until, UntilShards},
+        lmdb::{Archive, Base, FILE, Until, UntilShards},
     },
     model::error::{Error, Result},
     usage::Progress,
@@ -54,6 +54,18 @@ pub(super) type Complete<'c> = &'c mut dyn FnMut(&Path, &BTreeMap<u32, u64>) -> 
 enum Last {
     Commit(CommitNumber),
     Time(SystemTime),
+    End,
+}
+
+impl Last {
+    /// Fails if the store was written without the archive before the requested time. `None`: now.
+    fn refuse_ended(last: Option<&Self>, archive: &Archive, base: &Base) -> Result<()> {
+        match last {
+            None => archive.refuse_ended(base, None),
+            Some(Self::Time(time)) => archive.refuse_ended(base, Some(milliseconds(*time))),
+            Some(Self::Commit(_) | Self::End) => Ok(()),
+        }
+    }
 }
 
 impl Store {
@@ -142,6 +154,13 @@ impl<'a> RestoreArchive<'a> {
         self
     }
 
+    /// Restores the state after the last commit of the archive, even if the store has been opened
+    /// [without it](crate::Options::without_archive) since, so that later commits are missing.
+    pub fn until_end(mut self) -> Self {
+        self.until = Some(Last::End);
+        self
+    }
+
     /// Calls `progress` with the number of bytes of the archive that were read. The total includes later commits, so a
     /// restore of an earlier commit ends before the total.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
@@ -159,8 +178,9 @@ impl<'a> RestoreArchive<'a> {
     /// # Errors
     ///
     /// [`Error::NotInArchive`] if the archive does not have the requested commit, or has it from two copies of the store that
-    /// have written to the same archive, begins later than the requested time, or
-    /// has no base yet; [`Error::DamagedArchive`] if a file is damaged or missing; [`Error::Io`] with the kind
+    /// have written to the same archive, begins later than the requested time, has no base yet, or
+    /// [ended](crate::Options::without_archive) before the requested time; [`Error::DamagedArchive`] if a file is damaged or
+    /// missing; [`Error::Io`] with the kind
     /// `NotFound` if there is no archive, with the kind `AlreadyExists` if `path` exists, and for every error of the file
     /// system; [`Error::DiskFull`].
     pub fn run(self, path: impl AsRef<Path>) -> Result<CommitNumber> {
@@ -181,10 +201,13 @@ impl<'a> RestoreArchive<'a> {
         };
         let archive = Archive::open(&archive)?;
         if archive.is_sharded() {
-            return restore_shards(&archive, &of_shards(until), path, &mut report, complete);
+            let mut check = |base: &Base| Last::refuse_ended(until.as_ref(), &archive, base);
+            let last = of_shards(until.clone());
+            return restore_shards(&archive, &last, path, (&mut report, &mut check), complete);
         }
+        let last = until.clone();
         let until = match until {
-            None => Until::End,
+            None | Some(Last::End) => Until::End,
             Some(Last::Commit(number)) => {
                 let what = "the commits of a sharded store in the archive of a plain store";
                 Until::Commit(number.single().ok_or(Error::NotOffered { what })?)
@@ -192,6 +215,7 @@ impl<'a> RestoreArchive<'a> {
             Some(Last::Time(time)) => Until::Time(nanoseconds(time)),
         };
         let base = archive.base(until)?;
+        Last::refuse_ended(last.as_ref(), &archive, &base)?;
         let total = archive.bytes(&base)?;
         let mut report = |bytes| report(bytes, total);
         let io = |source| Error::io(path, source);
@@ -221,7 +245,7 @@ fn nanoseconds(time: SystemTime) -> u64 {
 
 fn of_shards(until: Option<Last>) -> UntilShards {
     match until {
-        None => UntilShards::End,
+        None | Some(Last::End) => UntilShards::End,
         Some(Last::Commit(number)) => UntilShards::Commit(number.numbers()),
         Some(Last::Time(time)) => UntilShards::Time(nanoseconds(time)),
     }

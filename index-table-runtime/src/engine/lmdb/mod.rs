@@ -65,7 +65,8 @@ pub(crate) use env::Engine;
 pub(crate) use follow::Left;
 pub(crate) use journal::archive::{
     follow::{Followed, Following, Mark, archive_of_follower, mark_of_follower, position},
-    format::MANIFEST_FILE,
+    format::{Base, MANIFEST_FILE},
+    known,
     restore::{Archive, Until},
     restore_shards::{Parts, UntilShards},
 };

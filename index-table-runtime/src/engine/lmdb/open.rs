@@ -19,7 +19,9 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
-    journal::{evidence, plan::Plan, presence::Presence, shared::start::SharedJournal},
+    journal::{
+        archive::known, evidence, plan::Plan, presence::Presence, shared::start::SharedJournal,
+    },
     journalled::{handles, prepare, readers},
     lock,
     names::{Env, FILE, LOCK_FILE},
@@ -102,7 +104,16 @@ impl Engine {
         })?;
         let mut presence =
             Presence::take(path).map_err(|source| error::not_opened(path, source))?;
+        let is_writer = !options.read_only && !options.follower && !options.manager;
+        if is_writer {
+            known::check(options, path)?;
+        }
         let plan = prepare(options, path, &presence, shared)?;
+        // The own journal of a store has the archive.
+        let has_own_journal = plan == Plan::Start && shared.is_none();
+        if is_writer && !has_own_journal && plan != Plan::ReadOnly {
+            known::settle(path, None).map_err(|source| Error::io(path, source))?;
+        }
         let began = Instant::now();
         let mut engine = loop {
             let alone = presence.is_alone() || !presence.is_known();

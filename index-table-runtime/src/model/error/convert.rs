@@ -129,6 +129,7 @@ impl Error {
             DamagedFile { path, reason }
             DamagedArchive { path, reason }
             NotInArchive { path, reason }
+            ArchiveNotNamed { path, archive }
             RecoveryNeeded { path }
             WriterElsewhere { path }
             StoreNotFound { path }

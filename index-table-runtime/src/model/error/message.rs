@@ -1,6 +1,6 @@
 //! Parts of error messages.
 
-use std::io;
+use std::{io, path::Path};
 
 /// Formats a number of a sequence. `u64::MAX` may represent a greater number.
 pub(super) fn shown_number(number: u64) -> String {
@@ -21,4 +21,12 @@ pub(super) fn read_only(source: Option<&io::Error>) -> String {
 /// Returns the name of the index in messages, or `other`.
 pub(super) fn index_or(other: &str, index: Option<&str>) -> String {
     index.map_or(other.to_owned(), |index| format!("index `{index}`"))
+}
+
+/// Returns an archive in messages.
+pub(super) fn archive_of(directory: Option<&Path>) -> String {
+    match directory {
+        Some(directory) => format!("the archive `{}`", directory.display()),
+        None => "an archive".to_owned(),
+    }
 }

@@ -9,7 +9,7 @@ pub use convert::{EncodeError, StoreError};
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::model::{key::MAX_KEY_LEN, schema::IndexState};
-use message::{index_or, read_only, shown_number};
+use message::{archive_of, index_or, read_only, shown_number};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -747,6 +747,22 @@ pub enum Error {
         path: PathBuf,
         /// The commits that it has.
         reason: String,
+    },
+
+    /// The store has an archive, and was opened for writing without it, so that the archive would miss commits. Nothing has
+    /// changed.
+    #[error(
+        "the store `{path}` has {archive}, which would miss the commits of this opening; name it with `archive(…)` or \
+         `archive_with(…)`, or give it up with `without_archive()` (in the command line tool, `--archive DIR` or \
+         `--without-archive`)",
+        path = path.display(),
+        archive = archive_of(archive.as_deref())
+    )]
+    ArchiveNotNamed {
+        /// The directory of the store.
+        path: PathBuf,
+        /// The directory of the archive; `None` if a function gets its files, or if the record of the archive is damaged.
+        archive: Option<PathBuf>,
     },
 
     /// The store can't be used until all handles to it are dropped and it is opened again. No committed row

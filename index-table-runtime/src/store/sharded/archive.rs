@@ -11,7 +11,7 @@ use super::{
 use crate::{
     engine::{
         CommitNumber, Engine as AnyEngine, Stamp, files,
-        lmdb::{Archive, FILE, UntilShards},
+        lmdb::{Archive, Base, FILE, UntilShards},
         shards::{Manager, ManagerRecords, ShardState},
     },
     model::error::{Error, Result},
@@ -30,16 +30,18 @@ impl ShardedStore {
     }
 }
 
-/// Restores a sharded store in the directory `path`. Calls `report` with the bytes that were read, and their total.
+/// Restores a sharded store in the directory `path`. Calls `report` with the bytes that were read, and their total, and
+/// before that `check` with a base.
 pub(in crate::store) fn restore_shards(
     archive: &Archive,
     until: &UntilShards,
     path: &Path,
-    report: &mut dyn FnMut(u64, u64),
+    (report, check): (&mut dyn FnMut(u64, u64), &mut dyn FnMut(&Base) -> Result<()>),
     complete: Complete<'_>,
 ) -> Result<CommitNumber> {
     let io = |source| Error::io(path, source);
     let bases = archive.shard_bases(until, &needed)?;
+    bases.iter().try_for_each(check)?;
     let total = archive.bytes_of_shards(&bases)?;
     let mut report = |bytes| report(bytes, total);
     let partial = Partial::create(path).map_err(io)?;

@@ -77,6 +77,10 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
             let reason = "in this process; clone the `ShardedStore`, or open it without options";
             return Err(Error::AlreadyOpen { path, reason: reason.to_owned() });
         }
+        if given.archive.as_ref().is_some_and(|it| !lmdb::known::has_archive(&path, it)) {
+            let reason = "in this process, with another archive or without an archive; drop all handles to it first";
+            return Err(Error::AlreadyOpen { path, reason: reason.to_owned() });
+        }
         return Ok(ShardedStore { store: Store { inner } });
     }
     lmdb::Engine::wait_until_closed(&path);
@@ -103,6 +107,9 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     }
     lmdb::refuse_missing(&options.options, path)?;
     let lock = (!read_only).then(|| lock(path, options.options.file_mode)).transpose()?;
+    if !read_only && !options.options.follower {
+        lmdb::known::check(&options.options, path)?;
+    }
     let manager = Options {
         create: creates,
         read_only,
@@ -222,6 +229,9 @@ fn open_shards(
             }
         }
     }
+    if is_writer && !options.options.has_archive() {
+        lmdb::known::settle(path, None).map_err(|source| Error::io(path, source))?;
+    }
     if let Some(journal) = &journal {
         let archive = start_journal(journal, (&shards, &complete), &options.options, &records)?;
         if let Some(archive) = archive {
@@ -307,7 +317,8 @@ fn start_journal(
 
 /// Returns the options of the environment of the manager.
 pub(super) fn manager_options() -> Options {
-    Options::default().map_size(MANAGER_MAP).max_databases(8)
+    let options = Options { manager: true, ..Options::default() };
+    options.map_size(MANAGER_MAP).max_databases(8)
 }
 
 /// Takes the lock of the process that writes the store.
@@ -468,7 +479,8 @@ pub(super) fn open_shard(
     let own = if is_follower {
         Options { follower: true, ..own.durability(Durability::None) }
     } else {
-        Options { read_only, ..own }
+        let without_archive = options.options.without_archive;
+        Options { read_only, without_archive, ..own }
     };
     let own = Options { create: record.state == ShardState::New && !read_only, ..own };
     own.check().map_err(|source| Error::Io { path: manager.to_owned(), source })?;

@@ -199,6 +199,13 @@ impl ShardedOptions {
         self
     }
 
+    /// Gives up the archive of a store, like [`Options::without_archive`](crate::Options::without_archive). The archive of
+    /// a plain store that is [adopted](ShardedOptions::adopt) is given up too.
+    pub fn without_archive(mut self) -> Self {
+        self.options = self.options.without_archive();
+        self
+    }
+
     /// Sets a function that gets the files of an archive, like [`archive_with`](crate::Options::archive_with).
     pub fn archive_with(
         mut self,

@@ -11,7 +11,7 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions};
 
 use super::{
-    archive::{outbox::Outbox, worker::Beginning},
+    archive::{known, outbox::Outbox, worker::Beginning},
     block::{Block, HEAD, Saved},
     changes::{Operation, Operations},
     checkpoint::{Journal, Limits, Start},
@@ -368,6 +368,7 @@ pub(in crate::engine::lmdb) fn start(
         Marker::Clean(known) => (known, None),
         Marker::Needed(known) => (known, Some(Found::read(directory, &known)?)),
     };
+    known::settle(directory, archive.as_ref())?;
     let outbox = archive.as_ref().map(|_| outbox_of(directory, &known, left.as_ref(), pin.number));
     let mut outbox = outbox.transpose()?;
     let heads = files::heads(&files::existing(directory, OWN)?)?;

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     format::{self, Base, FOLLOWED, FOLLOWER, Head, Manifest, START},
+    known::{bytes_of, path_of},
     outbox::put,
     records::{Archived, Records},
     restore::{Archive, damaged, failed},
@@ -110,27 +111,6 @@ pub(crate) fn archive_of_follower(directory: &Path) -> Result<Option<PathBuf>> {
     Ok(read(FOLLOWED)?.map(path_of))
 }
 
-#[cfg(unix)]
-fn bytes_of(path: &Path) -> Vec<u8> {
-    std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str()).to_vec()
-}
-
-#[cfg(unix)]
-fn path_of(bytes: Vec<u8>) -> PathBuf {
-    let path: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
-    path.into()
-}
-
-#[cfg(not(unix))]
-fn bytes_of(path: &Path) -> Vec<u8> {
-    path.to_string_lossy().into_owned().into_bytes()
-}
-
-#[cfg(not(unix))]
-fn path_of(bytes: Vec<u8>) -> PathBuf {
-    String::from_utf8_lossy(&bytes).into_owned().into()
-}
-
 impl Following {
     /// Begins after the last bases at or before the commits with these numbers, in the last generation that has a base of
     /// each shard. A store without shards has the number 0.
@@ -186,7 +166,7 @@ impl Following {
         let generation = if continues { self.begun.generation } else { 0 };
         let commit = position(commits);
         let bytes = Manifest { generation, commit, ..self.begun }.bytes();
-        let files = [(FOLLOWED, bytes_of(&self.directory)), (FOLLOWER, bytes)];
+        let files = [(FOLLOWED, bytes_of(self.directory.clone())), (FOLLOWER, bytes)];
         files.iter().try_for_each(|(name, bytes)| {
             let put = put(directory, name, bytes, &directory.join(FILE));
             put.map_err(|source| Error::io(directory, source))
@@ -215,7 +195,7 @@ impl Following {
     /// # Errors
     ///
     /// [`Error::NotInArchive`]: the archive continues in another generation (with its manifest, a base, or the next
-    /// segment), or a segment was removed.
+    /// segment), a segment was removed, or the store has been opened without the archive.
     pub(crate) fn refuse_gap(&self) -> Result<()> {
         let archive = Archive::open(&self.directory)?;
         let Manifest { identity, generation, .. } = self.begun;
@@ -226,11 +206,13 @@ impl Following {
         {
             return Err(archive.lacks(gap.to_owned()));
         }
+        let ended = archive.ended_after(&identity, generation);
+        let refuse_ended = || ended.map_or(Ok(()), |time| Err(archive.ended_error(time)));
         let Some((path, file, _)) = self.open()? else {
             // The manifest is read once more, because the segment may have been completed in the meantime.
             let last = Archive::open(&self.directory)?.manifest.segment;
             if last < self.segment || self.open()?.is_some() {
-                return Ok(());
+                return refuse_ended();
             }
             return Err(archive.lacks(format!(
                 "segment {} is missing; put it back, or remove the directory of the follower and open it again, which copies a later base",
@@ -241,7 +223,7 @@ impl Following {
         if records.is_some_and(|it| is_other(&it.head.identity, it.head.generation)) {
             return Err(archive.lacks(gap.to_owned()));
         }
-        Ok(())
+        refuse_ended()
     }
 
     /// Measures what the archive has after a gap. `commits` are the last commits of the follower, by shard.
@@ -253,6 +235,9 @@ impl Following {
         for base in archive.bases.iter().filter(|base| base.generation == latest) {
             based.insert(base.shard(), base.commit);
             beyond.first = Some(beyond.first.map_or(base.time, |first| first.min(base.time)));
+        }
+        if let Some(time) = archive.ended_after(&self.begun.identity, latest) {
+            beyond.first = Some(time);
         }
         let own = |shard: &u32| commits.get(shard).copied().unwrap_or_default();
         beyond.commits = based.iter().map(|(shard, last)| last.saturating_sub(own(shard))).sum();

@@ -11,6 +11,7 @@ const MANIFEST: [u8; 8] = *b"itAM\0\0\0\x01";
 const SEGMENT: [u8; 8] = *b"itAS\0\0\0\x01";
 const BASE: [u8; 8] = *b"itAB\0\0\0\x01";
 const SHARD_BASE: [u8; 8] = *b"itAB\0\0\0\x02";
+const KNOWN_ARCHIVE: [u8; 8] = *b"itAK\0\0\0\x01";
 
 /// The number in the sections that have the records of the shard map manager.
 pub(crate) const MANAGER: u32 = u32::MAX;
@@ -27,8 +28,10 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const BASE_FILE: &str = "base";
 pub(crate) const MANAGER_FILE: &str = "manager";
 pub(crate) const PROMOTED: &str = "promoted";
+pub(crate) const ENDED: &str = "ended";
 pub(crate) const FOLLOWER: &str = "follower";
 pub(crate) const FOLLOWED: &str = "follower.archive";
+pub(crate) const KNOWN: &str = "archive.known";
 
 /// Returns the time of a record or a base in nanoseconds since 1970. Earlier releases have written milliseconds: the commit
 /// was made before the end of this millisecond.
@@ -255,6 +258,28 @@ impl Base {
     /// Returns the number of the shard, or 0 in a store without shards.
     pub(crate) fn shard(&self) -> u32 {
         self.shard.map_or(0, |shard| shard.number)
+    }
+}
+
+/// The record of the archive in the directory of a store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Whether the store may be written without the archive, in which this has not been recorded yet.
+    pub(crate) is_given_up: bool,
+    /// The absolute path of the archive; `None` if a function gets its files.
+    pub(crate) place: Option<Vec<u8>>,
+}
+
+impl Known {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let head = [u8::from(self.is_given_up), u8::from(self.place.is_some())];
+        sealed(KNOWN_ARCHIVE, &[&head, self.place.as_deref().unwrap_or_default()].concat())
+    }
+
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut rest = opened(KNOWN_ARCHIVE, bytes)?;
+        let [given_up, place] = rest.array()?;
+        Some(Self { is_given_up: given_up == 1, place: (place == 1).then(|| rest.0.to_vec()) })
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `restore` | a data file as of any archived commit |
 //! | `restore_shards` | the data files of all shards as of any archived commit |
 //! | `follow` | the records that a follower has not applied |
+//! | `known` | the record of the archive in the directory of the store |
 //!
 //! Each committed record of the journal is copied to a segment of the outbox. A checkpoint becomes durable only after
 //! this copy, so no file of the journal is reused before. The commit itself does no work for the archive. If a record
@@ -24,6 +25,7 @@ pub(super) mod bases;
 pub(crate) mod follow;
 pub(crate) mod format;
 mod handed;
+pub(crate) mod known;
 pub(super) mod outbox;
 pub(crate) mod records;
 pub(in crate::engine::lmdb) mod restore;

@@ -11,7 +11,7 @@ use heed::{EnvFlags, EnvOpenOptions, MdbError};
 use super::{
     format::{self, Base, Head, MANIFEST_FILE, Manifest, nanoseconds_of},
     records::{Archived, Records, sections},
-    target::bases,
+    target::{bases, ended},
 };
 use crate::{
     engine::lmdb::{
@@ -59,6 +59,8 @@ pub(crate) struct Archive {
     pub(super) directory: PathBuf,
     pub(super) manifest: Manifest,
     pub(super) bases: Vec<Base>,
+    /// The last end of the archive.
+    ended: Option<Manifest>,
 }
 
 /// A record of a segment.
@@ -92,7 +94,31 @@ impl Archive {
         };
         let mut bases = bases(directory).map_err(|source| Error::io(directory, source))?;
         bases.sort_by_key(|base| (base.generation, base.commit));
-        Ok(Self { directory: directory.to_owned(), manifest, bases })
+        let ended = ended(directory).map_err(|source| Error::io(directory, source))?;
+        Ok(Self { directory: directory.to_owned(), manifest, bases, ended })
+    }
+
+    /// Returns the time at which the store was first written without the archive after a generation, in milliseconds since
+    /// 1970.
+    pub(super) fn ended_after(&self, identity: &[u8; 16], generation: u64) -> Option<u64> {
+        let is_end = |it: &Manifest| it.identity == *identity && it.generation >= generation;
+        self.ended.filter(is_end).map(|ended| ended.time)
+    }
+
+    /// Fails if the store was written without the archive between the last commit of a generation and a time; `None`
+    /// means now. `base` is a base of the generation.
+    pub(crate) fn refuse_ended(&self, base: &Base, until: Option<u64>) -> Result<()> {
+        match self.ended_after(&base.identity, base.generation) {
+            Some(time) if until.is_none_or(|until| until > time) => Err(self.ended_error(time)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ended_error(&self, time: u64) -> Error {
+        self.lacks(format!(
+            "it ended {time} ms after 1970, when its store was opened without it, and later commits are missing; restore its \
+             last commit with `until_end` (`--until-end`), or open the store with this archive again"
+        ))
     }
 
     pub(crate) fn directory(&self) -> &Path {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    format::{self, Base, LOCK, MANIFEST_FILE, Manifest, PROMOTED},
+    format::{self, Base, ENDED, LOCK, MANIFEST_FILE, Manifest, PROMOTED},
     outbox::{Outbox, Work, put},
     records::Records,
 };
@@ -122,6 +122,14 @@ impl Target {
         };
         self.put(&end)?;
         (self.end, self.is_known) = (Some(end), true);
+        // The store was closed without a further commit since its archive was given up.
+        let is_continued = |it: Manifest| {
+            it.identity == end.identity && it.generation >= outbox.manifest().generation
+        };
+        if ended(&self.directory)?.is_some_and(is_continued) {
+            fs::remove_file(self.directory.join(ENDED))?;
+            sync_directory(&self.directory)?;
+        }
         self.based(outbox.manifest())
     }
 
@@ -277,13 +285,23 @@ fn other(reason: &'static str) -> io::Error {
 }
 
 /// Returns the record of the last follower that was promoted.
-fn promoted(directory: &Path) -> io::Result<Option<Manifest>> {
-    match fs::read(directory.join(PROMOTED)) {
+pub(super) fn promoted(directory: &Path) -> io::Result<Option<Manifest>> {
+    let damaged = "its file `promoted` is damaged; archive to another directory";
+    record(directory, PROMOTED, damaged)
+}
+
+/// Returns the record of the last end of an archive: its last generation and the time.
+pub(super) fn ended(directory: &Path) -> io::Result<Option<Manifest>> {
+    record(directory, ENDED, "its file `ended` is damaged; archive to another directory")
+}
+
+fn record(directory: &Path, name: &str, damaged: &'static str) -> io::Result<Option<Manifest>> {
+    match fs::read(directory.join(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
         Ok(bytes) => match Manifest::read(&bytes) {
-            Some(promoted) => Ok(Some(promoted)),
-            None => Err(other("its file `promoted` is damaged; archive to another directory")),
+            Some(record) => Ok(Some(record)),
+            None => Err(other(damaged)),
         },
     }
 }
@@ -339,8 +357,9 @@ fn last_segment(directory: &Path) -> io::Result<u64> {
 
 /// Returns the last generation of which an archive has a base or a segment. A store that was interrupted may have written
 /// it without the manifest.
-fn last_generation(directory: &Path, manifest: Option<&Manifest>) -> io::Result<u64> {
-    let mut last = manifest.map_or(0, |manifest| manifest.generation);
+pub(super) fn last_generation(directory: &Path, manifest: Option<&Manifest>) -> io::Result<u64> {
+    let ended = ended(directory)?;
+    let mut last = manifest.into_iter().chain(&ended).map(|it| it.generation).max().unwrap_or(0);
     for base in bases(directory)? {
         last = last.max(base.generation);
     }

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     super::{
-        archive::outbox::Outbox,
+        archive::{known, outbox::Outbox},
         block::{Block, Saved, head_of, room_of},
         checkpoint::Limits,
         files::{self, OWN, SHARED},
@@ -303,8 +303,10 @@ impl SharedJournal {
         for shard in complete {
             left::remove(&self.directory, *shard).map_err(|error| own(error.into()))?;
         }
-        let outbox = archive
-            .map(|(destination, manager)| Ok((self.outbox(&joined, found, manager)?, destination)));
+        let outbox = archive.map(|(destination, manager)| {
+            known::settle(&self.directory, Some(&destination))?;
+            Ok((self.outbox(&joined, found, manager)?, destination))
+        });
         let mut archive = outbox.transpose().map_err(own)?;
         if weaken::is("tail-first") {
             apply_early(&joined).map_err(own)?;

@@ -1,0 +1,152 @@
+//! The file in the directory of a store that records its archive.
+//!
+//! A process that writes the store without the archive would leave a gap. So opening the store for writing fails, unless the
+//! options name an archive or give it up. The record is older than the first commit in the archive. When an archive is
+//! given up, the record states this first, then the archive gets the file `ended`, and then the record is removed.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    format::{ENDED, KNOWN, Known, MANIFEST_FILE, Manifest},
+    outbox::{PENDING, put},
+    target::{last_generation, promoted},
+};
+use crate::{
+    engine::{
+        Destination, Options,
+        lmdb::{
+            journal::{files::sync_directory, log},
+            names::FILE,
+        },
+    },
+    model::error::{Error, Result},
+};
+
+/// Refuses to open a store for writing if its archive is neither named nor given up.
+pub(crate) fn check(options: &Options, store: &Path) -> Result<()> {
+    if options.has_archive() || options.without_archive {
+        return Ok(());
+    }
+    match read(store).map_err(|source| Error::io(&store.join(KNOWN), source))? {
+        Some(Known { is_given_up: false, place }) => {
+            Err(Error::ArchiveNotNamed { path: store.to_owned(), archive: place.map(path_of) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Records the archive of a store, or gives up its archive if there is none any more. This process is the only writer.
+pub(crate) fn settle(store: &Path, archive: Option<&Destination>) -> io::Result<()> {
+    let known = read(store)?;
+    let before = known.as_ref().and_then(|known| known.place.clone()).map(path_of);
+    match (archive, known) {
+        (None, None) => Ok(()),
+        (None, Some(known)) => {
+            if !known.is_given_up {
+                write(store, &Known { is_given_up: true, ..known })?;
+            }
+            if before.is_none_or(|before| end(store, &before)) {
+                fs::remove_file(store.join(KNOWN))?;
+                sync_directory(store)?;
+            }
+            Ok(())
+        }
+        // Nothing is archived to the directory of a store.
+        (Some(Destination::Directory(path)), _) if path.join(FILE).exists() => Ok(()),
+        (Some(archive), known) => {
+            let place = match archive {
+                Destination::Directory(path) => Some(std::path::absolute(path)?),
+                Destination::Function(_) => None,
+            };
+            if let Some(before) = &before
+                && !place.as_ref().is_some_and(|place| is_same(before, place))
+            {
+                // If it can't be written, its followers don't find the end. The caller has named another archive.
+                end(store, before);
+            }
+            let next = Known { is_given_up: false, place: place.map(bytes_of) };
+            if known.as_ref() == Some(&next) { Ok(()) } else { write(store, &next) }
+        }
+    }
+}
+
+/// Returns whether the store has this archive, as far as this is known.
+pub(crate) fn has_archive(store: &Path, archive: &Path) -> bool {
+    let known = read(store).ok().flatten().filter(|known| !known.is_given_up);
+    known.is_some_and(|it| it.place.is_none_or(|place| is_same(&path_of(place), archive)))
+}
+
+/// Returns whether two paths lead to the same directory.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    let id = |path: &Path| {
+        use std::os::unix::fs::MetadataExt as _;
+        fs::metadata(path).map(|directory| (directory.dev(), directory.ino())).ok()
+    };
+    #[cfg(not(unix))]
+    let id = |path: &Path| path.canonicalize().ok();
+    let absolute = |path| std::path::absolute(path).ok();
+    absolute(one) == absolute(other) || id(one).is_some_and(|one| Some(one) == id(other))
+}
+
+/// Reads the record. A damaged record is that of an archive whose place is unknown.
+fn read(store: &Path) -> io::Result<Option<Known>> {
+    match fs::read(store.join(KNOWN)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        bytes => Ok(Some(Known::read(&bytes?).unwrap_or_default())),
+    }
+}
+
+fn write(store: &Path, known: &Known) -> io::Result<()> {
+    put(store, KNOWN, &known.bytes(), &store.join(FILE))
+}
+
+/// Records in an archive that its store is written without it from now on. Returns false if the archive can't be read or
+/// written now.
+fn end(store: &Path, archive: &Path) -> bool {
+    try_end(store, archive).is_ok()
+}
+
+fn try_end(store: &Path, archive: &Path) -> io::Result<()> {
+    let manifest = |directory: &Path| match fs::read(directory.join(MANIFEST_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        bytes => bytes.map(|bytes| Manifest::read(&bytes)),
+    };
+    // Without segments, nothing was archived.
+    let Some(own) = manifest(&store.join(PENDING))? else { return Ok(()) };
+    let Some(found) = manifest(archive)? else { return Err(io::ErrorKind::NotFound.into()) };
+    let is_own = |other: &Manifest| (other.identity, other.epoch) == (own.identity, own.epoch);
+    let is_promoted = promoted(archive)?
+        .is_some_and(|other| other.identity == own.identity && other.epoch > own.epoch);
+    if !is_own(&found) || is_promoted {
+        // Another store writes to it now.
+        return Ok(());
+    }
+    let generation = last_generation(archive, Some(&found))?.max(own.generation);
+    let ended = Manifest { generation, time: log::now().max(found.time), ..found };
+    put(archive, ENDED, &ended.bytes(), &archive.join(MANIFEST_FILE))
+}
+
+#[cfg(unix)]
+pub(super) fn bytes_of(path: PathBuf) -> Vec<u8> {
+    std::os::unix::ffi::OsStringExt::into_vec(path.into_os_string())
+}
+
+#[cfg(unix)]
+pub(super) fn path_of(bytes: Vec<u8>) -> PathBuf {
+    let path: std::ffi::OsString = std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    path.into()
+}
+
+#[cfg(not(unix))]
+pub(super) fn bytes_of(path: PathBuf) -> Vec<u8> {
+    path.to_string_lossy().into_owned().into_bytes()
+}
+
+#[cfg(not(unix))]
+pub(super) fn path_of(bytes: Vec<u8>) -> PathBuf {
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
