@@ -60,6 +60,20 @@ pub(crate) struct Dir {
     pub(crate) dir: PathBuf,
 }
 
+/// A store that the command writes, with its archive.
+#[derive(Debug, Args)]
+pub(crate) struct Written {
+    /// The directory of the store, or the URL of a database of PostgreSQL.
+    #[arg(value_name = "STORE")]
+    pub(crate) dir: PathBuf,
+    /// The directory of the archive of the store, which gets the commits of this command.
+    #[arg(long, value_name = "DIR", conflicts_with = "without_archive")]
+    pub(crate) archive: Option<PathBuf>,
+    /// Give up the archive of the store, which ends. A program that names the archive continues it after a gap.
+    #[arg(long)]
+    pub(crate) without_archive: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the tables with their rows, bytes and indexes.
@@ -127,9 +141,9 @@ pub(crate) enum Command {
         to: PathBuf,
     },
     /// Apply the commits in the journal, after the process that wrote the store was killed. This writes.
-    Recover(Dir),
+    Recover(Written),
     /// Drop the indexes that are no longer declared. This writes.
-    DropRetired(Dir),
+    DropRetired(Written),
     /// Serve a page that shows the store in a browser, and metrics for Prometheus. It only reads.
     Serve(serve::Serve),
     /// Show the counters of queries and writes in the memory of a service, from the page that it mounts.
@@ -173,8 +187,8 @@ impl Command {
             Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),
             Self::Restore(restore) => restore.run(out),
             Self::Compact { dir: Dir { dir }, to } => copies::copy(out, &dir, &to, true),
-            Self::Recover(Dir { dir }) => copies::recover(out, &dir),
-            Self::DropRetired(Dir { dir }) => copies::drop_retired(out, &dir),
+            Self::Recover(store) => copies::recover(out, &store),
+            Self::DropRetired(store) => copies::drop_retired(out, &store),
             Self::Serve(serve) => serve.run(out, &[]),
             Self::Usage(usage) => usage.run(out),
             Self::Consumers(Dir { dir }) => streams::consumers(out, &dir),
@@ -206,7 +220,7 @@ enum TypedCommand {
     #[command(flatten)]
     Any(Command),
     /// Print a row as JSON.
-    Get(rows::Key),
+    Get(rows::Key<Dir>),
     /// Print the rows that an index finds, as JSON lines; with --json, as an object with `items` and `next`.
     Find(rows::Find),
     /// Print all rows of a table in the order of their primary keys, as JSON lines.
@@ -216,15 +230,15 @@ enum TypedCommand {
     /// Load rows from JSON lines: all of them, or none. This writes.
     Load(upkeep::Load),
     /// Delete a row. This writes.
-    Delete(rows::Key),
+    Delete(rows::Key<Written>),
     /// Compare the indexes with the rows.
-    Verify(upkeep::Chosen),
+    Verify(upkeep::Chosen<Dir>),
     /// Correct the entries that differ from the rows. This writes.
-    Repair(upkeep::Chosen),
+    Repair(upkeep::Chosen<Written>),
     /// Build the indexes that are not readable, while others read and write. This writes.
-    Build(upkeep::Chosen),
+    Build(upkeep::Chosen<Written>),
     /// Rewrite rows of older versions in the current version. This writes.
-    Upgrade(upkeep::Chosen),
+    Upgrade(upkeep::Chosen<Written>),
     /// Delete expired rows. This writes.
     Expire(upkeep::Expire),
     /// Move keys of a shard map to another shard, while the store is in use. This writes.

@@ -88,7 +88,7 @@ impl From<Error> for Failure {
             | Error::SnapshotTooOld { .. }
             | Error::Unreachable { .. }
             | Error::RetriesExhausted { .. } => Code::Unavailable,
-            Error::InvalidCursor { .. } => Code::Arguments,
+            Error::InvalidCursor { .. } | Error::ArchiveNotNamed { .. } => Code::Arguments,
             _ => Code::Other,
         };
         let message = match &error {
@@ -112,6 +112,20 @@ impl From<Error> for Failure {
                 )
             }
             Error::ShardUnavailable { shard, reason } => unavailable(shard, reason),
+            // The message of the library is about its options.
+            Error::ArchiveNotNamed { path, archive } => match archive {
+                Some(archive) => format!(
+                    "`{}` has the archive `{1}`, which would miss the commits of this command; give `--archive {1}`, or \
+                     `--without-archive` to give it up",
+                    path.display(),
+                    archive.display()
+                ),
+                None => format!(
+                    "`{}` has an archive, which would miss the commits of this command; give `--archive DIR`, or \
+                     `--without-archive` to give it up",
+                    path.display()
+                ),
+            },
             Error::Io { source, .. }
             | Error::ReadOnly { source: Some(source), .. }
             | Error::NoReaderSlot { source, .. }

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use index_table::{
     __private::admin::{RecordedTables, UntypedTable},
-    Error, ShardedStore, Store,
+    Durability, Error, Options, ShardedOptions, ShardedStore, Store,
     report::Catalog,
 };
 
 use crate::{
+    cli::Written,
     crash,
     failure::{Code, Failure, unavailable},
     names::{self, unknown},
@@ -18,6 +19,47 @@ use crate::{
 
 /// The file of each store in a directory.
 pub(crate) const DATA: &str = "data.mdb";
+
+/// The access of a command to a store.
+#[derive(Clone, Copy)]
+enum Access<'a> {
+    Read,
+    Write(&'a Written),
+}
+
+impl Access<'_> {
+    fn of_plain(self, options: Options) -> Options {
+        match self {
+            Self::Read => options.read_only(true),
+            Self::Write(Written { archive: Some(archive), .. }) => {
+                options.durability(Durability::Journal).archive(archive)
+            }
+            Self::Write(Written { without_archive: true, .. }) => options.without_archive(),
+            Self::Write(_) => options,
+        }
+    }
+
+    fn of_sharded(self, options: ShardedOptions) -> ShardedOptions {
+        match self {
+            Self::Read => options.read_only(true),
+            Self::Write(Written { archive: Some(archive), .. }) => options.archive(archive),
+            Self::Write(Written { without_archive: true, .. }) => options.without_archive(),
+            Self::Write(_) => options,
+        }
+    }
+}
+
+impl Written {
+    /// Fails if an archive is given for a store on a server.
+    fn refuse_on_server(&self) -> Result<(), Failure> {
+        if self.archive.is_none() && !self.without_archive {
+            return Ok(());
+        }
+        Err(Failure::arguments(
+            "a store on a server has no archive; omit `--archive` and `--without-archive`",
+        ))
+    }
+}
 
 /// An open store.
 pub(crate) struct Opened {
@@ -29,37 +71,50 @@ pub(crate) struct Opened {
 impl Opened {
     /// Opens a store for reading.
     pub(crate) fn to_read(out: &Output, place: &Path) -> Result<Self, Failure> {
-        Self::open(out, place, true)
+        Self::open(out, place, Access::Read)
     }
 
     /// Opens a store for writing.
-    pub(crate) fn to_write(out: &Output, place: &Path) -> Result<Self, Failure> {
-        Self::open(out, place, false)
+    pub(crate) fn to_write(out: &Output, store: &Written) -> Result<Self, Failure> {
+        let opened = Self::open(out, &store.dir, Access::Write(store))?;
+        if let Some(error) = opened.store.archive_lag().and_then(|lag| lag.error) {
+            out.note(&format!("the archive gets the commits of this command later: {error}"));
+        }
+        Ok(opened)
     }
 
     /// Opens a store for writing, or creates it.
-    pub(crate) fn to_create(out: &Output, place: &Path) -> Result<Self, Failure> {
+    pub(crate) fn to_create(out: &Output, store: &Written) -> Result<Self, Failure> {
+        let place = &store.dir;
         if let Some(server) = Server::of(place)? {
+            store.refuse_on_server()?;
             return Ok(Self { store: server.connect(false, true)?, sharded: None });
         }
         if place.join(DATA).exists() {
-            return Self::to_write(out, place);
+            return Self::to_write(out, store);
         }
         if let Some(store) = store_around(place, None) {
             return Err(Failure::other(format!("`{}` is in {store}", place.display())));
         }
-        Ok(Self { store: Store::open(place)?, sharded: None })
+        Ok(Self {
+            store: Access::Write(store).of_plain(Store::options()).open(place)?,
+            sharded: None,
+        })
     }
 
-    fn open(out: &Output, place: &Path, read_only: bool) -> Result<Self, Failure> {
+    fn open(out: &Output, place: &Path, access: Access<'_>) -> Result<Self, Failure> {
+        let read_only = matches!(access, Access::Read);
         if let Some(server) = Server::of(place)? {
+            if let Access::Write(store) = access {
+                store.refuse_on_server()?;
+            }
             return Ok(Self { store: server.connect(read_only, false)?, sharded: None });
         }
         if !place.join(DATA).exists() {
             return Err(names::no_store(place));
         }
         crash::report(out, place);
-        match ShardedStore::options().create(false).read_only(read_only).open(place) {
+        match access.of_sharded(ShardedStore::options().create(false)).open(place) {
             Ok(sharded) => {
                 crash::report_shards(out, place);
                 let own = Self { store: Store::clone(&sharded), sharded: Some(sharded) };
@@ -70,7 +125,7 @@ impl Opened {
             }
             // The directory has no shard map manager.
             Err(Error::StoreNotFound { .. }) => {
-                let store = Store::options().create(false).read_only(read_only).open(place)?;
+                let store = access.of_plain(Store::options().create(false)).open(place)?;
                 Ok(Self { store, sharded: None })
             }
             Err(error) => Err(error.into()),

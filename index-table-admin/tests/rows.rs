@@ -408,7 +408,9 @@ fn an_archive_has_what_the_command_writes_while_the_service_is_closed() {
             .expect("a commit");
     };
     insert(1..=3);
-    typed_text(&["delete"], &path("store"), &["customers", "1"]);
+    let archive = path("archive");
+    let archive = ["--archive", archive.to_str().expect("text")];
+    typed_text(&["delete"], &path("store"), &[&["customers", "1"], &archive[..]].concat());
     insert(4..=4);
     let copy = path("copy");
     typed_text(&["restore"], &path("archive"), &[copy.to_str().expect("text")]);

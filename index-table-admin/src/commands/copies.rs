@@ -12,7 +12,9 @@ use index_table::{CommitNumber, Error, Progress, Store};
 use serde_json::json;
 
 use crate::{
-    calendar, crash,
+    calendar,
+    cli::Written,
+    crash,
     failure::{Code, Failure},
     interrupt::on_ctrl_c,
     names,
@@ -165,16 +167,19 @@ pub(crate) struct Restore {
     /// From an archive: the state after the commit with this number, of a sharded store `NUMBER.NUMBER`.
     #[arg(long, value_name = "COMMIT", conflicts_with = "until")]
     until_commit: Option<String>,
+    /// From an archive: its last state, even if the store has been opened without the archive since.
+    #[arg(long, conflicts_with_all = ["until", "until_commit"])]
+    until_end: bool,
 }
 
 impl Restore {
     pub(crate) fn run(&self, out: &Output) -> Result<(), Failure> {
-        let Self { backup, to, until, until_commit } = self;
+        let Self { backup, to, until, until_commit, until_end } = self;
         if !backup.join("manifest").is_file() {
-            if until.is_some() || until_commit.is_some() {
+            if until.is_some() || until_commit.is_some() || *until_end {
                 return Err(if backup.join(DATA).exists() {
                     Failure::arguments(format!(
-                        "`{}` is a copy with one state, and not an archive; leave out `--until` and `--until-commit`",
+                        "`{}` is a copy with one state, and not an archive; leave out `--until`, `--until-commit` and `--until-end`",
                         backup.display()
                     ))
                 } else {
@@ -189,6 +194,9 @@ impl Restore {
         }
         if let Some(text) = until_commit {
             restore = restore.until_commit(commit(text)?);
+        }
+        if *until_end {
+            restore = restore.until_end();
         }
         check_place(to, backup)?;
         clean_on_ctrl_c(out, to);
@@ -227,18 +235,18 @@ fn time(text: &str) -> Result<SystemTime, Failure> {
 }
 
 /// Opens the store for writing, which recovers it.
-pub(crate) fn recover(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_write(out, dir)?;
+pub(crate) fn recover(out: &Output, store: &Written) -> Result<(), Failure> {
+    let opened = Opened::to_write(out, store)?;
     let missing = opened.missing_shards();
     if !missing.is_empty() {
         return Err(Failure::new(Code::Unavailable, missing.join("; ")));
     }
-    let path = dir.display().to_string();
+    let path = store.dir.display().to_string();
     Ok(out.put(&json!({ "store": path }), |text| writeln!(text, "`{path}` can be read"))?)
 }
 
-pub(crate) fn drop_retired(out: &Output, dir: &Path) -> Result<(), Failure> {
-    let opened = Opened::to_write(out, dir)?;
+pub(crate) fn drop_retired(out: &Output, store: &Written) -> Result<(), Failure> {
+    let opened = Opened::to_write(out, store)?;
     let dropped = opened.store.drop_retired()?;
     Ok(out.put(&json!({ "dropped": dropped }), |text| match dropped.as_slice() {
         [] => writeln!(text, "no index is retired"),

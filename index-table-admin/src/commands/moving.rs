@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::shards::boundary_of;
 use crate::{
-    cli::Dir,
+    cli::Written,
     failure::Failure,
     interrupt::on_ctrl_c,
     names::unknown,
@@ -41,8 +41,8 @@ impl Open {
         Ok(Self { _tables: tables.collect::<Result<_, _>>()?, opened })
     }
 
-    fn to_write(out: &Output, dir: &Dir, declared: &[Declared]) -> Result<Self, Failure> {
-        Self::new(Opened::to_write(out, &dir.dir)?, declared)
+    fn to_write(out: &Output, store: &Written, declared: &[Declared]) -> Result<Self, Failure> {
+        Self::new(Opened::to_write(out, store)?, declared)
     }
 
     fn store(&self) -> Result<&ShardedStore, Failure> {
@@ -73,7 +73,7 @@ impl Open {
 #[derive(Debug, Args)]
 pub(crate) struct Move {
     #[command(flatten)]
-    dir: Dir,
+    dir: Written,
     /// The shard map.
     map: String,
     /// The keys: `A..B` without B, `A..`, `..B` or one key. A shard key of several fields is written as `(A, B)`; the keys
@@ -101,7 +101,7 @@ impl Move {
 #[derive(Debug, Args)]
 pub(crate) struct Split {
     #[command(flatten)]
-    dir: Dir,
+    dir: Written,
     /// The shard map.
     map: String,
     /// The first key that moves. The range that has this key is split before it.
@@ -227,7 +227,7 @@ fn key(keys: &MapKeys, text: &str) -> Result<Vec<u8>, Failure> {
 #[derive(Debug, Args)]
 pub(crate) struct Unfinished {
     #[command(flatten)]
-    dir: Dir,
+    dir: Written,
     /// The number of the move, from `moves`.
     id: u64,
 }
@@ -280,7 +280,7 @@ enum Load {
 #[derive(Debug, Args)]
 pub(crate) struct Rebalance {
     #[command(flatten)]
-    dir: Dir,
+    dir: Written,
     /// The shard map.
     map: String,
     /// The load to distribute.
@@ -303,7 +303,7 @@ impl Rebalance {
         let opened = if self.dry_run {
             Opened::to_read(out, &self.dir.dir)?
         } else {
-            Opened::to_write(out, &self.dir.dir)?
+            Opened::to_write(out, &self.dir)?
         };
         let open = Open::new(opened, declared)?;
         open.keys(&self.map)?;

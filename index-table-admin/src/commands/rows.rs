@@ -7,7 +7,7 @@ use index_table::__private::admin::{KeyBuf, UntypedEntry, UntypedField, UntypedR
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{Dir, unless_closed},
+    cli::{Dir, Written, unless_closed},
     failure::Failure,
     names::unknown,
     open::Opened,
@@ -18,9 +18,9 @@ use crate::{
 
 /// A row by its primary key.
 #[derive(Debug, Args)]
-pub(crate) struct Key {
+pub(crate) struct Key<D: Args> {
     #[command(flatten)]
-    dir: Dir,
+    dir: D,
     /// The table.
     table: String,
     /// The values of the fields of its primary key.
@@ -28,7 +28,7 @@ pub(crate) struct Key {
     values: Vec<String>,
 }
 
-impl Key {
+impl Key<Dir> {
     pub(crate) fn get(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
         let table = find(declared, &self.table)?.open_online(&opened.store)?;
@@ -43,9 +43,11 @@ impl Key {
         }
         unless_closed(writeln!(io::stdout(), "{}", indented(&json))).map(drop)
     }
+}
 
+impl Key<Written> {
     pub(crate) fn delete(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir)?;
         let table = find(declared, &self.table)?.open(&opened.store)?;
         let untyped = table.untyped();
         let primary_key = self.encoded(&untyped.primary_key())?;
@@ -54,7 +56,9 @@ impl Key {
         }
         Ok(out.put(&json!({ "deleted": 1 }), |text| writeln!(text, "deleted 1 row"))?)
     }
+}
 
+impl<D: Args> Key<D> {
     /// Returns the encoding of the whole key.
     fn encoded(&self, fields: &[UntypedField]) -> Result<Vec<u8>, Failure> {
         if self.values.len() < fields.len() {

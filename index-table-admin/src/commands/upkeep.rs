@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::rows::find;
 use crate::{
-    cli::Dir,
+    cli::{Dir, Written},
     failure::{Code, Failure},
     interrupt::on_ctrl_c,
     open::Opened,
@@ -28,14 +28,14 @@ const CONTINUES: &str = "the same command continues";
 
 /// All tables, or one.
 #[derive(Debug, Args)]
-pub(crate) struct Chosen {
+pub(crate) struct Chosen<D: Args> {
     #[command(flatten)]
-    dir: Dir,
+    dir: D,
     /// Only this table.
     table: Option<String>,
 }
 
-impl Chosen {
+impl<D: Args> Chosen<D> {
     /// Returns the chosen tables. Without a choice, these are the declared tables that the store has.
     fn tables<'d>(
         &self,
@@ -49,7 +49,9 @@ impl Chosen {
         let exists = |table: &&Declared| catalog.tables.iter().any(|own| own.name == table.name);
         Ok(declared.iter().filter(exists).collect())
     }
+}
 
+impl Chosen<Dir> {
     pub(crate) fn verify(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
         let opened = Opened::to_read(out, &self.dir.dir)?;
         let mut reports = Vec::new();
@@ -66,9 +68,11 @@ impl Chosen {
         }
         Err(Failure::damage("indexes differ from the rows; `repair` corrects them"))
     }
+}
 
+impl Chosen<Written> {
     pub(crate) fn repair(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir)?;
         on_ctrl_c(out, "the table is unchanged; run the command again", || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {
@@ -86,7 +90,7 @@ impl Chosen {
     }
 
     pub(crate) fn build(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {
@@ -123,7 +127,7 @@ impl Chosen {
     }
 
     pub(crate) fn upgrade(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.dir.dir)?;
+        let opened = Opened::to_write(out, &self.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut reports = Vec::new();
         for table in self.tables(&opened, declared)? {
@@ -146,7 +150,7 @@ const BATCH: u64 = 1024;
 #[derive(Debug, Args)]
 pub(crate) struct Expire {
     #[command(flatten)]
-    tables: Chosen,
+    tables: Chosen<Written>,
     /// Delete at most this number of rows of each table.
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     limit: u64,
@@ -154,7 +158,7 @@ pub(crate) struct Expire {
 
 impl Expire {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let opened = Opened::to_write(out, &self.tables.dir.dir)?;
+        let opened = Opened::to_write(out, &self.tables.dir)?;
         on_ctrl_c(out, CONTINUES, || ());
         let mut deleted = 0;
         for table in self.tables.tables(&opened, declared)? {
@@ -194,7 +198,7 @@ enum Duplicate {
 #[derive(Debug, Args)]
 pub(crate) struct Load {
     #[command(flatten)]
-    dir: Dir,
+    dir: Written,
     /// The table.
     table: String,
     /// The file; without it, the standard input.
@@ -212,7 +216,7 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn run(&self, out: &Output, declared: &[Declared]) -> Result<(), Failure> {
-        let dir = &self.dir.dir;
+        let dir = &self.dir;
         let declared = find(declared, &self.table)?;
         let (bytes, total) = (Cell::new(0), self.length()?);
         let mut lines: Box<dyn BufRead + '_> = match &self.file {

@@ -218,6 +218,11 @@ pub(crate) fn marked(path: &Path) -> Result<Marked> {
     })
 }
 
+/// Whether a directory has a plain store with a journal, which opening the store as a shard map manager would remove.
+pub(crate) fn has_own_journal(path: &Path) -> Result<bool> {
+    start::has_own_journal(path).map_err(|not_started| unstarted(path, not_started))
+}
+
 /// Brings a store into a state in which LMDB can open it. Returns the plan for its journal.
 pub(super) fn prepare(
     options: &Options,

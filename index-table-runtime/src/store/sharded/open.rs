@@ -110,6 +110,13 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     if !read_only && !options.options.follower {
         lmdb::known::check(&options.options, path)?;
     }
+    if lmdb::has_own_journal(path)? {
+        return Err(if creates {
+            plain(path)
+        } else {
+            Error::StoreNotFound { path: path.to_owned() }
+        });
+    }
     let manager = Options {
         create: creates,
         read_only,
@@ -126,9 +133,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         }
         None => {
             if !manager.engine().catalog()?.is_empty() {
-                let reason = "it is a plain store; create a sharded store in another directory, and \
-                              `adopt` this one";
-                return Err(refused(&path.display().to_string(), reason));
+                return Err(plain(path));
             }
             ManagerRecords::new()
         }
@@ -168,6 +173,12 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             Err(error)
         }
     }
+}
+
+fn plain(path: &Path) -> Error {
+    let reason =
+        "it is a plain store; create a sharded store in another directory, and `adopt` this one";
+    refused(&path.display().to_string(), reason)
 }
 
 /// Opens the shards and the journal of all shards, and brings the own records of the shards up to date.

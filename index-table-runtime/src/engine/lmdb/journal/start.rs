@@ -140,6 +140,13 @@ fn interrupted_marker(directory: &Path) -> Result<Marker, NotStarted> {
     Ok(Marker::Needed(Journalled::own(identity, epoch)))
 }
 
+/// Returns whether a directory has a plain store with a journal. A shard map manager that was opened as a plain store has a
+/// journal too, beside that of all shards.
+pub(in crate::engine::lmdb) fn has_own_journal(directory: &Path) -> Result<bool, NotStarted> {
+    let is_marked = marker_of(directory)? != Marker::None;
+    Ok(is_marked && !files::path(directory, files::SHARED, 0).exists())
+}
+
 /// Removes a journal that is not needed.
 pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarted> {
     let data = data(directory)?;

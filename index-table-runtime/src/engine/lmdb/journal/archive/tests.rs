@@ -1,10 +1,13 @@
 //! Tests of the bytes of an archive.
 
+use std::path::Path;
+
 use super::{
     format::{
-        Base, Head, Manifest, START, ShardBase, base_name, is_base, number_of, part_name,
+        Base, Head, Known, Manifest, START, ShardBase, base_name, is_base, number_of, part_name,
         segment_name, shard_base_name,
     },
+    known,
     records::Records,
 };
 use crate::engine::lmdb::journal::{
@@ -71,6 +74,31 @@ fn read(bytes: &[u8]) -> Option<Vec<u64>> {
 }
 
 #[test]
+fn the_record_of_an_archive_round_trips_and_damage_is_detected() {
+    let known = Known { is_given_up: false, place: Some(b"/a".to_vec()) };
+    let function = Known { is_given_up: true, place: None };
+    for known in [&known, &function] {
+        let bytes = known.bytes();
+        assert_eq!(Known::read(&bytes).as_ref(), Some(known));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Known::read(&damaged), None);
+            assert_eq!(Known::read(&bytes[..at]), None);
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_the_same_by_a_relative_path() {
+    let here = std::env::current_dir().expect("a directory");
+    assert!(known::is_same(Path::new("src"), &here.join("src")));
+    assert!(known::is_same(Path::new("missing"), &here.join("missing")));
+    assert!(known::is_same(&here.join("src/../src"), &here.join("src")));
+    assert!(!known::is_same(Path::new("src"), &here));
+}
+
+#[test]
 fn manifests_heads_and_bases_round_trip_and_damage_is_detected() {
     let (manifest, head, base) = (MANIFEST.bytes(), MANIFEST.head().bytes(), BASE.bytes());
     assert_eq!(Manifest::read(&manifest), Some(MANIFEST));
@@ -95,7 +123,8 @@ fn manifests_heads_and_bases_round_trip_and_damage_is_detected() {
 #[test]
 fn the_format_has_the_documented_bytes() {
     let documented = include_str!("../../../../../../docs/FORMAT.md");
-    let bytes = [MANIFEST.bytes(), BASE.bytes(), SHARD_BASE.bytes(), segment(&[1])];
+    let known = Known { is_given_up: false, place: Some(b"/a".to_vec()) };
+    let bytes = [known.bytes(), MANIFEST.bytes(), BASE.bytes(), SHARD_BASE.bytes(), segment(&[1])];
     let missing = bytes.iter().map(|bytes| hex(bytes)).filter(|hex| !documented.contains(hex));
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<String>::new());
 }
