@@ -62,7 +62,7 @@ impl Last {
     fn refuse_ended(last: Option<&Self>, archive: &Archive, base: &Base) -> Result<()> {
         match last {
             None => archive.refuse_ended(base, None),
-            Some(Self::Time(time)) => archive.refuse_ended(base, Some(milliseconds(*time))),
+            Some(Self::Time(time)) => archive.refuse_ended(base, Some(nanoseconds(*time))),
             Some(Self::Commit(_) | Self::End) => Ok(()),
         }
     }

@@ -53,8 +53,15 @@ pub(crate) struct Beyond {
     /// At least so many commits.
     pub(crate) commits: u64,
     pub(crate) bytes: u64,
-    /// The time of the first of them that is known, in milliseconds since 1970.
+    /// The time of the first of them that is known, in nanoseconds since 1970.
     pub(crate) first: Option<u64>,
+}
+
+impl Beyond {
+    fn add(&mut self, time: u64) {
+        let time = format::nanoseconds_of(time);
+        self.first = Some(self.first.map_or(time, |first| first.min(time)));
+    }
 }
 
 /// The position of a follower in its archive.
@@ -234,10 +241,10 @@ impl Following {
         let mut based = BTreeMap::new();
         for base in archive.bases.iter().filter(|base| base.generation == latest) {
             based.insert(base.shard(), base.commit);
-            beyond.first = Some(beyond.first.map_or(base.time, |first| first.min(base.time)));
+            beyond.add(base.time);
         }
         if let Some(time) = archive.ended_after(&self.begun.identity, latest) {
-            beyond.first = Some(time);
+            beyond.first = Some(format::nanoseconds_of(time));
         }
         let own = |shard: &u32| commits.get(shard).copied().unwrap_or_default();
         beyond.commits = based.iter().map(|(shard, last)| last.saturating_sub(own(shard))).sum();
@@ -253,7 +260,7 @@ impl Following {
             }
             while let Some(record) = records.next().map_err(io)? {
                 counted += 1;
-                beyond.first = Some(beyond.first.map_or(record.time, |it| it.min(record.time)));
+                beyond.add(record.time);
             }
             beyond.bytes += records.offset;
         }

@@ -126,7 +126,7 @@ fn try_end(store: &Path, archive: &Path) -> io::Result<()> {
         return Ok(());
     }
     let generation = last_generation(archive, Some(&found))?.max(own.generation);
-    let ended = Manifest { generation, time: log::now().max(found.time), ..found };
+    let ended = Manifest { generation, time: log::nanoseconds().max(found.time), ..found };
     put(archive, ENDED, &ended.bytes(), &archive.join(MANIFEST_FILE))
 }
 

@@ -98,23 +98,25 @@ impl Archive {
         Ok(Self { directory: directory.to_owned(), manifest, bases, ended })
     }
 
-    /// Returns the time at which the store was first written without the archive after a generation, in milliseconds since
-    /// 1970.
+    /// Returns the time at which the store was first written without the archive after a generation.
     pub(super) fn ended_after(&self, identity: &[u8; 16], generation: u64) -> Option<u64> {
         let is_end = |it: &Manifest| it.identity == *identity && it.generation >= generation;
         self.ended.filter(is_end).map(|ended| ended.time)
     }
 
-    /// Fails if the store was written without the archive between the last commit of a generation and a time; `None`
-    /// means now. `base` is a base of the generation.
+    /// Fails if the store was written without the archive between the last commit of a generation and a time, in
+    /// nanoseconds since 1970; `None` means now. `base` is a base of the generation.
     pub(crate) fn refuse_ended(&self, base: &Base, until: Option<u64>) -> Result<()> {
         match self.ended_after(&base.identity, base.generation) {
-            Some(time) if until.is_none_or(|until| until > time) => Err(self.ended_error(time)),
+            Some(time) if until.is_none_or(|until| until > nanoseconds_of(time)) => {
+                Err(self.ended_error(time))
+            }
             _ => Ok(()),
         }
     }
 
     pub(super) fn ended_error(&self, time: u64) -> Error {
+        let time = milliseconds(time);
         self.lacks(format!(
             "it ended {time} ms after 1970, when its store was opened without it, and later commits are missing; restore its \
              last commit with `until_end` (`--until-end`), or open the store with this archive again"
