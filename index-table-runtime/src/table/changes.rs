@@ -179,7 +179,7 @@ impl<R: Entity> Table<R> {
     where
         R: Streamed,
     {
-        changes::continue_consumers(store, &self.open, changes::consumers(txn, &from.open)?)
+        changes::continue_consumers(store, &self.open, &changes::consumers(txn, &from.open)?)
     }
 
     /// Removes up to `limit` changes that the retention of the stream no longer keeps, oldest first, and returns their

@@ -155,6 +155,22 @@ fn prepare_global(
     Ok(unreadable)
 }
 
+/// Empties a change stream that was not written, and forgets the list of consumers of a shard that was elsewhere.
+fn prepare_stream(
+    writer: &mut Writer<'_, '_>,
+    is_new: bool,
+    (is_shard, is_from_elsewhere): (bool, bool),
+) -> Result<()> {
+    if is_from_elsewhere {
+        forget_list(writer)?;
+    }
+    if is_new {
+        writer.remove_record(STREAM)?;
+        changes::restart(writer, is_shard)?;
+    }
+    Ok(())
+}
+
 /// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
 /// built.
 fn prepare(
@@ -224,12 +240,8 @@ fn prepare(
         let new = (&*others, is_shard, has_main_rows_elsewhere);
         references::declare(rows, recorded.as_ref(), new, writer)?
     };
-    if is_from_elsewhere && rows.changes.is_some() {
-        forget_list(writer)?;
-    }
-    if is_stream_new {
-        writer.remove_record(STREAM)?;
-        changes::restart(writer, is_shard)?;
+    if rows.changes.is_some() {
+        prepare_stream(writer, is_stream_new, (is_shard, is_from_elsewhere))?;
     }
 
     let mut readable = vec![true; schema.positions().len()];

@@ -19,7 +19,7 @@ const TOLERANCE: u64 = 1000;
 const EARLIER: usize = 16;
 
 /// The time for which [`settled`] does not follow a correction.
-const SETTLING: Duration = Duration::from_secs(10 * 60);
+const SETTLING: Duration = Duration::from_mins(10);
 
 static PERIODS: Mutex<Option<Periods>> = Mutex::new(None);
 

@@ -65,14 +65,14 @@ pub(crate) fn consumers(txn: &ReadTxn<'_>, table: &OpenTable) -> Result<Vec<Chan
 pub(crate) fn continue_consumers(
     store: &Store,
     table: &Arc<OpenTable>,
-    others: Vec<ChangeConsumer>,
+    others: &[ChangeConsumer],
 ) -> Result<u64> {
     let left = others.iter().find(|other| other.lag.changes > 0 || other.missed > 0);
     if let Some(ChangeConsumer { name, lag, missed, .. }) = left {
         let (table, consumer) = (table.schema.name, name.clone());
         return Err(Error::ChangesLeft { table, consumer, changes: lag.changes.max(*missed) });
     }
-    for other in &others {
+    for other in others {
         let consumer = Consumer::open(store, table, &other.name)?;
         consumer.number(store)?;
         consumer.skip_before(store, &store.read()?)?;
