@@ -187,7 +187,7 @@ fn a_lease_ends_after_its_length_even_if_the_clock_goes_back() -> Result<()> {
     let mut alone = notes.changes(&store, "mailer")?;
     let batch = loop {
         match alone.next_batch(1000) {
-            Err(Error::ConsumerShared { .. }) if begun.elapsed() < Duration::from_secs(60) => {
+            Err(Error::ConsumerShared { .. }) if begun.elapsed() < Duration::from_mins(1) => {
                 thread::sleep(Duration::from_millis(50));
             }
             batch => break batch?,
@@ -207,7 +207,7 @@ fn a_lease_does_not_end_because_the_clock_goes_forward() -> Result<()> {
     let store = Store::open(directory.path())?;
     let notes = NoteRepository::open(&store)?;
     put(&store, &notes, 0..100)?;
-    let lease = Duration::from_secs(600);
+    let lease = Duration::from_mins(10);
     let (mut one, mut two) = (worker(&store, &notes, lease)?, worker(&store, &notes, lease)?);
     let batch = one.next_batch(1000)?;
     assert!(two.next_batch(1000)?.is_empty());
@@ -230,7 +230,7 @@ fn the_expiry_worker_does_not_follow_a_correction_at_once() -> Result<()> {
     let wait_until_deleted = |id| -> Result<()> {
         let begun = Instant::now();
         while notes.get(&store.read()?, id)?.is_some() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "row {id} is still there");
+            assert!(begun.elapsed() < Duration::from_mins(1), "row {id} is still there");
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -238,7 +238,7 @@ fn the_expiry_worker_does_not_follow_a_correction_at_once() -> Result<()> {
     // The corrections of other tests don't matter to these times.
     let past = SystemTime::UNIX_EPOCH;
     insert(1, past)?;
-    insert(2, SystemTime::now() + Duration::from_secs(3600))?;
+    insert(2, SystemTime::now() + Duration::from_hours(1))?;
     let worker = store.start_expiry_worker()?;
     wait_until_deleted(1)?;
     correct(DAY);
