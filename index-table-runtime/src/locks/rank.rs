@@ -36,12 +36,12 @@ ranks! {
     GroupStart,
     /// The group writers of the shards.
     GroupWriters,
-    /// The sharded stores of this process, while one of them is opened or rebuilt.
-    ShardedStores,
     /// A running move.
     Moving,
     /// The opening of tables, and changes of the list of shards.
     Opening,
+    /// The sharded stores of this process, while one of them is opened or rebuilt.
+    ShardedStores,
     /// The stores of this process, while one of them is opened.
     Stores,
     /// The commits that a follower applies in several shards. It is the same lock as `Visibility`.
