@@ -358,7 +358,9 @@ fn refuse_commits(options: &Options, path: &Path) -> Result<()> {
     if options.when_lost == WhenLost::Replace {
         return Ok(());
     }
-    let found = evidence::of_commits(path).map_err(|source| error::not_opened(path, source))?;
+    let has_pages = fs::metadata(path.join(FILE)).is_ok_and(|file| file.len() > 0);
+    let found =
+        evidence::of_commits(path, has_pages).map_err(|source| error::not_opened(path, source))?;
     let Some(found) = found else { return Ok(()) };
     Err(damaged(
         path,

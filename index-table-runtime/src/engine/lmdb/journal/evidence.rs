@@ -23,7 +23,12 @@ use crate::engine::lmdb::{lock, names::LOCK_FILE};
 
 /// Returns the name of a file that shows commits of the store in a directory; `None` if there is none. The data file
 /// is missing or empty, and no process has the store open.
-pub(in crate::engine::lmdb) fn of_commits(directory: &Path) -> io::Result<Option<String>> {
+///
+/// `has_pages` if the data file has first pages of a new store. Then the lock file may be older than the data file.
+pub(in crate::engine::lmdb) fn of_commits(
+    directory: &Path,
+    has_pages: bool,
+) -> io::Result<Option<String>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         entries => entries?,
@@ -36,7 +41,7 @@ pub(in crate::engine::lmdb) fn of_commits(directory: &Path) -> io::Result<Option
             |journal| name.strip_prefix(journal).is_some_and(|rest| rest.starts_with('.'));
         let is_evidence = match name.as_str() {
             PENDING | FOLLOWER => true,
-            LOCK_FILE => lock::last_number(&entry.path())? > 0,
+            LOCK_FILE => !has_pages && lock::last_number(&entry.path())? > 0,
             _ if is_journal(OWN) || is_journal(SHARED) => has_frame(&entry.path())?,
             _ => false,
         };
