@@ -64,7 +64,7 @@ fn one(app: &Arc<App>, number: &str, step: &Step) {
     match perform(app, step) {
         Ok(()) => say(&format!("done {number}")),
         Err(failure) if can_refuse(app, step, &failure) => {
-            say(&format!("done {number} refused: {failure}"))
+            say(&format!("done {number} refused: {failure}"));
         }
         Err(failure) => {
             say(&format!("fault {step}: {failure}"));

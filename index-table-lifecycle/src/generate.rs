@@ -112,7 +112,7 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         "check" | "close" | "wait" | "promote" | "rebuild" | "compare-follower" => {
             alone(name.to_owned())
         }
-        "backup" | "resume" | "cancel" | "upgrade" | "drain" => one(name.to_owned()),
+        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "fork" => one(name.to_owned()),
         "lose" => {
             let Some(shard) = take(random, &mut shards.present) else { return Vec::new() };
             shards.lost.push(shard.clone());
@@ -175,7 +175,6 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
                 one(name.to_owned())
             }
         }
-        "fork" => one(name.to_owned()),
         _ => vec![format!("&read-only {}", random.below(1500))],
     }
 }
