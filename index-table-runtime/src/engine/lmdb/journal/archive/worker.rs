@@ -262,6 +262,7 @@ impl Archiving {
     pub(in crate::engine::lmdb::journal) fn distance(&self, number: u64) -> Distance {
         // Another generation may have begun since the last round.
         let generation = self.outbox.lock().manifest().generation;
+        let lacks_base = self.in_progress.lacks_base();
         let status = self.status.lock();
         let commits = number.saturating_sub(status.commit);
         let is_current = commits == 0;
@@ -270,9 +271,7 @@ impl Archiving {
             commits,
             bytes: if is_current { 0 } else { status.bytes },
             time: if is_current { Duration::ZERO } else { status.current.elapsed() },
-            has_base: status.has_base
-                && status.generation == generation
-                && !self.in_progress.lacks_base(),
+            has_base: status.has_base && status.generation == generation && !lacks_base,
             error,
         }
     }
