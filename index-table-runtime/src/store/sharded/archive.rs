@@ -30,13 +30,16 @@ impl ShardedStore {
     }
 }
 
+/// A function that can refuse a base before it is copied.
+type Check<'c> = &'c mut dyn FnMut(&Base) -> Result<()>;
+
 /// Restores a sharded store in the directory `path`. Calls `report` with the bytes that were read, and their total, and
 /// before that `check` with a base.
 pub(in crate::store) fn restore_shards(
     archive: &Archive,
     until: &UntilShards,
     path: &Path,
-    (report, check): (&mut dyn FnMut(u64, u64), &mut dyn FnMut(&Base) -> Result<()>),
+    (report, check): (&mut dyn FnMut(u64, u64), Check<'_>),
     complete: Complete<'_>,
 ) -> Result<CommitNumber> {
     let io = |source| Error::io(path, source);

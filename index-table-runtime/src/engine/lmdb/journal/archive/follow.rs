@@ -251,7 +251,10 @@ impl Following {
         let mut counted = 0;
         for segment in self.segment.. {
             let Some((path, file, _)) = (Self { segment, ..self.clone() }).open()? else {
-                if segment <= archive.manifest.segment { continue } else { break }
+                if segment > archive.manifest.segment {
+                    break;
+                }
+                continue;
             };
             let io = |source| Error::io(&path, source);
             let Some(mut records) = Records::open(&file).map_err(io)? else { continue };

@@ -331,15 +331,11 @@ impl Fence {
             // Another follower has been promoted since.
             return Ok(());
         }
-        match before {
-            Some(before) => {
-                put(&directory, PROMOTED, &before.bytes(), &directory.join(MANIFEST_FILE))
-            }
-            None => {
-                fs::remove_file(directory.join(PROMOTED))?;
-                sync_directory(&directory)
-            }
+        if let Some(before) = before {
+            return put(&directory, PROMOTED, &before.bytes(), &directory.join(MANIFEST_FILE));
         }
+        fs::remove_file(directory.join(PROMOTED))?;
+        sync_directory(&directory)
     }
 }
 
