@@ -124,10 +124,13 @@ impl Engine {
 
     /// Returns an open table of parts; `None` if its repository is not open in this process.
     fn open_parts(&self, table: &str, place: ShardNumber) -> Option<Tables> {
-        let open = self.parts.open.lock();
-        let OpenParts { schema, shared: weak } = open.get(table)?;
-        let (shared, routing) = (weak.upgrade()?, Routing::whole(schema, place));
         let now = self.maps.now();
+        let (schema, shared) = {
+            let open = self.parts.open.lock();
+            let OpenParts { schema, shared } = open.get(table)?;
+            (*schema, shared.upgrade()?)
+        };
+        let routing = Routing::whole(schema, place);
         Some(Tables { routing, generation: now.generation(), present: now.shards().into(), shared })
     }
 }
