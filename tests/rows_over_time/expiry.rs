@@ -420,6 +420,7 @@ proptest! {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may both be unique")]
 #[table(name = "tokens", shard_by = hash(id), expires = ends)]
 #[index(code, unique, scope = "global")]
 #[index(id, place, unique)]
