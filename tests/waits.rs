@@ -111,12 +111,12 @@ fn remove_beside_writers(
         })?;
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            for seed in 0..4 {
+            for seed in 0..8 {
                 let (store, accounts, stop) = (&store, &accounts, &stop);
                 scope.spawn(move || write(store, accounts, stop, seed));
             }
             let run = || -> Result<()> {
-                for round in 0..10 {
+                for round in 0..25 {
                     let name = format!("x{round}");
                     store.add_shard(&name, &name)?;
                     store.move_range("accounts", 50u32..70, &name).run()?;
