@@ -1,7 +1,8 @@
 //! Shards that are added while the store is open.
 
 use std::{
-    fs,
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
 };
@@ -147,17 +148,26 @@ fn a_shard_is_added_without_reading_the_journal_that_writers_change() -> Result<
     let store = options().open(&path)?;
     let tables = Tables::open(&store)?;
     tables.fill(&store)?;
-    let files = (0..3)
-        .map(|at| (path.join(format!("shards.journal.{at}")), dir.path().join(format!("{at}"))));
-    // Reading a directory as a file fails. The store has the files open.
-    for (file, away) in files.clone() {
-        std::fs::rename(&file, away).expect("moved");
-        std::fs::create_dir(file).expect("created");
-    }
+    // A checkpoint that can't be read is damage to everything that reads the journal.
+    let damaged = [0xFF; 4096];
+    let files: Vec<_> = (0..3)
+        .map(|at| {
+            let file = File::options().read(true).write(true);
+            let file = file.open(path.join(format!("shards.journal.{at}"))).expect("a file");
+            let mut checkpoint = [0; 4096];
+            file.read_exact_at(&mut checkpoint, 0).expect("a checkpoint");
+            file.write_all_at(&damaged, 0).expect("damaged");
+            (file, checkpoint)
+        })
+        .collect();
     let added = store.add_shard("east", "east");
-    for (file, away) in files {
-        std::fs::remove_dir(&file).expect("removed");
-        std::fs::rename(away, file).expect("moved");
+    for (file, checkpoint) in files {
+        let mut now = [0; 4096];
+        file.read_exact_at(&mut now, 0).expect("a checkpoint");
+        // A later checkpoint has replaced the damaged bytes.
+        if now == damaged {
+            file.write_all_at(&checkpoint, 0).expect("repaired");
+        }
     }
     added?;
     tables.check(&store, 200)
