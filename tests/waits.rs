@@ -62,9 +62,8 @@ fn in_time(test: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let _ = ended.send(());
         outcome
     });
-    if end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-        panic!("the operations wait for each other");
-    }
+    let waited = end.recv_timeout(PATIENCE);
+    assert_ne!(waited, Err(mpsc::RecvTimeoutError::Timeout), "the operations wait for each other");
     match thread.join().expect("a caught panic") {
         Ok(outcome) => outcome,
         Err(panicked) => panic::resume_unwind(panicked),
