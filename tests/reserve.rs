@@ -81,11 +81,12 @@ fn a_replaced_file_is_not_changed() -> TestResult {
     fs::rename(&path, &moved)?;
     fs::create_dir(&path)?;
     fs::write(path.join("data.mdb"), [7; 1000])?;
-    let before = length(&moved)?;
+    let mut refused = None;
     for begin in (3000..6000).step_by(100) {
-        insert(&store, &blobs, begin..begin + 100)?;
+        refused = insert(&store, &blobs, begin..begin + 100).err();
     }
-    assert!(length(&moved)? > before);
+    let refused = refused.expect("a refused commit").downcast::<Error>()?;
+    assert!(matches!(*refused, Error::FileReplaced { .. }), "{refused:?}");
     assert_eq!(length(&path)?, 1000);
     Ok(())
 }

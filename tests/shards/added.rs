@@ -152,8 +152,8 @@ fn a_shard_is_added_without_reading_the_journal_that_writers_change() -> Result<
     let damaged = [0xFF; 4096];
     let files: Vec<_> = (0..3)
         .map(|at| {
-            let file = File::options().read(true).write(true);
-            let file = file.open(path.join(format!("shards.journal.{at}"))).expect("a file");
+            let name = path.join(format!("shards.journal.{at}"));
+            let file = File::options().read(true).write(true).open(name).expect("a file");
             let mut checkpoint = [0; 4096];
             file.read_exact_at(&mut checkpoint, 0).expect("a checkpoint");
             file.write_all_at(&damaged, 0).expect("damaged");

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::opening::reason;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "several indexes may be global")]
 #[table(name = "users", shard_by = part)]
 #[index(email, unique, scope = "global")]
 #[index(town, scope = "global")]
