@@ -222,9 +222,9 @@ fn copied(from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
         let entry = entry?;
         let to = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            copied(&entry.path(), &to)?
+            copied(&entry.path(), &to)?;
         } else {
-            fs::copy(entry.path(), to).map(drop)?
+            fs::copy(entry.path(), to)?;
         }
     }
     Ok(())
@@ -266,7 +266,7 @@ fn a_commit_of_two_copies_of_a_store_is_not_restored_from_either_by_chance() -> 
     for (commit, _) in &original[2..18] {
         match restore(commit) {
             Err(Error::NotInArchive { reason, .. }) => {
-                assert!(reason.contains("two copies"), "{reason}")
+                assert!(reason.contains("two copies"), "{reason}");
             }
             outcome => panic!("{outcome:?}"),
         }

@@ -136,12 +136,12 @@ fn an_older_data_file_of_a_shard_is_not_used_beside_later_commits() -> TestResul
     expect(&options().open(&again)?, &older)?;
     {
         let store = options().open(&other)?;
-        let (lost, _) = store.unavailable_shards().remove(0);
+        let (shard, _) = store.unavailable_shards().remove(0);
         fs::remove_dir_all(other.join("s2"))?;
-        store.restore_shard(&lost, dir.path().join("backup/shard.2"))?;
+        store.restore_shard(&shard, dir.path().join("backup/shard.2"))?;
         expect(&store, &older)?;
-        let killed = killed(&other, &dir.path().join("killed"))?;
-        expect(&options().open(&killed)?, &older)?;
+        let restored = killed(&other, &dir.path().join("killed"))?;
+        expect(&options().open(&restored)?, &older)?;
     }
     expect(&options().open(&other)?, &older)
 }
@@ -170,9 +170,9 @@ fn a_half_written_marker_of_a_shard_loses_nothing() -> TestResult {
             let mut data = fs::read(data_of(&torn, shard))?;
             // The end or the start of the marker is written.
             if shard == 0 {
-                data[2048 + end..2112].fill(0)
+                data[2048 + end..2112].fill(0);
             } else {
-                data[2048..2048 + end].fill(0)
+                data[2048..2048 + end].fill(0);
             }
             fs::write(data_of(&torn, shard), data)?;
         }

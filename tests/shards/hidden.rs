@@ -317,9 +317,13 @@ fn another_process_reads_a_shard_with_its_entries_or_opens_the_store_again() -> 
                 Ok(())
             };
             match read() {
-                Ok(()) | Err(Error::ReopenNeeded { .. }) => {}
-                // It was detached while the store was opened.
-                Err(Error::ShardUnavailable { .. } | Error::SchemaMismatch { .. }) => {}
+                // The last two: it was detached while the store was opened.
+                Ok(())
+                | Err(
+                    Error::ReopenNeeded { .. }
+                    | Error::ShardUnavailable { .. }
+                    | Error::SchemaMismatch { .. },
+                ) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -335,14 +339,17 @@ fn another_process_reads_a_shard_with_its_entries_or_opens_the_store_again() -> 
         .stdout(Stdio::null())
         .spawn()
         .expect("a process");
-    let status = loop {
-        store.detach_shard("b")?;
-        thread::sleep(Duration::from_millis(20));
-        store.attach_shard("b", "b")?;
-        if let Some(status) = child.try_wait().expect("a status") {
-            break status;
+    let mut change = || -> Result<()> {
+        while child.try_wait().expect("a status").is_none() {
+            store.detach_shard("b")?;
+            thread::sleep(Duration::from_millis(20));
+            store.attach_shard("b", "b")?;
         }
+        Ok(())
     };
+    let changed = change();
+    let status = child.wait().expect("a status");
+    changed?;
     assert!(status.success(), "{status}");
     Ok(())
 }

@@ -448,7 +448,7 @@ impl ShardedStore {
     /// # let customers = CustomerRepository::open(&store)?;
     /// # store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
     /// # drop((store, customers));
-    /// # Store::open(path.join("south"))?.backup_to(&backup)?;
+    /// # Store::options().read_only(true).open(path.join("south"))?.backup_to(&backup)?;
     /// # std::fs::remove_dir_all(path.join("south")).unwrap();
     /// let store = ShardedStore::open(&path)?;
     /// let customers = CustomerRepository::open(&store)?;
