@@ -72,6 +72,20 @@ ranks! {
     Locations,
     /// The closures that wait for a group writer.
     GroupQueue,
+    /// The length of a queue on a server, while it is counted.
+    ServerQueue,
+    /// The next block of numbers from a server.
+    ServerNumbers,
+    /// The start of a transaction on a server, and each of its round trips.
+    ServerStart,
+    /// The state of a transaction on a server. No two values of this rank are locked together.
+    ServerSession,
+    /// The names of the statements of a connection.
+    ServerStatements,
+    /// The connections that are not in use.
+    ServerPool,
+    /// A connection that sends or receives.
+    ServerDriver,
     /// A value that is used for a moment. No other lock is taken meanwhile.
     Leaf,
 }

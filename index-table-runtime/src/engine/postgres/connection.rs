@@ -13,7 +13,10 @@ use futures_sink::Sink as _;
 use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement, types::ToSql};
 
 use super::{dialect::Dialect, driver::Driver};
-use crate::locks::{Mutex, MutexGuard};
+use crate::locks::{
+    Mutex, MutexGuard,
+    rank::{ServerDriver, ServerStatements},
+};
 
 /// The parameters of a statement.
 pub(super) type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
@@ -77,13 +80,13 @@ fn naming(kind: &str, number: usize, sql: &str) -> (String, String) {
 pub(super) struct Connection {
     // Before the driver, which then ends the session.
     client: Client,
-    driver: Mutex<Driver>,
+    driver: Mutex<Driver, ServerDriver>,
     /// Whether [`send_queued`](Self::send_queued) will be called.
     is_queued: AtomicBool,
     /// The statements that are prepared, by their SQL.
     statements: Mutex<HashMap<Box<str>, Statement>>,
     /// The names of the statements for `EXECUTE`, by their SQL. Such a statement can be sent together with others.
-    named: Mutex<HashMap<Box<str>, String>>,
+    named: Mutex<HashMap<Box<str>, String>, ServerStatements>,
     /// The time when the server started. It identifies a run of the server.
     started: String,
     /// The number of the session's process.

@@ -87,8 +87,8 @@ impl Shared {
     fn run(&self) {
         loop {
             let is_idle = |state: &mut State| state.unsent.is_empty() && !state.is_closed;
-            let waited = self.changed.wait_while(self.state(), is_idle);
-            if waited.is_closed {
+            let is_closed = self.changed.wait_while(self.state(), is_idle).is_closed;
+            if is_closed {
                 return;
             }
             thread::sleep(AFTER);

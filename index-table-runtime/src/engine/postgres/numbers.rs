@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     engine::{Conflicts, Space},
-    locks::Mutex,
+    locks::{Mutex, rank::ServerNumbers},
     model::{
         error::{Error, Result},
         key::successor,
@@ -54,7 +54,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeou
 pub(super) struct Blocks {
     blocks: Mutex<BTreeMap<(&'static str, Vec<u8>), Block>>,
     /// Held while a block is taken.
-    taking: Mutex<()>,
+    taking: Mutex<(), ServerNumbers>,
 }
 
 struct Block {

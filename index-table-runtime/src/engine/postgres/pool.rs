@@ -22,7 +22,7 @@ use super::{
     tls::Tls,
 };
 use crate::{
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{Condvar, Mutex, MutexGuard, rank::ServerPool},
     model::error::{Error, Result},
 };
 
@@ -31,7 +31,7 @@ const MOST_KNOWN: usize = 512;
 
 /// The connections of a store.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<State, ServerPool>,
     pub(super) ends: Ends,
     returned: Condvar,
     /// The read transactions of this store, each with the time when it began.

@@ -12,7 +12,10 @@ use super::{
     names::Relation,
     read::{Reader, column},
 };
-use crate::{locks::Mutex, model::error::Result};
+use crate::{
+    locks::{Mutex, rank::ServerQueue},
+    model::error::Result,
+};
 
 /// The maximum age of a length.
 const AGE: Duration = Duration::from_secs(1);
@@ -23,7 +26,7 @@ const AGE_IF_FULL: Duration = Duration::from_millis(20);
 /// The queue of a table.
 pub(crate) struct Queue {
     pub(super) relation: Relation,
-    counted: Mutex<Option<Counted>>,
+    counted: Mutex<Option<Counted>, ServerQueue>,
 }
 
 /// The length of a queue at some time, up to a limit.

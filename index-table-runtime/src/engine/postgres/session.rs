@@ -24,7 +24,7 @@ use super::{
     tables::Tables,
 };
 use crate::{
-    locks::Mutex,
+    locks::{Mutex, rank::ServerSession},
     model::{
         error::{Error, Result},
         numbering::Numbering,
@@ -45,7 +45,7 @@ pub(super) struct Session<'s> {
     /// Counts a read transaction until it ends.
     counted: Mutex<Option<Counted>>,
     pub(super) start: Arc<Start>,
-    pub(super) leased: Mutex<Option<Leased>>,
+    pub(super) leased: Mutex<Option<Leased>, ServerSession>,
     /// The failure that ends the transaction with all nested transactions.
     pub(super) failure: Mutex<Option<Failure>>,
     /// The number of changes of the catalog by this transaction, and of their rollbacks.
@@ -53,7 +53,7 @@ pub(super) struct Session<'s> {
     /// The number of changes that this transaction has added to change streams.
     pub(super) streamed: AtomicU64,
     /// The tables in which this transaction has inserted rows with keys that are not from a block of numbers.
-    pub(super) explicit: Mutex<Vec<&'static str>>,
+    pub(super) explicit: Mutex<Vec<&'static str>, ServerSession>,
     /// The table in SQL whose other writers wait until the end of this transaction.
     pub(super) exclusive: Mutex<Option<String>>,
     /// The groups whose stripes are merged after the commit.
@@ -62,11 +62,11 @@ pub(super) struct Session<'s> {
     pub(super) numbered: AtomicU64,
     numbers: OnceLock<Numbers>,
     /// The cached records that this transaction used before the numbers were known.
-    assumed: Mutex<Option<Assumed>>,
+    assumed: Mutex<Option<Assumed>, ServerSession>,
     /// The keys of the records that were used since the last statement.
-    used: Mutex<Vec<Vec<u8>>>,
+    used: Mutex<Vec<Vec<u8>>, ServerSession>,
     /// The items that are sent with the next statement.
-    pub(super) pending: Mutex<Pending>,
+    pub(super) pending: Mutex<Pending, ServerSession>,
 }
 
 /// The numbers of a transaction.

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use super::connection::{Connection, Outcome};
-use crate::locks::{Mutex, MutexGuard};
+use crate::locks::{Mutex, MutexGuard, rank::ServerStart};
 
 /// The start of a transaction.
 #[derive(Default)]
-pub(super) struct Start(Mutex<State>);
+pub(super) struct Start(Mutex<State, ServerStart>);
 
 #[derive(Default)]
 pub(super) struct State {
