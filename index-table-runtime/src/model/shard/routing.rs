@@ -29,6 +29,8 @@ pub(crate) struct Routing {
     moves: bool,
     /// Whether the rows are parts of rows that can be in other shards.
     has_main_rows_elsewhere: bool,
+    /// Whether a global index can have entries of rows that belong to no shard.
+    hides: bool,
     /// The boundaries of the shard map after the shard that is being attached, if there is one.
     coming: Option<Arc<Boundaries>>,
 }
@@ -131,6 +133,7 @@ impl Routing {
             rows_move,
             moves,
             has_main_rows_elsewhere,
+            hides: false,
             coming: None,
         }
     }
@@ -206,6 +209,7 @@ impl Routing {
         for global in &mut self.global {
             global.hides = hides(global.map());
         }
+        self.hides = self.global.iter().any(GlobalIndex::hides);
         self.coming = coming.cloned();
         self
     }
@@ -214,8 +218,7 @@ impl Routing {
     /// shard.
     #[inline]
     pub(crate) fn omits(&self, source: Source) -> bool {
-        self.moves_in(source)
-            || matches!(source, Source::Index(index) if self.global(index).is_some_and(GlobalIndex::hides))
+        (self.moves || self.hides) && (self.moves_in(source) || self.hides_in(source))
     }
 
     /// Whether queries leave out an entry of `source` in this shard.
@@ -228,10 +231,13 @@ impl Routing {
         self.is_copy(source, (key, primary_key), shard) || self.is_hidden(source, primary_key)
     }
 
+    fn hides_in(&self, source: Source) -> bool {
+        matches!(source, Source::Index(index) if self.global(index).is_some_and(GlobalIndex::hides))
+    }
+
     /// Whether an entry of `source` is of a row that belongs to no shard.
     pub(crate) fn is_hidden(&self, source: Source, primary_key: &[u8]) -> bool {
-        let Source::Index(index) = source else { return false };
-        self.global(index).is_some_and(GlobalIndex::hides) && self.shard_of(primary_key).is_none()
+        self.hides_in(source) && self.shard_of(primary_key).is_none()
     }
 
     /// Whether the row with this primary key is in the shard that is being attached. Its unique keys are taken.
