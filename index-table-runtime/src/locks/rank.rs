@@ -5,6 +5,7 @@ macro_rules! ranks {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A place in the order in which a thread takes locks.
         #[cfg(debug_assertions)]
+        #[allow(dead_code, reason = "some locks are in engines that are not compiled")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Rank {
             $($(#[$doc])* $name,)*
@@ -12,6 +13,7 @@ macro_rules! ranks {
 
         $(
             $(#[$doc])*
+            #[allow(dead_code, reason = "some locks are in engines that are not compiled")]
             #[derive(Debug)]
             pub(crate) enum $name {}
 
