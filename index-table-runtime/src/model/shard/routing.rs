@@ -29,8 +29,6 @@ pub(crate) struct Routing {
     moves: bool,
     /// Whether the rows are parts of rows that can be in other shards.
     has_main_rows_elsewhere: bool,
-    /// Whether a global index can have entries of rows that belong to no shard.
-    hides: bool,
     /// The boundaries of the shard map after the shard that is being attached, if there is one.
     coming: Option<Arc<Boundaries>>,
 }
@@ -133,7 +131,6 @@ impl Routing {
             rows_move,
             moves,
             has_main_rows_elsewhere,
-            hides: false,
             coming: None,
         }
     }
@@ -209,7 +206,6 @@ impl Routing {
         for global in &mut self.global {
             global.hides = hides(global.map());
         }
-        self.hides = self.global.iter().any(GlobalIndex::hides);
         self.coming = coming.cloned();
         self
     }
@@ -218,7 +214,7 @@ impl Routing {
     /// shard.
     #[inline]
     pub(crate) fn omits(&self, source: Source) -> bool {
-        (self.moves || self.hides) && (self.moves_in(source) || self.hides_in(source))
+        self.moves_in(source) || self.hides_in(source)
     }
 
     /// Whether queries leave out an entry of `source` in this shard.
