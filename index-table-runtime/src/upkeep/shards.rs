@@ -409,8 +409,8 @@ impl ShardedStore {
     ///
     /// The entries of global indexes no longer match the restored rows, so these indexes are emptied. They are not
     /// readable until the store has been opened again with all of its shards, and their repositories have been opened,
-    /// which builds them. Until then, a unique index among them does not refuse taken keys. With [`Durability::Relaxed`](crate::Durability::Relaxed), the `build` of a repository builds
-    /// them without that.
+    /// which builds them. Until then, a unique index among them does not refuse taken keys. With
+    /// [`Durability::Relaxed`](crate::Durability::Relaxed), the `build` of a repository builds them without that.
     ///
     /// Cost: the cost of [`Store::restore`]. In addition, each table in use is opened in the shard and its rows are
     /// scanned, and each reference table is written.
