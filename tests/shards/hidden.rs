@@ -1,6 +1,7 @@
 //! Global indexes while a shard is detached and attached: they stay readable and unique.
 
 use std::{
+    fs,
     path::Path,
     process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::SeqCst},
@@ -217,7 +218,7 @@ fn a_process_that_is_killed_while_it_detaches_or_attaches_leaves_whole_indexes()
         let name =
             "hidden::a_process_that_is_killed_while_it_detaches_or_attaches_leaves_whole_indexes";
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", name])
+            .args(["--exact", name, "--nocapture"])
             .env(KILLED, &path)
             .stdout(Stdio::null())
             .spawn()
@@ -334,7 +335,7 @@ fn another_process_reads_a_shard_with_its_entries_or_opens_the_store_again() -> 
     let (store, _users) = filled(&path)?;
     let name = "hidden::another_process_reads_a_shard_with_its_entries_or_opens_the_store_again";
     let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", name])
+        .args(["--exact", name, "--nocapture"])
         .env(READ, &path)
         .stdout(Stdio::null())
         .spawn()
@@ -351,5 +352,80 @@ fn another_process_reads_a_shard_with_its_entries_or_opens_the_store_again() -> 
     let status = child.wait().expect("a status");
     changed?;
     assert!(status.success(), "{status}");
+    Ok(())
+}
+
+/// Copies the files of a store.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("a directory") {
+        let entry = entry.expect("a file");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+/// Leaves a store as if its process had ended in `change` between the write of the shard map manager and the commit.
+fn end_before_the_commit(path: &Path, change: impl FnOnce(&ShardedStore) -> Result<()>) {
+    let before = path.with_extension("before");
+    copy(path, &before);
+    let (store, users) = opened(path).expect("opened");
+    change(&store).expect("changed");
+    drop((store, users));
+    fs::copy(path.join("data.mdb"), before.join("data.mdb")).expect("copied");
+    fs::remove_dir_all(path).expect("removed");
+    fs::rename(before, path).expect("renamed");
+}
+
+#[test]
+fn a_process_that_ends_before_the_commit_of_a_detachment_leaves_the_shard_in_the_store()
+-> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    drop(filled(&path)?);
+    end_before_the_commit(&path, |store| store.detach_shard("b"));
+    let store = ShardedStore::options().read_only(true).open(&path)?;
+    assert!(check(&store, &UserRepository::open(&store)?)?);
+    drop(store);
+    for _ in 0..2 {
+        let (store, users) = opened(&path)?;
+        assert!(check(&store, &users)?);
+        assert!(store.verify()?.is_clean());
+    }
+    let (store, users) = opened(&path)?;
+    store.detach_shard("b")?;
+    store.attach_shard("b", "b")?;
+    assert!(check(&store, &users)?);
+    Ok(())
+}
+
+#[test]
+fn a_process_that_ends_before_the_commit_of_an_attachment_leaves_the_shard_detached() -> Result<()>
+{
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, users) = filled(&path)?;
+    store.detach_shard("b")?;
+    drop((store, users));
+    end_before_the_commit(&path, |store| store.attach_shard("b", "b").map(drop));
+    let store = ShardedStore::options().read_only(true).open(&path)?;
+    assert!(!check(&store, &UserRepository::open(&store)?)?);
+    drop(store);
+    for _ in 0..2 {
+        let (store, users) = opened(&path)?;
+        assert!(!check(&store, &users)?);
+        assert!(store.verify()?.is_clean());
+    }
+    let plain = Store::open(path.join("b"))?;
+    let rows = UserRepository::open(&plain)?.all(&plain.read()?).count()?;
+    assert_eq!(rows, 2 * u64::from(IDS));
+    drop(plain);
+    let (store, users) = opened(&path)?;
+    store.attach_shard("b", "b")?;
+    assert!(check(&store, &users)?);
     Ok(())
 }

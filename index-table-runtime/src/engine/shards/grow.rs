@@ -102,8 +102,8 @@ impl Engine {
     /// Adds a detached shard, with these ranges, in one commit of all shards, in which `body` writes too. Then there are no
     /// [hidden entries](super::hidden). The caller has the lock of opening tables. It has opened the tables in the shard.
     ///
-    /// The manager is written first: if the process ends before the commit, the shard belongs to the store when the store is
-    /// opened again. Its entries of global indexes have been added.
+    /// The manager is written first. If the process ends before the commit, the own records of the shards still have the shard
+    /// as detached, and opening the store corrects the manager.
     ///
     /// # Errors
     ///
@@ -161,8 +161,8 @@ impl Engine {
     /// Removes a shard in one commit of all shards, in which `body` checks that it has no rows that would be lost, and
     /// returns the shard maps of the global indexes that then have [hidden entries](super::hidden).
     ///
-    /// The manager is written first: if the process ends before the commit, the other shards have the keys when the store
-    /// is opened again, and no row is in the wrong shard.
+    /// The manager is written first. If the process ends before the commit, the own records of the shards still have the shard,
+    /// and opening the store corrects the manager.
     ///
     /// # Errors
     ///

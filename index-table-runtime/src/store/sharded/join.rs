@@ -122,7 +122,9 @@ pub(crate) fn open_attached(
     records.own.version += 1;
     let adopted = identity.and_then(|identity| identity.adopted).or_else(|| Some(Vec::new()));
     let directory = inner.engine.directory();
-    let identity = records.identity(number, name, &path, &directory, adopted);
+    let mut identity = records.identity(number, name, &path, &directory, adopted);
+    // The commit that attaches the shard replaces this list.
+    identity.removed.push(number);
     Ok((inner, records, identity, changed))
 }
 

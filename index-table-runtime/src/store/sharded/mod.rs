@@ -10,6 +10,7 @@ mod memory;
 mod open;
 mod options;
 mod rebuild;
+mod settle;
 
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 

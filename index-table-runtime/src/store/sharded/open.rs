@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{ShardedOptions, ShardedStore, Store, options::Declared};
+use super::{ShardedOptions, ShardedStore, Store, options::Declared, settle::settle};
 use crate::{
     engine::{
         self, Durability, Options, files,
@@ -192,8 +192,19 @@ fn open_shards(
     let mut found = Found::default();
     let is_writer = !read_only && !options.options.follower;
     let journal = is_writer.then(|| SharedJournal::open(path, records.own.id)).transpose()?;
-    let (mut shards, mut changed, mut complete) = (Vec::new(), Vec::new(), Vec::new());
+    let is_wanted = |record: &ShardRecord| {
+        !record.is_removed() && options.only.as_ref().is_none_or(|it| it.contains(&record.name))
+    };
+    let mut files = Vec::new();
     for (number, record) in (0..).zip(records.shards.clone()) {
+        let journal = journal.as_ref();
+        let open = || open_files(options, &mut records, (number, &record), path, journal);
+        files.push(is_wanted(&record).then(open));
+    }
+    let is_settled = !options.options.follower
+        && settle(options, &mut records, &mut files, path, journal.as_ref())?;
+    let (mut shards, mut changed, mut complete) = (Vec::new(), Vec::new(), Vec::new());
+    for ((number, record), files) in (0..).zip(records.shards.clone()).zip(files) {
         let name: Arc<str> = Arc::from(record.name.as_str());
         if record.is_removed() {
             if let Some(journal) = &journal
@@ -207,14 +218,14 @@ fn open_shards(
             found.seen.push(None);
             continue;
         }
-        let is_wanted = |only: &Vec<String>| only.contains(&record.name);
-        if !options.only.as_ref().is_none_or(is_wanted) {
+        let Some(files) = files else {
             let reason = "it was left out by `only` when the store was opened".to_owned();
             shards.push(Shard::unavailable(name, reason));
             found.seen.push(None);
             continue;
-        }
-        let opened = open_shard(options, &mut records, number, &record, path, journal.as_ref());
+        };
+        let opened = files
+            .and_then(|files| compare_shard(options, &records, (number, &record), path, files));
         match opened {
             Ok((inner, identity, seen)) => {
                 found.add(seen)?;
@@ -255,7 +266,7 @@ fn open_shards(
     let opened = |(record, shard): (&ShardRecord, &Shard)| {
         record.state != ShardState::Open && shard.opened().is_ok()
     };
-    if !read_only && records.shards.iter().zip(&shards).any(opened) {
+    if !read_only && (is_settled || records.shards.iter().zip(&shards).any(opened)) {
         for (record, shard) in records.shards.iter_mut().zip(&shards) {
             if shard.opened().is_ok() {
                 record.state = ShardState::Open;
@@ -484,6 +495,21 @@ pub(super) fn open_shard(
     manager: &Path,
     journal: Option<&SharedJournal>,
 ) -> Result<(Arc<Inner>, Option<Identity>, Option<Seen>)> {
+    let files = open_files(options, records, (number, record), manager, journal)?;
+    compare_shard(options, records, (number, record), manager, files)
+}
+
+/// The open files of a shard, and its own records.
+pub(super) type ShardFiles = (Arc<Inner>, Option<Seen>);
+
+/// Opens the files of a shard, and corrects the shard maps by its moves.
+pub(super) fn open_files(
+    options: &ShardedOptions,
+    records: &mut ManagerRecords,
+    (number, record): (ShardNumber, &ShardRecord),
+    manager: &Path,
+    journal: Option<&SharedJournal>,
+) -> Result<ShardFiles> {
     let is_follower = options.options.follower;
     let read_only = options.options.read_only || is_follower;
     let own = durable(options_of(&record.options));
@@ -501,8 +527,6 @@ pub(super) fn open_shard(
     if !read_only && let Some(engine) = inner.engine.lmdb() {
         engine.watch_path(manager.join(LOCK));
     }
-    let directory = inner.engine.directory();
-    let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let seen = Seen::read(&inner.engine)?;
     // The own records have the state of a move before the manager has it. The record of a shard that was restored while
     // the store is open is not newer.
@@ -512,6 +536,21 @@ pub(super) fn open_shard(
             map.boundaries = own.boundaries(&map.boundaries);
         }
     }
+    Ok((inner, seen))
+}
+
+/// Checks that an open shard belongs to the store.
+fn compare_shard(
+    options: &ShardedOptions,
+    records: &ManagerRecords,
+    (number, record): (ShardNumber, &ShardRecord),
+    manager: &Path,
+    (inner, seen): ShardFiles,
+) -> Result<(Arc<Inner>, Option<Identity>, Option<Seen>)> {
+    let is_follower = options.options.follower;
+    let read_only = options.options.read_only || is_follower;
+    let directory = inner.engine.directory();
+    let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let expected = |adopted| records.identity(number, &record.name, manager, &directory, adopted);
     let Some(identity) = seen.as_ref().map(|seen| seen.identity().clone()) else {
         match record.state {
@@ -552,7 +591,7 @@ pub(super) fn open_shard(
         }
     }
     let is_other = identity.contradicts(&expected);
-    // A process ended before the commit that removes a shard, so global indexes may have entries of its rows.
+    // The shard was restored from a backup, and its global indexes may have entries of rows in a removed shard.
     let is_removed = |number| identity.removed.contains(number);
     let is_behind = !read_only && !expected.removed.iter().all(is_removed);
     if read_only && is_other && !is_follower {

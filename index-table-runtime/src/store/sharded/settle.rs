@@ -1,0 +1,154 @@
+//! Detaching, removing and attaching shards are commits of all shards. The shard map manager is written before such a
+//! commit. If the process ends in between, or a reader opens the store in between, the own records of the shards are
+//! right: they change in the commit.
+
+use std::{collections::BTreeSet, path::Path};
+
+use super::{
+    ShardedOptions,
+    open::{ShardFiles, open_files},
+};
+use crate::{
+    engine::{
+        lmdb::{self, Marked, SharedJournal},
+        shards::{Identity, ManagerRecords, Seen, ShardRecord, ShardState, place_of},
+    },
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
+    store::shared,
+};
+
+/// The files of the shards, by their numbers; `None` for a shard that is not opened.
+type Files = [Option<Result<ShardFiles>>];
+
+/// Corrects the state and the ranges of shards whose own record contradicts the manager, if the records of all other open
+/// shards contradict it too. Returns whether the records of the manager have changed.
+///
+/// # Errors
+///
+/// [`Error::ReopenNeeded`] in a reader: the records of the shards were read before such a commit, and after it.
+pub(super) fn settle(
+    options: &ShardedOptions,
+    records: &mut ManagerRecords,
+    files: &mut Files,
+    path: &Path,
+    journal: Option<&SharedJournal>,
+) -> Result<bool> {
+    let lists = removed_by(records, files);
+    let mut all = lists.iter().map(|(_, removed)| removed);
+    let first = all.next();
+    if options.options.read_only && all.any(|removed| Some(removed) != first) {
+        let reason = "another process is detaching or attaching a shard; if none is, open it for writing once, with all of \
+                      its shards";
+        return Err(Error::ReopenNeeded { path: path.to_owned(), reason });
+    }
+    let mut is_changed = false;
+    for (number, record) in (0..).zip(records.shards.clone()) {
+        let others = || lists.iter().filter(|(other, _)| *other != number);
+        let Some(removed) = others().next().map(|(_, removed)| removed.contains(&number)) else {
+            continue;
+        };
+        if others().any(|(_, other)| other.contains(&number) != removed) {
+            continue;
+        }
+        match record.state {
+            ShardState::Open if removed => {
+                let own = lists.iter().find(|(own, _)| *own == number);
+                if own.is_some_and(|(_, own)| own.contains(&number)) {
+                    let of_shard = files.get_mut(number as usize).and_then(Option::take);
+                    drop(of_shard);
+                    lmdb::Engine::wait_until_closed(&place_of(path, &record.place));
+                    leave(records, number);
+                    is_changed = true;
+                }
+            }
+            ShardState::Removed if !removed => {
+                let Some(identity) = peek(records, (number, &record), path, journal) else {
+                    continue;
+                };
+                join(records, number, &identity);
+                is_changed = true;
+                let is_wanted = |only: &Vec<String>| only.contains(&record.name);
+                if let Some(files) = files.get_mut(number as usize)
+                    && options.only.as_ref().is_none_or(is_wanted)
+                {
+                    let record = ShardRecord { state: ShardState::Open, ..record };
+                    *files = Some(open_files(options, records, (number, &record), path, journal));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(is_changed)
+}
+
+/// Returns the removed shards in the own record of each open shard.
+fn removed_by(
+    records: &ManagerRecords,
+    files: &Files,
+) -> Vec<(ShardNumber, BTreeSet<ShardNumber>)> {
+    let mut lists = Vec::new();
+    for ((number, record), files) in (0..).zip(&records.shards).zip(files) {
+        let Some(Ok((_, Some(seen)))) = files else { continue };
+        let own = seen.identity();
+        // Other shards are refused, or their rows are checked.
+        if record.state == ShardState::Open && is_of(records, number, own) {
+            lists.push((number, own.removed.iter().copied().collect()));
+        }
+    }
+    lists
+}
+
+fn is_of(records: &ManagerRecords, number: ShardNumber, own: &Identity) -> bool {
+    own.manager == records.own.id && own.number == number
+}
+
+/// Returns the own record of a removed shard, if the shard belongs to the store by this record.
+fn peek(
+    records: &ManagerRecords,
+    (number, record): (ShardNumber, &ShardRecord),
+    path: &Path,
+    journal: Option<&SharedJournal>,
+) -> Option<Identity> {
+    let place = place_of(path, &record.place).canonicalize().ok()?;
+    let of_store = (records.own.id, number);
+    let identity = match (lmdb::marked(&place).ok()?, journal) {
+        (Marked::Shard { manager, number }, Some(journal)) if (manager, number) == of_store => {
+            let options = ShardedOptions::default();
+            let record = ShardRecord { state: ShardState::Open, ..record.clone() };
+            let opened =
+                open_files(&options, &mut records.clone(), (number, &record), path, Some(journal));
+            let identity = opened.ok()?.1.as_ref().map(Seen::identity).cloned();
+            lmdb::Engine::wait_until_closed(&place);
+            identity?
+        }
+        _ => shared::read_apart(&place, Identity::read).ok()??,
+    };
+    let is_own = is_of(records, number, &identity) && !identity.removed.contains(&number);
+    is_own.then_some(identity)
+}
+
+/// Undoes the record of a shard that was not attached.
+fn leave(records: &mut ManagerRecords, number: ShardNumber) {
+    for map in records.maps.values_mut() {
+        map.boundaries = map.boundaries.with_none_for(number);
+    }
+    if let Some(record) = records.shards.get_mut(number as usize) {
+        record.state = ShardState::Removed;
+    }
+}
+
+/// Undoes the record of a shard that was not removed or detached.
+fn join(records: &mut ManagerRecords, number: ShardNumber, own: &Identity) {
+    for own in &own.maps {
+        let Some(map) = records.maps.get_mut(&own.map) else { continue };
+        for (start, end) in &own.ranges {
+            map.boundaries.assign(start, end.as_deref(), Some(number));
+        }
+    }
+    if let Some(record) = records.shards.get_mut(number as usize) {
+        record.state = ShardState::Open;
+    }
+}
