@@ -184,7 +184,8 @@ fn wait_for_archive(app: &App, handle: &Handle) -> Outcome<bool> {
 
 /// Restores the archive to its end, and compares the result. `paused` waits for all commits before.
 pub(crate) fn restore_archive(app: &Arc<App>, paused: bool) -> Outcome {
-    if app.config.archive == 0 {
+    // The first rows may not be in the archive of a new store.
+    if app.config.archive == 0 || !paused && !app.has("created") {
         return Ok(());
     }
     let _copying = app.copying();

@@ -7,10 +7,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use index_table::{ArchiveFile, Durability, Error, Options, ShardedStore, Store};
+use index_table::{ArchiveFile, Durability, Error, Options, ShardedOptions, ShardedStore, Store};
 
 use crate::{
     NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, rows_of, shards,
@@ -155,5 +155,74 @@ fn an_open_store_has_one_function() -> TestResult {
     assert!(first.open(&path).is_ok());
     let outcome = options(&bucket, |_| false).open(&path);
     assert!(matches!(outcome, Err(Error::AlreadyOpen { .. })), "{outcome:?}");
+    Ok(())
+}
+
+fn refused_without_base<T: std::fmt::Debug>(outcome: &index_table::Result<T>) {
+    let is_refused = matches!(outcome, Err(Error::NotInArchive { reason, .. })
+        if reason.contains("base after the gap") && reason.contains("`until_end`"));
+    assert!(is_refused, "{outcome:?}");
+}
+
+#[test]
+fn a_restore_to_now_needs_a_base_after_the_last_gap() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, bucket) = (dir.path().join("store"), dir.path().join("bucket"));
+    let (mut random, mut rows) = (Random(24), Rows::new());
+    let mut write = |options: &Options, rows: &mut Rows| -> TestResult {
+        let store = options.open(&path)?;
+        let notes = NoteRepository::open(&store)?;
+        Ok((0..5).try_for_each(|_| change(&store, &notes, rows, &mut random))?)
+    };
+    write(&options(&bucket, |_| false), &mut rows)?;
+    let before = rows.clone();
+    write(&Store::options().without_archive(), &mut rows)?;
+    write(&options(&bucket, |name| name.contains("/base.")), &mut rows)?;
+
+    let archive = identities(&bucket)?.remove(0);
+    let to = dir.path().join("to");
+    refused_without_base(&Store::restore_archive(&archive).run(&to));
+    let late = Store::restore_archive(&archive).until(SystemTime::now()).run(&to);
+    refused_without_base(&late);
+    assert!(!to.exists());
+    Store::restore_archive(&archive).until_end().run(&to)?;
+    assert!(rows_of(&to)? == before);
+    write(&options(&bucket, |_| false), &mut rows)?;
+    let to = dir.path().join("all");
+    Store::restore_archive(&archive).run(&to)?;
+    assert!(rows_of(&to)? == rows);
+    Ok(())
+}
+
+#[test]
+fn a_restore_to_now_needs_a_base_of_each_shard_after_the_last_gap() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, bucket) = (dir.path().join("store"), dir.path().join("bucket"));
+    let (mut random, mut rows) = (Random(25), shards::Orders::new());
+    let mut write = |options: ShardedOptions, rows: &mut shards::Orders| -> TestResult {
+        let store = options.open(&path)?;
+        let orders = shards::OrderRepository::open(&store)?;
+        Ok((0..5).try_for_each(|_| shards::change(&store, &orders, rows, &mut random))?)
+    };
+    let with =
+        |fails: fn(&str) -> bool| shards::options(&bucket).archive_with(function(&bucket, fails));
+    write(with(|_| false), &mut rows)?;
+    let before = rows.clone();
+    write(shards::options(&bucket).without_archive(), &mut rows)?;
+    // The base of one shard is missing.
+    write(with(|name| name.contains("/base.") && name.contains(".1/")), &mut rows)?;
+
+    let archive = identities(&bucket)?.remove(0);
+    let to = dir.path().join("to");
+    refused_without_base(&Store::restore_archive(&archive).run(&to));
+    let late = Store::restore_archive(&archive).until(SystemTime::now()).run(&to);
+    refused_without_base(&late);
+    assert!(!to.exists());
+    Store::restore_archive(&archive).until_end().run(&to)?;
+    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == before);
+    write(with(|_| false), &mut rows)?;
+    let to = dir.path().join("all");
+    Store::restore_archive(&archive).run(&to)?;
+    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Stores with an archive, and stores that are restored from one.
 
 mod damage;
+mod forks;
 mod handed;
 mod moments;
 mod named;

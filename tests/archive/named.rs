@@ -383,3 +383,73 @@ fn an_archived_store_is_adopted_without_its_archive() -> TestResult {
     assert!(dirs.has_ended());
     Ok(())
 }
+
+#[test]
+fn no_new_archive_begins_where_the_archive_of_the_store_was() -> TestResult {
+    let (dirs, mut rows) = (Dirs::new()?, Rows::new());
+    write(&options(&dirs.archive), &dirs.store, &mut rows)?;
+    let away = dirs.path("away");
+    // The disk of the archive is not mounted when the store is opened.
+    for has_mount_point in [true, false] {
+        fs::rename(&dirs.archive, &away)?;
+        if has_mount_point {
+            fs::create_dir(&dirs.archive)?;
+        }
+        for _ in 0..2 {
+            let store = options(&dirs.archive).open(&dirs.store)?;
+            change(&store, &NoteRepository::open(&store)?, &mut rows, &mut Random(74))?;
+            let error = store.archive_lag().and_then(|lag| lag.error).ok_or("no error")?;
+            for part in ["manifest is gone", "`without_archive`", "`--without-archive`"] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+        let is_empty = !has_mount_point && !dirs.archive.exists()
+            || has_mount_point && fs::read_dir(&dirs.archive)?.next().is_none();
+        assert!(is_empty, "a new archive");
+        let _ = fs::remove_dir(&dirs.archive);
+        fs::rename(&away, &dirs.archive)?;
+        write(&options(&dirs.archive), &dirs.store, &mut rows)?;
+        assert!(restored(&dirs)? == rows);
+    }
+    let is_base = |path: &PathBuf| path.ends_with("base");
+    let bases = contents(&dirs.archive)?.into_iter().filter(|(path, _)| is_base(path)).count();
+    assert_eq!(bases, 1, "another generation has begun");
+
+    // The way to begin a new archive.
+    fs::remove_dir_all(&dirs.archive)?;
+    drop(Store::options().without_archive().open(&dirs.store)?);
+    write(&options(&dirs.archive), &dirs.store, &mut rows)?;
+    assert!(restored(&dirs)? == rows);
+    Ok(())
+}
+
+#[test]
+fn no_new_archive_of_a_sharded_store_begins_where_its_archive_was() -> TestResult {
+    let dirs = Dirs::new()?;
+    let mut rows = shards::Orders::new();
+    let mut write = |is_there: bool| -> TestResult {
+        let store = shards::options(&dirs.archive).open(&dirs.store)?;
+        let orders = shards::OrderRepository::open(&store)?;
+        shards::change(&store, &orders, &mut rows, &mut Random(75))?;
+        if is_there {
+            wait_for_archive(&store);
+        } else {
+            let error = store.archive_lag().and_then(|lag| lag.error).ok_or("no error")?;
+            assert!(error.contains("manifest is gone"), "{error}");
+        }
+        Ok(())
+    };
+    write(true)?;
+    let away = dirs.path("away");
+    fs::rename(&dirs.archive, &away)?;
+    write(false)?;
+    fs::create_dir(&dirs.archive)?;
+    write(false)?;
+    fs::remove_dir(&dirs.archive)?;
+    fs::rename(&away, &dirs.archive)?;
+    write(true)?;
+    let to = dirs.path("to");
+    Store::restore_archive(&dirs.archive).run(&to)?;
+    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
+    Ok(())
+}

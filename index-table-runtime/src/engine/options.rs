@@ -370,7 +370,9 @@ impl Options {
     ///
     /// If the archive can't be written, commits continue. `archive.pending` then keeps all commits until the archive
     /// can be written again, even if the store is closed and opened in the meantime.
-    /// [`Store::archive_lag`](crate::Store::archive_lag) reports the error.
+    /// [`Store::archive_lag`](crate::Store::archive_lag) reports the error. This also holds if the directory of the archive is
+    /// empty or missing, such as the mount point of a disk that is not mounted. To begin a new archive in it, open the store
+    /// once with [`without_archive`](Options::without_archive), and then with the archive again.
     ///
     /// The directory of the store records its archive. Opening the store for writing without naming an archive then fails
     /// with [`Error::ArchiveNotNamed`](crate::Error::ArchiveNotNamed), because the archive would miss commits; see

@@ -58,11 +58,11 @@ enum Last {
 }
 
 impl Last {
-    /// Fails if the store was written without the archive before the requested time. `None`: now.
-    fn refuse_ended(last: Option<&Self>, archive: &Archive, base: &Base) -> Result<()> {
+    /// Fails if the archive lacks commits before the requested time. `None`: now.
+    fn refuse_incomplete(last: Option<&Self>, archive: &Archive, base: &Base) -> Result<()> {
         match last {
-            None => archive.refuse_ended(base, None),
-            Some(Self::Time(time)) => archive.refuse_ended(base, Some(nanoseconds(*time))),
+            None => archive.refuse_incomplete(base, None),
+            Some(Self::Time(time)) => archive.refuse_incomplete(base, Some(nanoseconds(*time))),
             Some(Self::Commit(_) | Self::End) => Ok(()),
         }
     }
@@ -143,6 +143,11 @@ impl<'a> RestoreArchive<'a> {
     /// Restores the state after the last commit at or before this time, by the clock of the machine that wrote the store.
     /// If that clock was set back, a commit counts as no earlier than the commit before it. Archives have times in
     /// nanoseconds. Commits of earlier releases have milliseconds, and count as made at the end of their millisecond.
+    ///
+    /// A time in a gap of the archive restores the state before the gap. If several stores have written to the archive, such as
+    /// a restored store after its original, the last of them that began before this time is restored. This also holds for
+    /// copies of a store that were opened with the same archive by mistake; [`until_commit`](Self::until_commit) restores
+    /// the commits that only the other copy has.
     pub fn until(mut self, time: SystemTime) -> Self {
         self.until = Some(Last::Time(time));
         self
@@ -154,8 +159,9 @@ impl<'a> RestoreArchive<'a> {
         self
     }
 
-    /// Restores the state after the last commit of the archive, even if the store has been opened
-    /// [without it](crate::Options::without_archive) since, so that later commits are missing.
+    /// Restores the state after the last commit of the archive that can be restored. Without this, a restore to now fails if
+    /// later commits are missing, because the store has been opened [without the archive](crate::Options::without_archive)
+    /// since, or because the archive has a gap, and the base after the gap is not complete.
     pub fn until_end(mut self) -> Self {
         self.until = Some(Last::End);
         self
@@ -178,11 +184,10 @@ impl<'a> RestoreArchive<'a> {
     /// # Errors
     ///
     /// [`Error::NotInArchive`] if the archive does not have the requested commit, or has it from two copies of the store that
-    /// have written to the same archive, begins later than the requested time, has no base yet, or
-    /// [ended](crate::Options::without_archive) before the requested time; [`Error::DamagedArchive`] if a file is damaged or
-    /// missing; [`Error::Io`] with the kind
-    /// `NotFound` if there is no archive, with the kind `AlreadyExists` if `path` exists, and for every error of the file
-    /// system; [`Error::DiskFull`].
+    /// have written to the same archive, begins later than the requested time, has no base yet or no complete base since its
+    /// last gap, or [ended](crate::Options::without_archive) before the requested time; [`Error::DamagedArchive`] if a file is
+    /// damaged or missing; [`Error::Io`] with the kind `NotFound` if there is no archive, with the kind `AlreadyExists` if
+    /// `path` exists, and for every error of the file system; [`Error::DiskFull`].
     pub fn run(self, path: impl AsRef<Path>) -> Result<CommitNumber> {
         self.run_with(path.as_ref(), &mut |_, _| Ok(()))
     }
@@ -201,7 +206,7 @@ impl<'a> RestoreArchive<'a> {
         };
         let archive = Archive::open(&archive)?;
         if archive.is_sharded() {
-            let mut check = |base: &Base| Last::refuse_ended(until.as_ref(), &archive, base);
+            let mut check = |base: &Base| Last::refuse_incomplete(until.as_ref(), &archive, base);
             let last = of_shards(until.clone());
             return restore_shards(&archive, &last, path, (&mut report, &mut check), complete);
         }
@@ -215,7 +220,7 @@ impl<'a> RestoreArchive<'a> {
             Some(Last::Time(time)) => Until::Time(nanoseconds(time)),
         };
         let base = archive.base(until)?;
-        Last::refuse_ended(last.as_ref(), &archive, &base)?;
+        Last::refuse_incomplete(last.as_ref(), &archive, &base)?;
         let total = archive.bytes(&base)?;
         let mut report = |bytes| report(bytes, total);
         let io = |source| Error::io(path, source);

@@ -13,6 +13,10 @@ const BASE: [u8; 8] = *b"itAB\0\0\0\x01";
 const SHARD_BASE: [u8; 8] = *b"itAB\0\0\0\x02";
 const KNOWN_ARCHIVE: [u8; 8] = *b"itAK\0\0\0\x01";
 
+/// The states of the record of an archive, beside 0.
+const GIVEN_UP: u8 = 1;
+const BEGUN: u8 = 2;
+
 /// The number in the sections that have the records of the shard map manager.
 pub(crate) const MANAGER: u32 = u32::MAX;
 
@@ -266,20 +270,24 @@ impl Base {
 pub(crate) struct Known {
     /// Whether the store may be written without the archive, in which this has not been recorded yet.
     pub(crate) is_given_up: bool,
+    /// Whether the directory has had the archive.
+    pub(crate) has_begun: bool,
     /// The absolute path of the archive; `None` if a function gets its files.
     pub(crate) place: Option<Vec<u8>>,
 }
 
 impl Known {
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let head = [u8::from(self.is_given_up), u8::from(self.place.is_some())];
+        let state = if self.is_given_up { GIVEN_UP } else { BEGUN * u8::from(self.has_begun) };
+        let head = [state, u8::from(self.place.is_some())];
         sealed(KNOWN_ARCHIVE, &[&head, self.place.as_deref().unwrap_or_default()].concat())
     }
 
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut rest = opened(KNOWN_ARCHIVE, bytes)?;
-        let [given_up, place] = rest.array()?;
-        Some(Self { is_given_up: given_up == 1, place: (place == 1).then(|| rest.0.to_vec()) })
+        let [state, place] = rest.array()?;
+        let (is_given_up, has_begun) = (state == GIVEN_UP, state == BEGUN);
+        Some(Self { is_given_up, has_begun, place: (place == 1).then(|| rest.0.to_vec()) })
     }
 }
 

@@ -3,6 +3,8 @@
 //! A process that writes the store without the archive would leave a gap. So opening the store for writing fails, unless the
 //! options name an archive or give it up. The record is older than the first commit in the archive. When an archive is
 //! given up, the record states this first, then the archive gets the file `ended`, and then the record is removed.
+//!
+//! The record also states whether the directory has had the archive. Then no new archive begins in it when it is empty.
 
 use std::{
     fs, io,
@@ -31,7 +33,7 @@ pub(crate) fn check(options: &Options, store: &Path) -> Result<()> {
         return Ok(());
     }
     match read(store).map_err(|source| Error::io(&store.join(KNOWN), source))? {
-        Some(Known { is_given_up: false, place }) => {
+        Some(Known { is_given_up: false, place, .. }) => {
             Err(Error::ArchiveNotNamed { path: store.to_owned(), archive: place.map(path_of) })
         }
         _ => Ok(()),
@@ -46,7 +48,7 @@ pub(crate) fn settle(store: &Path, archive: Option<&Destination>) -> io::Result<
         (None, None) => Ok(()),
         (None, Some(known)) => {
             if !known.is_given_up {
-                write(store, &Known { is_given_up: true, ..known })?;
+                write(store, &Known { is_given_up: true, has_begun: false, ..known })?;
             }
             if before.is_none_or(|before| end(store, &before)) {
                 fs::remove_file(store.join(KNOWN))?;
@@ -61,13 +63,14 @@ pub(crate) fn settle(store: &Path, archive: Option<&Destination>) -> io::Result<
                 Destination::Directory(path) => Some(std::path::absolute(path)?),
                 Destination::Function(_) => None,
             };
-            if let Some(before) = &before
-                && !place.as_ref().is_some_and(|place| is_same(before, place))
-            {
+            let is_same =
+                before.as_ref().zip(place.as_ref()).is_some_and(|(it, place)| is_same(it, place));
+            if let Some(before) = before.filter(|_| !is_same) {
                 // If it can't be written, its followers don't find the end. The caller has named another archive.
-                end(store, before);
+                end(store, &before);
             }
-            let next = Known { is_given_up: false, place: place.map(bytes_of) };
+            let has_begun = is_same && known.as_ref().is_some_and(|known| known.has_begun);
+            let next = Known { is_given_up: false, has_begun, place: place.map(bytes_of) };
             if known.as_ref() == Some(&next) { Ok(()) } else { write(store, &next) }
         }
     }
@@ -77,6 +80,21 @@ pub(crate) fn settle(store: &Path, archive: Option<&Destination>) -> io::Result<
 pub(crate) fn has_archive(store: &Path, archive: &Path) -> bool {
     let known = read(store).ok().flatten().filter(|known| !known.is_given_up);
     known.is_some_and(|it| it.place.is_none_or(|place| is_same(&path_of(place), archive)))
+}
+
+/// Returns whether the directory that the record names has had the archive.
+pub(super) fn has_begun(store: &Path) -> io::Result<bool> {
+    Ok(read(store)?.is_some_and(|known| known.has_begun))
+}
+
+/// Records that the directory has the archive now. If it is empty later, its disk is not mounted, or it was emptied.
+pub(super) fn begin(store: &Path) -> io::Result<()> {
+    match read(store)? {
+        Some(known) if !known.is_given_up && !known.has_begun => {
+            write(store, &Known { has_begun: true, ..known })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns whether two paths lead to the same directory.

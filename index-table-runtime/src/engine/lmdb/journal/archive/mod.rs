@@ -33,6 +33,8 @@ pub(in crate::engine::lmdb) mod restore_shards;
 pub(in crate::engine::lmdb) mod target;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_bases;
 mod to;
 pub(in crate::engine::lmdb) mod worker;
 

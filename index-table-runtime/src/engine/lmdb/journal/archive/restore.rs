@@ -104,15 +104,26 @@ impl Archive {
         self.ended.filter(is_end).map(|ended| ended.time)
     }
 
-    /// Fails if the store was written without the archive between the last commit of a generation and a time, in
-    /// nanoseconds since 1970; `None` means now. `base` is a base of the generation.
-    pub(crate) fn refuse_ended(&self, base: &Base, until: Option<u64>) -> Result<()> {
-        match self.ended_after(&base.identity, base.generation) {
-            Some(time) if until.is_none_or(|until| until > nanoseconds_of(time)) => {
-                Err(self.ended_error(time))
-            }
-            _ => Ok(()),
+    /// Fails if the archive lacks commits after the generation of a base, up to a time in nanoseconds since 1970; `None` means
+    /// now: the store was written without the archive, or a later generation has no complete base yet. `base` is the last base
+    /// that can be restored.
+    pub(crate) fn refuse_incomplete(&self, base: &Base, until: Option<u64>) -> Result<()> {
+        let is_after = |time: u64| until.is_none_or(|until| until > nanoseconds_of(time));
+        if let Some(time) = self.ended_after(&base.identity, base.generation)
+            && is_after(time)
+        {
+            return Err(self.ended_error(time));
         }
+        let later = self.bases.iter().filter(|it| it.generation > base.generation);
+        let is_later = self.manifest.generation > base.generation || later.clone().count() > 0;
+        if is_later && is_after(self.manifest.time) && later.clone().all(|it| is_after(it.time)) {
+            return Err(self.lacks(
+                "it has a gap, and its base after the gap is not complete; try again when `archive_lag` of the store reports \
+                 a base, or restore the last commit before the gap with `until_end` (`--until-end`)"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
     }
 
     pub(super) fn ended_error(&self, time: u64) -> Error {

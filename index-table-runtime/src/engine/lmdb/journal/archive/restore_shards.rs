@@ -4,15 +4,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use heed::MdbError;
 
 use super::{
-    format::{Base, Head, MANAGER, MANAGER_FILE, nanoseconds_of},
-    records::{Archived, sections},
+    format::{self, Base, Head, MANAGER, MANAGER_FILE, nanoseconds_of},
+    records::{Archived, Records, sections},
     restore::{Archive, Step, Walked, closed, damaged, failed, milliseconds, open},
 };
 use crate::{
@@ -91,12 +91,11 @@ impl Archive {
         let (mut missing, mut complete) = (None, Vec::new());
         for generation in generations.iter().rev() {
             let mut found = BTreeMap::new();
-            // A base that was copied before the segments with its commits can have a part of a transaction.
-            let is_whole = |base: &&Base| {
-                base.generation == *generation && base.segment <= self.manifest.segment + 1
-            };
-            for base in self.bases.iter().filter(is_whole) {
-                if base.shard.is_some() && until.includes(base.shard(), base.commit, base.time) {
+            for base in self.bases.iter().filter(|base| base.generation == *generation) {
+                if base.shard.is_some()
+                    && until.includes(base.shard(), base.commit, base.time)
+                    && self.has_commits_of(base)?
+                {
                     found.insert(base.shard(), *base);
                 }
             }
@@ -117,6 +116,52 @@ impl Archive {
             (None, Some(first)) => format!("it begins {} ms after 1970", milliseconds(first.time)),
             (None, None) => "it has no base yet".to_owned(),
         }))
+    }
+
+    /// Returns whether the segments have all commits of a base of a shard. Earlier releases could copy a base before the segments
+    /// with its commits. If these segments were lost, the base can have a part of a transaction.
+    fn has_commits_of(&self, base: &Base) -> Result<bool> {
+        let end = self.manifest.segment + 1;
+        if base.segment != end {
+            return Ok(base.segment < end);
+        }
+        // The last commit of the shard before the base is in a segment, or in an earlier base.
+        let of_generation = || self.bases.iter().filter(|it| it.generation == base.generation);
+        let first = of_generation().map(|it| it.segment).min().unwrap_or(end);
+        for segment in (first..=end).rev() {
+            if let Some(last) = self.last_in_segment(segment, base)? {
+                return Ok(base.commit <= last);
+            }
+        }
+        let is_earlier = |it: &&Base| it.shard() == base.shard() && it.segment < base.segment;
+        let earlier = of_generation().filter(is_earlier).map(|it| it.commit).max();
+        Ok(earlier.map_or(base.segment == first, |earlier| base.commit <= earlier))
+    }
+
+    /// Returns the number of the last commit of the shard of a base in a segment of the same generation.
+    fn last_in_segment(&self, segment: u64, base: &Base) -> Result<Option<u64>> {
+        let mut last = None;
+        for name in [format::segment_name(segment), format::part_name(segment)] {
+            let path = self.directory.join(name);
+            let io = |source| Error::io(&path, source);
+            let file = match fs::File::open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file.map_err(io)?,
+            };
+            let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
+            let head = records.head;
+            if (head.identity, head.generation) != (base.identity, base.generation) {
+                continue;
+            }
+            while let Some(record) = records.next().map_err(io)? {
+                let parts = Parts::read(&file, &head, &record);
+                let parts = parts.map_err(|failure| failed(&self.directory, failure, &path))?;
+                let own = parts.shards.iter().find(|(shard, _)| *shard == base.shard());
+                last = own.map(|(_, number)| *number).or(last);
+            }
+            break;
+        }
+        Ok(last)
     }
 
     /// Returns the bases of the last generation that has a commit; of the last generation, if none has it. `found` has the

@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     format::{self, Base, ENDED, LOCK, MANIFEST_FILE, Manifest, PROMOTED},
+    known,
     outbox::{Outbox, Work, put},
     records::Records,
 };
@@ -24,7 +25,8 @@ use crate::engine::{
 const PIECE: usize = 1 << 20;
 
 const REMOVED: &str = "its manifest is gone, as if its disk were not mounted; the archive continues when the manifest is \
-                       there again, and a new archive begins when the store has been closed and opened again";
+                       there again; to begin a new archive, open the store once with `without_archive` \
+                       (`--without-archive`), and then with this archive";
 
 const LOST: &str = "another store has written to the archive; choose another directory";
 
@@ -40,7 +42,7 @@ pub(super) struct Target {
     lock: Option<File>,
     /// The end of the archive that this process has written.
     end: Option<Manifest>,
-    /// Whether this process has found or begun the archive.
+    /// Whether this or an earlier process has found or begun the archive.
     is_known: bool,
     /// The segment that is being copied, with its length there.
     part: Option<(u64, File, u64)>,
@@ -57,7 +59,8 @@ impl Target {
             data: store.join(FILE),
             lock: None,
             end: None,
-            is_known: false,
+            // If the record can't be read, opening the store has failed.
+            is_known: known::has_begun(store).unwrap_or_default(),
             part: None,
             is_lost: false,
             is_promoted: false,
@@ -121,6 +124,9 @@ impl Target {
             None => Manifest { commit: found.map_or(own.commit, |found| found.commit), ..*own },
         };
         self.put(&end)?;
+        if !self.is_known {
+            known::begin(outbox.store())?;
+        }
         (self.end, self.is_known) = (Some(end), true);
         // The store was closed without a further commit since its archive was given up.
         let is_continued = |it: Manifest| {

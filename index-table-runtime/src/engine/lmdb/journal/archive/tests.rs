@@ -75,9 +75,10 @@ fn read(bytes: &[u8]) -> Option<Vec<u64>> {
 
 #[test]
 fn the_record_of_an_archive_round_trips_and_damage_is_detected() {
-    let known = Known { is_given_up: false, place: Some(b"/a".to_vec()) };
-    let function = Known { is_given_up: true, place: None };
-    for known in [&known, &function] {
+    let known = Known { is_given_up: false, has_begun: false, place: Some(b"/a".to_vec()) };
+    let begun = Known { has_begun: true, ..known.clone() };
+    let function = Known { is_given_up: true, has_begun: false, place: None };
+    for known in [&known, &begun, &function] {
         let bytes = known.bytes();
         assert_eq!(Known::read(&bytes).as_ref(), Some(known));
         for at in 0..bytes.len() {
@@ -123,8 +124,16 @@ fn manifests_heads_and_bases_round_trip_and_damage_is_detected() {
 #[test]
 fn the_format_has_the_documented_bytes() {
     let documented = include_str!("../../../../../../docs/FORMAT.md");
-    let known = Known { is_given_up: false, place: Some(b"/a".to_vec()) };
-    let bytes = [known.bytes(), MANIFEST.bytes(), BASE.bytes(), SHARD_BASE.bytes(), segment(&[1])];
+    let known = Known { is_given_up: false, has_begun: false, place: Some(b"/a".to_vec()) };
+    let begun = Known { has_begun: true, ..known.clone() };
+    let bytes = [
+        known.bytes(),
+        begun.bytes(),
+        MANIFEST.bytes(),
+        BASE.bytes(),
+        SHARD_BASE.bytes(),
+        segment(&[1]),
+    ];
     let missing = bytes.iter().map(|bytes| hex(bytes)).filter(|hex| !documented.contains(hex));
     assert_eq!(missing.collect::<Vec<_>>(), Vec::<String>::new());
 }

@@ -1,0 +1,141 @@
+//! Tests of the bases that a restore of a sharded store uses.
+
+use std::{fs, path::Path};
+
+use super::{
+    format::{BASE_FILE, Base, Head, MANAGER_FILE, MANIFEST_FILE, Manifest, ShardBase, part_name},
+    restore::Archive,
+    restore_shards::UntilShards,
+};
+use crate::{
+    engine::lmdb::journal::{
+        archive::format::segment_name,
+        frame::{self, Body, Header, Kind, Place, Section},
+    },
+    model::error::Error,
+};
+
+/// The last complete segment.
+const LAST: u64 = 5;
+
+const MANIFEST: Manifest = Manifest {
+    identity: [7; 16],
+    origin: [8; 16],
+    epoch: 0,
+    generation: 2,
+    journal: 3,
+    segment: LAST,
+    commit: 40,
+    link: 0,
+    time: 1_700_000_000_000,
+    at: Place { sequence: 5, offset: 4096 },
+};
+
+/// The key `k` of the database `t` is deleted. With these 8 bytes, frames have no padding.
+const CHANGES: [u8; 8] = [1, 1, 0, b't', 3, 1, 0, b'k'];
+
+/// Writes a base of a shard.
+fn base(archive: &Path, segment: u64, shard: u32, commit: u64) {
+    let Manifest { identity, generation, time, .. } = MANIFEST;
+    let shard = Some(ShardBase { number: shard, manager: *blake3::hash(b"").as_bytes() });
+    let base =
+        Base { identity, generation, segment, commit, time, length: 0, hash: [0; 32], shard };
+    let directory = archive.join(base.name());
+    fs::create_dir(&directory).expect("created");
+    fs::write(directory.join(MANAGER_FILE), "").expect("written");
+    fs::write(directory.join(BASE_FILE), base.bytes()).expect("written");
+}
+
+/// Writes a segment with these commits of shards.
+fn segment(archive: &Path, segment: u64, commits: &[(u32, u64)]) {
+    let Manifest { identity, generation, commit, time, .. } = MANIFEST;
+    let head = Head { identity, generation, segment, commit, link: 0, time };
+    let (mut bytes, mut link) = (head.bytes(), 0);
+    for (shard, number) in commits {
+        let durable = Place { sequence: 5, offset: *number };
+        let header =
+            Header { kind: Kind::Commit, record: commit, time, durable, checkpoint: 3, link };
+        let sections = [Section { shard: *shard, number: *number, changes: &CHANGES }];
+        let (mut frame, offset) = (Vec::new(), bytes.len() as u64);
+        let body = Body::Sections(&sections);
+        link = frame::write(&mut frame, &head.salt(), offset, &header, body).expect("short");
+        bytes.extend_from_slice(&frame);
+    }
+    let name = if segment > LAST { part_name(segment) } else { segment_name(segment) };
+    fs::write(archive.join(name), bytes).expect("written");
+}
+
+/// Returns the commit of the base of shard 1 in an archive with these files, or the error. Shard 0 has a base before the last
+/// complete segment.
+fn commit_of_base(fill: impl Fn(&Path)) -> Result<u64, Error> {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join(MANIFEST_FILE), MANIFEST.bytes()).expect("written");
+    base(dir.path(), LAST, 0, 33);
+    fill(dir.path());
+    let archive = Archive::open(dir.path())?;
+    let bases = archive.shard_bases(&UntilShards::End, &|_| Ok(vec![0, 1]))?;
+    assert_eq!(bases.len(), 2);
+    Ok(bases[1].commit)
+}
+
+#[test]
+fn a_base_whose_segments_were_lost_is_not_used() {
+    let earlier = |path: &Path| base(path, LAST, 1, 7);
+    let later = |path: &Path| base(path, LAST + 1, 1, 9);
+    // Its commits are neither in the last complete segment nor in a later one.
+    let found = commit_of_base(|path| {
+        earlier(path);
+        later(path);
+        segment(path, LAST, &[(0, 34), (1, 8), (0, 35)]);
+    });
+    assert_eq!(found.expect("an earlier base"), 7);
+    let found = commit_of_base(|path| {
+        earlier(path);
+        later(path);
+        segment(path, LAST, &[(1, 8)]);
+        segment(path, LAST + 1, &[(0, 34)]);
+    });
+    assert_eq!(found.expect("an earlier base"), 7);
+    let found = commit_of_base(|path| {
+        earlier(path);
+        later(path);
+        segment(path, LAST, &[(0, 34)]);
+    });
+    assert_eq!(found.expect("an earlier base"), 7);
+    for commits in [&[(0, 34)][..], &[(1, 8)]] {
+        let found = commit_of_base(|path| {
+            later(path);
+            segment(path, LAST, commits);
+        });
+        assert!(
+            matches!(&found, Err(Error::NotInArchive { reason, .. })
+                if reason.contains("no base of shard number 1")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_base_whose_commits_are_in_segments_is_used() {
+    // In the last complete segment, or in the incomplete segment.
+    let found = commit_of_base(|path| {
+        base(path, LAST, 1, 7);
+        base(path, LAST + 1, 1, 9);
+        segment(path, LAST, &[(1, 8), (0, 34), (1, 9), (0, 35)]);
+    });
+    assert_eq!(found.expect("a base"), 9);
+    let found = commit_of_base(|path| {
+        base(path, LAST, 1, 7);
+        base(path, LAST + 1, 1, 9);
+        segment(path, LAST, &[(1, 8)]);
+        segment(path, LAST + 1, &[(1, 9), (1, 10)]);
+    });
+    assert_eq!(found.expect("a base"), 9);
+    // The shard has not changed.
+    let found = commit_of_base(|path| {
+        base(path, LAST, 1, 7);
+        base(path, LAST + 1, 1, 7);
+        segment(path, LAST, &[(0, 34)]);
+    });
+    assert_eq!(found.expect("a base"), 7);
+}
