@@ -44,6 +44,74 @@ fn a_consumer_gets_the_changes_of_a_shard_that_was_detached_when_it_was_created(
     store.detach_shard("b")
 }
 
+/// Receives up to `limit` changes, and returns their texts. Their numbers must ascend after `last`.
+fn receive(
+    (store, notes): (&Store, &NoteRepository),
+    tenant: u32,
+    last: &mut u64,
+    limit: usize,
+) -> Result<Vec<u64>> {
+    let batch = notes.changes(store, "mailer")?.next_batch(limit)?;
+    let own = batch.iter().filter(|change| change.row.tenant == tenant);
+    let texts = own.map(|change| {
+        assert!(change.number > *last, "number {} after {last}", change.number);
+        *last = change.number;
+        change.row.text
+    });
+    let texts = texts.collect();
+    batch.commit(store)?;
+    Ok(texts)
+}
+
+#[test]
+fn changes_of_a_detached_shard_are_received_once_and_in_their_order() -> Result<()> {
+    for is_emptied in [false, true] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = create(directory.path())?;
+        let notes = NoteRepository::open(&store)?;
+        let mut last = 0;
+        drop(notes.changes(&store, "mailer")?);
+        for text in 0..30 {
+            put(&store, &notes, 7, text)?;
+        }
+        (0..10).try_for_each(|text| put(&store, &notes, 107, text))?;
+        assert_eq!(receive((&store, &notes), 107, &mut last, 100)?.len(), 10);
+        if is_emptied {
+            notes.remove_old_changes(&store, u64::MAX)?;
+        }
+        store.detach_shard("b")?;
+        drop((notes, store));
+        {
+            let alone = Store::open(directory.path().join("b"))?;
+            let notes = NoteRepository::open(&alone)?;
+            (10..30).try_for_each(|text| put(&alone, &notes, 107, text))?;
+            let texts = receive((&alone, &notes), 107, &mut last, 5)?;
+            assert_eq!(texts, (10..15).collect::<Vec<_>>());
+            // Numbers are positions, also for other consumers.
+            let mut other = notes.changes(&alone, "other")?;
+            other.skip_to(last)?;
+            assert_eq!(other.next_batch(1)?[0].row.text, 15);
+            let end = notes.last_change(&alone.read()?)?;
+            other.skip_to(end)?;
+            assert!(other.next_batch(1)?.is_empty());
+            assert!(notes.remove_change_consumer(&alone, "other")?);
+        }
+        let store = ShardedStore::open(directory.path())?;
+        let notes = NoteRepository::open(&store)?;
+        (30..50).try_for_each(|text| put(&store, &notes, 7, text))?;
+        store.attach_shard("b", "b")?;
+        put(&store, &notes, 107, 30)?;
+        store.move_range("notes", 100_u32.., "a").run()?;
+        put(&store, &notes, 107, 31)?;
+        let mut texts = Vec::new();
+        while notes.changes(&store, "mailer")?.lag()?.changes > 0 {
+            texts.extend(receive((&store, &notes), 107, &mut last, 3)?);
+        }
+        assert_eq!(texts, (15..32).collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
 #[test]
 fn a_consumer_gets_the_changes_of_a_shard_that_was_restored_since_it_was_created() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");

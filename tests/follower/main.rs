@@ -1,6 +1,7 @@
 //! Followers of an archive.
 
 mod changed_shards;
+mod hidden;
 mod processes;
 mod shards;
 

@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Follower, IndexTable, Store};
+use index_table::{Error, Follower, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{TestResult, dirs, options, wait};
 
 const CHILD: &str = "INDEX_TABLE_FOLLOWER_CHILD";
+const PROMOTING: &str = "INDEX_TABLE_FOLLOWER_PROMOTING";
 
 /// A row with its number. The numbers are consecutive from 0.
 #[derive(Serialize, Deserialize, IndexTable)]
@@ -38,6 +39,20 @@ fn a_child_process_commits_until_it_is_killed() -> TestResult {
         writeln!(out, "commit")?;
         out.flush()?;
     }
+    Ok(())
+}
+
+/// Opens a follower in the child process, and promotes it.
+#[test]
+fn a_child_process_promotes_until_it_is_killed() -> TestResult {
+    let Ok(dir) = std::env::var(PROMOTING) else { return Ok(()) };
+    let dir = PathBuf::from(dir);
+    let follower = Follower::open(dir.join("standby"), dir.join("archive"))?;
+    count(follower.store())?;
+    writeln!(std::io::stdout(), "promoting")?;
+    let _store = follower.promote()?;
+    writeln!(std::io::stdout(), "promoted")?;
+    thread::sleep(Duration::from_mins(1));
     Ok(())
 }
 
@@ -86,4 +101,75 @@ fn a_promoted_follower_lacks_only_commits_that_were_not_archived() -> TestResult
         kill_and_promote(dirs.store.parent().ok_or("no directory")?, millis)?;
     }
     Ok(())
+}
+
+/// Writes rows to the original.
+fn write(dir: &Path, archive: &str, numbers: std::ops::Range<u64>) -> index_table::Result<()> {
+    let store = options(&dir.join(archive)).open(dir.join("store"))?;
+    let rows = CountedRepository::open(&store)?;
+    numbers
+        .into_iter()
+        .try_for_each(|number| store.transaction(|txn| rows.insert(txn, &Counted { number })))?;
+    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
+    Ok(())
+}
+
+/// Kills a process that promotes a follower, so many microseconds after a file was written or removed.
+fn kill_promotion(dir: &Path, is_at: impl Fn(&Path) -> bool, micros: u64) -> TestResult {
+    let (archive, standby) = (dir.join("archive"), dir.join("standby"));
+    write(dir, "archive", 0..10)?;
+    drop(Follower::open(&standby, &archive)?);
+    // The follower applies further commits before it is promoted.
+    write(dir, "archive", 10..20)?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "processes::a_child_process_promotes_until_it_is_killed", "--nocapture"])
+        .env(PROMOTING, dir)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+    let is_promoting =
+        |line: &std::io::Result<String>| line.as_ref().is_ok_and(|it| it == "promoting");
+    lines.find(is_promoting).ok_or("no promotion")??;
+    while !is_at(dir) {
+        assert!(child.try_wait()?.is_none(), "the child process has ended");
+        std::hint::spin_loop();
+    }
+    thread::sleep(Duration::from_micros(micros));
+    child.kill()?;
+    child.wait()?;
+
+    let is_refused = archive.join("promoted").exists();
+    let first = options(&archive).open(dir.join("store"))?;
+    let outcome = first.write().map(drop);
+    assert_eq!(matches!(outcome, Err(Error::ReopenNeeded { .. })), is_refused, "{outcome:?}");
+    drop(first);
+    let store = if standby.join("follower").exists() {
+        let follower = Follower::open(&standby, &archive)?;
+        assert_eq!(follower.lag()?.error, None);
+        follower.promote()?
+    } else {
+        Store::open(&standby)?
+    };
+    assert_eq!(count(&store)?, 20);
+    let rows = CountedRepository::open(&store)?;
+    store.transaction(|txn| rows.insert(txn, &Counted { number: 20 }))?;
+    drop((store, rows));
+    assert_eq!(count(&options(&archive).open(&standby)?)?, 21);
+    // The original can be written with another archive.
+    Ok(write(dir, "other", 20..25)?)
+}
+
+#[test]
+fn a_kill_during_a_promotion_leaves_a_follower_or_the_promoted_store() -> TestResult {
+    let is_fenced = |dir: &Path| dir.join("archive").join("promoted").exists();
+    let is_store = |dir: &Path| !dir.join("standby").join("follower").exists();
+    let kill = |is_at: &dyn Fn(&Path) -> bool, micros| {
+        let dirs = dirs()?;
+        kill_promotion(dirs.store.parent().ok_or("no directory")?, is_at, micros)
+    };
+    kill(&|_| true, 0)?;
+    for micros in [0, 100, 300, 700, 1500, 3000, 6000] {
+        kill(&is_fenced, micros)?;
+    }
+    [0, 300].into_iter().try_for_each(|micros| kill(&is_store, micros))
 }

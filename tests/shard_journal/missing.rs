@@ -147,6 +147,35 @@ fn an_older_data_file_of_a_shard_is_not_used_beside_later_commits() -> TestResul
 }
 
 #[test]
+fn an_older_data_file_of_a_shard_that_lacks_only_deletions_is_not_used() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    create(&path)?;
+    let last = SHARDS - 1;
+    for deletions in [1, 3] {
+        let backup = dir.path().join(format!("backup.{deletions}"));
+        let left = {
+            let store = options().open(&path)?;
+            let notes = NoteRepository::open(&store)?;
+            (0..SHARDS).try_for_each(|tenant| write(&store, &notes, tenant, 0))?;
+            store.backup_to(&backup)?;
+            for id in 1..=deletions {
+                store.transaction(|txn| notes.delete(txn, last, id))?;
+            }
+            killed(&path, &dir.path().join(format!("left.{deletions}")))?
+        };
+        let whole = fs::read(data_of(&left, last))?;
+        fs::copy(backup.join("shard.2/data.mdb"), data_of(&left, last))?;
+        without_last(&left, "`restore_shard`")?;
+        fs::write(data_of(&left, last), whole)?;
+        let store = options().open(&left)?;
+        let notes = NoteRepository::open(&store)?;
+        assert!(notes.get(&store.read()?, last, deletions)?.is_none());
+    }
+    Ok(())
+}
+
+#[test]
 fn a_truncated_data_file_of_a_shard_is_not_recovered() -> TestResult {
     let dir = tempfile::tempdir()?;
     let left = store(dir.path())?;

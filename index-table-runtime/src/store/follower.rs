@@ -296,8 +296,11 @@ impl Follower {
     ///
     /// [`Error::NotInArchive`] if the follower can't continue, such as after a gap in the archive. The archive must be
     /// readable and writable: [`Error::Io`], [`Error::DamagedArchive`]. After an error, the follower can be opened again,
-    /// and the original too: the record of the promotion is removed from the archive. If it can't be removed, the original
-    /// stays refused until the follower is opened again and promoted.
+    /// and the original too: the record of the promotion is removed from the archive.
+    ///
+    /// If this record can't be removed, or if the process is killed during the promotion, the original may stay refused. Then
+    /// open the follower again and promote it. If `open` fails because the directory is not that of a follower, it is already
+    /// the promoted store. To write to the original instead, open it with another archive.
     pub fn promote(mut self) -> Result<Store> {
         self.stop();
         // A follower that can't continue does not refuse the writes of the original.
@@ -314,9 +317,8 @@ impl Follower {
     fn become_writable(&self) -> Result<()> {
         // The original archives nothing after the last commit that is applied here.
         self.shared.advance(&self.store)?;
-        for (_, engine) in engines(&self.store)? {
-            engine.end_to_follow()?;
-        }
+        // A process that is killed before the mark is removed leaves a closed follower.
+        self.complete()?;
         Following::forget(&self.store.inner.engine.directory())?;
         match self.store.inner.engine.sharded() {
             None => self.store.inner.engine.on_disk()?.become_writable(),
@@ -334,10 +336,11 @@ impl Follower {
 
     /// Makes the copy complete, so that it can be opened again.
     fn close(&self) -> Result<()> {
+        if self.store.inner.engine.is_read_only() { self.complete() } else { Ok(()) }
+    }
+
+    fn complete(&self) -> Result<()> {
         let engine = &self.store.inner.engine;
-        if !engine.is_read_only() {
-            return Ok(());
-        }
         let following = self.shared.following.lock();
         // With a new shard, the archive is copied again.
         let has_all = engine.sharded().is_none_or(|shards| !shards.lacks_shard());

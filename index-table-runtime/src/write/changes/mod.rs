@@ -18,6 +18,10 @@
 //! A snapshot with the first change in the second shard has the move, and so all changes of the row in the first shard, which
 //! have lesser places and are read before it. Copies of rows and their removal add no changes.
 //!
+//! A detached shard that is opened as a plain store continues after its own last place. Meanwhile, the other shards can assign
+//! the same places. The rows of the two have no changes in common, and positions are numbers in each stream, so a consumer
+//! gets each change once.
+//!
 //! When the table is opened, the places continue after the last change of each shard, and after the places that are recorded
 //! in the shards: by the last move of rows to the shard, because the source shard may not be available then; and by the
 //! removal of the last change. A consumer reads nothing while a shard is not available, since that shard could have earlier
@@ -162,12 +166,18 @@ fn add(
             StoredChange { time, end, kind, order, primary_key, row }.encode(&mut change);
             return writer.put(Space::Changes, &place.key(), &change);
         }
-        let (last, time) = last_with_time(writer.reader())?;
+        let (last, change) = last_with_time(writer.reader())?;
         let now = now();
+        let time = change.map(|(time, _)| time);
         if let Some(time) = time.filter(|time| stream.declared.is_long(*time, now)) {
             age::note(stream.declared, writer, (last.number, time), now)?;
         }
-        let order = stream.orders.map(Orders::next);
+        let order = match (stream.orders, change) {
+            (Some(orders), _) => Some(orders.next()),
+            // A detached shard continues after its last place.
+            (None, Some((_, order))) => order.map(|order| order.saturating_add(1)),
+            (None, None) => kept_order(writer.reader())?.map(|order| order.saturating_add(1)),
+        };
         let len = StoredChange::len(order, primary_key, row);
         let number = last.number.saturating_add(1);
         let end = last.end.saturating_add(len as u64);
@@ -185,15 +195,16 @@ fn keep_order(writer: &mut Writer<'_, '_>, order: u64) -> Result<()> {
     writer.put(Space::Changes, &ORDER, &order.to_be_bytes())
 }
 
+/// Returns the place that is recorded in a shard.
+fn kept_order<'t>(reader: impl Read<'t>) -> Result<Option<u64>> {
+    let Some(record) = reader.get(Space::Changes, &ORDER)? else { return Ok(None) };
+    let order = record.try_into().ok().map(u64::from_be_bytes);
+    order.map(Some).ok_or_else(|| damaged(reader.table(), "the order of its changes".to_owned()))
+}
+
 /// Returns the place in the order of all shards that the changes of this shard have reached; 0 if there are none.
 pub(crate) fn last_order<'t>(reader: impl Read<'t>) -> Result<u64> {
-    let kept = match reader.get(Space::Changes, &ORDER)? {
-        None => 0,
-        Some(record) => {
-            let order = record.try_into().ok().map(u64::from_be_bytes);
-            order.ok_or_else(|| damaged(reader.table(), "the order of its changes".to_owned()))?
-        }
-    };
+    let kept = kept_order(reader)?.unwrap_or_default();
     let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else { return Ok(kept) };
     let Some(number) = number_of(key) else { return Ok(kept) };
     Ok(decode(reader.table(), number, record)?.number(number).max(kept))
@@ -220,15 +231,25 @@ pub(crate) fn last<'t>(reader: impl Read<'t>) -> Result<Mark> {
     last_with_time(reader).map(|(last, _)| last)
 }
 
-/// Returns the mark of the last change, and its time; without a time if the change was removed.
-fn last_with_time<'t>(reader: impl Read<'t>) -> Result<(Mark, Option<u64>)> {
+/// Returns the public number of the last change, or of the last removed change.
+pub(crate) fn last_number<'t>(reader: impl Read<'t>) -> Result<u64> {
+    let (last, change) = last_with_time(reader)?;
+    let order = match change {
+        Some((_, order)) => order,
+        None => kept_order(reader)?,
+    };
+    Ok(order.unwrap_or(last.number))
+}
+
+/// Returns the mark of the last change, and its time and place; without them if the change was removed.
+fn last_with_time<'t>(reader: impl Read<'t>) -> Result<(Mark, Option<(u64, Option<u64>)>)> {
     let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else {
         return Ok((Mark::default(), None));
     };
     match number_of(key) {
         Some(number) => {
             let change = decode(reader.table(), number, record)?;
-            Ok((Mark { number, end: change.end }, Some(change.time)))
+            Ok((Mark { number, end: change.end }, Some((change.time, change.order))))
         }
         None => Ok((mark(reader.table(), record)?, None)),
     }
@@ -311,8 +332,8 @@ pub(crate) fn remove_old(
     writer: &mut Writer<'_, '_>,
     most: u64,
 ) -> Result<u64> {
-    let (last, time) = last_with_time(writer.reader())?;
-    let now = now();
+    let (last, change) = last_with_time(writer.reader())?;
+    let (now, time) = (now(), change.map(|(time, _)| time));
     if let Some(time) = time.filter(|time| stream.is_long(*time, now)) {
         age::note(stream, writer, (last.number, time), now)?;
     }

@@ -13,7 +13,7 @@ use heed::{EnvFlags, EnvOpenOptions};
 use super::{
     archive::{known, outbox::Outbox, worker::Beginning},
     block::{Block, HEAD, Saved},
-    changes::{Operation, Operations},
+    changes::Operations,
     checkpoint::{Journal, Limits, Start},
     files::{self, OWN, Segment},
     frame::{Kind, Place, Salt, Section},
@@ -224,16 +224,13 @@ impl Found {
         Ok(saved.number.max(last.unwrap_or_default()))
     }
 
-    /// Returns the number of the last commit of a shard that is certainly in LMDB: LMDB does not count a record that deletes
-    /// missing keys only.
+    /// Returns the number of the last commit of a shard that is certainly in LMDB, which does not count a record without changes.
+    /// A key is deleted in a record only if it was there.
     pub(super) fn last_change(&self, shard: u32) -> Result<u64, NotStarted> {
         let mut number = self.checkpoint.saved(shard).map_or(0, |saved| saved.number);
         for place in self.tail.records.iter().flat_map(|record| &record.frames) {
             self.source().sections(*place, &mut |section| {
-                let is_change =
-                    |(_, it): &(_, Operation<'_>)| !matches!(it, Operation::Delete { .. });
-                let mut operations = Operations::of(section.changes).flatten();
-                if section.shard == shard && operations.any(|it| is_change(&it)) {
+                if section.shard == shard && Operations::of(section.changes).next().is_some() {
                     number = number.max(section.number);
                 }
                 Ok(())
