@@ -168,14 +168,14 @@ fn add(
         }
         let (last, change) = last_with_time(writer.reader())?;
         let now = now();
-        let time = change.map(|(time, _)| time);
+        let time = change.map(|change| change.time);
         if let Some(time) = time.filter(|time| stream.declared.is_long(*time, now)) {
             age::note(stream.declared, writer, (last.number, time), now)?;
         }
         let order = match (stream.orders, change) {
             (Some(orders), _) => Some(orders.next()),
             // A detached shard continues after its last place.
-            (None, Some((_, order))) => order.map(|order| order.saturating_add(1)),
+            (None, Some(change)) => change.order.map(|order| order.saturating_add(1)),
             (None, None) => kept_order(writer.reader())?.map(|order| order.saturating_add(1)),
         };
         let len = StoredChange::len(order, primary_key, row);
@@ -235,21 +235,31 @@ pub(crate) fn last<'t>(reader: impl Read<'t>) -> Result<Mark> {
 pub(crate) fn last_number<'t>(reader: impl Read<'t>) -> Result<u64> {
     let (last, change) = last_with_time(reader)?;
     let order = match change {
-        Some((_, order)) => order,
+        Some(change) => change.order,
         None => kept_order(reader)?,
     };
     Ok(order.unwrap_or(last.number))
 }
 
+/// The time of a change, and its place in the order of all shards.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    time: u64,
+    order: Option<u64>,
+}
+
 /// Returns the mark of the last change, and its time and place; without them if the change was removed.
-fn last_with_time<'t>(reader: impl Read<'t>) -> Result<(Mark, Option<(u64, Option<u64>)>)> {
+fn last_with_time<'t>(reader: impl Read<'t>) -> Result<(Mark, Option<Placed>)> {
     let Some((key, record)) = reader.below(Space::Changes, &[CONSUMER])? else {
         return Ok((Mark::default(), None));
     };
     match number_of(key) {
         Some(number) => {
             let change = decode(reader.table(), number, record)?;
-            Ok((Mark { number, end: change.end }, Some((change.time, change.order))))
+            Ok((
+                Mark { number, end: change.end },
+                Some(Placed { time: change.time, order: change.order }),
+            ))
         }
         None => Ok((mark(reader.table(), record)?, None)),
     }
@@ -333,7 +343,7 @@ pub(crate) fn remove_old(
     most: u64,
 ) -> Result<u64> {
     let (last, change) = last_with_time(writer.reader())?;
-    let (now, time) = (now(), change.map(|(time, _)| time));
+    let (now, time) = (now(), change.map(|change| change.time));
     if let Some(time) = time.filter(|time| stream.is_long(*time, now)) {
         age::note(stream, writer, (last.number, time), now)?;
     }

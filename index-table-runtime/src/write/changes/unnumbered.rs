@@ -36,7 +36,7 @@ pub(crate) fn number(
 ) -> Result<usize> {
     let found = some(writer.reader(), Place::default(), AT_ONCE)?;
     let (Mark { mut number, mut end }, last) = last_with_time(writer.reader())?;
-    let mut time = last.map(|(time, _)| time);
+    let mut time = last.map(|last| last.time);
     let (mut removed, mut written, mut long) = (Vec::new(), Vec::new(), Vec::new());
     for (place, change) in found.into_iter().take_while(|(place, _)| place.transaction <= upto) {
         if let Some(earlier) = time.filter(|earlier| stream.is_long(*earlier, change.time)) {
