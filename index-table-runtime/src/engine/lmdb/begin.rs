@@ -15,7 +15,7 @@ use super::{
     write::Writer,
 };
 use crate::{
-    engine::{CommitFailure, Retry},
+    engine::Retry,
     model::{
         error::{Error, Result, StoreError},
         reference::{MARK, Referrer},
@@ -121,7 +121,7 @@ impl Engine {
             }
             journal.begin();
         }
-        Self::refuse_lost(&mut writing)?;
+        Self::refuse_still_lost(&mut writing)?;
         let (txn, pass) = self.begin(Kind::Writer, write_txn)?;
         writing.scratch.recorder.begin(txn.id());
         Ok((txn, Turn { _pass: pass, writing }))
@@ -169,7 +169,7 @@ impl Engine {
                     self.logged(logged, number);
                 }
                 let _ = self.catalog.set(*tables.catalog);
-                let lost = Self::refuse_lost(&mut turn.writing).map_err(CommitFailure::Unknown);
+                let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
                 lost.map_err(|lost| (lost.into_error(), None))?;
                 Ok(self.with_known(tables, parts))
             }

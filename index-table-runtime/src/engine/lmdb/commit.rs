@@ -24,10 +24,11 @@ impl<'e> Logged<'e> {
 }
 
 impl Engine {
-    /// Makes the changes of the transaction durable in the journal. Without a journal, does nothing: LMDB's
-    /// commit makes them durable.
+    /// Checks that the files are not lost, and makes the changes of the transaction durable in the journal. Without a
+    /// journal, LMDB's commit makes them durable.
     #[inline]
     pub(super) fn log(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
+        Self::refuse_lost(writing).map_err(CommitFailure::Failed)?;
         if !writing.scratch.recorder.is_on() {
             return Ok(Logged(None, None));
         }

@@ -1,7 +1,8 @@
 //! Checks that the names of the files still lead to the open files.
 //!
 //! If a file was removed, renamed or replaced while it is open, this process can still write it, but no other process
-//! finds it. So a commit is acknowledged only if each name has led to the open file within the last few milliseconds.
+//! finds it. So a commit is acknowledged only if each name has led to the open file within the last few milliseconds. This
+//! is checked before a commit, which then fails and changes nothing, and after a commit that has waited for the disk.
 
 use std::{
     fs::{self, File},
@@ -12,7 +13,10 @@ use std::{
 
 use super::{env::Engine, turn::Writing};
 use crate::{
-    engine::files::{FileId, id},
+    engine::{
+        CommitFailure,
+        files::{FileId, id},
+    },
     model::error::{Error, Result},
 };
 
@@ -23,11 +27,18 @@ const AGE: Duration = Duration::from_millis(5);
 #[derive(Default)]
 pub(super) struct Paths {
     files: Vec<(PathBuf, FileId)>,
-    /// The time until which the last check that found all files is recent.
+    /// The time until which the last check is recent; `None` if it did not find all files.
     recent: Option<Instant>,
+    /// Whether commits don't wait for the disk, so that the check before a commit is also recent after it.
+    is_quick: bool,
 }
 
 impl Paths {
+    /// Checks no files yet. `is_quick` if commits don't wait for the disk.
+    pub(super) fn new(is_quick: bool) -> Self {
+        Self { is_quick, ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, path: PathBuf, file: FileId) {
         self.files.retain(|(own, _)| *own != path);
         self.files.push((path, file));
@@ -56,12 +67,16 @@ impl Paths {
         self.check(now)
     }
 
+    /// Does the same after a check that did not find all files. Otherwise, does nothing, and does not read the clock.
+    #[inline]
+    fn still_lost(&mut self) -> Option<PathBuf> {
+        if self.recent.is_some() { None } else { self.check(Instant::now()) }
+    }
+
     #[cold]
     fn check(&mut self, now: Instant) -> Option<PathBuf> {
         let lost = self.files.iter().find(|(path, file)| !leads_to(path, *file));
-        if lost.is_none() {
-            self.recent = now.checked_add(AGE);
-        }
+        self.recent = if lost.is_none() { now.checked_add(AGE) } else { None };
         lost.map(|(path, _)| path.clone())
     }
 }
@@ -87,9 +102,57 @@ impl Engine {
     /// Fails if a file of the store was removed, renamed or replaced.
     #[inline]
     pub(super) fn refuse_lost(writing: &mut Writing) -> Result<()> {
-        match writing.paths.lost() {
-            None => Ok(()),
-            Some(path) => Err(Error::FileReplaced { path }),
+        refuse(writing.paths.lost())
+    }
+
+    /// Fails if a transaction was refused for this reason, and the file is not back.
+    #[inline]
+    pub(super) fn refuse_still_lost(writing: &mut Writing) -> Result<()> {
+        refuse(writing.paths.still_lost())
+    }
+
+    /// Fails if a file was lost while a commit waited for the disk.
+    #[inline]
+    pub(super) fn refuse_lost_meanwhile(writing: &mut Writing) -> Result<(), CommitFailure> {
+        if writing.paths.is_quick {
+            return Ok(());
+        }
+        Self::refuse_lost(writing).map_err(CommitFailure::Unknown)
+    }
+}
+
+#[inline]
+fn refuse(lost: Option<PathBuf>) -> Result<()> {
+    match lost {
+        None => Ok(()),
+        Some(path) => Err(Error::FileReplaced { path }),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::engine::{Durability, Options, lmdb::names::FILE};
+
+    #[test]
+    fn a_file_that_is_lost_while_a_commit_waits_for_the_disk_makes_the_commit_unknown() {
+        for durability in [Durability::Full, Durability::Relaxed, Durability::Journal] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().canonicalize().expect("the directory");
+            let options = Options::default().durability(durability);
+            let engine = Engine::open(&options, &path).expect("an engine");
+            let outcome = engine.write().expect("a transaction").commit(|| {
+                fs::remove_file(path.join(FILE)).expect("the file");
+                thread::sleep(2 * AGE);
+            });
+            let Err(CommitFailure::Unknown(Error::FileReplaced { path: lost })) = outcome else {
+                panic!("{durability:?}: the commit was acknowledged, or has failed");
+            };
+            assert_eq!(lost, path.join(FILE));
+            drop(engine);
+            Engine::wait_until_closed(&path);
         }
     }
 }

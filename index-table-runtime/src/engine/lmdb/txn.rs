@@ -140,7 +140,7 @@ impl<'s> Txn<'s> {
                     .map_err(|error| engine.take_back(&mut turn.writing, &logged, error))?;
                 committed();
                 engine.logged(logged, number);
-                Engine::refuse_lost(&mut turn.writing).map_err(CommitFailure::Unknown)
+                Engine::refuse_lost_meanwhile(&mut turn.writing)
             }
             Inner::Nested(mut txn, writing) => {
                 // Committing a failed nested transaction would damage the outer one. The probe detects the

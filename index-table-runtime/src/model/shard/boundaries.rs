@@ -27,6 +27,9 @@ impl From<Boundaries> for Vec<Boundary> {
     }
 }
 
+/// The number of starts that are compared with a key one after the other.
+const FEW: usize = 8;
+
 /// Returns the first eight bytes as a number. Missing bytes are zeros.
 #[inline]
 pub(crate) fn first_bytes(bytes: &[u8]) -> u64 {
@@ -83,7 +86,12 @@ impl Boundaries {
     #[inline]
     pub(crate) fn segment_of(&self, key: &[u8]) -> Option<usize> {
         let first = first_bytes(key);
-        let next = self.firsts.partition_point(|start| *start < first);
+        // A search of a few numbers costs more than their comparison.
+        let next = if self.firsts.len() <= FEW {
+            self.firsts.iter().take_while(|start| **start < first).count()
+        } else {
+            self.firsts.partition_point(|start| *start < first)
+        };
         if self.firsts.get(next) == Some(&first) {
             return self.segment_among(next, first, key);
         }

@@ -483,7 +483,9 @@ impl<'s> WriteTxn<'s> {
         };
         let known = written.iter().position(|written| written.opened == table.opened);
         if known.is_none() {
-            if outer.iter().all(|written| written.opened != table.opened) {
+            if outer.iter().all(|written| written.opened != table.opened)
+                && !table.is_as_declared(read.snapshot)
+            {
                 check_record(&writer, table)?;
             }
             let shared = Arc::clone(&table.shared);
