@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use index_table::{Durability, Error, Result, ShardedStore, Store};
+use index_table::{Durability, Error, Options, Result, ShardedStore, Store};
 
 use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
@@ -51,16 +51,21 @@ fn copy(from: &Path, to: &Path) {
 
 /// Checks that the directory is refused with each durability, and that nothing was written.
 fn is_refused(shard: &Path, what: &str) {
-    let before = files(shard);
     for durability in [Durability::Full, Durability::Journal, Durability::Relaxed] {
-        let opened = Store::options().durability(durability).open(shard);
-        let Err(error @ Error::ShardRefused { .. }) = &opened else {
-            panic!("{what}: {opened:?}");
-        };
-        let message = error.to_string();
-        assert!(message.contains("sharded store"), "{what}: {message}");
-        assert!(files(shard) == before, "{what}: the directory was written");
+        is_refused_with(&Store::options().durability(durability), shard, what);
     }
+}
+
+/// Checks that the directory is refused with these options, and that nothing was written.
+fn is_refused_with(options: &Options, shard: &Path, what: &str) {
+    let before = files(shard);
+    let opened = options.open(shard);
+    let Err(error @ Error::ShardRefused { .. }) = &opened else {
+        panic!("{what}: {opened:?}");
+    };
+    let message = error.to_string();
+    assert!(message.contains("sharded store"), "{what}: {message}");
+    assert!(files(shard) == before, "{what}: the directory was written");
 }
 
 fn is_open_as_shard(shard: &Path) {
@@ -104,6 +109,41 @@ fn a_shard_of_a_store_can_be_read_alone_and_not_written() -> Result<()> {
         fs::remove_file(moved.join("data.mdb")).expect("the shard map manager");
         is_refused(&moved.join("s1"), "a store without a manager");
     }
+    Ok(())
+}
+
+#[test]
+fn the_directory_of_a_sharded_store_is_not_a_plain_store() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, left) = (dir.path().join("shop"), dir.path().join("left"));
+        create(&path, durability)?;
+        is_refused(&path, "a closed store");
+        is_refused_with(&Store::options().read_only(true), &path, "a reader");
+        is_refused_with(&Store::options().create(false), &path, "an existing store");
+        let store = ShardedStore::open(&path)?;
+        let orders = OrderRepository::open(&store)?;
+        store.transaction(|txn| orders.insert(txn, &order(16, 2)))?;
+        copy(&path, &left);
+        is_open_as_shard(&path);
+        is_refused(&left, "a killed process");
+        assert_eq!(rows(&left)?, 3);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_refused_opening_keeps_the_archive_of_a_sharded_store() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, archive) = (dir.path().join("shop"), dir.path().join("archive"));
+    drop(options(Kind::Ranges, 2).archive(&archive).open(&path)?);
+    for durability in [Durability::Full, Durability::Journal] {
+        let options = Store::options().durability(durability).without_archive();
+        is_refused_with(&options, &path, "a store with an archive");
+    }
+    let opened = ShardedStore::open(&path);
+    assert!(matches!(&opened, Err(Error::ArchiveNotNamed { .. })), "{opened:?}");
+    drop(ShardedStore::options().archive(&archive).open(&path)?);
     Ok(())
 }
 

@@ -117,7 +117,7 @@ impl Store {
     /// [`Error::WriterElsewhere`] for a store with a journal. An option that can't work, and a `data.mdb` or
     /// `lock.mdb` that is not a regular file (a symbolic link, a FIFO, a device), are [`Error::Io`] with the kind
     /// `InvalidInput`. [`Error::ShardRefused`] for the directory of a shard that belongs to a sharded store, which can
-    /// be opened with [`read_only`](Options::read_only). With options, [`Error::StoreNotFound`],
+    /// be opened with [`read_only`](Options::read_only), and for the directory of a sharded store itself. With options, [`Error::StoreNotFound`],
     /// [`Error::NoReaderSlot`] and [`Error::RecoveryNeeded`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)

@@ -14,10 +14,10 @@ use super::{
     env::Engine,
     gate::Kind,
     journal::changes::Operation,
-    names::{CATALOG, Database, Env, SEQUENCES, SHARD, databases_of},
+    names::{CATALOG, Database, Env, SEQUENCES, SHARD, SHARDS, databases_of},
 };
 use crate::{
-    engine::{CommitFailure, Records, Retry},
+    engine::{Records, Retry},
     model::{
         error::{Error, Result, StoreError},
         schema::{IndexRecord, TableRecord},
@@ -79,8 +79,17 @@ impl Engine {
 
     /// Whether the file has the own records of a shard. No other thread may have the engine.
     pub(super) fn has_own_records(&self) -> Result<bool> {
+        self.has_database(SHARD)
+    }
+
+    /// Whether the file is that of a shard map manager. No other thread may have the engine.
+    pub(super) fn has_shards(&self) -> Result<bool> {
+        self.has_database(SHARDS)
+    }
+
+    fn has_database(&self, name: &str) -> Result<bool> {
         let (txn, _pass) = self.begin(Kind::Reader, read_txn)?;
-        let found = find(self.env()?, txn, SHARD).map_err(|error| self.error(error))?;
+        let found = find(self.env()?, txn, name).map_err(|error| self.error(error))?;
         Ok(found.is_some())
     }
 
@@ -153,7 +162,7 @@ impl Engine {
                 for name in &dropped {
                     known.remove(name);
                 }
-                let lost = Self::refuse_lost(&mut turn.writing).map_err(CommitFailure::Unknown);
+                let lost = Self::refuse_lost_meanwhile(&mut turn.writing);
                 lost.map_err(|lost| (lost.into_error(), None))?;
                 Ok(dropped)
             }

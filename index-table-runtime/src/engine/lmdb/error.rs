@@ -173,6 +173,14 @@ pub(super) fn is_shard(path: &Path) -> Error {
     }
 }
 
+/// Returns the error of the directory of a sharded store, which has the shard map manager and no rows.
+pub(super) fn is_manager(path: &Path) -> Error {
+    Error::ShardRefused {
+        what: format!("`{}`", path.display()),
+        reason: "it is a sharded store; open it with `ShardedStore::open`".to_owned(),
+    }
+}
+
 /// Returns the error of a lock file that can't be opened or created.
 pub(super) fn not_reserved(path: &Path, source: io::Error) -> Error {
     match source.kind() {

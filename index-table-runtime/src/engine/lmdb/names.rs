@@ -9,6 +9,8 @@ pub(crate) const FILE: &str = "data.mdb";
 pub(crate) const LOCK_FILE: &str = "lock.mdb";
 
 pub(super) const CATALOG: &str = ".catalog";
+/// The records of a shard map manager.
+pub(super) const SHARDS: &str = ".shards";
 /// The own records of a shard.
 pub(super) const SHARD: &str = ".shard";
 pub(super) const SEQUENCES: &str = ".sequences";
