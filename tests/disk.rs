@@ -277,6 +277,64 @@ fn a_move_to_a_full_disk_is_cancelled_or_continued() -> TestResult {
     Parts::open(&path)?.check()
 }
 
+/// The entries of the shard that is attached are added to a shard on a full disk.
+#[test]
+fn a_full_disk_refuses_an_attached_shard_and_loses_no_entry() -> TestResult {
+    const LEAVES: u32 = 2;
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let options = ShardedStore::options().shard("near", "near").shard("away", "away");
+    let store = options
+        .shard("far", disk.path().join("far"))
+        .map("parts", ShardMap::ranges().to("near", ..LEAVES).to("away", LEAVES..))
+        .map("parts.code", ShardMap::ranges().to("far", 0u64..))
+        .open(&path)?;
+    let own = Parts { parts: PartRepository::open(&store)?, store };
+    own.store.transaction(|txn| {
+        let mut all = (0..TENANTS).flat_map(|tenant| (0..500).map(move |number| (tenant, number)));
+        all.try_for_each(|(tenant, number)| own.parts.insert(txn, &part(tenant, number)))
+    })?;
+    own.check()?;
+
+    // The snapshot prevents the reuse of pages.
+    let before = own.store.read()?;
+    own.store.detach_shard("away")?;
+    fill_disk(disk.path())?;
+    // There is room for the commit that begins the change, but not for all entries.
+    {
+        let filler = fs::File::options().write(true).open(disk.path().join("filler"))?;
+        filler.set_len(filler.metadata()?.len() - (320 << 10))?;
+    }
+    let code = part(LEAVES, 7).code;
+    for _ in 0..2 {
+        let attached = own.store.attach_shard("away", "away");
+        assert!(matches!(&attached, Err(Error::DiskFull { .. })), "{attached:?}");
+        let txn = own.store.read()?;
+        assert_eq!(own.parts.all(&txn).count()?, u64::from(LEAVES) * 500);
+        assert_eq!(own.parts.by_code(&txn).count()?, u64::from(LEAVES) * 500);
+        assert!(own.parts.get_by_code(&txn, code)?.is_none());
+        assert!(own.parts.get_by_code(&txn, part(1, 7).code)?.is_some());
+        // A commit in several shards changes nothing.
+        let inserted = own.store.transaction(|txn| own.parts.insert(txn, &part(1, 1000)));
+        assert!(matches!(&inserted, Err(Error::DiskFull { .. })), "{inserted:?}");
+        assert!(own.parts.get(&own.store.read()?, 1, 1000)?.is_none());
+    }
+    assert_eq!(own.parts.by_code(&before).count()?, u64::from(TENANTS) * 500);
+    drop(before);
+
+    fs::remove_file(disk.path().join("filler"))?;
+    // A row can take the key of a hidden entry, and then the shard can't be attached.
+    own.store.transaction(|txn| own.parts.insert(txn, &Part { code, ..part(1, 1000) }))?;
+    let attached = own.store.attach_shard("away", "away");
+    assert!(matches!(&attached, Err(Error::ShardRefused { .. })), "{attached:?}");
+    own.store.transaction(|txn| own.parts.delete(txn, 1, 1000))?;
+    own.store.attach_shard("away", "away")?;
+    own.check()?;
+    drop(own);
+    Parts::open(&path)?.check()
+}
+
 fn as_other_process() -> Option<PathBuf> {
     std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
 }

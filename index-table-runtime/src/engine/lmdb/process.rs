@@ -3,9 +3,18 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) use os::{
-    file_limit, forks, has_address_space, is_eio, is_read_only, limit, page_size, watch_forks,
-    write_back,
+    file_limit, forks, has_address_space, is_eio, is_read_only, limit, page_size, space,
+    watch_forks, write_back,
 };
+
+/// The space that is left on a disk, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Space {
+    /// For users without privileges.
+    pub(super) available: u64,
+    /// For all users.
+    pub(super) free: u64,
+}
 
 /// A limit of the process that a call has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +51,12 @@ mod os {
     #[cfg(target_os = "linux")]
     use std::fs;
     use std::{
+        ffi::CString,
         fs::File,
         io,
-        os::fd::AsRawFd as _,
+        mem::MaybeUninit,
+        os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+        path::Path,
         ptr,
         sync::{
             Once,
@@ -52,7 +64,7 @@ mod os {
         },
     };
 
-    use super::Limit;
+    use super::{Limit, Space};
 
     static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -123,7 +135,7 @@ mod os {
     /// Whether no process can write to the file system of this file.
     #[cfg(not(target_os = "linux"))]
     pub(in crate::engine::lmdb) fn is_read_only(file: &File) -> io::Result<bool> {
-        let mut found = std::mem::MaybeUninit::uninit();
+        let mut found = MaybeUninit::uninit();
         // SAFETY: the file is open, and the call fills the struct unless it fails.
         let found = unsafe {
             if libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) != 0 {
@@ -132,6 +144,24 @@ mod os {
             found.assume_init()
         };
         Ok(found.f_flag & libc::ST_RDONLY != 0)
+    }
+
+    /// Returns the space that is left on the disk of a directory; `None` if it is not known.
+    pub(in crate::engine::lmdb) fn space(directory: &Path) -> Option<Space> {
+        let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
+        let mut found = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: the path ends with a zero, and the call fills the struct unless it fails.
+        let found = unsafe {
+            if libc::statvfs(path.as_ptr(), found.as_mut_ptr()) != 0 {
+                return None;
+            }
+            found.assume_init()
+        };
+        #[allow(clippy::useless_conversion, reason = "the numbers are narrower on some systems")]
+        let [block, available, free] =
+            [found.f_frsize, found.f_bavail, found.f_bfree].map(u64::from);
+        let bytes = |blocks: u64| blocks.saturating_mul(block);
+        Some(Space { available: bytes(available), free: bytes(free) })
     }
 
     /// Writes the changed pages of a part of a file to the disk and waits for them. This is no sync: the disk may keep
@@ -221,6 +251,10 @@ mod os {
 
     pub(in crate::engine::lmdb) const fn file_limit() -> u64 {
         u64::MAX
+    }
+
+    pub(in crate::engine::lmdb) const fn space(_: &std::path::Path) -> Option<super::Space> {
+        None
     }
 
     pub(in crate::engine::lmdb) fn write_back(

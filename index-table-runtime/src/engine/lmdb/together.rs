@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::io;
+
 use super::{
     commit::Logged,
     env::Engine,
@@ -14,6 +16,7 @@ use super::{
         shared::checkpoint::Held,
         weaken,
     },
+    process::{self, Space},
     turn::Turn,
     txn::Txn,
 };
@@ -41,9 +44,15 @@ const CHANGES_OF_A_PAGE: usize = 32;
 const PLENTY: usize = 1 << 24;
 const PLENTY_FOR_A_CHANGE: usize = 1 << 16;
 
+/// With less space on the disk of a file, the commit is refused. With more, it can fail in this file, which is therefore the
+/// first.
+const SPACE: u64 = 1 << 18;
+
 /// The transaction of one data file. Fields are dropped in order: the transaction before its turn.
 struct Part<'s> {
     engine: &'s Engine,
+    /// The bytes that are free on the disk, as far as this is known.
+    space: u64,
     txn: heed::RwTxn<'s>,
     /// The part of the record for this file.
     logged: Option<(Recorded, Option<Held<'s>>)>,
@@ -84,6 +93,20 @@ impl Part<'_> {
         put.map_err(failed).map_err(CommitFailure::Failed)
     }
 
+    /// Checks that the disk has space for a small commit of LMDB, which can't be taken back if another file has the commit
+    /// already.
+    fn check_space(&mut self) -> Result<(), CommitFailure> {
+        let Some(Space { available, free }) = process::space(&self.engine.path) else {
+            return Ok(());
+        };
+        self.space = available;
+        if free >= SPACE {
+            return Ok(());
+        }
+        let full = io::ErrorKind::StorageFull.into();
+        Err(CommitFailure::Failed(Error::io(&self.engine.path, full)))
+    }
+
     /// Returns the number of bytes of the map that no page uses.
     fn room(&self) -> usize {
         self.engine.map_size().saturating_sub(self.engine.used())
@@ -104,12 +127,16 @@ impl<'s> Txn<'s> {
         for txn in txns {
             txn.engine().refuse_forked().map_err(CommitFailure::Failed)?;
             if let Some((engine, txn, turn)) = txn.into_writing() {
-                parts.push(Part { engine, txn, logged: None, turn });
+                parts.push(Part { engine, space: u64::MAX, txn, logged: None, turn });
             }
+        }
+        for part in &mut parts {
+            Engine::refuse_lost(&mut part.turn.writing).map_err(CommitFailure::Failed)?;
         }
         if parts.len() > 1 {
             for part in &mut parts {
                 part.make_room()?;
+                part.check_space()?;
             }
         }
         let is_changed = |part: &&mut Part<'_>| part.turn.writing.scratch.recorder.has_changes();
@@ -148,8 +175,8 @@ impl<'s> Txn<'s> {
         for (part, logged) in changed.into_iter().zip(recorded.into_iter().zip(held)) {
             part.logged = Some(logged);
         }
-        // If a map is full despite this check, the first commit probably fails, and can be taken back.
-        parts.sort_by_key(Part::room);
+        // If a map or a disk is full despite these checks, the first commit probably fails, and can be taken back.
+        parts.sort_by_key(|part| part.space.min(part.room() as u64));
         Ok(Prepared { parts, record })
     }
 }
@@ -162,7 +189,7 @@ impl Prepared<'_> {
         let engines: Vec<_> = parts.iter().map(|part| part.engine).collect();
         let mut visible = Vec::with_capacity(parts.len());
         // The turns and locks of the parts that are not committed yet are held until the end.
-        for Part { engine, txn, logged, turn } in parts {
+        for Part { engine, txn, logged, turn, .. } in parts {
             let number = txn.id();
             #[cfg(test)]
             let outcome = tests::refuse(visible.len()).and_then(|()| txn.commit());
@@ -198,11 +225,9 @@ impl Prepared<'_> {
             if let Some((recorded, held)) = logged {
                 engine.logged(Logged::new(recorded, held), number);
             }
-            lost = lost.and_then(|()| Engine::refuse_lost(&mut turn.writing));
+            lost = lost.and_then(|()| Engine::refuse_lost_meanwhile(&mut turn.writing));
             turns.push(turn);
         }
-        let unknown =
-            |error| NotVisible { failure: CommitFailure::Unknown(error), is_split: false };
-        lost.map_err(unknown)
+        lost.map_err(|failure| NotVisible { failure, is_split: false })
     }
 }
