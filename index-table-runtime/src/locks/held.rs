@@ -125,6 +125,11 @@ mod checked {
                 store_of(held) == store_of(own) && held >= own
             }
             ((Rank::Turn, _), (earlier, _)) if earlier < Rank::Turn => false,
+            // A step of a move opens tables in a single shard, whose lock of openings has another number.
+            ((Rank::MoveHold, _), (Rank::Opening, 1..)) => false,
+            // The moves of different stores are independent.
+            ((Rank::MoveStep, held), (Rank::MoveStep, own))
+            | ((Rank::MoveHold, held), (Rank::MoveHold, own)) => held == own,
             _ => held >= lock,
         }
     }

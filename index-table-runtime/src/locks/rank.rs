@@ -40,12 +40,21 @@ ranks! {
     GroupWriters,
     /// A running move.
     Moving,
-    /// The opening of tables, and changes of the list of shards.
+    /// A step of a move, which waits until no thread holds the moves of the store. A thread that holds them has this rank
+    /// too, because it may open a table.
+    MoveStep,
+    /// The opening of tables, and changes of the list of shards. The number is 1 in the store of a single shard.
     Opening,
+    /// A thread that holds the moves of a store, which waits until no step is running. A running step has this rank too,
+    /// because a thread that opens a table may wait for its end.
+    MoveHold,
     /// The sharded stores of this process, while one of them is opened or rebuilt.
     ShardedStores,
     /// The stores of this process, while one of them is opened.
     Stores,
+    /// The lock of the file `data.mdb`, from the first read of the file until the store is open. Another process may have
+    /// it. All other locks of files and directories are only tried, or are waited for with this lock.
+    DataFile,
     /// The commits that a follower applies in several shards. It is the same lock as `Visibility`.
     Following,
     /// The turn to write a data file, together with LMDB's lock of its writer. The shards of a store come in the order of

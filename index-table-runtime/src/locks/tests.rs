@@ -67,6 +67,15 @@ fn the_turns_of_different_stores_have_no_order() {
 }
 
 #[test]
+#[cfg(debug_assertions)]
+fn the_moves_of_different_stores_have_no_order() {
+    assert!(is_refused(|| both::<rank::MoveStep, rank::MoveStep>((7, 7))));
+    assert!(!is_refused(|| both::<rank::MoveStep, rank::MoveStep>((7, 6))));
+    assert!(is_refused(|| both::<rank::MoveHold, rank::MoveHold>((7, 7))));
+    assert!(!is_refused(|| both::<rank::MoveHold, rank::MoveHold>((7, 6))));
+}
+
+#[test]
 fn a_lock_that_was_released_or_not_waited_for_is_allowed() {
     assert!(!is_refused(|| {
         let (first, last) = (Mutex::<_, rank::Opening>::new(()), Mutex::<_>::new(()));

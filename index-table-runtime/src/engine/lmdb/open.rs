@@ -36,7 +36,7 @@ use super::{
 };
 use crate::{
     engine::{Durability, FILE_MODE, Options, WhenLost, files},
-    locks::{Mutex, next_store, place},
+    locks::{Held, Mutex, next_store, place, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -111,9 +111,6 @@ impl Engine {
         let plan = prepare(options, path, &presence, shared)?;
         // The own journal of a store has the archive.
         let has_own_journal = plan == Plan::Start && shared.is_none();
-        if is_writer && !has_own_journal && plan != Plan::ReadOnly {
-            known::settle(path, None).map_err(|source| Error::io(path, source))?;
-        }
         let began = Instant::now();
         let mut engine = loop {
             let alone = presence.is_alone() || !presence.is_known();
@@ -127,6 +124,14 @@ impl Engine {
         };
         if options.refuses_shards && !options.read_only && engine.has_own_records()? {
             return Err(error::is_shard(path));
+        }
+        match engine.has_shards() {
+            Ok(true) if !options.manager => return Err(error::is_manager(path)),
+            Ok(_) | Err(Error::TooManyReaders { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        if is_writer && !has_own_journal && plan != Plan::ReadOnly {
+            known::settle(path, None).map_err(|source| Error::io(path, source))?;
         }
         if plan == Plan::Start {
             match shared {
@@ -193,7 +198,8 @@ impl Engine {
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let map_size = AtomicUsize::new(env.info().map_size);
         let (slots, presence) = (OnceLock::new(), Presence::none());
-        let mut paths = Paths::default();
+        // A promoted follower waits for the disk.
+        let mut paths = Paths::new(options.durability == Durability::None && !options.follower);
         if let Some(lock_file) = lock_file {
             paths.add(path.join(LOCK_FILE), lock_file);
         }
@@ -280,6 +286,7 @@ impl Engine {
 struct Opening {
     file: File,
     is_locked: bool,
+    _lock: Held,
 }
 
 impl Opening {
@@ -289,13 +296,14 @@ impl Opening {
         open.read(true).write(!options.read_only).create(options.creates()).truncate(false);
         let mode = if options.creates() { options.file_mode } else { FILE_MODE };
         let file = files::open_or_create(&mut open, file, mode)?;
-        loop {
+        let lock = Held::wait::<rank::DataFile>(0);
+        let is_locked = loop {
             match file.lock() {
-                Ok(()) => return Ok(Self { file, is_locked: true }),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Ok(Self { file, is_locked: false }),
+                outcome => break outcome.is_ok(),
             }
-        }
+        };
+        Ok(Self { file, is_locked, _lock: lock })
     }
 }
 

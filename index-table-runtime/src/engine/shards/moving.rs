@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use crate::model::shard::Routing;
 use crate::{
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{self, Condvar, Mutex, MutexGuard, next_store, rank},
     model::{
         schema::{IndexSchema, TableSchema},
         shard::{Boundaries, ShardNumber},
@@ -201,10 +201,17 @@ impl Tracker {
 }
 
 /// Mutual exclusion of the steps of moves and of work that writes single shards, for example a bulk load.
-#[derive(Default)]
 pub(super) struct Holds {
     state: Mutex<HoldState>,
     changed: Condvar,
+    /// The number of the store, for the order of locks.
+    store: u64,
+}
+
+impl Default for Holds {
+    fn default() -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), store: next_store() }
+    }
 }
 
 #[derive(Default)]
@@ -218,10 +225,16 @@ struct HoldState {
 }
 
 /// A guard that prevents steps of moves.
-pub(crate) struct Held<'e>(&'e Holds);
+pub(crate) struct Held<'e> {
+    holds: &'e Holds,
+    _lock: locks::Held,
+}
 
 /// A guard of a running step of a move.
-pub(crate) struct Step<'e>(&'e Holds);
+pub(crate) struct Step<'e> {
+    holds: &'e Holds,
+    _lock: locks::Held,
+}
 
 impl Holds {
     fn lock(&self) -> MutexGuard<'_, HoldState> {
@@ -234,17 +247,19 @@ impl Holds {
 
     /// Waits until no step of a move is running, and prevents further steps.
     pub(super) fn hold(&self) -> Held<'_> {
+        drop(locks::Held::wait::<rank::MoveHold>(self.store));
         let mut state = self.wait_while(|state| state.is_moving);
         state.held += 1;
         state.count += 1;
-        Held(self)
+        Held { holds: self, _lock: locks::Held::got::<rank::MoveStep>(self.store) }
     }
 
     /// Waits until nothing prevents a step of a move. Also returns the number of holds so far.
     pub(super) fn step(&self) -> (Step<'_>, u64) {
+        drop(locks::Held::wait::<rank::MoveStep>(self.store));
         let mut state = self.wait_while(|state| state.is_moving || state.held > 0);
         state.is_moving = true;
-        (Step(self), state.count)
+        (self.running(), state.count)
     }
 
     /// Does the same, or returns `None` instead of waiting.
@@ -254,20 +269,54 @@ impl Holds {
             return None;
         }
         state.is_moving = true;
-        Some((Step(self), state.count))
+        Some((self.running(), state.count))
+    }
+
+    fn running(&self) -> Step<'_> {
+        Step { holds: self, _lock: locks::Held::got::<rank::MoveHold>(self.store) }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.0.lock().held -= 1;
-        self.0.changed.notify_all();
+        self.holds.lock().held -= 1;
+        self.holds.changed.notify_all();
     }
 }
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
-        self.0.lock().is_moving = false;
-        self.0.changed.notify_all();
+        self.holds.lock().is_moving = false;
+        self.holds.changed.notify_all();
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Whether a thread that takes locks in this way panics.
+    fn is_refused(body: impl FnOnce(&Holds, &Mutex<(), rank::Opening>) + Send) -> bool {
+        let (holds, opening) = (Holds::default(), Mutex::new(()));
+        thread::scope(|scope| scope.spawn(|| body(&holds, &opening)).join().is_err())
+    }
+
+    #[test]
+    fn steps_of_moves_and_openings_of_tables_do_not_wait_for_each_other() {
+        assert!(is_refused(|holds, _| drop((holds.hold(), holds.step()))));
+        assert!(is_refused(|holds, _| drop((holds.step(), holds.hold()))));
+        assert!(is_refused(|holds, opening| drop((opening.lock(), holds.step()))));
+        assert!(is_refused(|holds, opening| drop((holds.step(), opening.lock()))));
+        let of_shard = Mutex::<_, rank::Opening>::numbered(1, ());
+        assert!(!is_refused(|holds, _| drop((holds.step(), of_shard.lock()))));
+        assert!(!is_refused(|holds, _| drop((holds.hold(), holds.hold()))));
+        assert!(!is_refused(|holds, opening| drop((holds.hold(), opening.lock()))));
+        assert!(!is_refused(|holds, opening| drop((opening.lock(), holds.hold()))));
+        assert!(!is_refused(|holds, opening| {
+            let _opening = opening.lock();
+            assert!(holds.try_step().is_some());
+        }));
     }
 }
