@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 /// The seconds by which the clock is ahead.
 static OFFSET: AtomicI64 = AtomicI64::new(0);
 
+/// The seconds for which the machine has slept.
+static SLEPT: AtomicI64 = AtomicI64::new(0);
+
 /// Tests that change the clock run one after another.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -32,6 +35,10 @@ extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -
     if outcome == 0 && clock == libc::CLOCK_REALTIME {
         // SAFETY: the kernel has written the time.
         unsafe { (*time).tv_sec += OFFSET.load(SeqCst) };
+    }
+    if outcome == 0 && [libc::CLOCK_REALTIME, libc::CLOCK_BOOTTIME].contains(&clock) {
+        // SAFETY: the same.
+        unsafe { (*time).tv_sec += SLEPT.load(SeqCst) };
     }
     outcome as libc::c_int
 }
@@ -251,5 +258,30 @@ fn the_expiry_worker_does_not_follow_a_correction_at_once() -> Result<()> {
     correct(-DAY);
     drop(worker);
     assert!(notes.get(&store.read()?, 2)?.is_some());
+    Ok(())
+}
+
+#[test]
+fn the_expiry_worker_follows_the_clock_after_the_machine_has_slept() -> Result<()> {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = Store::open(directory.path())?;
+    let notes = NoteRepository::open(&store)?;
+    let insert = |id, ends: SystemTime| {
+        store.transaction(|txn| notes.insert(txn, &Note { id, ends: Some(ends) }))
+    };
+    // Corrections in other tests are forgotten, because a jump backwards is followed at once.
+    correct(-100 * DAY);
+    insert(1, SystemTime::now() + Duration::from_hours(1))?;
+    insert(2, SystemTime::now() + Duration::from_hours(5))?;
+    let _worker = store.start_expiry_worker()?;
+    SLEPT.fetch_add(2 * HOUR, SeqCst);
+    let begun = Instant::now();
+    while notes.get(&store.read()?, 1)?.is_some() {
+        assert!(begun.elapsed() < Duration::from_mins(1), "the row is still there");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(notes.get(&store.read()?, 2)?.is_some());
+    correct(100 * DAY);
     Ok(())
 }
