@@ -5,6 +5,7 @@ use std::{
     fmt::Debug,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     num::NonZero,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -19,7 +20,7 @@ use index_table::{
 };
 use jiff::Timestamp;
 use rust_decimal::Decimal;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::SmolStr;
 use time::{Date, OffsetDateTime, PrimitiveDateTime, UtcOffset};
 use ulid::Ulid;
@@ -39,6 +40,26 @@ enum Rank {
 struct Place {
     floor: i8,
     name: String,
+}
+
+type Twelve = (u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8);
+
+/// A text that values share. serde has an implementation for `Arc` with a feature only.
+#[derive(Debug, Clone, PartialEq, IndexKey)]
+struct Shared {
+    text: Arc<str>,
+}
+
+impl Serialize for Shared {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Shared {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self { text: text.into() })
+    }
 }
 
 /// Whether a value was read as it was written. NaNs are equal to no value.
@@ -171,16 +192,54 @@ extremes! { string: String, |value| value.as_str(), [
 extremes! { blob: Vec<u8>, |value| value.as_slice(), [
     vec![], vec![0], vec![0, 0], vec![1], vec![2], vec![255; 254],
 ] }
+extremes! { byte: [u8; 1], |value| *value, [[0], [1], [254], [255]] }
 extremes! { array: [u8; 32], |value| *value, [[0; 32], [1; 32], [255; 32]] }
 extremes! { boxed: Box<str>, |value| &**value, ["".into(), "\0".into(), "\u{10FFFF}".into()] }
 extremes! { cow: Cow<'static, str>, |value| &**value, ["".into(), "\0".into(), "\u{10FFFF}".into()] }
-extremes! { non_zero: NonZero<u64>, |value| *value, [NonZero::<u64>::MIN, NonZero::<u64>::MAX] }
-extremes! { signed_non_zero: NonZero<i128>, |value| *value, [
-    NonZero::<i128>::MIN, NonZero::new(-1).ok_or("0")?, NonZero::new(1).ok_or("0")?, NonZero::<i128>::MAX,
+extremes! { shared: Shared, |value| value.arg(), [
+    Shared { text: "".into() }, Shared { text: "\0".into() }, Shared { text: "\u{10FFFF}".into() },
 ] }
+
+mod non_zero {
+    use super::*;
+
+    macro_rules! non_zero {
+        ($($type:ident)+) => {$(
+            extremes! { $type: NonZero<$type>, |value| *value, [NonZero::<$type>::MIN, NonZero::<$type>::MAX] }
+        )+};
+    }
+
+    non_zero!(u8 u16 u32 u64 u128 usize);
+}
+
+mod signed_non_zero {
+    use super::*;
+
+    macro_rules! signed {
+        ($($type:ident)+) => {$(
+            extremes! { $type: NonZero<$type>, |value| *value, [
+                NonZero::<$type>::MIN, NonZero::new(-1).ok_or("0")?, NonZero::new(1).ok_or("0")?, NonZero::<$type>::MAX,
+            ] }
+        )+};
+    }
+
+    signed!(i8 i16 i32 i64 i128 isize);
+}
+
 extremes! { option: Option<u8>, |value| *value, [None, Some(0), Some(255)] }
+extremes! { optional_text: Option<String>, |value| value.as_deref(), [
+    None, Some(String::new()), Some("\0".into()), Some("\u{10FFFF}".into()),
+] }
 extremes! { nested: Option<Option<i8>>, |value| *value, [None, Some(None), Some(Some(-128)), Some(Some(127))] }
 extremes! { pair: (i8, u8), |value| *value, [(-128, 0), (-128, 255), (127, 0), (127, 255)] }
+extremes! { triple: (bool, char, i64), |value| *value, [
+    (false, '\0', i64::MIN), (false, '\0', i64::MAX), (false, char::MAX, i64::MIN), (true, '\0', i64::MIN),
+    (true, char::MAX, i64::MAX),
+] }
+extremes! { twelve: Twelve, |value| *value, [
+    (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255),
+    (255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), (255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255),
+] }
 extremes! { duration: Duration, |value| *value, [Duration::ZERO, Duration::new(0, 999_999_999), Duration::MAX] }
 extremes! { ipv4: Ipv4Addr, |value| *value, [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST] }
 extremes! { ipv6: Ipv6Addr, |value| *value, [Ipv6Addr::UNSPECIFIED, Ipv6Addr::from_bits(u128::MAX)] }
@@ -255,3 +314,44 @@ fn last_of_the_clock() -> SystemTime {
 extremes! { system_time: SystemTime, |value| *value, [
     UNIX_EPOCH, UNIX_EPOCH + Duration::from_nanos(1), last_of_the_clock(),
 ] }
+
+/// A row with a time before 1970, which serde refuses in a field.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(computed(time: SystemTime))]
+struct Early {
+    #[primary_key]
+    id: u32,
+    before: Duration,
+}
+
+impl Early {
+    fn time(&self) -> SystemTime {
+        UNIX_EPOCH - self.before
+    }
+}
+
+#[test]
+fn the_first_times_of_the_clock_are_read_as_they_were_written() -> TestResult {
+    let steps = (0..64).rev().map(|bit| Duration::from_secs(1 << bit));
+    let first = steps.fold(Duration::ZERO, |before, step| {
+        let next = before.saturating_add(step);
+        if UNIX_EPOCH.checked_sub(next).is_some() { next } else { before }
+    });
+    let [second, moment] = [Duration::from_secs(1), Duration::from_nanos(1)];
+    let before =
+        [first, first - moment, second + moment, second, second - moment, moment, Duration::ZERO];
+    let rows: Vec<_> = (0..).zip(before).map(|(id, before)| Early { id, before }).collect();
+
+    let store = Store::in_memory();
+    let table = EarlyRepository::open(&store)?;
+    store.transaction(|txn| rows.iter().rev().try_for_each(|row| table.insert(txn, row)))?;
+    let txn = store.read()?;
+    assert_eq!(table.by_time(&txn).rows().collect::<Result<Vec<_>, _>>()?, rows);
+    for (entry, row) in table.by_time(&txn).entries().zip(&rows) {
+        assert_eq!(entry?.time, row.time());
+        assert_eq!(table.find_by_time(&txn, row.time()).count()?, 1);
+        check_plain(&row.time())?;
+    }
+    assert!(table.verify(&txn).run()?.is_clean());
+    Ok(())
+}
