@@ -1,27 +1,13 @@
 //! Two stores that have written to the same archive: a copy of a store was opened with it by mistake.
 
-use std::{fs, path::Path, time::SystemTime};
+use std::{path::Path, time::SystemTime};
 
 use index_table::{CommitNumber, Error, ShardedStore, Store};
 
 use crate::{
-    NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, options, rows_of, shards,
-    wait_for_archive,
+    NoteRepository, Random, Rows, TestResult, change, directories::copied, fresh, last_commit,
+    options, rows_of, shards, wait_for_archive,
 };
-
-fn copied(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copied(&entry.path(), &to)?;
-        } else {
-            fs::copy(entry.path(), to)?;
-        }
-    }
-    Ok(())
-}
 
 type Written<R> = std::result::Result<Vec<(CommitNumber, R)>, Box<dyn std::error::Error>>;
 

@@ -1,6 +1,9 @@
 //! Stores with an archive, and stores that are restored from one.
 
 mod damage;
+#[path = "../support/directories.rs"]
+mod directories;
+mod earlier;
 mod forks;
 mod handed;
 mod moments;

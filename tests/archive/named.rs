@@ -1,6 +1,7 @@
 //! The record of the archive in the directory of a store: opening the store without its archive is refused.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -9,9 +10,12 @@ use std::{
 use index_table::{Durability, Error, Follower, Options, ShardedStore, Store};
 
 use crate::{
-    NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, options, rows_of, shards,
-    wait_for_archive,
+    NoteRepository, Random, Rows, TestResult, change,
+    directories::{copied, files},
+    fresh, last_commit, options, rows_of, shards, wait_for_archive,
 };
+
+type Files = BTreeMap<PathBuf, Vec<u8>>;
 
 struct Dirs {
     _dir: tempfile::TempDir,
@@ -50,32 +54,16 @@ fn write(options: &Options, path: &Path, rows: &mut Rows) -> TestResult {
 }
 
 /// Returns the names and contents of all files except LMDB's lock file.
-fn contents(directory: &Path) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(contents(&path)?);
-        } else if !path.ends_with("lock.mdb") {
-            let bytes = fs::read(&path)?;
-            found.push((path, bytes));
-        }
-    }
-    found.sort();
+fn contents(directory: &Path) -> std::io::Result<Files> {
+    let mut found = files(directory)?;
+    found.retain(|path, _| !path.ends_with("lock.mdb"));
     Ok(found)
 }
 
+/// Copies a store, as a killed process leaves it.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        if entry.path().is_dir() {
-            copy(&entry.path(), &to.join(entry.file_name()))?;
-        } else if entry.file_name() != "lock.mdb" {
-            fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    Ok(())
+    copied(from, to)?;
+    fs::remove_file(to.join("lock.mdb"))
 }
 
 fn restored(dirs: &Dirs) -> Result<Rows, Box<dyn std::error::Error>> {

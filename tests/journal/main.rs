@@ -1,6 +1,8 @@
 //! Stores with a journal.
 
 mod crashes;
+#[path = "../support/directories.rs"]
+mod directories;
 mod images;
 mod missing;
 mod nested;

@@ -9,7 +9,9 @@ use std::{
 
 use index_table::{Durability, Error, Follower, Store};
 
-use crate::{NoteRepository, TestResult, expect, killed, many_checkpoints, options, write};
+use crate::{
+    NoteRepository, TestResult, directories, expect, killed, many_checkpoints, options, write,
+};
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
@@ -21,18 +23,8 @@ const ALL: u32 = 40;
 const MARKER: std::ops::Range<usize> = 2048..2112;
 const GIVEN_UP: &[u8] = b"itJG\0\0\0\x01";
 
-/// Returns all files of a directory.
 fn files(directory: &Path) -> Files {
-    let mut found = Files::new();
-    for entry in fs::read_dir(directory).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.insert(path.clone(), fs::read(&path).expect("a file"));
-        }
-    }
-    found
+    directories::files(directory).expect("files")
 }
 
 /// Returns the files without their directory.

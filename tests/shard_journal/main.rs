@@ -2,6 +2,8 @@
 
 mod crashes;
 mod damage;
+#[path = "../support/directories.rs"]
+mod directories;
 mod lost;
 mod missing;
 mod openings;

@@ -1,12 +1,12 @@
 //! Files of a sharded store that are missing, empty, older or shorter than the journal of all shards requires.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path};
 
 use index_table::{Error, ShardedStore};
 
 use crate::{
-    NoteRepository, SHARDS, TestResult, create, data_of, expect, killed, options, with_shards,
-    write,
+    NoteRepository, SHARDS, TestResult, create, data_of, directories::files, expect, killed,
+    options, with_shards, write,
 };
 
 const STEPS: u32 = 10;
@@ -24,19 +24,6 @@ fn store(dir: &Path) -> std::result::Result<std::path::PathBuf, Box<dyn std::err
         (0..SHARDS).try_for_each(|tenant| write(&store, &notes, tenant, step))?;
     }
     Ok(killed(&path, &dir.join("left"))?)
-}
-
-fn files(directory: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(directory).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.insert(path.clone(), fs::read(&path).expect("a file"));
-        }
-    }
-    found
 }
 
 /// Opens the store, of which the last shard must not be available.
@@ -62,7 +49,7 @@ fn a_lost_manager_is_not_replaced_by_an_empty_one() -> TestResult {
             None => fs::remove_file(&manager)?,
             Some(empty) => fs::write(&manager, empty)?,
         }
-        let before = files(&left);
+        let before = files(&left)?;
         match options().open(&left) {
             Err(Error::DamagedFile { reason, .. }) => {
                 assert!(
@@ -77,7 +64,7 @@ fn a_lost_manager_is_not_replaced_by_an_empty_one() -> TestResult {
         let is_refused =
             matches!(outcome, Err(Error::DamagedFile { .. } | Error::StoreNotFound { .. }));
         assert!(is_refused, "{outcome:?}");
-        assert!(before == files(&left), "a file was changed");
+        assert!(before == files(&left)?, "a file was changed");
     }
     let again = killed(&left, &dir.path().join("again"))?;
     fs::remove_file(again.join("data.mdb"))?;

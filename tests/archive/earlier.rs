@@ -1,0 +1,129 @@
+//! A store and its archive, as the release before `archive.known` has written them: two processes with five rows each.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use index_table::{Durability, Error, IndexTable, Options, Result, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::{TestResult, directories::copied, wait_for_archive};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "notes")]
+#[index(text)]
+struct Text {
+    #[primary_key]
+    id: u32,
+    text: String,
+}
+
+/// The length of each file of the journal. The golden files end with the last byte that is not 0.
+const JOURNAL: u64 = 1 << 20;
+
+struct Earlier {
+    dir: tempfile::TempDir,
+}
+
+impl Earlier {
+    fn new() -> std::io::Result<Self> {
+        let dir = tempfile::tempdir()?;
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/archive-1");
+        copied(&golden, dir.path())?;
+        for at in 0..3 {
+            let path = dir.path().join("store").join(format!("journal.{at}"));
+            let file = fs::File::options().write(true).create(true).truncate(false).open(path)?;
+            file.set_len(JOURNAL)?;
+        }
+        Ok(Self { dir })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn archived(&self) -> Options {
+        Store::options().durability(Durability::Journal).archive(self.path("archive"))
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.path("store").join("archive.known").exists()
+    }
+
+    /// Restores the archive, and returns the number of its rows.
+    fn restored(&self, to: &str) -> Result<u64> {
+        Store::restore_archive(self.path("archive")).run(self.path(to))?;
+        rows(&Store::open(self.path(to))?)
+    }
+}
+
+/// Returns the number of rows, with consecutive ids.
+fn rows(store: &Store) -> Result<u64> {
+    let texts = TextRepository::open(store)?;
+    let txn = store.read()?;
+    let ids: Vec<u32> = texts.all(&txn).keys().collect::<Result<_>>()?;
+    assert!(ids.iter().copied().eq(0..ids.len() as u32), "{ids:?}");
+    assert!(texts.verify(&txn).run()?.is_clean());
+    Ok(ids.len() as u64)
+}
+
+fn insert(store: &Store, id: u32) -> Result<()> {
+    let texts = TextRepository::open(store)?;
+    store.transaction(|txn| texts.insert(txn, &Text { id, text: format!("note {id}") }))
+}
+
+#[test]
+fn a_store_of_an_earlier_release_continues_its_archive() -> TestResult {
+    let earlier = Earlier::new()?;
+    assert_eq!(earlier.restored("before")?, 10);
+    {
+        let store = earlier.archived().open(earlier.path("store"))?;
+        insert(&store, 10)?;
+        wait_for_archive(&store);
+    }
+    assert_eq!(earlier.restored("after")?, 11);
+    // It is the same generation.
+    assert!(!earlier.path("archive").join("base.0000000003").exists());
+    // From now on, the archive is known.
+    assert!(earlier.is_recorded());
+    let outcome = Store::open(earlier.path("store"));
+    assert!(matches!(outcome, Err(Error::ArchiveNotNamed { .. })), "{outcome:?}");
+    fs::rename(earlier.path("archive"), earlier.path("away"))?;
+    let store = earlier.archived().open(earlier.path("store"))?;
+    let error = store.archive_lag().and_then(|lag| lag.error).ok_or("no error")?;
+    assert!(error.contains("manifest is gone"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_store_of_an_earlier_release_is_opened_without_its_archive() -> TestResult {
+    for durability in [Durability::Full, Durability::Journal] {
+        let earlier = Earlier::new()?;
+        {
+            let store = Store::options().durability(durability).open(earlier.path("store"))?;
+            assert_eq!(rows(&store)?, 10);
+            insert(&store, 10)?;
+        }
+        assert!(!earlier.is_recorded());
+        assert_eq!(earlier.restored("before")?, 10);
+        let store = earlier.archived().open(earlier.path("store"))?;
+        insert(&store, 11)?;
+        wait_for_archive(&store);
+        drop(store);
+        assert_eq!(earlier.restored("after")?, 12);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unknown_archive_that_is_not_there_begins_again() -> TestResult {
+    let earlier = Earlier::new()?;
+    fs::rename(earlier.path("archive"), earlier.path("away"))?;
+    let store = earlier.archived().open(earlier.path("store"))?;
+    insert(&store, 10)?;
+    wait_for_archive(&store);
+    drop(store);
+    assert_eq!(earlier.restored("restored")?, 11);
+    Ok(())
+}
