@@ -70,7 +70,10 @@ pub(in crate::store) fn restore_shards(
     let mut stamps = vec![Stamp::default(); records.shards.len()];
     for number in needed(&restored.manager)? {
         if !restored.numbers.contains_key(&number) {
-            return Err(lacks(format!("it has no base of shard number {number}")));
+            return Err(lacks(format!(
+                "it has no complete base of shard number {number}; restore a state before this shard was added, with `until` or \
+                 `until_commit`"
+            )));
         }
     }
     for (base, directory) in bases.iter().zip(&directories) {
