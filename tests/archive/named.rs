@@ -360,6 +360,35 @@ fn a_sharded_store_is_not_written_without_its_archive() -> TestResult {
 }
 
 #[test]
+fn a_store_whose_shard_map_manager_is_rebuilt_keeps_its_archive() -> TestResult {
+    let (dirs, mut rows) = (Dirs::new()?, Default::default());
+    let store = shards::options(&dirs.archive).open(&dirs.store)?;
+    let orders = shards::OrderRepository::open(&store)?;
+    for _ in 0..10 {
+        shards::change(&store, &orders, &mut rows, &mut Random(74))?;
+    }
+    let places = store.shard_directories();
+    drop((store, orders));
+    fs::remove_file(dirs.store.join("data.mdb"))?;
+    let options = ShardedStore::options();
+    let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
+    let outcome = options.rebuild(&dirs.store);
+    assert!(matches!(outcome, Err(Error::ArchiveNotNamed { .. })), "{outcome:?}");
+    assert!(!dirs.store.join("data.mdb").exists());
+    let options = ShardedStore::options().archive(&dirs.archive);
+    let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
+    let store = options.rebuild(&dirs.store)?;
+    let orders = shards::OrderRepository::open(&store)?;
+    shards::change(&store, &orders, &mut rows, &mut Random(75))?;
+    wait_for_archive(&store);
+    drop((store, orders));
+    let to = dirs.path("to");
+    Store::restore_archive(&dirs.archive).run(&to)?;
+    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
+    Ok(())
+}
+
+#[test]
 fn an_archived_store_is_adopted_without_its_archive() -> TestResult {
     let (dirs, mut rows) = (Dirs::new()?, Rows::new());
     write(&options(&dirs.archive), &dirs.store, &mut rows)?;

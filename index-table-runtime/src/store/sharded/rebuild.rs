@@ -54,7 +54,8 @@ impl ShardedOptions {
     /// - The shards contradict each other.
     /// - Options other than shards and their options are given.
     ///
-    /// Also the errors of [`ShardedStore::open`].
+    /// [`Error::ArchiveNotNamed`](crate::Error::ArchiveNotNamed), before anything is written: the store has an archive that
+    /// is not named. Also the errors of [`ShardedStore::open`].
     ///
     /// # Examples
     ///
@@ -109,8 +110,16 @@ impl ShardedOptions {
         files::create_directories(path, self.options.directory_mode)
             .map_err(|source| Error::opening(path, source))?;
         let path = path.canonicalize().map_err(|source| Error::opening(path, source))?;
+        lmdb::known::check(&self.options, &path)?;
         rebuild(self, &path)?;
-        ShardedStore::open(path)
+        let (own, mut recorded) = (&self.options, ShardedStore::options());
+        recorded.options = Options {
+            archive: own.archive.clone(),
+            hand_over: own.hand_over.clone(),
+            without_archive: own.without_archive,
+            ..recorded.options
+        };
+        recorded.open(path)
     }
 }
 
