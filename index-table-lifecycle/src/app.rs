@@ -17,7 +17,7 @@ use index_table::{ExpiryWorker, IndexWorker, OnDuplicate, Result, ShardedStore, 
 use crate::{
     act::operate,
     check::{Check, filler_code, if_present},
-    consume::Consumers,
+    consume::{self, Consumers},
     failure::{Outcome, wrong},
     model::States,
     random::Random,
@@ -49,6 +49,7 @@ pub(crate) struct App {
     pub(crate) detaches: AtomicU64,
     gate: Arc<RwLock<()>>,
     copying: Mutex<()>,
+    consumers: Mutex<()>,
     /// The acknowledged operations of each tenant.
     acks: Mutex<BTreeMap<u32, u64>>,
 }
@@ -83,7 +84,7 @@ impl Handle {
 impl App {
     pub(crate) fn new(dir: PathBuf, config: Config, is_reader: bool) -> Arc<Self> {
         let (open, gate) = (Mutex::default(), Arc::default());
-        let (copying, acks) = (Mutex::default(), Mutex::default());
+        let (copying, consumers, acks) = (Mutex::default(), Mutex::default(), Mutex::default());
         Arc::new(Self {
             dir,
             config,
@@ -92,6 +93,7 @@ impl App {
             detaches: AtomicU64::new(0),
             gate,
             copying,
+            consumers,
             acks,
         })
     }
@@ -171,6 +173,8 @@ impl App {
         let handle = Handle { tables: Tables::open(&store, online)?, store, shards };
         if is_new {
             self.fill(&handle)?;
+            // A restored archive has the first rows.
+            crate::copies::wait_for_archive(self, &handle)?;
             self.mark("created")?;
         }
         let (stop, mut threads) = (Arc::<AtomicBool>::default(), Vec::new());
@@ -225,6 +229,24 @@ impl App {
     /// Lets one step at a time use the directories of copies.
     pub(crate) fn copying(&self) -> MutexGuard<'_, ()> {
         lock(&self.copying)
+    }
+
+    /// Lets one step at a time change the list of consumers, or the shards with their changes.
+    pub(crate) fn consumers(&self) -> MutexGuard<'_, ()> {
+        lock(&self.consumers)
+    }
+
+    /// Returns the names of the directories with the files of a shard, which may be detached.
+    pub(crate) fn shard_directories(&self) -> Outcome<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.current().0)? {
+            let entry = entry?;
+            if entry.path().join("data.mdb").exists() {
+                names.push(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
     }
 
     fn go_on(&self) -> RwLockReadGuard<'_, ()> {
@@ -324,13 +346,13 @@ impl App {
         }
     }
 
-    /// Takes changes as consumers do: some are late, and all stay open.
+    /// Takes changes as consumers do: some are slower than others, and all stay open.
     fn consume(self: &Arc<Self>, handle: &Handle, _: u64, stop: &AtomicBool) {
         let mut consumers = Consumers::new(&self.config);
         let mut random = Random::new(&[self.config.seed, 5]);
         while !stop.load(SeqCst) {
             let gate = self.go_on();
-            let outcome = consumers.take(handle, &mut |_| random.one_in(3));
+            let outcome = consumers.take(handle, &mut |name| random.one_in(consume::pace(name)));
             drop(gate);
             report("consumers", outcome.map(drop), stop);
             thread::sleep(Duration::from_millis(3));

@@ -10,8 +10,8 @@ use index_table::{ChangeBatch, ChangeWorker, Changes, Error, Result, Store, Writ
 use crate::{
     app::Handle,
     failure::{Failure, Outcome, wrong},
-    model::{States, change},
-    script::Config,
+    model::{State, States, change},
+    script::{Config, Step},
     tables::{Consumer, Order, Person, Received, Tables},
 };
 
@@ -141,38 +141,24 @@ impl Consuming {
             Stream::People => &state.people_changes,
             Stream::Orders => &state.order_changes,
         };
-        let mut row = tables.received.get(txn, tenant, name)?.unwrap_or_else(|| Received {
-            tenant,
-            consumer: name.clone(),
-            people: None,
-            orders: None,
-            before_people: u64::MAX,
-            before_orders: u64::MAX,
-        });
-        let (count, before) = match stream {
-            Stream::People => (&mut row.people, row.before_people),
-            Stream::Orders => (&mut row.orders, row.before_orders),
-        };
         let found = all.iter().position(|it| *it == hash).map(|at| at as u64);
         let what =
             format!("consumer {name}, {stream:?} of tenant {tenant} after {}: {text}", progress.n);
         let Some(found) = found else { return wrong(format!("{what}: no such change")) };
-        match *count {
-            // Workers divide the keys, so only the changes of a key have an order.
-            Some(at) if self.is_shared => *count = Some(at + 1),
-            None if self.is_shared => {}
-            Some(count) if count != found => {
-                return wrong(format!(
-                    "{what}: change {found} was received, and not change {count}"
-                ));
-            }
-            None if found > before => {
-                return wrong(format!(
-                    "{what}: the first change is {found}, and not {before} or an earlier one"
-                ));
-            }
-            _ => *count = Some(found + 1),
+        // A shard was attached or restored at this moment.
+        let Some(mut row) = tables.received.get(txn, tenant, name)? else { return Ok(()) };
+        let (count, first) = match stream {
+            Stream::People => (&mut row.people, row.first_people),
+            Stream::Orders => (&mut row.orders, row.first_orders),
+        };
+        if found < first {
+            return Ok(());
         }
+        // Workers divide the keys, so only the changes of a key have an order.
+        if *count != found && !self.is_shared {
+            return wrong(format!("{what}: change {found} was received, and not change {count}"));
+        }
+        *count += 1;
         tables.received.put(txn, &row)?;
         Ok(())
     }
@@ -218,34 +204,46 @@ impl Consumers {
     }
 }
 
-/// Adds a consumer, whose first change of each present tenant is the next one.
+/// Returns how seldom a consumer takes a batch: some are slower than others.
+pub(crate) fn pace(name: &str) -> u64 {
+    let number = name.bytes().map(u64::from).sum::<u64>();
+    [2, 8, 32].get((number % 3) as usize).copied().unwrap_or(1)
+}
+
+/// Returns the record of a consumer whose first change of a tenant is the next one.
+fn received(state: &State, consumer: String) -> Received {
+    let (people, orders) = (state.people_changes.len() as u64, state.order_changes.len() as u64);
+    let tenant = state.tenant;
+    Received { tenant, consumer, people, orders, first_people: people, first_orders: orders }
+}
+
+/// Adds a consumer: `add-consumer NAME [shared] [all]`. It begins with the next change, or with the oldest
+/// change kept.
 pub(crate) fn add(
     tables: &Tables,
     store: &Store,
     states: &mut States,
-    (name, is_shared): (&str, bool),
+    step: &Step,
     tenants: u32,
 ) -> Outcome {
+    let (name, is_shared) = (step.word(1), step.has("shared"));
+    let is_new = tables.consumers.get(&store.read()?, name)?.is_none();
+    let has_all = is_new && step.has("all");
+    // A killed process leaves no consumer whose record doesn't fit.
+    store.transaction(|txn| tables.consumers.delete(txn, name).map(drop))?;
     let (mut people, mut orders) =
         (tables.people.changes(store, name)?, tables.orders.changes(store, name)?);
     let txn = store.read()?;
-    people.skip_before(&txn)?;
-    orders.skip_before(&txn)?;
+    if !has_all {
+        people.skip_before(&txn)?;
+        orders.skip_before(&txn)?;
+    }
     let mut rows = Vec::new();
     for tenant in 0..tenants {
         let progress = crate::check::if_present(tables.progress.get(&txn, tenant))?.flatten();
         if let Some(progress) = progress {
             let state = states.get(tenant, progress.n);
-            let (people, orders) =
-                (state.people_changes.len() as u64, state.order_changes.len() as u64);
-            rows.push(Received {
-                tenant,
-                consumer: name.to_owned(),
-                people: Some(people),
-                orders: Some(orders),
-                before_people: people,
-                before_orders: orders,
-            });
+            rows.push(received(state, name.to_owned()));
         }
     }
     drop(txn);
@@ -266,7 +264,8 @@ pub(crate) fn remove(tables: &Tables, store: &Store, name: &str) -> Outcome {
     Ok(())
 }
 
-/// Records, for each consumer without a change of a tenant, the changes that it must receive.
+/// Records, for each consumer without a change of a tenant, the changes that it must receive. Forgets those of consumers that
+/// were removed while the shard of the tenant was away.
 pub(crate) fn expect(tables: &Tables, store: &Store, states: &mut States, tenants: u32) -> Outcome {
     store.try_transaction(|txn| {
         let consumers = tables.consumers.all(txn).rows().collect::<Result<Vec<_>>>()?;
@@ -274,19 +273,15 @@ pub(crate) fn expect(tables: &Tables, store: &Store, states: &mut States, tenant
             let progress = crate::check::if_present(tables.progress.get(txn, tenant))?.flatten();
             let Some(progress) = progress else { continue };
             let state = states.get(tenant, progress.n);
+            let known = tables.received.find_by_tenant(txn, tenant).rows();
+            for row in known.collect::<Result<Vec<_>>>()? {
+                if consumers.iter().all(|it| it.name != row.consumer) {
+                    tables.received.delete(txn, tenant, &row.consumer)?;
+                }
+            }
             for consumer in consumers.iter().map(|it| it.name.clone()) {
                 if tables.received.get(txn, tenant, &consumer)?.is_none() {
-                    tables.received.insert(
-                        txn,
-                        &Received {
-                            tenant,
-                            consumer,
-                            people: None,
-                            orders: None,
-                            before_people: state.people_changes.len() as u64,
-                            before_orders: state.order_changes.len() as u64,
-                        },
-                    )?;
+                    tables.received.insert(txn, &received(state, consumer))?;
                 }
             }
         }

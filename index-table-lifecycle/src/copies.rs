@@ -88,7 +88,7 @@ pub(crate) fn backup(app: &Arc<App>) -> Outcome {
         } else {
             ShardedStore::restore(&next, &copy)?;
         }
-        let found = check_copy(app, &copy).map_err(|it| Failure::Wrong(format!("backup: {it}")))?;
+        let found = check_copy(app, &copy).map_err(|it| it.within("backup"))?;
         if app.is_whole() {
             compare_since(app, "backup", &before, &operations(&found))?;
         }
@@ -118,9 +118,10 @@ pub(crate) fn lose(app: &Arc<App>, shard: &str) -> Outcome {
     Ok(fs::remove_dir_all(path)?)
 }
 
-/// Restores a lost shard from the backup.
+/// Restores a lost shard from the backup, or, without a name, the first one.
 pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
     let _copying = app.copying();
+    let _consumers = app.consumers();
     let handle = match app.handle() {
         // A table has all of its rows in the lost shard, and can't be opened.
         Err(Failure::Store(Error::ShardUnavailable { .. })) => {
@@ -142,7 +143,8 @@ pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
 
 /// Returns false if the shard is not lost.
 fn restore_lost(app: &App, shards: &ShardedStore, name: &str) -> Outcome<bool> {
-    let lost = shards.unavailable_shards().into_iter().find(|it| it.0.name() == name);
+    let is_this = |shard: &str| name.is_empty() || name == shard;
+    let lost = shards.unavailable_shards().into_iter().find(|it| is_this(it.0.name()));
     let (Some((lost, _)), true) = (lost, app.has("backup")) else { return Ok(false) };
     {
         let _paused = app.pause();
@@ -164,7 +166,7 @@ fn restore_lost(app: &App, shards: &ShardedStore, name: &str) -> Outcome<bool> {
 }
 
 /// Waits until the archive has all commits. Returns false if the store has no archive.
-fn wait_for_archive(app: &App, handle: &Handle) -> Outcome<bool> {
+pub(crate) fn wait_for_archive(app: &App, handle: &Handle) -> Outcome<bool> {
     let begun = Instant::now();
     loop {
         let Some(lag) = handle.store.archive_lag() else { return Ok(false) };
@@ -205,7 +207,7 @@ pub(crate) fn restore_archive(app: &Arc<App>, paused: bool) -> Outcome {
             restored => {
                 restored?;
                 let found = check_copy(app, &copy);
-                found.map(drop).map_err(|it| Failure::Wrong(format!("restored archive: {it}")))
+                found.map(drop).map_err(|it| it.within("restored archive"))
             }
         };
     }
@@ -218,8 +220,7 @@ pub(crate) fn restore_archive(app: &Arc<App>, paused: bool) -> Outcome {
     wait_for_archive(app, &handle)?;
     restore()?;
     drop(guard);
-    let found =
-        check_copy(app, &copy).map_err(|it| Failure::Wrong(format!("restored archive: {it}")))?;
+    let found = check_copy(app, &copy).map_err(|it| it.within("restored archive"))?;
     same(|| "the restored archive".to_owned(), &operations(&found), &operations(&expected))
 }
 
@@ -294,7 +295,7 @@ pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
         while begun.elapsed() < Duration::from_millis(millis) {
             match read_one(app, &handle, &mut states, &mut random) {
                 Err(failure) if failure.is_expected() => break,
-                outcome => outcome.map_err(|it| Failure::Wrong(format!("follower: {it}")))?,
+                outcome => outcome.map_err(|it| it.within("follower"))?,
             }
             thread::sleep(Duration::from_millis(2));
         }
@@ -362,7 +363,7 @@ pub(crate) fn compare_follower(app: &Arc<App>) -> Outcome {
     if operations(&crate::whole::paused(app, &app.handle()?)?) != expected {
         return Ok(());
     }
-    compare(app, &following, &expected).map_err(|it| Failure::Wrong(format!("follower: {it}")))
+    compare(app, &following, &expected).map_err(|it| it.within("follower"))
 }
 
 /// Promotes a follower that has everything. It is the store from now on.

@@ -57,6 +57,14 @@ pub(crate) fn same<T: PartialEq + fmt::Debug>(
 }
 
 impl Failure {
+    /// Adds the part of the step that failed, unless the keys of an unfinished offline move can't be written.
+    pub(crate) fn within(self, part: &str) -> Self {
+        match self {
+            Self::Store(Error::ShardReadOnly { .. }) => self,
+            failure => Self::Wrong(format!("{part}: {failure}")),
+        }
+    }
+
     /// Returns whether a thread beside the steps may meet this error, and goes on.
     pub(crate) const fn is_expected(&self) -> bool {
         let Self::Store(error) = self else { return false };

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The steps and their weights.
-const STEPS: [(&str, u64); 13] = [
+const STEPS: [(&str, u64); 14] = [
     ("sleep", 5),
     ("check", 3),
     ("kill", 3),
@@ -17,15 +17,16 @@ const STEPS: [(&str, u64); 13] = [
     ("upgrade", 1),
     ("drain", 1),
     ("add-consumer", 3),
-    ("remove-consumer", 1),
+    ("remove-consumer", 2),
+    ("remove-old", 2),
     ("fork", 1),
     ("read-only", 1),
 ];
 
 /// Further steps of a store with shards.
 const OF_SHARDS: [(&str, u64); 11] = [
-    ("lose", 3),
-    ("restore-shard", 3),
+    ("lose", 1),
+    ("restore-shard", 1),
     ("add", 3),
     ("remove", 3),
     ("detach", 3),
@@ -41,18 +42,23 @@ const OF_SHARDS: [(&str, u64); 11] = [
 const OF_ARCHIVES: [(&str, u64); 4] =
     [("follow", 3), ("compare-follower", 3), ("promote", 1), ("restore-archive", 3)];
 
+/// The consumers have these numbers, so some are added again, and some are not there.
+const CONSUMERS: u64 = 4;
+
 /// The shards that a script probably has.
 struct Shards {
     present: Vec<String>,
-    detached: Vec<String>,
-    lost: Vec<String>,
+    /// Whether a shard is lost. Most steps are refused until it is restored.
+    is_lost: bool,
     next: u32,
-    consumers: u64,
 }
 
-fn take(random: &mut Random, from: &mut Vec<String>) -> Option<String> {
-    let at = random.below(from.len() as u64) as usize;
-    if from.is_empty() { None } else { Some(from.swap_remove(at)) }
+/// Returns some of the shard maps, or nothing for all.
+fn some_maps(random: &mut Random) -> String {
+    let maps = ["tenants", "tickets", "events", "people.email", "fillers.code"];
+    let chosen =
+        maps.map(|map| if random.below(3) < 2 { format!(" {map}") } else { String::new() });
+    if random.one_in(2) { String::new() } else { chosen.concat() }
 }
 
 /// Returns the script of a seed, without the steps of `without`.
@@ -61,7 +67,7 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
     let config = Config {
         seed,
         tenants: 1 + random.below(6) as u32,
-        fillers: [0, 0, 20, 500, 3000][random.below(5) as usize % 5],
+        fillers: [0, 20, 500, 500, 3000][random.below(5) as usize % 5],
         shards: if random.one_in(10) { 0 } else { 2 + random.below(3) as u32 },
         archive: random.below(2) as u32,
         writers: 1 + random.below(2) as u32,
@@ -70,10 +76,8 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
     };
     let mut shards = Shards {
         present: (0..config.shards).map(shard_name).collect(),
-        detached: Vec::new(),
-        lost: Vec::new(),
+        is_lost: false,
         next: config.shards,
-        consumers: 0,
     };
     let mut steps = Vec::new();
     while steps.len() < 30 {
@@ -103,7 +107,8 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         is_this
     });
     let name = name.map_or("check", |it| it.0);
-    let beside = if random.below(5) < 2 { "&" } else { "" };
+    let name = if shards.is_lost && random.one_in(3) { "restore-shard" } else { name };
+    let beside = if random.one_in(2) { "&" } else { "" };
     let one = |words: String| vec![format!("{beside}{words}")];
     let alone = |words: String| vec![words];
     match name {
@@ -112,16 +117,17 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         "check" | "close" | "wait" | "promote" | "rebuild" | "compare-follower" => {
             alone(name.to_owned())
         }
-        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "fork" => one(name.to_owned()),
+        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "fork" | "remove-old" | "attach" => {
+            one(name.to_owned())
+        }
         "lose" => {
-            let Some(shard) = take(random, &mut shards.present) else { return Vec::new() };
-            shards.lost.push(shard.clone());
+            shards.is_lost = true;
+            let shard = random.pick(shards.present.clone()).unwrap_or_default();
             vec!["backup".to_owned(), format!("lose {shard}")]
         }
         "restore-shard" => {
-            let Some(shard) = take(random, &mut shards.lost) else { return Vec::new() };
-            shards.present.push(shard.clone());
-            one(format!("restore-shard {shard}"))
+            shards.is_lost = false;
+            one(name.to_owned())
         }
         "add" => {
             let shard = shard_name(shards.next);
@@ -129,24 +135,27 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
             shards.present.push(shard.clone());
             one(format!("add {shard}"))
         }
-        "remove" => {
-            // It is refused if the shard has rows.
+        // They are refused if the shard has rows, or rows of some tables.
+        "remove" | "detach" => {
             let shard = random.pick(shards.present.clone()).unwrap_or_default();
-            one(format!("remove {shard}"))
-        }
-        "detach" => {
-            let Some(shard) = take(random, &mut shards.present) else { return Vec::new() };
-            shards.detached.push(shard.clone());
-            one(format!("detach {shard}"))
-        }
-        "attach" => {
-            let Some(shard) = take(random, &mut shards.detached) else { return Vec::new() };
-            shards.present.push(shard.clone());
-            one(format!("attach {shard}"))
+            let prepared = if random.one_in(3) { "" } else { " prepared" };
+            let step = format!("{beside}{name} {shard}{prepared}");
+            if random.one_in(3) {
+                vec![step]
+            } else {
+                vec![format!("empty {shard}{}", some_maps(random)), step]
+            }
         }
         "move" => {
             let to = random.pick(shards.present.clone()).unwrap_or_default();
-            let map = random.pick(["tenants", "tenants", "tickets", "events", "people.email"]);
+            let map = random.pick([
+                "tenants",
+                "tenants",
+                "tickets",
+                "events",
+                "people.email",
+                "fillers.code",
+            ]);
             let map = map.unwrap_or("tenants");
             let end = if map.starts_with('t') { config.tenants.into() } else { 4096 };
             let (a, b) = (random.below(end), random.below(end));
@@ -155,18 +164,20 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         }
         "empty" => {
             let shard = random.pick(shards.present.clone()).unwrap_or_default();
-            let maps = ["", " tenants", " tickets", " events tenants", " tenants people.email"];
-            one(format!("empty {shard}{}", random.pick(maps).unwrap_or_default()))
+            one(format!("empty {shard}{}", some_maps(random)))
         }
-        "build" => vec!["close".to_owned(), "open online".to_owned(), format!("{beside}build")],
+        "build" => {
+            let build =
+                if random.one_in(3) { format!("{beside}build") } else { "&build slow".to_owned() };
+            vec!["close".to_owned(), "open online".to_owned(), build]
+        }
         "add-consumer" => {
-            shards.consumers += 1;
-            let shared = if random.one_in(3) { " shared" } else { "" };
-            one(format!("add-consumer c{}{shared}", shards.consumers))
+            let number = random.below(CONSUMERS);
+            let shared = if number == 3 { " shared" } else { "" };
+            let all = if random.one_in(2) { " all" } else { "" };
+            one(format!("add-consumer c{number}{shared}{all}"))
         }
-        "remove-consumer" => {
-            one(format!("remove-consumer c{}", 1 + random.below(shards.consumers + 1)))
-        }
+        "remove-consumer" => one(format!("remove-consumer c{}", random.below(CONSUMERS))),
         "follow" => vec![format!("&follow {}", random.below(1500))],
         "restore-archive" => {
             if random.one_in(2) {

@@ -99,13 +99,13 @@ fn random(options: &[&str]) -> Result<(), String> {
         let script = generate::script(seed + count, &without);
         count += 1;
         let Err(failure) = run::run(&script, run::LIMIT, false, &known) else { continue };
-        let after = begun.elapsed();
-        println!("after {after:.0?}, seed {}: {failure}", seed + count - 1);
+        let after = format!("{:.0?} ({} s of CPU time)", begun.elapsed(), cpu_seconds());
+        println!("after {after}, seed {}: {failure}", seed + count - 1);
         let time = Duration::from_secs(if keeps_going { 90 } else { 300 });
         let short =
             if reduces { reduce::reduce(&script, &failure, (2, time), &known) } else { script };
         known.insert(reduce::kind(&failure));
-        let text = format!("# seed {}, after {after:.0?}\n# {failure}\n{short}", seed + count - 1);
+        let text = format!("# seed {}, after {after}\n# {failure}\n{short}", seed + count - 1);
         println!("{text}");
         if let Some(found) = &found {
             fs::create_dir_all(found).map_err(|error| error.to_string())?;
@@ -116,8 +116,18 @@ fn random(options: &[&str]) -> Result<(), String> {
             return Err("a lifecycle failed".to_owned());
         }
     }
-    println!("{count} lifecycles, {} kinds of failures", known.len());
+    let cpu = cpu_seconds();
+    println!("{count} lifecycles, {cpu} s of CPU time, {} kinds of failures", known.len());
     if known.is_empty() { Ok(()) } else { Err("some lifecycles failed".to_owned()) }
+}
+
+/// Returns the CPU time of this process and of its ended children in seconds, or 0 if the system doesn't report it.
+fn cpu_seconds() -> u64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name of the program can have spaces. In hundredths of a second: user and system time, and that of the children.
+    let (_, fields) = text.rsplit_once(')').unwrap_or_default();
+    let times = fields.split_whitespace().skip(11).take(4);
+    times.filter_map(|it| it.parse::<u64>().ok()).sum::<u64>() / 100
 }
 
 /// Runs a script several times.

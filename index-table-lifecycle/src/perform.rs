@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::ShardedStore;
+use index_table::{Error, ShardedStore};
 
 use crate::{
     app::{App, Handle},
@@ -49,7 +49,9 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
     let states = || States::new(app.config.seed);
     match (step.name(), &handle.shards) {
         ("build", _) => {
-            let built = tables.fillers.build(store).batch_bytes(5000).run()?;
+            let pause = Duration::from_millis(if step.has("slow") { 20 } else { 0 });
+            let steps = tables.fillers.build(store).batch_bytes(5000);
+            let built = steps.progress(|_| thread::sleep(pause)).run()?;
             if built.is_readable() { Ok(()) } else { wrong("the built indexes are not readable") }
         }
         ("upgrade", _) => Ok(store.upgrade().map(drop)?),
@@ -57,29 +59,33 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             tables.people.drain(store, 1000)?;
             Ok(tables.orders.drain(store, 1000).map(drop)?)
         }
-        ("add-consumer", _) => {
-            let _paused = app.pause();
-            let consumer = (step.word(1), step.has("shared"));
-            let added = consume::add(tables, store, &mut states(), consumer, app.config.tenants);
-            // A consumer may be listed that has not been added completely.
-            added.inspect_err(|_| drop(app.mark("killed")))
+        ("remove-old", _) => {
+            tables.people.remove_old_changes(store, u64::MAX)?;
+            Ok(tables.orders.remove_old_changes(store, u64::MAX).map(drop)?)
         }
+        ("add-consumer", _) => listing(app, step.word(1), || {
+            consume::add(tables, store, &mut states(), step, app.config.tenants)
+        }),
         ("remove-consumer", _) => {
-            let _paused = app.pause();
-            consume::remove(tables, store, step.word(1))
+            listing(app, step.word(1), || consume::remove(tables, store, step.word(1)))
         }
         ("add", Some(shards)) => {
             let name = step.word(1);
             Ok(shards.add_shard(name, name).map(drop)?)
         }
-        ("remove", Some(shards)) => moved(app, || Ok(shards.remove_shard(step.word(1))?)),
+        ("remove", Some(shards)) => {
+            let _paused = crate::whole::prepared(app, handle, step)?;
+            moved(app, || Ok(shards.remove_shard(step.word(1))?))
+        }
         ("detach", Some(shards)) => {
+            let _paused = crate::whole::prepared(app, handle, step)?;
             app.mark("detached")?;
             app.detaches.fetch_add(1, SeqCst);
             moved(app, || Ok(shards.detach_shard(step.word(1))?))
         }
         ("attach", Some(shards)) => {
-            shards.attach_shard(step.word(1), step.word(1))?;
+            let _consumers = app.consumers();
+            attach(app, shards, step.word(1))?;
             let _paused = app.pause();
             consume::expect(tables, store, &mut states(), app.config.tenants)
         }
@@ -91,10 +97,37 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         ("cancel", Some(shards)) => {
             Ok(shards.moves()?.iter().try_for_each(|it| shards.cancel_move(it.id))?)
         }
-        ("empty", Some(shards)) => moved(app, || empty(shards, step)),
+        ("empty", Some(shards)) => moved(app, || empty(app, handle, shards, step)),
         (_, None) => Ok(()),
         (name, _) => wrong(format!("there is no step `{name}`")),
     }
+}
+
+/// Adds or removes a consumer. The consumer may be listed in part if this fails or is killed.
+fn listing(app: &App, consumer: &str, change: impl FnOnce() -> Outcome) -> Outcome {
+    let _consumers = app.consumers();
+    let _paused = app.pause();
+    let mark = format!("listing.{consumer}");
+    app.mark(&mark)?;
+    change()?;
+    app.unmark(&mark)
+}
+
+/// Attaches a shard, or, without a name, the first detached shard that is not refused.
+fn attach(app: &App, shards: &ShardedStore, name: &str) -> Outcome {
+    if !name.is_empty() {
+        return Ok(shards.attach_shard(name, name).map(drop)?);
+    }
+    let mut outcome = Ok(());
+    for name in app.shard_directories()? {
+        if shards.shard_ids().iter().all(|it| it.name() != name) {
+            outcome = shards.attach_shard(&name, &name).map(drop);
+            if !matches!(outcome, Err(Error::ShardRefused { .. })) {
+                break;
+            }
+        }
+    }
+    Ok(outcome?)
 }
 
 /// Records that the shards have other keys than in the backup.
@@ -111,11 +144,7 @@ fn run_move(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> O
     let detaches = app.detaches.load(SeqCst);
     let moving = if matches!(map, "tenants" | "tickets") {
         // A move of keys without a shard would give them to a shard without their rows, which are in a detached shard.
-        let (tables, store) = (&handle.tables, &handle.store);
-        let has_shard = |tenant: &u32| match map {
-            "tenants" => tables.progress.shard_of(store, *tenant).is_ok(),
-            _ => tables.tickets.shard_of(store, *tenant).is_ok(),
-        };
+        let has_shard = |tenant: &u32| has_shard(handle, map, *tenant);
         let tenants = first as u32..=last as u32;
         let tenants: Vec<_> =
             tenants.skip_while(|it| !has_shard(it)).take_while(has_shard).collect();
@@ -131,22 +160,42 @@ fn run_move(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> O
     } else {
         moving.run().map(Some)
     };
-    if app.detaches.load(SeqCst) != detaches {
-        app.mark("restored")?;
-        app.mark("assigned")?;
-    }
+    assigned_since(app, detaches)?;
     Ok(moved.map(drop)?)
 }
 
 /// Moves everything from a shard to the others, in the given maps or in all: `empty SHARD [MAP]…`.
-fn empty(shards: &ShardedStore, step: &Step) -> Outcome {
-    let name = step.word(1);
+fn empty(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> Outcome {
+    let (name, detaches) = (step.word(1), app.detaches.load(SeqCst));
     let onto: Vec<_> =
         shards.shard_ids().iter().map(|it| it.name().to_owned()).filter(|it| it != name).collect();
-    for map in shards.map_names() {
-        if step.words.len() == 2 || step.has(&map) {
+    let emptied = shards.map_names().into_iter().try_for_each(|map| {
+        // As for a move, each key must have a shard.
+        let is_whole = (0..app.config.tenants).all(|tenant| has_shard(handle, &map, tenant));
+        if is_whole && (step.words.len() == 2 || step.has(&map)) {
             shards.rebalance(&map).onto(onto.clone()).exact().plan()?.run()?;
         }
+        Ok(())
+    });
+    assigned_since(app, detaches)?;
+    emptied
+}
+
+/// Returns whether a shard has the key of the tenant in a range map.
+fn has_shard(handle: &Handle, map: &str, tenant: u32) -> bool {
+    let (tables, store) = (&handle.tables, &handle.store);
+    match map {
+        "tenants" => tables.progress.shard_of(store, tenant).is_ok(),
+        "tickets" => tables.tickets.shard_of(store, tenant).is_ok(),
+        _ => true,
+    }
+}
+
+/// Records that a move beside the detaching of a shard may have given the keys of this shard to another shard.
+fn assigned_since(app: &App, detaches: u64) -> Outcome {
+    if app.detaches.load(SeqCst) != detaches {
+        app.mark("restored")?;
+        app.mark("assigned")?;
     }
     Ok(())
 }

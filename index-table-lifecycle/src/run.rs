@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
@@ -88,10 +88,7 @@ impl Running<'_> {
             "kill" => {
                 let end = Instant::now() + Duration::from_millis(step.number(1));
                 while self.process.is_some() && self.listen(end)? {}
-                if self.process.is_some() {
-                    fs::write(self.dir.join("killed"), "").map_err(|error| error.to_string())?;
-                    self.kill();
-                }
+                self.kill();
                 return Ok(());
             }
             "wait" => return self.wait(),

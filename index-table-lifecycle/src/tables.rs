@@ -164,7 +164,8 @@ pub(crate) struct Filler {
     pub(crate) code: u64,
 }
 
-/// The number of changes that a consumer has received from a tenant.
+/// The number of changes that a consumer has received from a tenant. Changes before its first ones are not compared: those of
+/// a shard that was away come late, and those of a removed shard are gone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "received", shard_by = tenant, shard_map = "tenants")]
 pub(crate) struct Received {
@@ -172,12 +173,11 @@ pub(crate) struct Received {
     pub(crate) tenant: u32,
     #[primary_key]
     pub(crate) consumer: String,
-    /// `None` if the consumer is older than the presence of the tenant, and has received no change of it.
-    pub(crate) people: Option<u64>,
-    pub(crate) orders: Option<u64>,
-    /// The consumer must have received the first changes after these.
-    pub(crate) before_people: u64,
-    pub(crate) before_orders: u64,
+    pub(crate) people: u64,
+    pub(crate) orders: u64,
+    /// The first changes that the consumer has to receive.
+    pub(crate) first_people: u64,
+    pub(crate) first_orders: u64,
 }
 
 /// Rows with numbers in a shard map of their own. All tickets of a tenant may be deleted.
