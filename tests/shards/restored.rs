@@ -196,8 +196,7 @@ struct Member {
 }
 
 #[test]
-fn a_restored_shard_with_entries_only_makes_its_global_index_unreadable_until_it_is_built()
--> Result<()> {
+fn a_restored_shard_with_entries_only_gets_the_entries_of_its_global_index() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
     let member = |id: u64| Member { tenant: 1, id, email: format!("{id}@example.com") };
@@ -212,6 +211,17 @@ fn a_restored_shard_with_entries_only_makes_its_global_index_unreadable_until_it
         assert!(store.shards()?.iter().all(|shard| shard.bytes > 0));
     }
     fs::remove_dir_all(shop.join("b")).expect("removed");
+    let has_all = |store: &ShardedStore, members: &MemberRepository| -> Result<()> {
+        for id in 0..20 {
+            assert!(members.get_by_email(&store.read()?, &member(id).email)?.is_some());
+            let again = Member { id: 100 + id, ..member(id) };
+            let taken = store.transaction(|txn| members.insert(txn, &again));
+            assert!(matches!(taken, Err(Error::UniqueViolation { .. })), "{taken:?}");
+        }
+        let report = store.verify()?;
+        assert!(report.is_clean(), "{report}");
+        Ok(())
+    };
     {
         let store = ShardedStore::open(&shop)?;
         let members = MemberRepository::open(&store)?;
@@ -219,25 +229,102 @@ fn a_restored_shard_with_entries_only_makes_its_global_index_unreadable_until_it
         let find = |txn: &ReadTxn<'_>, id| members.get_by_email(txn, &member(id).email);
         assert!((0..20).any(|id| matches!(find(&before, id), Ok(Some(_)))));
         store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
-        // A snapshot from before the restoration has the entries of the other shard. It does not make the index readable
-        // in later snapshots.
+        // A snapshot from before the restoration has the entries of the other shard only.
         for id in 0..20 {
             let _ = find(&before, id);
         }
-        let after = store.read()?;
-        for id in 0..20 {
-            let found = find(&after, id);
-            assert!(matches!(found, Err(Error::IndexNotReadable { .. })), "{found:?}");
-        }
+        drop(before);
+        has_all(&store, &members)?;
     }
     let store = ShardedStore::open(&shop)?;
+    has_all(&store, &MemberRepository::open(&store)?)
+}
+
+/// Creates a store with a member in each of three shards, and a backup. Then shards `b` and `c` are lost.
+fn with_two_lost_shards(shop: &Path, backup: &Path) -> Result<()> {
+    let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
+    let options = ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c");
+    let store = options.map("members", map).open(shop)?;
     let members = MemberRepository::open(&store)?;
-    for id in 0..20 {
-        assert!(members.get_by_email(&store.read()?, &member(id).email)?.is_some());
-        let again = Member { id: 100 + id, ..member(id) };
-        let taken = store.transaction(|txn| members.insert(txn, &again));
-        assert!(matches!(taken, Err(Error::UniqueViolation { .. })), "{taken:?}");
+    store.transaction(|txn| [1, 11, 21].iter().try_for_each(|it| members.insert(txn, &of(*it))))?;
+    store.backup_to(backup)?;
+    drop((store, members));
+    for lost in ["b", "c"] {
+        fs::remove_dir_all(shop.join(lost)).expect("removed");
     }
-    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+fn of(tenant: u32) -> Member {
+    Member { tenant, id: 1, email: format!("{tenant}@example.com") }
+}
+
+#[test]
+fn an_emptied_unique_index_accepts_no_key_until_the_last_lost_shard_is_restored() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    with_two_lost_shards(&shop, &backup)?;
+    let store = ShardedStore::open(&shop)?;
+    let members = MemberRepository::open(&store)?;
+    store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
+    for tenant in [1, 11, 21] {
+        // Its key belongs to a row that the emptied index does not have.
+        let again = Member { tenant: 2, ..of(tenant) };
+        let refused = store.transaction(|txn| members.insert(txn, &again));
+        assert!(
+            matches!(refused, Err(Error::IndexNotReadable { index: "email", .. })),
+            "{refused:?}"
+        );
+        let loaded = members.bulk_load(&store, vec![again]).run();
+        assert!(
+            matches!(loaded, Err(Error::IndexNotReadable { .. } | Error::ShardUnavailable { .. })),
+            "{loaded:?}"
+        );
+    }
+    // Rows without a further key can be written, and rows can be deleted.
+    store.transaction(|txn| members.put(txn, &of(11)))?;
+    assert!(store.transaction(|txn| members.delete(txn, 1, 1))?);
+    store.restore_shard(&store.shard("c")?, backup.join("shard.2"))?;
+    for tenant in [1, 11, 21] {
+        let again = Member { tenant: 2, id: tenant.into(), ..of(tenant) };
+        let inserted = store.transaction(|txn| members.insert(txn, &again));
+        match tenant {
+            1 => assert!(inserted.is_ok(), "{inserted:?}"),
+            _ => assert!(matches!(inserted, Err(Error::UniqueViolation { .. })), "{inserted:?}"),
+        }
+    }
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_the_restoration()
+-> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    with_two_lost_shards(&shop, &backup)?;
+    {
+        let store = ShardedStore::open(&shop)?;
+        let members = MemberRepository::open(&store)?;
+        store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
+        store.restore_shard(&store.shard("c")?, backup.join("shard.2"))?;
+        store.transaction(|txn| {
+            members.delete(txn, 21, 1)?;
+            members.insert(txn, &Member { tenant: 2, ..of(21) })
+        })?;
+    }
+    fs::remove_dir_all(shop.join("c")).expect("removed");
+    let store = ShardedStore::open(&shop)?;
+    let members = MemberRepository::open(&store)?;
+    let restored = store.restore_shard(&store.shard("c")?, backup.join("shard.2"));
+    assert!(matches!(restored, Err(Error::IndexNotReadable { .. })), "{restored:?}");
+    assert!(store.unavailable_shards().is_empty());
+    assert!(members.get(&store.read()?, 21, 1)?.is_some());
+    assert!(store.transaction(|txn| members.delete(txn, 2, 1))?);
+    assert!(members.build(&store).run()?.is_readable());
+    assert_eq!(members.get_by_email(&store.read()?, &of(21).email)?, Some(of(21)));
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
     Ok(())
 }

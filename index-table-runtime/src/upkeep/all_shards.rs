@@ -18,14 +18,14 @@ use crate::{
         error::{Error, Result},
         row_vtable::RowVtable,
         schema::{IndexState, Source, StateRecord, TableSchema},
-        shard::GlobalIndex,
+        shard::{GlobalIndex, ShardNumber},
     },
     store::{OpenTable, Store, rerun},
 };
 
 /// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns the indexes that can't be
-/// built, because a shard is not available or was restored while the store is open. They stay empty until the store is
-/// opened again with all shards of the table.
+/// built, because a shard is not available. They stay empty until the shard is restored, or the store is opened with all
+/// shards of the table.
 ///
 /// One transaction of all shards writes all entries, so an interrupted build changes nothing. Other write transactions
 /// wait for it.
@@ -44,25 +44,33 @@ pub(super) fn build_global(
     if !of_shards.are_complete() {
         return empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt);
     }
-    let built =
-        in_all(shards, tables, &|writer| build::at_once(rows, writer, &unbuilt, build::MEMORY));
-    match built {
-        // A shard was restored while the store is open, and has its own journal.
-        Err(Error::ReopenNeeded { .. }) => {
-            empty_global(shards, of_shards, rows, &unbuilt).map(|()| unbuilt)
-        }
-        built => built.map(|()| Vec::new()),
-    }
+    in_all(shards, tables, &|writer| build::at_once(rows, writer, &unbuilt, build::MEMORY))?;
+    Ok(Vec::new())
 }
 
-/// Empties the global indexes that a shard has emptied, in all available shards.
-pub(super) fn empty_unbuilt(
-    shards: &Engine,
-    tables: &shards::Tables,
-    rows: &'static RowVtable,
-) -> Result<()> {
-    let unbuilt = unbuilt(shards, tables, rows.schema)?;
-    if unbuilt.is_empty() { Ok(()) } else { empty_global(shards, tables, rows, &unbuilt) }
+/// Empties the global indexes of a table in all available shards, in one transaction.
+pub(super) fn empty_all(shards: &Engine, tables: &shards::Tables, rows: &RowVtable) -> Result<()> {
+    let routing = tables.routing();
+    let is_there = |shard: &ShardNumber| {
+        tables.in_shard(*shard).is_some()
+            && shards.shard(*shard).is_ok_and(|it| it.opened().is_ok())
+    };
+    let there: Vec<_> = routing.all_shards().iter().copied().filter(is_there).collect();
+    let attempt = || {
+        let mut txn = shards.write().map_err(|error| (error, None))?;
+        let write = |txn: &mut shards::Txn<'_>| {
+            let missing = || Error::internal("a write transaction without a writer");
+            let mut writer = txn.writer(tables).ok_or_else(missing)?;
+            there.iter().try_for_each(|shard| {
+                writer.beside(*shard, &mut |writer| {
+                    build::empty(rows, writer, rows.distribution.global())
+                })
+            })
+        };
+        write(&mut txn).map_err(|error| (error, txn.retry()))?;
+        txn.commit(|| ()).map_err(failed)
+    };
+    rerun::run(attempt, |retry| shards.prepare(retry))
 }
 
 /// Empties global indexes in all available shards, so that each shard records their state.
@@ -193,11 +201,7 @@ pub(super) fn align(
         build::declare(rows, writer, &different, count)
     };
     if of_shards.are_complete() {
-        match in_all(shards, tables, &declare) {
-            // A shard was restored while the store is open, and has its own journal.
-            Err(Error::ReopenNeeded { .. }) => {}
-            declared => return declared,
-        }
+        return in_all(shards, tables, &declare);
     }
     if routing.is_reference() {
         in_each(shards, of_shards, &declare)

@@ -47,15 +47,19 @@ pub(super) fn open(
     let opened = store
         .inner
         .open_once(rows, |engine| open_in_all(engine, shards, rows, (main.as_ref(), online)));
+    let opened = opened.and_then(|table| {
+        if !online && !table.is_all_readable(store.inner.opened()) {
+            // The table may be in use already, opened without its indexes.
+            all_shards::finish(store, rows, &table)?;
+        }
+        Ok(table)
+    });
     if opened.is_err() && shards.is_read_only() {
         // Another process may have moved rows, or detached a shard, since this process opened the store.
         shards.read()?;
+        shards.check_version()?;
     }
     let table = opened?;
-    if !online && !table.is_all_readable(store.inner.opened()) {
-        // The table may be in use already, opened without its indexes.
-        all_shards::finish(store, rows, &table)?;
-    }
     if !online {
         remove_hidden(store, shards, &table)?;
     }
@@ -402,23 +406,26 @@ impl ShardedStore {
     /// transactions can then use the shard.
     ///
     /// `backup` is a copy of the shard made by [`Store::backup_to`]. Commits to this shard after the backup are lost.
-    /// The directory of the shard must not exist, so move a damaged directory away first. Until the store is opened
-    /// again, the shard has its own journal.
+    /// The directory of the shard must not exist, so move a damaged directory away first.
     ///
     /// The reference tables are copied from another shard, so their repositories must be open.
     ///
-    /// The entries of global indexes no longer match the restored rows, so these indexes are emptied. They are not
-    /// readable until the store has been opened again with all of its shards, and their repositories have been opened,
-    /// which builds them. Until then, a unique index among them does not refuse taken keys. With
-    /// [`Durability::Relaxed`](crate::Durability::Relaxed), the `build` of a repository builds them without that.
+    /// The entries of global indexes no longer match the restored rows, so the global indexes of open repositories are emptied
+    /// and built before this method returns, in one transaction for each table. Others are built when their repository is opened.
+    /// Meanwhile, queries of these indexes, and writes that add a key to a unique index among them, fail with
+    /// [`Error::IndexNotReadable`]. If another shard is not available, this lasts until it is restored, or the store is opened
+    /// with all shards.
     ///
     /// Cost: the cost of [`Store::restore`]. In addition, each table in use is opened in the shard and its rows are
-    /// scanned, and each reference table is written.
+    /// scanned, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
+    /// entries are written; other write transactions wait meanwhile.
     ///
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: the shard is available, `backup` is not a backup of this shard, or the repository of a
     /// reference table is not open.
+    /// [`Error::IndexNotReadable`]: the shard is restored, and two rows have a key of a unique global index, since the restored
+    /// rows are older. Change or delete one of them, and then call the `build` of the repository.
     /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
     /// [`Store::open`] and of opening the repositories.
     ///
@@ -462,7 +469,7 @@ impl ShardedStore {
     pub fn restore_shard(&self, shard: &ShardId, backup: impl AsRef<Path>) -> Result<()> {
         let (inner, number, backup) = (&self.inner, self.number_of(shard)?, backup.as_ref());
         let shards = engine_to_change(self)?;
-        let _opening = inner.lock_opening();
+        let opening = inner.lock_opening();
         let lost = shards.shard(number)?;
         let refused = |reason: &str| Error::ShardRefused {
             what: format!("shard `{shard}`"),
@@ -491,45 +498,72 @@ impl ShardedStore {
         let restored: Arc<dyn HasEngine> = {
             let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
             let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
-            open_restored(&records, number, record, &manager, &moves)?
+            open_restored(shards, &records, (number, record), &moves)?
         };
-        if let Some(manager) = shards.manager() {
-            manager.add_restored(number);
-        }
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
-        // The tables are added before the shard, so that a transaction with the shard also has its tables.
         let mut emptied = Vec::new();
-        for table in &in_use {
-            let Tables::Sharded(tables) = &table.tables else { continue };
-            let copies = &mut Copies::default();
-            let routing = tables.routing();
-            let opened = open_in(shards, number, &shard, (&routing, copies), (table.rows, false))?;
-            if let Some(own) = opened {
-                if routing.is_reference() {
-                    // The other copies can't change while this copy is missing.
-                    Copies::of(shards, tables)?.replace(&store_of(&shard)?, &own)?;
-                }
-                let global = table.rows.distribution.global().iter();
-                emptied.extend(global.map(|index| table.will_be_emptied(*index)));
-                if table.rows.changes.is_some() {
-                    changes::join(shards, tables, (&store_of(&shard)?, &own))?;
-                }
-                raise_orders(table, &store_of(&shard)?, &own)?;
-                tables.add(number, shard.name(), own);
-            }
+        // The tables are added before the shard, so that a transaction with the shard also has its tables.
+        let opened = in_use.iter().try_for_each(|table| {
+            let indexes = table.rows.distribution.global();
+            emptied.extend(indexes.iter().map(|index| table.will_be_emptied(*index)));
+            open_in_restored(shards, (number, &shard), table)
+        });
+        let opened = opened.and_then(|()| shards.restore_shard(number, Arc::clone(&restored)));
+        if let (Err(_), Some(engine)) = (&opened, restored.engine().lmdb()) {
+            let _ = engine.leave_journal();
+            engine.close_when_unused();
         }
-        lost.restored(restored);
-        shards.set_place(number);
+        opened?;
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
-            all_shards::empty_unbuilt(shards, tables, table.rows)?;
             if tables.routing().is_reference() {
                 all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
             }
         }
-        drop(emptied);
-        Ok(())
+        for table in &in_use {
+            match all_shards::build_global(&inner.engine, &table.tables, table.rows) {
+                // A build that other transactions can use records the duplicates.
+                Err(Error::UniqueViolation { .. }) => {
+                    all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
+                }
+                built => drop(built?),
+            }
+        }
+        drop((emptied, opening));
+        // With another missing shard, the indexes stay emptied.
+        let is_complete = |table: &&Arc<OpenTable>| matches!(&table.tables, Tables::Sharded(tables) if tables.are_complete());
+        in_use
+            .iter()
+            .filter(is_complete)
+            .try_for_each(|table| all_shards::finish(self, table.rows, table))
     }
+}
+
+/// Opens a table in a shard that was restored, and that no transaction uses yet.
+fn open_in_restored(
+    shards: &Engine,
+    (number, shard): (ShardNumber, &Shard),
+    table: &OpenTable,
+) -> Result<()> {
+    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+    let (routing, copies) = (tables.routing(), &mut Copies::default());
+    let Some(own) = open_in(shards, number, shard, (&routing, copies), (table.rows, false))? else {
+        return Ok(());
+    };
+    if routing.is_reference() {
+        // The other copies can't change while this copy is missing.
+        Copies::of(shards, tables)?.replace(&store_of(shard)?, &own)?;
+    }
+    if table.rows.changes.is_some() {
+        changes::join(shards, tables, (&store_of(shard)?, &own))?;
+    }
+    raise_orders(table, &store_of(shard)?, &own)?;
+    tables.add(number, shard.name(), own);
+    if table.rows.distribution.global().is_empty() {
+        return Ok(());
+    }
+    // From now on, no key of a unique index among them is accepted, also by writers in other shards.
+    all_shards::empty_all(shards, tables, table.rows)
 }
 
 /// Whether a directory contains a copy of the shard with this number.

@@ -21,9 +21,9 @@ use crate::engine::Limit;
 use crate::{
     engine::{ReadRecords as _, Reader, Write as _, WriteRecords as _, Writer},
     model::{
-        error::Result,
+        error::{Error, Result},
         maintain::{self, Change, Image, Sink},
-        schema::{StateRecord, TableSchema},
+        schema::{Duplicates, IndexState, StateRecord, TableSchema},
         shard::ShardNumber,
     },
     usage::Counting,
@@ -55,6 +55,8 @@ struct Place {
     built: Vec<(usize, Vec<u8>)>,
     /// The unique indexes in which several rows may have a key.
     violated: Vec<usize>,
+    /// The unique indexes that are emptied, so that no taken key is found.
+    emptied: Vec<usize>,
     /// For aggregates under construction, the last row that the build has counted.
     counted: Vec<(usize, Option<Vec<u8>>)>,
 }
@@ -85,6 +87,7 @@ impl Place {
         };
         let mut by_index: Box<[Maintenance]> = schema.positions().map(declared).collect();
         let (mut built, mut violated, mut counted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut emptied = Vec::new();
         for (index, state) in states {
             let Some(how) = by_index.get_mut(index) else { continue };
             let Some(of) = schema.indexes.get(index) else {
@@ -107,12 +110,14 @@ impl Place {
                     }
                     violated.push(index);
                 }
-                StateRecord::Emptied(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
+                StateRecord::Emptied(_) => {
                     *how = Maintenance::None;
+                    emptied.extend(of.unique.then_some(index));
                 }
+                StateRecord::Retired(_) | StateRecord::Disabled => *how = Maintenance::None,
             }
         }
-        Self { shard, by_index, built, violated, counted }
+        Self { shard, by_index, built, violated, emptied, counted }
     }
 
     fn how(&self, index: usize) -> Maintenance {
@@ -233,6 +238,22 @@ impl MaintenancePlan {
     /// Whether a unique index refuses a second row with the key of the current row.
     pub(crate) fn enforces(&self, index: usize) -> bool {
         self.place().is_none_or(|place| place.enforces(index))
+    }
+
+    /// Fails if a unique index is emptied in a shard that the transaction has written, so that no taken key is found.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::IndexNotReadable`]
+    pub(crate) fn refuse_emptied(&self, schema: &TableSchema, index: usize) -> Result<()> {
+        if self.places.iter().all(|place| !place.emptied.contains(&index)) {
+            return Ok(());
+        }
+        Err(Error::IndexNotReadable {
+            table: schema.name,
+            index: schema.name_at(index).unwrap_or_default(),
+            state: IndexState::Building { rows: 0, of: 0, duplicates: Duplicates::default() },
+        })
     }
 
     /// Whether a unique index refuses a second row with the same key in some place.

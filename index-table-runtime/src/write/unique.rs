@@ -87,8 +87,8 @@ pub(crate) fn check(
     new: &Image,
 ) -> Result<()> {
     maintain::unique_keys(rows.schema, old, new, |index, key| {
-        if plan.is_some_and(|plan| !plan.enforces(index)) {
-            return Ok(());
+        if let Some(plan) = plan.filter(|plan| !plan.enforces(index)) {
+            return plan.refuse_emptied(rows.schema, index);
         }
         let (primary_key, hashed) = (new.primary_key(), new.hashed(index));
         match holder(rows, writer.reader(), index, key, primary_key, hashed)? {

@@ -169,11 +169,6 @@ impl ManagerArchive {
     pub(crate) fn set(&self, records: &[(Vec<u8>, Vec<u8>)]) {
         self.0.set_manager(manager_changes(records));
     }
-
-    /// Records that a shard was restored while the store is open.
-    pub(crate) fn add_restored(&self, shard: ShardNumber) {
-        self.0.add_restored(shard);
-    }
 }
 
 /// Returns the records of a shard map manager as changes.

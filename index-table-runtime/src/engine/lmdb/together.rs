@@ -32,8 +32,8 @@ const ROOM: &str = ".room";
 const SPLIT: &str = "a commit of several shards has failed in some of them; the journal has it, and is applied when the store \
                      is opened again";
 
-const OF_SEVERAL_JOURNALS: &str = "it was restored while the store was open, and a transaction that changes other shards too \
-                                   can change it when the store has been opened again";
+const OF_SEVERAL_JOURNALS: &str = "it has a journal of its own, and a transaction that changes other shards too can change it \
+                                   when the store has been opened again";
 
 /// The pages that a commit of LMDB may need in addition to the pages of its transaction: it writes the list of freed pages, and copies
 /// pages of this list. Each change adds up to about ten pages to the list, and a page of the list has 500 of them.

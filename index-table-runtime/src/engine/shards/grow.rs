@@ -47,6 +47,19 @@ impl Engine {
         Ok(())
     }
 
+    /// Makes a shard available that was restored. Its tables must be open in it.
+    pub(crate) fn restore_shard(
+        &self,
+        number: ShardNumber,
+        restored: Arc<dyn HasEngine>,
+    ) -> Result<()> {
+        let shard = self.shard(number)?;
+        self.add_own(number, shard.name(), restored.engine())?;
+        shard.restored(restored);
+        shard.set_place(self.id, number);
+        Ok(())
+    }
+
     /// Writes the number of shards, and the shards that were removed, into the own records of the shards. The record of an
     /// unavailable shard is written when the shard is opened.
     pub(crate) fn record_shards(&self) -> Result<()> {

@@ -213,13 +213,6 @@ impl Manager {
         let _ = self.archive.set(archive);
     }
 
-    /// Records that a shard was restored while the store is open, so that the archive does not get its commits.
-    pub(crate) fn add_restored(&self, shard: ShardNumber) {
-        if let Some(archive) = self.archive.get() {
-            archive.add_restored(shard);
-        }
-    }
-
     /// Replaces all records, in one transaction.
     fn replace(&self, records: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
         replace(&self.engine, &MANAGER, records)?;

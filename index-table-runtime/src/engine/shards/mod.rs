@@ -263,6 +263,8 @@ pub(crate) struct Engine {
     parts: PlacedParts,
     /// The own records of the shards, for a store that another process may write.
     seen: Vec<Option<(Seen, super::Tables)>>,
+    /// The version of the manager's records then.
+    seen_version: Option<u64>,
 }
 
 impl Engine {
@@ -305,6 +307,7 @@ impl Engine {
             own: OnceLock::new(),
             parts: PlacedParts::default(),
             seen: Vec::new(),
+            seen_version: None,
         }
     }
 
@@ -383,13 +386,6 @@ impl Engine {
                 format!("by {hash}{fields} fields and shard map `{map}`")
             }
             TableRecord::Reference => "in every shard".to_owned(),
-        }
-    }
-
-    /// Sets the place of a shard that has become available in the order of locks.
-    pub(crate) fn set_place(&self, number: ShardNumber) {
-        if let Ok(shard) = self.shard(number) {
-            shard.set_place(self.id, number);
         }
     }
 

@@ -218,8 +218,23 @@ impl Engine {
         Err(Error::ReopenNeeded { path: self.directory(), reason })
     }
 
-    /// Sets the records that this reader has found in its shards.
-    pub(crate) fn with_seen(self, seen: Vec<Option<Seen>>) -> Result<Self> {
+    /// Fails in a reader if another process has changed the manager since this process opened the store. A shard that was
+    /// detached and attached again has the same own record as before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReopenNeeded`]
+    pub(crate) fn check_version(&self) -> Result<()> {
+        let (Some(seen), Some(manager)) = (self.seen_version, &self.manager) else { return Ok(()) };
+        if manager.read()?.is_some_and(|records| records.own.version == seen) {
+            return Ok(());
+        }
+        let reason = "another process has changed its shards or its shard maps";
+        Err(Error::ReopenNeeded { path: self.directory(), reason })
+    }
+
+    /// Sets the version of the manager, and the records that this reader has found in its shards.
+    pub(crate) fn with_seen(self, version: u64, seen: Vec<Option<Seen>>) -> Result<Self> {
         let mut all = Vec::new();
         for (shard, seen) in self.shards.iter().zip(seen) {
             let tables = match shard.current() {
@@ -228,6 +243,6 @@ impl Engine {
             };
             all.push(seen.zip(tables));
         }
-        Ok(Self { seen: all, ..self })
+        Ok(Self { seen_version: Some(version), seen: all, ..self })
     }
 }

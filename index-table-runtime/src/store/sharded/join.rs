@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 use super::memory::memory_inner;
 use super::{
     ShardedOptions,
-    open::{declare_shard, open_shard, refused},
+    open::{compare_shard, declare_shard, open_files, open_shard, refused},
     options::Declared,
 };
 use crate::{
@@ -151,19 +151,25 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
     Ok(inner)
 }
 
-/// Opens a shard whose files were restored while the store is open. The shard has its own journal until the store is
-/// opened again, because the common journal was started without it. `records` has the current shard maps, and `moves` are
-/// the unfinished moves.
+/// Opens a shard whose files were restored while the store is open, and adds it to the journal. `records` has the current
+/// shard maps, and `moves` are the unfinished moves.
 pub(crate) fn open_restored(
+    engine: &Engine,
     records: &ManagerRecords,
-    number: ShardNumber,
-    record: &ShardRecord,
-    manager: &Path,
+    (number, record): (ShardNumber, &ShardRecord),
     moves: &[MoveRecord],
 ) -> Result<Arc<Inner>> {
     let options = ShardedOptions::default();
-    let records = &mut records.clone();
-    let (inner, identity, _) = open_shard(&options, records, number, record, manager, None)?;
+    let manager = engine.directory();
+    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
+    let journal = member.map(|_| SharedJournal::running(&manager, records.own.id));
+    // The moves in the record of the shard are those of the backup.
+    let mut moved = records.clone();
+    let files = open_files(&options, &mut moved, (number, record), &manager, journal.as_ref())?;
+    let (inner, identity, _) = compare_shard(&options, records, (number, record), &manager, files)?;
+    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+        own.join_journal(number, member, true)?;
+    }
     let identity = identity.map_or_else(|| Identity::read(&inner.engine), |own| Ok(Some(own)))?;
     let missing = || Error::internal("a restored shard without a record");
     // The rows are those of the backup, so each table is checked when it is opened.

@@ -138,7 +138,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             ManagerRecords::new()
         }
     };
-    let known = records.clone();
+    let (known, version) = (records.clone(), records.own.version);
     declare(options, &mut records, is_new)?;
     if let Some(unknown) = unknown(options, &records) {
         return Err(refused(&format!("shard `{unknown}`"), "the store has no such shard"));
@@ -163,7 +163,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             if is_follower {
                 engine.follow_own_records()?;
             }
-            if read_only { engine.with_seen(found.seen) } else { Ok(engine) }
+            if read_only { engine.with_seen(version, found.seen) } else { Ok(engine) }
         }
         Err(error) => {
             if changes_shards {
@@ -528,8 +528,7 @@ pub(super) fn open_files(
         engine.watch_path(manager.join(LOCK));
     }
     let seen = Seen::read(&inner.engine)?;
-    // The own records have the state of a move before the manager has it. The record of a shard that was restored while
-    // the store is open is not newer.
+    // The own records have the state of a move before the manager has it.
     let known = seen.as_ref().filter(|_| journal.is_some() || read_only);
     for own in known.map_or(Ok(Vec::new()), Seen::moves)? {
         if let Some(map) = records.maps.get_mut(&own.map) {
@@ -540,7 +539,7 @@ pub(super) fn open_files(
 }
 
 /// Checks that an open shard belongs to the store.
-fn compare_shard(
+pub(super) fn compare_shard(
     options: &ShardedOptions,
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),

@@ -156,9 +156,8 @@ impl ShardedOptions {
     /// [`Options::archive`](crate::Options::archive).
     ///
     /// Each shard has bases of its own. When a shard is added, its first base is written. When a detached shard is
-    /// attached again, or when a shard was written outside of the store, the archive continues after a gap, with new
-    /// bases of all shards. A [restored](ShardedStore::restore_shard) shard is archived when the store has been opened
-    /// again. A relative path is relative to the current directory.
+    /// attached again or a lost one is [restored](ShardedStore::restore_shard), or when a shard was written outside of
+    /// the store, the archive continues after a gap, with new bases of all shards. A relative path is relative to the current directory.
     ///
     /// # Examples
     ///

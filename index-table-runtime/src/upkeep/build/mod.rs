@@ -215,9 +215,7 @@ impl<'t> Build<'t> {
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for a row with a key that is too long for an index.
     /// Earlier batches remain, and another build continues after them.
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has opened the table with
-    /// another declaration. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable). For a global index,
-    /// [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) after
-    /// [`restore_shard`](crate::ShardedStore::restore_shard): the store has to be opened again first. The errors of
+    /// another declaration. [`Error::ShardUnavailable`](crate::Error::ShardUnavailable). The errors of
     /// [`Store::transaction`].
     pub fn run(self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);

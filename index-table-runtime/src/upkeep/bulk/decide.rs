@@ -98,6 +98,8 @@ pub(super) fn decide(
     for (index, declared) in rows.schema.indexes.iter().enumerate() {
         if declared.unique && plan.is_none_or(|plan| plan.enforces_anywhere(index)) {
             deciding.unique(index)?;
+        } else if let Some(plan) = plan {
+            plan.refuse_emptied(rows.schema, index)?;
         }
     }
     let Deciding { mut decision, common, taken, .. } = deciding;

@@ -51,8 +51,6 @@ pub(in crate::engine::lmdb::journal) struct Present {
     pub(in crate::engine::lmdb::journal) open: Vec<u32>,
     /// The shards that were not available when the store was opened.
     pub(in crate::engine::lmdb::journal) missing: Vec<u32>,
-    /// The shards that were restored since the store was opened. They don't have this journal.
-    pub(in crate::engine::lmdb::journal) restored: Vec<u32>,
 }
 
 impl Present {

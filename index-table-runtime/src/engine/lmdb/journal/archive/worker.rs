@@ -405,7 +405,7 @@ impl Rounds {
         }
         drop(status);
         if self.shards.is_some() {
-            self.shard_bases(&work)?;
+            self.shard_bases(&work);
         } else {
             self.bases(&work.manifest, work.written);
         }
@@ -413,8 +413,8 @@ impl Rounds {
     }
 
     /// Writes the bases of shards, if it is time.
-    fn shard_bases(&mut self, work: &Work) -> Result<(), String> {
-        let Some(shards) = &mut self.shards else { return Ok(()) };
+    fn shard_bases(&mut self, work: &Work) {
+        let Some(shards) = &mut self.shards else { return };
         let failed = shards.finish(false, &work.manifest);
         // All segments are complete in the archive.
         if work.growing == 0 {
@@ -433,12 +433,6 @@ impl Rounds {
             status.base_error = Some(reason);
         } else if self.has_base {
             status.base_error = None;
-        }
-        match present.restored.first() {
-            None => Ok(()),
-            Some(shard) => Err(format!(
-                "shard number {shard} was restored; its commits are archived when the store has been opened again"
-            )),
         }
     }
 

@@ -32,11 +32,6 @@ impl SharedArchive {
             archive.set_manager(changes, &common.group.bound(Place::default()));
         }
     }
-
-    /// Records that a shard was restored. The shard does not have this journal until the store is opened again.
-    pub(in crate::engine::lmdb) fn add_restored(&self, shard: u32) {
-        self.0.restored.lock().push(shard);
-    }
 }
 
 /// Starts the archive, before the first commit.
@@ -100,7 +95,6 @@ impl Shards for Common {
                 present.open.push(shard.number);
             }
         }
-        present.restored.clone_from(&self.restored.lock());
         present
     }
 

@@ -89,8 +89,6 @@ pub(super) struct Common {
     room: usize,
     /// The shards that were not available when the journal was started.
     pub(super) missing: Vec<u32>,
-    /// The shards that were restored since. They don't have this journal.
-    pub(super) restored: Mutex<Vec<u32>>,
     pub(super) archive: OnceLock<Arc<Archiving>>,
     /// The started segment of a checkpoint that could not be made.
     begun: Mutex<Option<Switched>, rank::CheckpointBegun>,
@@ -205,7 +203,6 @@ impl Begun {
             shards: shards.into_iter().map(shard).collect(),
             room,
             missing,
-            restored: Mutex::default(),
             archive: OnceLock::new(),
             begun: Mutex::default(),
             state: Mutex::new(state),
