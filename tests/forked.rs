@@ -4,15 +4,20 @@
 use std::{
     io::Read as _,
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
 };
 
-use index_table::{Error, GroupWriter, IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{
+    Durability, Error, GroupWriter, IndexTable, ShardMap, ShardedOptions, ShardedStore, Store,
+};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/threads.rs"]
 mod support;
-use support::{await_blocked_process, await_true};
+use support::{PATIENCE, await_blocked_process, await_true};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
@@ -29,16 +34,24 @@ fn row(id: u32) -> Row {
 
 /// Forks, runs `child` in the child and `parent` in the parent, and waits for the child. Each of them owns
 /// its copy of the handles.
-#[expect(unsafe_code, reason = "there is no safe fork")]
 fn fork<T>(
     inherited: T,
     child: impl FnOnce(T) -> TestResult,
     parent: impl FnOnce(T) -> TestResult,
 ) -> TestResult {
-    // SAFETY: this process runs this test alone, and no other thread holds a lock.
+    let mut inherited = Some(inherited);
+    let pid = start_child(|| inherited.take().map_or(Ok(()), child));
+    await_child(pid)?;
+    inherited.map_or(Ok(()), parent)
+}
+
+/// Forks, and runs `child` in the child.
+#[expect(unsafe_code, reason = "there is no safe fork")]
+fn start_child(child: impl FnOnce() -> TestResult) -> libc::pid_t {
+    // SAFETY: the child uses the memory of other threads only as far as the library does.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let outcome = child(inherited);
+        let outcome = child();
         if let Err(error) = &outcome {
             println!("in the child: {error}");
         }
@@ -46,11 +59,23 @@ fn fork<T>(
         unsafe { libc::_exit(i32::from(outcome.is_err())) };
     }
     assert!(pid > 0);
-    let mut status = 0;
+    pid
+}
+
+/// Waits for a child, for a limited time.
+#[expect(unsafe_code, reason = "there is no safe wait for a forked child")]
+fn await_child(pid: libc::pid_t) -> TestResult {
+    let (begun, mut status) = (Instant::now(), 0);
     // SAFETY: `pid` is a child of this process.
-    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-    assert_eq!(status, 0, "the child failed");
-    parent(inherited)
+    while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } != pid {
+        if begun.elapsed() > PATIENCE {
+            // SAFETY: as above.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            return Err("the child hangs".into());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    ensure(status == 0, "the child failed")
 }
 
 fn ensure(holds: bool, what: &str) -> TestResult {
@@ -74,8 +99,33 @@ fn assert_refused(store: &Store, rows: &RowRepository, path: &Path) -> TestResul
     is_forked(Store::open(path))
 }
 
+/// The durability of the stores in this process, which another process has chosen.
+fn durability() -> Durability {
+    match std::env::var(DURABILITY).as_deref() {
+        Ok("journal") => Durability::Journal,
+        Ok("relaxed") => Durability::Relaxed,
+        Ok("none") => Durability::None,
+        _ => Durability::Full,
+    }
+}
+
+/// Whether a second process can write.
+fn is_shared() -> bool {
+    durability() != Durability::Journal
+}
+
+/// Checks the result of a write in a second process.
+fn written(result: Result<(), Error>) -> TestResult {
+    match result {
+        Err(Error::WriterElsewhere { .. }) if !is_shared() => Ok(()),
+        result => Ok(result?),
+    }
+}
+
 fn open(path: &Path) -> Result<(Store, RowRepository), Error> {
-    let store = Store::options().max_readers(2).open(path)?;
+    let options = Store::options().durability(durability()).max_readers(2);
+    // Each checkpoint checks the reader slot of the last one.
+    let store = options.checkpoint(1 << 16, 1 << 16, Duration::from_hours(1)).open(path)?;
     let rows = RowRepository::open(&store)?;
     Ok((store, rows))
 }
@@ -97,8 +147,8 @@ fn with_a_reader(path: &Path) -> TestResult {
             is_forked(store.read())
         },
         |((_, rows), held)| {
-            // The parent uses one of two slots, and the other slot is free.
-            assert!(other_process("readers", path)?.wait()?.success());
+            // The parent uses one of two slots, and the other slot is free. A journal has further slots.
+            assert!(!is_shared() || other_process("readers", path)?.wait()?.success());
             assert!(rows.get(&held, 1)?.is_some());
             Ok(())
         },
@@ -116,13 +166,14 @@ fn opened_again(path: &Path) -> TestResult {
             drop((store, rows));
             let (store, rows) = open(path)?;
             ensure(rows.get(&store.read()?, 1)?.is_some(), "the row is missing")?;
-            store.transaction(|txn| rows.put(txn, &row(2)))?;
-            Ok(())
+            written(store.transaction(|txn| rows.put(txn, &row(2))))
         },
         |(store, rows)| {
-            assert_eq!(rows.get(&store.read()?, 2)?, Some(row(2)));
-            store.transaction(|txn| rows.put(txn, &row(3)))?;
-            assert!(rows.get(&store.read()?, 3)?.is_some());
+            assert_eq!(rows.get(&store.read()?, 2)?, is_shared().then(|| row(2)));
+            for id in 3..200 {
+                store.transaction(|txn| rows.put(txn, &row(id)))?;
+            }
+            assert!(rows.get(&store.read()?, 199)?.is_some());
             Ok(())
         },
     )
@@ -147,6 +198,9 @@ fn with_a_writer(path: &Path) -> TestResult {
             },
             |txn| {
                 assert!(rows.get(&store.read()?, 5)?.is_none());
+                if !is_shared() {
+                    return Ok(txn.commit()?);
+                }
                 // Another process waits for the parent's lock.
                 let started = path.join("started");
                 let _ = std::fs::remove_file(&started);
@@ -192,8 +246,7 @@ fn with_a_group_writer(path: &Path) -> TestResult {
             ensure(writer.is_closed(), "the writer accepts closures in the child")?;
             drop((store, rows, writer));
             let (store, rows) = open(path)?;
-            submit(&store.writer()?, &rows, 4).wait()?;
-            Ok(())
+            written(store.writer().and_then(|writer| submit(&writer, &rows, 4).wait()))
         },
         |(store, rows, writer, submitted)| {
             submitted.wait()?;
@@ -201,7 +254,8 @@ fn with_a_group_writer(path: &Path) -> TestResult {
             writer.close()?;
             let txn = store.read()?;
             let ids = rows.all(&txn).keys().collect::<Result<Vec<_>, _>>()?;
-            assert_eq!(ids, [1, 2, 4, 5]);
+            let expected: &[u32] = if is_shared() { &[1, 2, 4, 5] } else { &[1, 2, 5] };
+            assert_eq!(ids, expected);
             Ok(())
         },
     )
@@ -227,6 +281,140 @@ fn with_a_watcher(path: &Path) -> TestResult {
     )
 }
 
+/// The child of a store with shards inherits transactions, and opens the store again.
+fn with_shards(path: &Path) -> TestResult {
+    let options = sharded();
+    let store: &'static ShardedStore = Box::leak(Box::new(options.open(path)?));
+    let rows = SpreadRepository::open(store)?;
+    store.transaction(|txn| {
+        [1, 2, 3].iter().try_for_each(|id| rows.put(txn, &Spread { id: *id }))
+    })?;
+    let (read, mut write) = (store.read()?, store.write()?);
+    rows.put(&mut write, &Spread { id: 4 })?;
+    fork(
+        (rows, read, write),
+        |(rows, read, write)| {
+            is_forked(store.read())?;
+            is_forked(store.write())?;
+            is_forked(store.transaction(|txn| rows.put(txn, &Spread { id: 9 })))?;
+            is_forked(ShardedStore::open(path))?;
+            is_forked(SpreadRepository::open(store))?;
+            ensure(rows.get(&read, 3)?.is_some(), "the snapshot has lost its row")?;
+            is_forked(write.commit())?;
+            drop((read, rows));
+            #[expect(unsafe_code, reason = "the store was leaked")]
+            // SAFETY: it is from `Box::leak`, and nothing borrows from it any more.
+            drop(unsafe { Box::from_raw(std::ptr::from_ref(store).cast_mut()) });
+            let other = ShardedStore::open(path);
+            ensure(matches!(other, Err(Error::AlreadyOpen { .. })), "two processes write")?;
+            let store = ShardedStore::options().read_only(true).open(path)?;
+            let rows = SpreadRepository::open(&store)?;
+            ensure(rows.all(&store.read()?).count()? == 3, "rows are missing")
+        },
+        |(rows, read, write)| {
+            assert!(rows.get(&read, 3)?.is_some());
+            write.commit()?;
+            store.transaction(|txn| rows.put(txn, &Spread { id: 5 }))?;
+            assert_eq!(rows.all(&store.read()?).count()?, 5);
+            Ok(())
+        },
+    )
+}
+
+/// Forks while other threads use the store, and open and close others.
+fn beside_threads(path: &Path) -> TestResult {
+    let (store, rows) = open(&path.join("store"))?;
+    store.transaction(|txn| rows.put(txn, &row(1)))?;
+    let is_over = AtomicBool::new(false);
+    let repeat = |body: &dyn Fn() -> Result<(), Error>| -> Result<(), Error> {
+        while !is_over.load(Relaxed) {
+            body()?;
+        }
+        Ok(())
+    };
+    let write = || store.transaction(|txn| rows.put(txn, &row(2)));
+    let read = || {
+        let begun = store.read();
+        if matches!(begun, Err(Error::TooManyReaders { .. })) {
+            return Ok(());
+        }
+        rows.get(&begun?, 1).map(drop)
+    };
+    let reopen = || {
+        let (store, rows) = open(&path.join("other"))?;
+        store.transaction(|txn| rows.put(txn, &row(1)))
+    };
+    let child = |number: u32| {
+        is_forked(store.read())?;
+        is_forked(store.write())?;
+        is_forked(RowRepository::open(&store))?;
+        is_forked(Store::open(path.join("store")))?;
+        ensure(store.usage().is_empty(), "a child has statistics")?;
+        // The other threads opened and closed a store when the process was forked, which takes less than a second unless
+        // the machine is very busy.
+        match open(&path.join(format!("of {number}"))) {
+            Err(Error::Forked { .. }) => Ok(()),
+            opened => {
+                let (store, rows) = opened?;
+                store.transaction(|txn| rows.put(txn, &row(1)))?;
+                let txn = store.read()?;
+                ensure(rows.get(&txn, 1)?.is_some(), "the row is missing")
+            }
+        }
+    };
+    thread::scope(|scope| {
+        let works: [&(dyn Fn() -> Result<(), Error> + Sync); 3] = [&write, &read, &reopen];
+        let threads = works.map(|work| scope.spawn(|| repeat(work)));
+        let begun = Instant::now();
+        let mut forks = (0..40).take_while(|_| begun.elapsed() < Duration::from_secs(2));
+        let forked = forks.try_for_each(|number| await_child(start_child(|| child(number))));
+        is_over.store(true, Relaxed);
+        for thread in threads {
+            thread.join().map_err(|_| "a thread has panicked")??;
+        }
+        forked
+    })
+}
+
+/// Ends by a signal while a child has the files open.
+#[expect(unsafe_code, reason = "there is no safe end of a process without destructors")]
+fn killed(path: &Path) -> TestResult {
+    let (is_sharded, store) = (path.join("shards").exists(), path.join("store"));
+    let archive = path.join("archive");
+    let _plain = (!is_sharded).then(|| {
+        let options = Store::options().durability(durability()).max_readers(2);
+        let options = if is_shared() { options } else { options.archive(&archive) };
+        let store = options.open(&store)?;
+        RowRepository::open(&store)?;
+        Ok::<_, Error>(store)
+    });
+    let _sharded = is_sharded.then(|| sharded().open(&store));
+    let started = path.join("started");
+    start_child(|| {
+        std::fs::write(&started, std::process::id().to_string())?;
+        thread::sleep(2 * PATIENCE);
+        Ok(())
+    });
+    await_true(|| std::fs::read(&started).is_ok_and(|pid| !pid.is_empty()));
+    // SAFETY: it ends this process.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(shard_by = hash(id))]
+struct Spread {
+    #[primary_key]
+    id: u32,
+}
+
+fn sharded() -> ShardedOptions {
+    let map = ShardMap::hashed(["north", "south"]);
+    ShardedStore::options().shard("north", "north").shard("south", "south").map("spread", map)
+}
+
+const DURABILITIES: [&str; 4] = ["full", "journal", "relaxed", "none"];
+const DURABILITY: &str = "INDEX_TABLE_FORK_DURABILITY";
 const NAME: &str = "a_forked_process_is_refused_and_does_not_disturb_its_parent";
 const ROLE: &str = "INDEX_TABLE_FORK_ROLE";
 const PATH: &str = "INDEX_TABLE_OTHER_PROCESS";
@@ -249,6 +437,9 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
             "group" => with_a_group_writer(&path),
             "watcher" => with_a_watcher(&path),
             "forker" => with_a_writer(&path),
+            "shards" => with_shards(&path),
+            "threads" => beside_threads(&path),
+            "killed" => killed(&path),
             "readers" => {
                 let (store, _rows) = open(&path)?;
                 let _one = store.read()?;
@@ -266,16 +457,71 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
             }
         };
     }
-    for role in ["reader", "again", "forker", "group", "watcher"] {
-        let dir = tempfile::tempdir()?;
-        let output = Command::new(std::env::current_exe()?)
-            .args(["--exact", NAME])
-            .env(ROLE, role)
-            .env(PATH, dir.path())
-            .output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("1 passed"), "{role}: {said}");
+    for durability in DURABILITIES {
+        for role in ["reader", "again", "forker", "group", "watcher"] {
+            run(role, durability)?;
+        }
     }
+    run("shards", "journal")
+}
+
+#[test]
+fn a_process_that_is_forked_beside_threads_does_not_hang() -> TestResult {
+    DURABILITIES.iter().try_for_each(|durability| run("threads", durability))
+}
+
+#[test]
+fn a_child_does_not_keep_the_locks_of_a_killed_parent() -> TestResult {
+    for (durability, is_sharded) in [("full", false), ("journal", false), ("journal", true)] {
+        let dir = tempfile::tempdir()?;
+        let (store, archive) = (dir.path().join("store"), dir.path().join("archive"));
+        if is_sharded {
+            std::fs::write(dir.path().join("shards"), "")?;
+        }
+        // The child would keep a pipe open.
+        role("killed", durability, dir.path())?.stdout(Stdio::null()).status()?;
+        let child = std::fs::read_to_string(dir.path().join("started"))?.parse()?;
+        let reopened = if is_sharded {
+            let store = sharded().open(&store)?;
+            let rows = SpreadRepository::open(&store)?;
+            store.transaction(|txn| rows.put(txn, &Spread { id: 1 }))
+        } else if durability == "journal" {
+            let store = Store::options().durability(Durability::Journal).archive(&archive);
+            let store = store.open(dir.path().join("store"))?;
+            let rows = RowRepository::open(&store)?;
+            let written = store.transaction(|txn| rows.put(txn, &row(1)));
+            await_true(|| {
+                let lag = store.archive_lag();
+                lag.is_some_and(|lag| lag.commits == 0 && lag.error.is_none())
+            });
+            written
+        } else {
+            let store = Store::open(&store)?;
+            let rows = RowRepository::open(&store)?;
+            store.transaction(|txn| rows.put(txn, &row(1)))
+        };
+        #[expect(unsafe_code, reason = "there is no safe signal")]
+        // SAFETY: it is the child of the other process.
+        let killed = unsafe { libc::kill(child, libc::SIGKILL) };
+        assert_eq!(killed, 0, "the child has ended");
+        reopened?;
+    }
+    Ok(())
+}
+
+fn role(role: &str, durability: &str, path: &Path) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["--exact", NAME]).env(ROLE, role).env(PATH, path).env(DURABILITY, durability);
+    Ok(command)
+}
+
+/// Runs a test in another process.
+fn run(name: &str, durability: &str) -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let output = role(name, durability, dir.path())?.output()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let is_passed = output.status.success() && said.contains("1 passed");
+    assert!(is_passed, "{name}, {durability}: {said}");
     Ok(())
 }
 

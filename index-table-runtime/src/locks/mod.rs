@@ -13,8 +13,13 @@
 //! An attempt that does not wait (`try_lock`) can't block, so any order is allowed.
 //!
 //! A panic while a lock is held does not make its value unusable: the values are valid after each of their changes.
+//!
+//! A lock that is held when it is dropped was inherited in a [fork], and another thread of the parent may have been changing
+//! its value. Then the value is leaked.
 #![expect(clippy::disallowed_types, reason = "all other modules use the locks of this module")]
 
+pub(crate) mod file;
+pub(crate) mod fork;
 mod held;
 pub(crate) mod rank;
 #[cfg(test)]
@@ -23,6 +28,7 @@ mod tests;
 use std::{
     fmt,
     marker::PhantomData,
+    mem::ManuallyDrop,
     ops::{Deref, DerefMut},
     sync::{
         self, PoisonError, TryLockError,
@@ -31,13 +37,15 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use file::Unshared;
+pub(crate) use fork::OfProcess;
 pub(crate) use held::Held;
 use rank::{Leaf, Ranked};
 
 /// A value that one thread uses at a time.
 pub(crate) struct Mutex<T, R: Ranked = Leaf> {
     number: Number<R>,
-    value: sync::Mutex<T>,
+    value: ManuallyDrop<sync::Mutex<T>>,
 }
 
 /// A locked [`Mutex`].
@@ -49,7 +57,7 @@ pub(crate) struct MutexGuard<'m, T> {
 /// A value that several threads read, or one thread changes.
 pub(crate) struct RwLock<T, R: Ranked = Leaf> {
     number: Number<R>,
-    value: sync::RwLock<T>,
+    value: ManuallyDrop<sync::RwLock<T>>,
 }
 
 /// A [`RwLock`] that is locked for reading.
@@ -122,7 +130,8 @@ impl<T, R: Ranked> Mutex<T, R> {
 
     /// Creates a lock with a number among the locks of its rank.
     pub(crate) const fn numbered(number: u64, value: T) -> Self {
-        Self { number: Number::new(number), value: sync::Mutex::new(value) }
+        let value = ManuallyDrop::new(sync::Mutex::new(value));
+        Self { number: Number::new(number), value }
     }
 
     /// Changes the number of the lock, which no thread holds.
@@ -155,13 +164,42 @@ impl<T, R: Ranked> Mutex<T, R> {
     }
 
     pub(crate) fn into_inner(self) -> T {
-        self.value.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let mut own = ManuallyDrop::new(self);
+        #[expect(unsafe_code, reason = "the value of a type with a destructor is moved out")]
+        // SAFETY: the lock is not used or dropped afterwards, and its other fields need no destructor.
+        let value = unsafe { ManuallyDrop::take(&mut own.value) };
+        value.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T, R: Ranked> Drop for Mutex<T, R> {
+    fn drop(&mut self) {
+        if !matches!(self.value.try_lock(), Err(TryLockError::WouldBlock)) {
+            #[expect(unsafe_code, reason = "the value of a held lock is leaked")]
+            // SAFETY: it is dropped once.
+            unsafe {
+                ManuallyDrop::drop(&mut self.value);
+            }
+        }
+    }
+}
+
+impl<T, R: Ranked> Drop for RwLock<T, R> {
+    fn drop(&mut self) {
+        if !matches!(self.value.try_write(), Err(TryLockError::WouldBlock)) {
+            #[expect(unsafe_code, reason = "the value of a held lock is leaked")]
+            // SAFETY: it is dropped once.
+            unsafe {
+                ManuallyDrop::drop(&mut self.value);
+            }
+        }
     }
 }
 
 impl<T, R: Ranked> RwLock<T, R> {
     pub(crate) const fn new(value: T) -> Self {
-        Self { number: Number::new(0), value: sync::RwLock::new(value) }
+        let value = ManuallyDrop::new(sync::RwLock::new(value));
+        Self { number: Number::new(0), value }
     }
 
     #[inline]

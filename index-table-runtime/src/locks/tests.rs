@@ -97,3 +97,17 @@ fn a_thread_that_waits_for_a_change_holds_no_later_lock() {
         drop(Condvar::new().wait_while(state, |is_done| !*is_done));
     }));
 }
+
+/// A forked process drops locks that threads of its parent held.
+#[test]
+fn a_lock_that_is_dropped_while_it_is_held_leaks_its_value() {
+    use std::{mem::forget, sync::Arc};
+
+    let value = Arc::new(());
+    let (held, free) = (Mutex::<_>::new(Arc::clone(&value)), Mutex::<_>::new(Arc::clone(&value)));
+    let (read, written) = (RwLock::<_>::new(Arc::clone(&value)), RwLock::<_>::new(value.clone()));
+    forget(held.lock());
+    forget(read.read());
+    drop((held, free, read, written));
+    assert_eq!(Arc::strong_count(&value), 3);
+}

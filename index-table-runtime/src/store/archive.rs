@@ -89,6 +89,7 @@ impl Store {
     #[must_use]
     pub fn archive_lag(&self) -> Option<ArchiveLag> {
         let engine = &self.inner.engine;
+        engine.refuse_forked().ok()?;
         let distance = match engine.sharded() {
             None => engine.on_disk().ok()?.archive_distance(),
             Some(shards) => shards.engines().find_map(|shard| shard.lmdb()?.archive_distance()),

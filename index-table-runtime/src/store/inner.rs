@@ -202,6 +202,7 @@ impl Inner {
 
     /// Returns the table if a repository of it is in use.
     fn used(&self, rows: &RowVtable) -> Result<Option<Arc<OpenTable>>> {
+        self.engine.refuse_forked()?;
         let table = rows.schema.name;
         let tables = self.tables();
         let Some(opened) = tables.get(table) else { return Ok(None) };
@@ -224,17 +225,21 @@ impl Inner {
     /// Returns the table with these counters; `None` if it belongs to another store, or no repository of it
     /// is left.
     pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Option<Arc<OpenTable>> {
-        let table = self.tables().get(usage.schema.name)?.table.upgrade()?;
+        let table = self.table(usage.schema.name)?;
         Arc::ptr_eq(&table.shared.usage, usage).then_some(table)
     }
 
-    /// Returns the table with this name if this process has it in use.
+    /// Returns the table with this name if this process has it in use. A forked process has none.
     pub(crate) fn table(&self, name: &str) -> Option<Arc<OpenTable>> {
+        self.engine.refuse_forked().ok()?;
         self.tables().get(name)?.table.upgrade()
     }
 
-    /// Returns the tables that this process has in use, by name.
+    /// Returns the tables that this process has in use, by name. A forked process has none.
     pub(crate) fn tables_in_use(&self) -> Vec<Arc<OpenTable>> {
+        if self.engine.refuse_forked().is_err() {
+            return Vec::new();
+        }
         self.tables().values().filter_map(|opened| opened.table.upgrade()).collect()
     }
 
@@ -268,6 +273,7 @@ impl Inner {
 
     /// Returns the contents of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
+        self.engine.refuse_forked()?;
         if !self.engine.has_catalog() {
             self.refuse_nested_write()?;
         }
@@ -298,6 +304,7 @@ impl Inner {
 
     /// Fails if this thread has a write transaction. With LMDB, it would be a deadlock.
     pub(crate) fn refuse_nested_write(&self) -> Result<()> {
+        self.engine.refuse_forked()?;
         let own = thread::current().id();
         let writer = self.writer();
         if writer.thread == Some(own) || writer.others.contains(&own) {
@@ -314,12 +321,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // In a forked process, a lock may be held by a thread that does not exist.
-        if self.engine.refuse_forked().is_ok() {
-            let tables: Vec<_> =
-                self.tables().values().filter_map(|opened| opened.table.upgrade()).collect();
-            for table in &tables {
-                table.shared.watchers.close();
-            }
+        for table in self.tables_in_use() {
+            table.shared.watchers.close();
         }
     }
 }
@@ -357,6 +360,10 @@ impl<'s> WriterGuard<'s> {
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         let scratch = self.scratch.take().filter(|scratch| !scratch.is_large());
+        // In a forked process, the lock may be held by a thread that does not exist.
+        if self.inner.engine.refuse_forked().is_err() {
+            return;
+        }
         let mut writer = self.inner.writer();
         writer.scratch = scratch;
         if self.is_other {

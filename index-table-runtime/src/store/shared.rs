@@ -15,7 +15,7 @@ use crate::{
         files::{self, FileId},
         lmdb,
     },
-    locks::{Mutex, rank},
+    locks::{Mutex, OfProcess, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -23,7 +23,8 @@ use crate::{
 };
 
 /// The open stores, by the canonical path of the directory.
-static OPEN: Mutex<BTreeMap<PathBuf, Open>, rank::Stores> = Mutex::new(BTreeMap::new());
+static OPEN: OfProcess<Mutex<BTreeMap<PathBuf, Open>, rank::Stores>> =
+    OfProcess::new(Mutex::default);
 
 /// An open store, or a store that a thread is closing.
 struct Open {
@@ -51,6 +52,7 @@ pub(super) fn open_shard(
 
 /// Calls `read` with the store in a directory, which is not written.
 pub(super) fn read_apart<T>(path: &Path, read: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+    lmdb::refuse_inherited(path)?;
     let stores = OPEN.lock();
     let open = stores.get(path).and_then(Open::in_use);
     let outcome = if let Some(inner) = &open {
@@ -85,10 +87,10 @@ fn open_with(
         }
         _ => io(source),
     })?;
+    lmdb::refuse_inherited(&path)?;
     let mut stores = OPEN.lock();
     if let Some(open) = stores.get(&path) {
         if let Some(inner) = open.in_use() {
-            inner.engine.refuse_forked()?;
             refuse_leaving(&inner, &path)?;
             // A detached shard is still open, and is attached again.
             let is_back = inner.engine.lmdb().is_some_and(lmdb::Engine::has_left_journal);
@@ -140,7 +142,6 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
     let Ok(file) = file_id(path) else { return Ok(()) };
     for (other, open) in stores.iter().filter(|(_, open)| open.file == Some(file)) {
         if let Some(inner) = open.in_use() {
-            inner.engine.refuse_forked()?;
             refuse_leaving(&inner, path)?;
             let reason = format!(
                 "in this process, as `{}`; clone the `Store`, or drop it first",

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::opening;
 use crate::{
     engine::shards::TableRecord as Location,
-    locks::Mutex,
+    locks::{Mutex, OfProcess},
     model::{
         error::{Error, Result},
         key::kept_text,
@@ -21,7 +21,8 @@ use crate::{
 type Known = (String, String, Vec<u8>);
 
 /// The row vtables of this process. They are never dropped, so each is made once.
-static KNOWN: Mutex<BTreeMap<Known, &'static RowVtable>> = Mutex::new(BTreeMap::new());
+static KNOWN: OfProcess<Mutex<BTreeMap<Known, &'static RowVtable>>> =
+    OfProcess::new(Mutex::default);
 
 /// The tables of a store, opened from its catalog.
 pub(crate) struct Recorded {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use crate::locks::Mutex;
+use crate::locks::{Mutex, OfProcess};
 
 /// The distance by which both clocks may differ within a period, in milliseconds.
 const TOLERANCE: u64 = 1000;
@@ -24,7 +24,7 @@ const EARLIER: usize = 16;
 /// The time for which [`settled`] does not follow a correction.
 const SETTLING: Duration = Duration::from_mins(10);
 
-static PERIODS: Mutex<Option<Periods>> = Mutex::new(None);
+static PERIODS: OfProcess<Mutex<Option<Periods>>> = OfProcess::new(Mutex::default);
 
 /// The periods of the clock in this process. Times are in milliseconds since 1970.
 #[derive(Debug)]

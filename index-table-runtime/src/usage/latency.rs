@@ -1,12 +1,11 @@
 //! The durations of commits and queries: counters that are always enabled, and their report.
 
 use std::{
-    sync::{
-        LazyLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
+
+use crate::locks::OfProcess;
 
 /// The number of buckets. The last bucket with an upper bound ends at eight seconds.
 const BUCKETS: usize = 25;
@@ -70,7 +69,7 @@ pub(crate) fn begin_commit(number: u64) -> u64 {
 /// Returns the nanoseconds since the first call, but never 0.
 #[cold]
 fn now() -> u64 {
-    static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+    static FIRST: OfProcess<Instant> = OfProcess::new(Instant::now);
     u64::try_from(FIRST.elapsed().as_nanos()).unwrap_or(u64::MAX) | 1
 }
 

@@ -12,24 +12,21 @@ use std::{
 
 use super::{
     gate::{Gate, Kind},
+    handle,
     journal::active::Active,
     names::{Database, Env},
     opened::Files,
-    process,
     turn::Writing,
 };
 use crate::{
-    locks::{Mutex, rank},
+    locks::{Mutex, fork, rank},
     model::error::{Error, Result},
 };
-
-/// The maximum time to wait for an environment to close. Unmapping a file takes less.
-const CLOSING: Duration = Duration::from_secs(10);
 
 /// An open environment. Its path is canonical.
 pub(crate) struct Engine {
     pub(super) path: PathBuf,
-    /// The value of [`process::forks`] when the store was opened.
+    /// The value of [`fork::forks`] when the store was opened.
     pub(super) forks: u32,
     /// Whether the options were read-only, or the store follows an archive.
     pub(super) read_only: AtomicBool,
@@ -57,10 +54,18 @@ pub(crate) struct Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        let Some(journal) = self.journal.take() else { return };
+        let journal = self.journal.take();
         if self.is_inherited() {
-            journal.forget();
-        } else if self.gate.is_retired() {
+            if let Some(journal) = journal {
+                journal.forget();
+            }
+            if let Some(files) = self.gate.inside_mut() {
+                files.env.close_inherited();
+            }
+            return;
+        }
+        let Some(journal) = journal else { return };
+        if self.gate.is_retired() {
             // It has left the journal, which may have the shard again, in another environment.
             drop(journal);
         } else {
@@ -82,7 +87,7 @@ impl Engine {
     }
 
     pub(super) fn is_inherited(&self) -> bool {
-        process::forks() != self.forks
+        fork::forks() != self.forks
     }
 
     /// Returns the number of read transactions of this process, and the age of the oldest.
@@ -153,14 +158,12 @@ impl Engine {
 
     /// Waits for the thread that drops the last handle to the directory.
     pub(crate) fn wait_until_closed(path: &Path) {
-        if let Some(closing) = heed::env_closing_event(path) {
-            closing.wait_timeout(CLOSING);
-        }
+        handle::wait_until_closed(path);
     }
 
     /// Whether this process has the files of a directory open.
     pub(crate) fn has_files_open(path: &Path) -> bool {
-        heed::env_closing_event(path).is_some()
+        handle::is_open(path)
     }
 
     /// Returns the directory of the files.

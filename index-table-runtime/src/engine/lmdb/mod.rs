@@ -33,6 +33,7 @@ mod env;
 mod error;
 mod follow;
 mod gate;
+mod handle;
 pub(crate) mod journal;
 mod journalled;
 mod layout;
@@ -63,6 +64,7 @@ pub(crate) use check::{Piece, Pieces};
 pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
 pub(crate) use follow::Left;
+pub(crate) use handle::refuse_inherited;
 pub(crate) use journal::archive::{
     follow::{Followed, Following, Mark, archive_of_follower, mark_of_follower, position},
     format::{Base, MANIFEST_FILE},

@@ -2,7 +2,7 @@
 
 use heed::types::Bytes;
 
-pub(super) type Env = heed::Env<heed::WithoutTls>;
+pub(crate) use super::handle::Env;
 pub(super) type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
 pub(crate) const FILE: &str = "data.mdb";

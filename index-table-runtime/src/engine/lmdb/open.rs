@@ -19,6 +19,7 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
+    handle::refuse_inherited,
     journal::{
         archive::known, evidence, plan::Plan, presence::Presence, shared::start::SharedJournal,
     },
@@ -36,7 +37,7 @@ use super::{
 };
 use crate::{
     engine::{Durability, FILE_MODE, Options, WhenLost, files},
-    locks::{Held, Mutex, next_store, place, rank},
+    locks::{Held, Mutex, Unshared, fork, next_store, place, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -85,7 +86,7 @@ impl Engine {
         path: &Path,
         shared: Option<(&SharedJournal, ShardNumber)>,
     ) -> Result<Self> {
-        process::watch_forks();
+        refuse_inherited(path)?;
         // Closing a second handle to the lock file would release the locks of this process.
         if Self::has_files_open(path) {
             return Err(already_open(path));
@@ -185,7 +186,7 @@ impl Engine {
         // SAFETY: the flags reduce the durability only as the caller has chosen. The flags disable locking only
         // if no process can write. LMDB requires that no other program modifies the mapped files; the
         // documentation of `Store::open` states this condition.
-        let env = unsafe { open.flags(flags).open(path) };
+        let env = unsafe { Env::open(open.flags(flags), path) };
         let env = env.map_err(|error| not_opened(path, map_size, error))?;
         if options.creates()
             && databases.unwrap_or(0) == 0
@@ -206,7 +207,7 @@ impl Engine {
         let files = Files { env, reserve, slots, presence, _counted: counted };
         let engine = Self {
             path: path.to_owned(),
-            forks: process::forks(),
+            forks: fork::forks(),
             read_only: AtomicBool::new(options.read_only || options.follower),
             max_databases: options.max_databases,
             max_readers,
@@ -284,6 +285,7 @@ impl Engine {
 /// LMDB has a lock for this too. It does not cover the first read of the file, and LMDB does not detect that
 /// a process with the lock was killed.
 struct Opening {
+    unshared: Unshared,
     file: File,
     is_locked: bool,
     _lock: Held,
@@ -296,6 +298,7 @@ impl Opening {
         open.read(true).write(!options.read_only).create(options.creates()).truncate(false);
         let mode = if options.creates() { options.file_mode } else { FILE_MODE };
         let file = files::open_or_create(&mut open, file, mode)?;
+        let unshared = Unshared::new(&file);
         let lock = Held::wait::<rank::DataFile>(0);
         let is_locked = loop {
             match file.lock() {
@@ -303,15 +306,14 @@ impl Opening {
                 outcome => break outcome.is_ok(),
             }
         };
-        Ok(Self { file, is_locked, _lock: lock })
+        Ok(Self { unshared, file, is_locked, _lock: lock })
     }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        if self.is_locked {
-            // A child that was forked since then has the file open too, so closing it does not release the
-            // lock.
+        if self.is_locked && !self.unshared.is_inherited() {
+            // A process that another thread is starting has the file open too, so closing it does not release the lock.
             let _ = self.file.unlock();
         }
     }

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) use os::{
-    file_limit, forks, has_address_space, is_eio, is_read_only, limit, page_size, space,
-    watch_forks, write_back,
+    file_limit, has_address_space, is_eio, is_read_only, limit, page_size, space, write_back,
 };
 
 /// The space that is left on a disk, in bytes.
@@ -58,33 +57,9 @@ mod os {
         os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
         path::Path,
         ptr,
-        sync::{
-            Once,
-            atomic::{AtomicU32, Ordering::Relaxed},
-        },
     };
 
     use super::{Limit, Space};
-
-    static FORKS: AtomicU32 = AtomicU32::new(0);
-
-    /// Returns the number of forks since the start of the program. In a forked process, the number differs from the
-    /// number of its parent. Reading it needs no system call, unlike comparing process ids.
-    #[inline]
-    pub(in crate::engine::lmdb) fn forks() -> u32 {
-        FORKS.load(Relaxed)
-    }
-
-    /// Starts to count forks.
-    pub(in crate::engine::lmdb) fn watch_forks() {
-        extern "C" fn in_child() {
-            FORKS.fetch_add(1, Relaxed);
-        }
-        static WATCH: Once = Once::new();
-        // SAFETY: the function lives as long as the program, and does only operations that are allowed in the child of a
-        // process with threads. If the call fails for lack of memory, forks are not detected.
-        WATCH.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
-    }
 
     /// Whether a map of this size is possible.
     pub(in crate::engine::lmdb) fn has_address_space(bytes: usize) -> bool {
@@ -222,12 +197,6 @@ mod os {
 /// For systems without fork.
 #[cfg(not(unix))]
 mod os {
-    pub(in crate::engine::lmdb) const fn forks() -> u32 {
-        0
-    }
-
-    pub(in crate::engine::lmdb) const fn watch_forks() {}
-
     pub(in crate::engine::lmdb) const fn has_address_space(_: usize) -> bool {
         true
     }

@@ -9,12 +9,13 @@ use std::{
 };
 
 use super::{
+    handle,
     lock::{SLOT, header},
     names::LOCK_FILE,
 };
 use crate::{
     engine::{MOST, files::id},
-    locks::Mutex,
+    locks::{Mutex, OfProcess},
 };
 
 /// The reader slots of a store.
@@ -49,7 +50,7 @@ const COUNT: usize = 16;
 /// kind `Unsupported` on systems whose lock files have another form. Other errors of the file system.
 pub fn reader_slots(directory: &Path) -> io::Result<ReaderSlots> {
     let directory = directory.canonicalize()?;
-    if heed::env_closing_event(&directory).is_some() {
+    if handle::is_open(&directory) {
         return Err(io::ErrorKind::ResourceBusy.into());
     }
     match File::open(directory.join(LOCK_FILE)) {
@@ -61,7 +62,7 @@ pub fn reader_slots(directory: &Path) -> io::Result<ReaderSlots> {
 
 /// The lock files of stores that this process has had open. They are never closed, because closing one of them would
 /// release the locks of its store. There is one for each directory.
-static KEPT: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
+static KEPT: OfProcess<Mutex<BTreeMap<PathBuf, File>>> = OfProcess::new(Mutex::default);
 
 /// Returns the reader slots of the store in a directory. This process must have it open.
 pub(crate) fn slots_of_open(directory: &Path) -> io::Result<ReaderSlots> {

@@ -98,6 +98,7 @@ impl Drop for BecomesVisible<'_> {
 impl Engine {
     /// Begins a read transaction: a snapshot of each shard, all of one instant.
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
         let mut snapshots: Vec<Option<(u64, engine::Txn<'_>)>> = Vec::new();
         let Visibility { begun, ended, is_split, .. } = &self.visibility;
         let (mut turn, mut gate) = (None, None);
@@ -161,6 +162,7 @@ impl Engine {
 
     /// Begins a read transaction of one shard.
     pub(crate) fn read_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
         let own = self.shard(shard)?;
         let engine = own.engine()?;
         let mut maps = self.maps.capture();

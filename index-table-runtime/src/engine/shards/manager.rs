@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::MoveRecord;
 use crate::{
     engine::{Engine, Options, Query, Read as _, Writer, lmdb::ManagerArchive},
+    locks::Unshared,
     model::{
         KeyRange,
         error::{Error, Result},
@@ -67,21 +68,21 @@ pub(crate) struct Manager {
 
 /// The lock of the process that writes the store.
 pub(crate) struct WriterLock {
+    unshared: Unshared,
     file: File,
-    process: u32,
 }
 
 impl WriterLock {
-    pub(crate) fn new(file: File) -> Self {
-        Self { file, process: process::id() }
+    /// `unshared` is from before the file was locked.
+    pub(crate) const fn new(unshared: Unshared, file: File) -> Self {
+        Self { unshared, file }
     }
 }
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        if self.process == process::id() {
-            // A forked process, or a child before its `exec`, has the file open too, so closing it does not release the
-            // lock.
+        if !self.unshared.is_inherited() {
+            // A process that another thread is starting has the file open too, so closing it does not release the lock.
             let _ = self.file.unlock();
         }
     }

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use crate::model::shard::Routing;
 use crate::{
-    locks::{self, Condvar, Mutex, MutexGuard, next_store, rank},
+    locks::{self, Condvar, Mutex, MutexGuard, fork, next_store, rank},
     model::{
         schema::{IndexSchema, TableSchema},
         shard::{Boundaries, ShardNumber},
@@ -227,12 +227,16 @@ struct HoldState {
 /// A guard that prevents steps of moves.
 pub(crate) struct Held<'e> {
     holds: &'e Holds,
+    /// See [`fork::forks`].
+    forks: u32,
     _lock: locks::Held,
 }
 
 /// A guard of a running step of a move.
 pub(crate) struct Step<'e> {
     holds: &'e Holds,
+    /// See [`fork::forks`].
+    forks: u32,
     _lock: locks::Held,
 }
 
@@ -251,7 +255,11 @@ impl Holds {
         let mut state = self.wait_while(|state| state.is_moving);
         state.held += 1;
         state.count += 1;
-        Held { holds: self, _lock: locks::Held::got::<rank::MoveStep>(self.store) }
+        Held {
+            holds: self,
+            forks: fork::forks(),
+            _lock: locks::Held::got::<rank::MoveStep>(self.store),
+        }
     }
 
     /// Waits until nothing prevents a step of a move. Also returns the number of holds so far.
@@ -273,21 +281,30 @@ impl Holds {
     }
 
     fn running(&self) -> Step<'_> {
-        Step { holds: self, _lock: locks::Held::got::<rank::MoveHold>(self.store) }
+        Step {
+            holds: self,
+            forks: fork::forks(),
+            _lock: locks::Held::got::<rank::MoveHold>(self.store),
+        }
     }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.holds.lock().held -= 1;
-        self.holds.changed.notify_all();
+        // In a forked process, the lock may be held by a thread that does not exist.
+        if self.forks == fork::forks() {
+            self.holds.lock().held -= 1;
+            self.holds.changed.notify_all();
+        }
     }
 }
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
-        self.holds.lock().is_moving = false;
-        self.holds.changed.notify_all();
+        if self.forks == fork::forks() {
+            self.holds.lock().is_moving = false;
+            self.holds.changed.notify_all();
+        }
     }
 }
 

@@ -1,13 +1,10 @@
 //! Threads for work on several shards at the same time.
 
-use crate::locks::Mutex;
+use crate::locks::{Mutex, OfProcess};
 use std::{
     num::NonZero,
     panic::resume_unwind,
-    sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
 };
 
@@ -36,11 +33,11 @@ impl Threads {
 
     /// Returns the limit of the process: the number of cores, minus one for the thread of the caller.
     pub(super) fn of_process() -> &'static Self {
-        static THREADS: OnceLock<Threads> = OnceLock::new();
-        THREADS.get_or_init(|| {
-            // Reading the number of cores takes longer than a short count, so it is read once.
-            Self::new(thread::available_parallelism().map_or(1, NonZero::get) - 1)
-        })
+        // Reading the number of cores takes longer than a short count, so it is read once.
+        static THREADS: OfProcess<Threads> = OfProcess::new(|| {
+            Threads::new(thread::available_parallelism().map_or(1, NonZero::get) - 1)
+        });
+        &THREADS
     }
 
     pub(super) const fn are_none(&self) -> bool {

@@ -19,7 +19,7 @@ use crate::{
             ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
         },
     },
-    locks::{Mutex, rank},
+    locks::{Mutex, OfProcess, Unshared, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -38,8 +38,8 @@ const READ_ONLY_TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The open stores of this process, by the canonical paths of their directories.
-pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>, rank::ShardedStores> =
-    Mutex::new(BTreeMap::new());
+pub(super) static OPEN: OfProcess<Mutex<BTreeMap<PathBuf, Weak<Inner>>, rank::ShardedStores>> =
+    OfProcess::new(Mutex::default);
 
 pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
     let io = |source| Error::Io { path: path.to_owned(), source };
@@ -64,9 +64,9 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
         std::io::ErrorKind::NotFound => Error::StoreNotFound { path: path.to_owned() },
         _ => Error::opening(path, source),
     })?;
+    lmdb::refuse_inherited(&path)?;
     let mut stores = OPEN.lock();
     if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
-        inner.engine.refuse_forked()?;
         let ShardedOptions { shards, relocated, maps, places, only, options: given, .. } = options;
         let is_open = shards.is_empty()
             && relocated.is_empty()
@@ -354,8 +354,9 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<WriterLock> {
     let mut open = File::options();
     open.read(true).write(true).create(true).truncate(false);
     let lock = files::open_or_create(&mut open, &file, mode).map_err(io)?;
+    let unshared = Unshared::new(&lock);
     match lock.try_lock() {
-        Ok(()) => Ok(WriterLock::new(lock)),
+        Ok(()) => Ok(WriterLock::new(unshared, lock)),
         Err(TryLockError::WouldBlock) => Err(Error::AlreadyOpen {
             path: path.to_owned(),
             reason: "in another process, which writes it; open it with `read_only(true)`"

@@ -6,7 +6,7 @@ use std::{
     marker::PhantomData,
     ops::Deref,
     path::PathBuf,
-    sync::{Arc, OnceLock, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 use super::ReadTxn;
@@ -15,6 +15,7 @@ use crate::{
         CommitFailure, ReadRecords as _, Retry, Tables, Txn, Writer,
         shards::{self, Locks},
     },
+    locks::OfProcess,
     model::error::{Error, Result},
     store::{Inner, OpenTable, Store, WriterGuard},
     usage::{TableCounters, Tally, begin_commit, trace::span},
@@ -502,9 +503,10 @@ impl<'s> WriteTxn<'s> {
 
 /// Returns a read transaction of an engine without shards, in the place of a snapshot that has to end.
 fn no_snapshot() -> Result<Txn<'static>> {
-    static NOTHING: OnceLock<shards::Engine> = OnceLock::new();
-    let nothing = || shards::Engine::new(Vec::new(), [], BTreeMap::new(), None, None, true);
-    NOTHING.get_or_init(nothing).read().map(Txn::Sharded)
+    static NOTHING: OfProcess<shards::Engine> =
+        OfProcess::new(|| shards::Engine::new(Vec::new(), [], BTreeMap::new(), None, None, true));
+    let nothing: &'static shards::Engine = &NOTHING;
+    nothing.read().map(Txn::Sharded)
 }
 
 /// Checks that the table's record is the same as at the time of opening. Another process may have opened the table

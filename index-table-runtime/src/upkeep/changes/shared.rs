@@ -25,7 +25,7 @@ use std::{
 
 use crate::{
     engine::{Read as _, Reader, Space, Write as _, Writer},
-    locks::Mutex,
+    locks::{Mutex, OfProcess},
     model::{
         error::{Error, Result},
         key::hash,
@@ -78,7 +78,7 @@ struct Seen {
 const MOST_SEEN: usize = 4096;
 
 /// The leases that this process has read. The numbers of workers are random.
-static SEEN: Mutex<BTreeMap<u64, Seen>> = Mutex::new(BTreeMap::new());
+static SEEN: OfProcess<Mutex<BTreeMap<u64, Seen>>> = OfProcess::new(Mutex::default);
 
 impl Lease {
     fn encode(self) -> [u8; 16] {

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     engine::lmdb::names::Env,
-    locks::{Condvar, Mutex, MutexGuard, rank},
+    locks::{Condvar, Mutex, MutexGuard, Unshared, rank},
 };
 
 const NAME: &str = "index-table-journal";
@@ -70,6 +70,8 @@ pub(in crate::engine::lmdb) struct Journal {
 pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) data: File,
+    /// See [`lock_writer`](super::presence::lock_writer).
+    _unshared: Unshared,
     pub(super) files: Arc<Vec<File>>,
     pub(super) log: Arc<Mutex<Log, rank::JournalLog>>,
     pub(super) journalled: Journalled,
@@ -221,6 +223,7 @@ impl Shared {
 pub(super) struct Start {
     pub(super) env: Env,
     pub(super) data: File,
+    pub(super) unshared: Unshared,
     pub(super) files: Arc<Vec<File>>,
     pub(super) log: Log,
     pub(super) journalled: Journalled,
@@ -234,7 +237,19 @@ pub(super) struct Start {
 
 impl Journal {
     pub(super) fn begin_with(start: Start, limits: Limits) -> std::io::Result<Self> {
-        let Start { env, data, files, log, journalled, pin, number, page_size, slots, .. } = start;
+        let Start {
+            env,
+            data,
+            unshared,
+            files,
+            log,
+            journalled,
+            pin,
+            number,
+            page_size,
+            slots,
+            ..
+        } = start;
         let (archive, rounds) = start.archive.map(|it| it.share(Arc::clone(&files))).unzip();
         let state = State {
             pin: Some(pin),
@@ -253,6 +268,7 @@ impl Journal {
         let shared = Arc::new(Shared {
             env,
             data,
+            _unshared: unshared,
             files,
             log: Arc::new(Mutex::new(log)),
             journalled,
@@ -431,7 +447,7 @@ impl Journal {
             let _ = marker::put(&shared.data, clean).and_then(|()| shared.data.sync_data());
         }
         if let Some(first) = shared.files.first() {
-            // A forked process has the same lock, so closing the file would not release it.
+            // A process that another thread is starting has the file open too, so closing it does not release the lock.
             let _ = first.unlock();
         }
     }

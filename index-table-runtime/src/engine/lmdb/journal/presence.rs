@@ -10,20 +10,19 @@ use std::{
     path::Path,
 };
 
-use crate::engine::lmdb::process;
+use crate::locks::Unshared;
 
 /// The lock on the directory.
 pub(in crate::engine::lmdb) struct Presence {
-    directory: Option<File>,
+    /// `None` if the file system can't lock directories.
+    directory: Option<(Unshared, File)>,
     alone: bool,
-    /// See [`process::forks`].
-    forks: u32,
 }
 
 impl Presence {
     /// Returns a presence without a lock.
     pub(in crate::engine::lmdb) fn none() -> Self {
-        Self { directory: None, alone: false, forks: process::forks() }
+        Self { directory: None, alone: false }
     }
 
     /// Takes the lock, exclusively if possible. The caller has the turn to open the store, so no other process can open it
@@ -31,21 +30,22 @@ impl Presence {
     ///
     /// If the file system cannot lock directories, no process is alone, and there is no journal.
     pub(in crate::engine::lmdb) fn take(directory: &Path) -> io::Result<Self> {
-        let forks = process::forks();
         if !cfg!(unix) {
-            return Ok(Self { directory: None, alone: false, forks });
+            return Ok(Self::none());
         }
         let directory = File::open(directory)?;
+        let unshared = Unshared::new(&directory);
         loop {
             return match directory.try_lock() {
-                Ok(()) => Ok(Self { directory: Some(directory), alone: true, forks }),
+                Ok(()) => Ok(Self { directory: Some((unshared, directory)), alone: true }),
                 Err(TryLockError::WouldBlock) => {
-                    let mut presence = Self { directory: Some(directory), alone: false, forks };
+                    let mut presence =
+                        Self { directory: Some((unshared, directory)), alone: false };
                     presence.share()?;
                     Ok(presence)
                 }
                 Err(TryLockError::Error(error)) if is_interrupted(&error) => continue,
-                Err(TryLockError::Error(_)) => Ok(Self { directory: None, alone: false, forks }),
+                Err(TryLockError::Error(_)) => Ok(Self::none()),
             };
         }
     }
@@ -63,7 +63,7 @@ impl Presence {
     /// Shares the lock, so that other processes can open the store.
     pub(in crate::engine::lmdb) fn share(&mut self) -> io::Result<()> {
         self.alone = false;
-        let Some(directory) = &self.directory else { return Ok(()) };
+        let Some((_, directory)) = &self.directory else { return Ok(()) };
         loop {
             match directory.lock_shared() {
                 Err(error) if is_interrupted(&error) => {}
@@ -75,10 +75,10 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        // A forked process has the same lock: closing the file does not release it, and the forked process must
-        // not release it.
-        if let Some(directory) = self.directory.as_ref().filter(|_| process::forks() == self.forks)
+        if let Some((unshared, directory)) = &self.directory
+            && !unshared.is_inherited()
         {
+            // A process that another thread is starting has the directory open too, so closing it does not release the lock.
             let _ = directory.unlock();
         }
     }
@@ -88,12 +88,13 @@ fn is_interrupted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
 
-/// Takes the lock of the writer. Returns false if another process has it.
-pub(super) fn lock_writer(first: &File) -> io::Result<bool> {
+/// Takes the lock of the writer. Returns `None` if another process has it. The result must be dropped before the file is closed.
+pub(super) fn lock_writer(first: &File) -> io::Result<Option<Unshared>> {
+    let unshared = Unshared::new(first);
     loop {
         return match first.try_lock() {
-            Ok(()) => Ok(true),
-            Err(TryLockError::WouldBlock) => Ok(false),
+            Ok(()) => Ok(Some(unshared)),
+            Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) if is_interrupted(&error) => continue,
             Err(TryLockError::Error(error)) => Err(error),
         };

@@ -8,6 +8,7 @@ use super::{
     weaken,
 };
 use crate::engine::lmdb::{
+    handle::Pin,
     names::Env,
     pages::{self, Fault, Meta},
 };
@@ -15,7 +16,7 @@ use crate::engine::lmdb::{
 /// A pinned state of LMDB. LMDB does not reuse the pages of the state until this value is dropped.
 pub(crate) struct Snapshot {
     /// The reader. Nothing is read through it, since the map may have been replaced.
-    pin: Option<heed::RoTxn<'static, heed::WithoutTls>>,
+    pin: Option<Pin>,
     pub(crate) number: u64,
     metas: [[u8; META]; 2],
     page_size: u64,
@@ -83,8 +84,8 @@ impl Snapshot {
 
     /// Pins the last state. The calling thread must prevent commits. There may be an open transaction.
     pub(crate) fn of_last(env: &Env, data: &File) -> Result<Self, Refused> {
-        let pin = env.clone().static_read_txn()?;
-        let number = pin.id() as u64;
+        let pin = env.pin()?;
+        let number = pin.number();
         let (first, state) = meta(data, 0)?;
         let page_size = state.page_size();
         let (second, other) = meta(data, page_size)?;
@@ -108,7 +109,7 @@ impl Snapshot {
     /// Pins the state too late, in a weakened build.
     pub(crate) fn pin_late(&mut self, env: &Env) {
         if weaken::is("late-pin") {
-            self.pin = env.clone().static_read_txn().ok();
+            self.pin = env.pin().ok();
         }
     }
 

@@ -301,7 +301,7 @@ pub(super) fn recover_from(
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: no other process has the store open, and none opens it before this process is done. Without syncs
     // the file can be rebuilt from the last checkpoint and the journal, until it is synced below.
-    let env = unsafe { open.flags(EnvFlags::NO_SYNC).open(directory) }?;
+    let env = unsafe { Env::open(open.flags(EnvFlags::NO_SYNC), directory) }?;
     let applied = apply_all(&env, &data, found, shard);
     if applied.is_ok() {
         env.force_sync()?;
@@ -311,7 +311,7 @@ pub(super) fn recover_from(
     }
     // The reader is dropped after that.
     drop(applied?);
-    env.prepare_for_closing().wait();
+    env.close();
     Ok(())
 }
 
@@ -354,9 +354,8 @@ pub(in crate::engine::lmdb) fn start(
     archive: Option<Destination>,
 ) -> Result<Journal, NotStarted> {
     let files = files::create(directory, OWN)?;
-    if !files.first().map_or(Ok(false), lock_writer)? {
-        return Err(NotStarted::Elsewhere);
-    }
+    let unshared = files.first().map_or(Ok(None), lock_writer)?;
+    let unshared = unshared.ok_or(NotStarted::Elsewhere)?;
     // The marker is read with the lock, because the previous owner of the lock may have changed it.
     let marker = marker_of(directory)?;
     let data = data(directory)?;
@@ -432,7 +431,19 @@ pub(in crate::engine::lmdb) fn start(
     });
     let env = env.clone();
     let slots = Arc::new(Slots::open(directory));
-    let start = Start { env, data, files, log, journalled, pin, number, page_size, slots, archive };
+    let start = Start {
+        env,
+        data,
+        unshared,
+        files,
+        log,
+        journalled,
+        pin,
+        number,
+        page_size,
+        slots,
+        archive,
+    };
     Ok(Journal::begin_with(start, limits)?)
 }
 

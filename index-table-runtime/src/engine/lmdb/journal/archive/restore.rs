@@ -417,7 +417,7 @@ pub(super) fn damaged(directory: &Path, reason: impl Into<String>) -> Error {
 /// Closes the data file of a restored store. If all records were applied, it is synced first.
 pub(super) fn closed(env: Env, directory: &Path, archive: &Path, is_complete: bool) -> Result<()> {
     let synced = if is_complete { env.force_sync() } else { Ok(()) };
-    env.prepare_for_closing().wait();
+    env.close();
     synced.map_err(|error| failed(archive, error.into(), directory))?;
     let removed = fs::remove_file(directory.join(LOCK_FILE));
     removed.map_err(|source| Error::io(directory, source))
@@ -441,7 +441,7 @@ pub(super) fn open(directory: &Path, base: &Base) -> std::result::Result<Env, Fa
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: the directory was created for this restore, and no other process uses it. The file is synced after the
     // last record.
-    let env = unsafe { open.flags(EnvFlags::NO_SYNC).open(directory) };
+    let env = unsafe { Env::open(open.flags(EnvFlags::NO_SYNC), directory) };
     Ok(env?)
 }
 

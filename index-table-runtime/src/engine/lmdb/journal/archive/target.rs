@@ -13,12 +13,15 @@ use super::{
     outbox::{Outbox, Work, put},
     records::Records,
 };
-use crate::engine::{
-    DIRECTORY_MODE, files as modes,
-    lmdb::{
-        journal::files::{read_at, sync_directory, write_at},
-        names::FILE,
+use crate::{
+    engine::{
+        DIRECTORY_MODE, files as modes,
+        lmdb::{
+            journal::files::{read_at, sync_directory, write_at},
+            names::FILE,
+        },
     },
+    locks::Unshared,
 };
 
 /// The number of bytes that are copied at once.
@@ -39,7 +42,7 @@ pub(super) struct Target {
     /// The data file of the store, whose mode all files get.
     data: PathBuf,
     /// Locked while this process writes to the archive.
-    lock: Option<File>,
+    lock: Option<(Unshared, File)>,
     /// The end of the archive that this process has written.
     end: Option<Manifest>,
     /// Whether this or an earlier process has found or begun the archive.
@@ -139,19 +142,20 @@ impl Target {
         self.based(outbox.manifest())
     }
 
-    fn lock(&self) -> io::Result<File> {
+    fn lock(&self) -> io::Result<(Unshared, File)> {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(self.directory.join(LOCK))?;
         file.set_permissions(fs::metadata(&self.data)?.permissions())?;
+        let unshared = Unshared::new(&file);
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 Err(other("another process archives a store to it; choose another directory"))
             }
             // Without file locks, the manifest shows another store.
-            Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+            Ok(()) | Err(TryLockError::Error(_)) => Ok((unshared, file)),
         }
     }
 

@@ -46,7 +46,7 @@ use super::{
 };
 use crate::{
     engine::{Destination, list::List, lmdb::names::Env},
-    locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, rank},
+    locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, Unshared, rank},
 };
 
 const NAME: &str = "index-table-journal";
@@ -129,7 +129,7 @@ pub(super) struct Open {
     pub(super) data: File,
     pub(super) slots: Arc<Slots>,
     /// The lock of the writer of the data file.
-    pub(super) writer: File,
+    pub(super) writer: (Unshared, File),
     /// The pin of the last durable checkpoint. Dropped before the environment is closed.
     pub(super) pin: Snapshot,
     pub(super) saved: Saved,
@@ -523,7 +523,7 @@ impl Member {
             let _ = marker::put(&data, before).and_then(|()| data.sync_data());
             common.count_closed();
             if let Some(open) = member.shard().and_then(|shard| shard.lock().take()) {
-                let _ = open.writer.unlock();
+                let _ = open.writer.1.unlock();
             }
             return Err(error.into());
         }

@@ -97,7 +97,7 @@ impl Member {
         };
         let (epoch, open) = open(joining, &common.journalled.identity, Some(slots))?;
         if epoch != common.journalled.epoch || open.number != last {
-            let _ = open.writer.unlock();
+            let _ = open.writer.1.unlock();
             return Err(written());
         }
         let data = open.data.try_clone()?;
@@ -117,7 +117,7 @@ impl Member {
             common.count_closed();
             shard.has_left.store(true, SeqCst);
             if let Some(open) = shard.lock().take() {
-                let _ = open.writer.unlock();
+                let _ = open.writer.1.unlock();
                 let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
                 *shard.left.lock() = Some(left);
             }
@@ -136,8 +136,8 @@ impl Member {
             // Without the marker, the next opening applies the journal, which changes nothing.
             let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
         }
-        // The lock is released here, because a forked child shares it.
-        let _ = open.writer.unlock();
+        // A process that another thread is starting has the file open too, so closing it does not release the lock.
+        let _ = open.writer.1.unlock();
         is_whole
     }
 

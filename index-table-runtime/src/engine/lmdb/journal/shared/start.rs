@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     engine::{Destination, lmdb::names::Env},
-    locks::Mutex,
+    locks::{Mutex, Unshared},
 };
 
 /// The journal of all shards before it is started.
@@ -266,9 +266,8 @@ impl SharedJournal {
     fn join(&self, joining: Joining) -> Result<Joined<'_>, NotStarted> {
         let Joining { shard, directory, env } = joining;
         let writer = files::create_one(&directory, &files::path(&directory, OWN, 0))?;
-        if !lock_writer(&writer)? {
-            return Err(NotStarted::Elsewhere);
-        }
+        let unshared = lock_writer(&writer)?.ok_or(NotStarted::Elsewhere)?;
+        let writer = (unshared, writer);
         // The marker is read with the lock, because the previous owner of the lock may have changed it.
         let (epoch, known) = match self.marker_of(shard, &directory)? {
             Marker::Needed(known) if self.is_of(&known) => (known.epoch, Some(known)),
@@ -423,9 +422,8 @@ pub(super) fn open(
 ) -> Result<(u64, Open), NotStarted> {
     let directory = &directory;
     let writer = files::create_one(directory, &files::path(directory, OWN, 0))?;
-    if !lock_writer(&writer)? {
-        return Err(NotStarted::Elsewhere);
-    }
+    let unshared = lock_writer(&writer)?.ok_or(NotStarted::Elsewhere)?;
+    let writer = (unshared, writer);
     let epoch = match marker_of(directory)? {
         Marker::Clean(known) if known.identity == *identity => known.epoch,
         Marker::None | Marker::Clean(_) => 0,
@@ -437,7 +435,7 @@ pub(super) fn open(
     let saved = pin.saved(shard, &data)?;
     let number = pin.number;
     files::remove(directory, 1);
-    let _ = writer.set_len(0);
+    let _ = writer.1.set_len(0);
     // A shard that has left the journal keeps its descriptor of the lock file.
     let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
     let open = Open { env, data, slots, writer, pin, saved, number, pages: 0, is_mapped: true };
@@ -451,7 +449,7 @@ struct Joined<'j> {
     env: Env,
     data: File,
     /// See [`lock_writer`].
-    writer: File,
+    writer: (Unshared, File),
     /// The epoch of its marker.
     epoch: u64,
     pin: Snapshot,
@@ -486,7 +484,7 @@ impl Joined<'_> {
         self.env.clear_stale_readers()?;
         // The remaining files of the shard's own journal.
         files::remove(&self.directory, 1);
-        let _ = self.writer.set_len(0);
+        let _ = self.writer.1.set_len(0);
         let slots = Arc::new(Slots::open(&self.directory));
         let Self { shard, env, data, writer, pin, .. } = self;
         Ok((
