@@ -80,14 +80,13 @@ mod os {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod os {
-    use std::{
-        sync::LazyLock,
-        time::{Duration, Instant},
-    };
+    use std::time::{Duration, Instant};
+
+    use crate::locks::OfProcess;
 
     /// Returns the time since the first call.
     pub(super) fn up() -> Duration {
-        static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+        static FIRST: OfProcess<Instant> = OfProcess::new(Instant::now);
         FIRST.elapsed()
     }
 }

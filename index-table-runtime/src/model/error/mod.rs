@@ -791,10 +791,12 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The store was opened before the process was forked, so this process can't use it.
+    /// The store was opened before the process was forked, so this process can't use it until it has dropped all inherited
+    /// handles. It can't drop those of other threads of its parent. Every path is refused if another thread was opening or
+    /// closing a store when the process was forked, and did not finish within a second.
     #[error(
-        "`{path}` was opened before this process was forked; drop all inherited handles to the \
-         store, and open it again",
+        "`{path}` was opened before this process was forked, or at the same time; drop all inherited handles to the store, \
+         and open it again; handles of other threads of the parent can't be dropped, so fork before they have any",
         path = path.display()
     )]
     Forked {
