@@ -237,8 +237,10 @@ mod tests {
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
         // SAFETY: the directory belongs to this test, and nothing else has the file open.
-        let env: Env =
-            unsafe { open.flags(EnvFlags::NO_SYNC).map_size(1 << 30).max_dbs(1).open(dir.path()) }?;
+        let env = unsafe {
+            let open = open.flags(EnvFlags::NO_SYNC).map_size(1 << 30).max_dbs(1);
+            Env::open(open, dir.path())
+        }?;
         let txn = env.write_txn()?;
         let numbers = env.create_databases_and_commit(txn, |opener, txn| {
             let numbers = opener.create_database::<Bytes, Bytes>(txn, None)?;
@@ -283,7 +285,7 @@ mod tests {
     #[test]
     fn the_data_of_a_snapshot_belongs_to_its_number() {
         // LMDB alone fails, usually within a few milliseconds.
-        let alone = is_mixed(Env::read_txn, Duration::from_secs(20));
+        let alone = is_mixed(|env| env.read_txn(), Duration::from_secs(20));
         assert!(alone.expect("commits"), "LMDB no longer needs this check");
         assert!(!is_mixed(read_txn, Duration::from_secs(2)).expect("commits"));
     }

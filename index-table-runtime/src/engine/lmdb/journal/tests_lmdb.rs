@@ -24,7 +24,7 @@ fn open(directory: &Path, flags: EnvFlags) -> Env {
     options.map_size(1 << 26).max_dbs(4);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: the directory belongs to this test, and nothing else has the file open.
-    unsafe { options.flags(flags).open(directory) }.expect("an environment")
+    unsafe { Env::open(options.flags(flags), directory) }.expect("an environment")
 }
 
 fn file(directory: &Path) -> File {
