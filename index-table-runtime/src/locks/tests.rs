@@ -106,8 +106,11 @@ fn a_lock_that_is_dropped_while_it_is_held_leaks_its_value() {
     let value = Arc::new(());
     let (held, free) = (Mutex::<_>::new(Arc::clone(&value)), Mutex::<_>::new(Arc::clone(&value)));
     let (read, written) = (RwLock::<_>::new(Arc::clone(&value)), RwLock::<_>::new(value.clone()));
-    forget(held.lock());
-    forget(read.read());
+    // A thread holds one of them.
+    thread::scope(|scope| {
+        scope.spawn(|| forget(held.lock()));
+        scope.spawn(|| forget(read.read()));
+    });
     drop((held, free, read, written));
     assert_eq!(Arc::strong_count(&value), 3);
 }
