@@ -9,6 +9,7 @@ mod nested;
 mod openings;
 mod processes;
 mod room;
+mod space;
 
 use std::{
     fs,

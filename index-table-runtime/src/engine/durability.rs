@@ -17,7 +17,7 @@ pub enum Durability {
     /// A commit returns when its changes are on disk, in a journal next to the data file: one sync. A crash
     /// of the machine loses no commit, as with `Full`.
     ///
-    /// Use it if single commits have to be fast. It costs up to about 50 MiB of disk, a thread that makes
+    /// Use it if single commits have to be fast. It costs disk space, at most about 50 MiB for the journal, a thread that makes
     /// [checkpoints](crate::Options::checkpoint), and a recovery when the store is opened after a crash: the journal is
     /// applied to the data file. One process at a time writes such a store. Others can read it, and their
     /// write transactions fail with [`Error::WriterElsewhere`](crate::Error::WriterElsewhere); a read-only
@@ -61,13 +61,15 @@ impl Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Checkpoint {
-    pub(crate) changed: u64,
-    pub(crate) journal: u64,
+    /// `None`: the limit follows the size of the store.
+    pub(crate) changed: Option<u64>,
+    /// `None`: the limit follows the size of the store.
+    pub(crate) journal: Option<u64>,
     pub(crate) time: Duration,
 }
 
 impl Default for Checkpoint {
     fn default() -> Self {
-        Self { changed: 32 << 20, journal: 16 << 20, time: Duration::from_mins(1) }
+        Self { changed: None, journal: None, time: Duration::from_mins(1) }
     }
 }

@@ -281,8 +281,10 @@ impl Options {
 
     /// Sets the limits at which a checkpoint of the journal is made, with [`Durability::Journal`]: the
     /// estimated bytes of pages that commits have changed (`changed`), the bytes of the journal (`journal`),
-    /// and the time since the last checkpoint, whichever comes first. Default: 32 MiB, 16 MiB and a minute.
-    /// Other durabilities ignore it.
+    /// and the time since the last checkpoint, whichever comes first. Other durabilities ignore it.
+    ///
+    /// Default: a minute, and limits that follow the size of the store. `changed` is the bytes of all pages in use, but at
+    /// least 1 MiB and at most 32 MiB. `journal` is half as many bytes, but at least 256 KiB and at most 16 MiB.
     ///
     /// A checkpoint is made by a thread of the store, which syncs the data file while others write. Until it
     /// is complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the
@@ -306,7 +308,7 @@ impl Options {
     /// # }
     /// ```
     pub fn checkpoint(mut self, changed: u64, journal: u64, time: Duration) -> Self {
-        self.checkpoint = Checkpoint { changed, journal, time };
+        self.checkpoint = Checkpoint { changed: Some(changed), journal: Some(journal), time };
         self
     }
 

@@ -9,8 +9,9 @@ use super::{
         active::Active,
         archive::{format::MANAGER_RECORDS, worker::Distance},
         changes::{Changes, Operation},
-        checkpoint::{DATA_SYNC, Limits},
+        checkpoint::DATA_SYNC,
         evidence,
+        limits::Limits,
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
         presence::Presence,
@@ -105,7 +106,12 @@ impl Engine {
 
     /// Starts the journal, unless another process writes it.
     pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
-        match start::start(self.env()?, &self.path, limits(options), options.destination()) {
+        match start::start(
+            self.env()?,
+            &self.path,
+            Limits::new(options.checkpoint),
+            options.destination(),
+        ) {
             Ok(journal) => {
                 let writing = self.writing.get_mut();
                 writing.scratch.recorder = journal.recorder();
@@ -150,7 +156,8 @@ impl SharedJournal {
         };
         let joining = shards.iter().map(to_joining).collect::<Result<_>>()?;
         let archive = options.destination().map(|it| (it, manager_changes(manager)));
-        let started = self.start(joining, (missing, complete), limits(options), archive);
+        let started =
+            self.start(joining, (missing, complete), Limits::new(options.checkpoint), archive);
         let members =
             started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
         let archive = members.first().and_then(Member::archive).map(ManagerArchive);
@@ -341,14 +348,6 @@ pub(super) const fn readers(options: &Options) -> u32 {
         }
         _ if options.follower => options.max_readers.saturating_add(2),
         _ => options.max_readers,
-    }
-}
-
-const fn limits(options: &Options) -> Limits {
-    Limits {
-        changed: options.checkpoint.changed,
-        journal: options.checkpoint.journal,
-        time: options.checkpoint.time,
     }
 }
 

@@ -27,6 +27,7 @@ use super::{
     block::{Block, HEAD},
     files::{self, OWN},
     frame::Place,
+    limits::Limits,
     log::{self, Log, Switched},
     marker::{self, Journalled, Marker},
     pinned::Slots,
@@ -48,17 +49,6 @@ pub(super) const LONG: Duration = Duration::from_hours(1);
 
 /// After this multiple of a limit, writers wait for the checkpoint.
 pub(super) const PATIENCE: u64 = 4;
-
-/// The limits after which a checkpoint is made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::engine::lmdb) struct Limits {
-    /// The estimated size of the changed pages, in bytes.
-    pub(in crate::engine::lmdb) changed: u64,
-    /// The length of the segment, in bytes.
-    pub(in crate::engine::lmdb) journal: u64,
-    /// The time since the last checkpoint. Without changes, no checkpoint is made.
-    pub(in crate::engine::lmdb) time: Duration,
-}
 
 /// The journal of a store whose writer is this process.
 pub(in crate::engine::lmdb) struct Journal {
@@ -158,6 +148,7 @@ impl Shared {
         snapshot.pin_late(&self.env);
         snapshot.copy_late(&self.data);
         let saved = snapshot.saved(0, &self.data).map_err(|_| DATA_SYNC)?;
+        self.limits.follow(snapshot.used(&self.data));
         if !self.slots.has(snapshot.number) && !weaken::any() {
             return Err(PIN_LOST);
         }
@@ -169,6 +160,27 @@ impl Shared {
             archive.save(&self.bound(Place::default()), (at, link, record), snapshot.number);
         }
         log::put_block(&self.files, &block).map_err(|_| JOURNAL_SYNC)
+    }
+
+    /// Truncates long files of the journal, which the last checkpoint has made free. With an archive, which may still read
+    /// them, they are truncated when they are used again.
+    fn shrink(&self) {
+        if self.archive.is_none() {
+            self.log.lock().shrink(self.limits.longest());
+        }
+    }
+
+    /// Makes a last checkpoint if files of the journal are long, so that they can be truncated. No thread writes.
+    fn shrink_closed(&self) {
+        if self.archive.is_some() || !self.log.lock().is_longer(self.limits.longest()) {
+            return;
+        }
+        let Ok(snapshot) = Snapshot::of_last(&self.env, &self.data) else { return };
+        let switched = self.log.lock().switch(self.limits.longest());
+        match self.finish(&mut Pending { snapshot, switched }) {
+            Ok(()) => self.shrink(),
+            Err(reason) => self.refuse(&mut self.lock(), reason),
+        }
     }
 
     /// Returns the committed part of the journal after this position.
@@ -191,16 +203,19 @@ impl Shared {
                         break pending;
                     }
                     let age = state.since.elapsed();
-                    let mut left = self.limits.time.saturating_sub(age).min(LONG);
+                    let mut left = self.limits.time().saturating_sub(age).min(LONG);
                     if left.is_zero() {
                         // The next commit begins it.
                         state.is_due = state.pages > 0;
-                        left = self.limits.time.clamp(SHORT, LONG);
+                        left = self.limits.time().clamp(SHORT, LONG);
                     }
                     state = self.changed.wait_timeout(state, left);
                 }
             };
             let outcome = self.finish(&mut pending);
+            if outcome.is_ok() {
+                self.shrink();
+            }
             let mut state = self.lock();
             match outcome {
                 Ok(()) => {
@@ -327,7 +342,7 @@ impl Journal {
         let shared = &*self.shared;
         let state = shared.lock();
         let is_working = !shared.is_done.load(SeqCst) && state.making;
-        is_working && state.pages >= shared.limits.changed.saturating_mul(PATIENCE / 2)
+        is_working && state.pages >= shared.limits.changed().saturating_mul(PATIENCE / 2)
     }
 
     /// Waits if a checkpoint is in progress and too much has changed since its start. The caller must not have the turn
@@ -337,8 +352,8 @@ impl Journal {
         let mut state = shared.lock();
         loop {
             let length = shared.log.lock().length();
-            let is_far = state.pages >= shared.limits.changed.saturating_mul(PATIENCE)
-                || length >= shared.limits.journal.saturating_mul(PATIENCE);
+            let is_far = state.pages >= shared.limits.changed().saturating_mul(PATIENCE)
+                || length >= shared.limits.journal().saturating_mul(PATIENCE);
             let is_working = !shared.is_done.load(SeqCst) && state.making;
             if !is_far || !is_working || state.refused.is_some() {
                 return;
@@ -371,9 +386,9 @@ impl Journal {
         state.committed.offset = HEAD + recorded.length;
         state.pages = state.pages.saturating_add(pages(recorded.operations) * shared.page_size);
         let is_due = state.is_due
-            || state.pages >= shared.limits.changed
-            || recorded.length >= shared.limits.journal
-            || state.since.elapsed() >= shared.limits.time;
+            || state.pages >= shared.limits.changed()
+            || recorded.length >= shared.limits.journal()
+            || state.since.elapsed() >= shared.limits.time();
         if is_due && !state.making && state.refused.is_none() {
             self.begin_checkpoint(&mut state);
         }
@@ -405,7 +420,7 @@ impl Journal {
             shared.refuse(state, OTHER_WRITER);
             return;
         }
-        let switched = shared.log.lock().switch(shared.limits.journal.saturating_mul(2));
+        let switched = shared.log.lock().switch(shared.limits.longest());
         if weaken::is("early-release") {
             state.pin = None;
         }
@@ -440,8 +455,11 @@ impl Journal {
         if let Some(archiver) = self.archiver.take() {
             archiver.close();
         }
-        let is_sound = is_writable && shared.lock().refused.is_none();
-        if is_sound && shared.env.force_sync().is_ok() {
+        let is_sound = || is_writable && shared.lock().refused.is_none();
+        if is_sound() {
+            shared.shrink_closed();
+        }
+        if is_sound() && shared.env.force_sync().is_ok() {
             let clean = Marker::Clean(shared.journalled);
             // Without the marker, the next opening applies the journal, which changes nothing.
             let _ = marker::put(&shared.data, clean).and_then(|()| shared.data.sync_data());

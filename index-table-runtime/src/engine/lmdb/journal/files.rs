@@ -18,7 +18,7 @@ use crate::engine::lmdb::names::FILE;
 pub(crate) const FILES: usize = 3;
 
 /// The length of a new file, whose bytes are all written. No file becomes shorter.
-const FIRST: u64 = 1 << 20;
+pub(super) const FIRST: u64 = 1 << 18;
 
 /// Replaces the first bytes of a checkpoint in a journal that is given up.
 const GIVEN_UP: [u8; 8] = *b"itJG\0\0\0\x01";

@@ -3,12 +3,12 @@
 use std::{fs::File, io, sync::Arc, time::SystemTime};
 
 use super::{
-    files::{ZEROS, write_at, zero},
+    files::{FIRST, ZEROS, write_at, zero},
     frame::{self, Body, Header, Kind, Place, Salt, Section},
     tail::file_of,
 };
 
-/// The number of bytes that are written ahead when a segment is extended.
+/// The maximum number of bytes that are written ahead when a segment is extended.
 const STEP: u64 = 1 << 20;
 
 /// The journal, for appends.
@@ -112,6 +112,11 @@ impl Log {
         self.record
     }
 
+    /// Whether a file is longer than this.
+    pub(crate) fn is_longer(&self, longest: u64) -> bool {
+        self.written.iter().any(|written| *written > longest)
+    }
+
     /// Records that the checkpoint of this segment is durable.
     pub(crate) const fn set_checkpoint(&mut self, sequence: u64) {
         self.checkpoint = sequence;
@@ -167,7 +172,7 @@ impl Log {
         let mut longer = written;
         // A long write extends the file by itself.
         if end > written && bytes.len() < STEP as usize / 4 {
-            longer = end + STEP;
+            longer = end + written.min(STEP);
             zero(file, written, longer).or_else(|_| {
                 longer = end;
                 zero(file, written, end)
@@ -240,15 +245,26 @@ impl Log {
         self.salt.sequence += 1;
         self.offset = self.head;
         self.whole = (self.head, link);
-        let longest = longest.max(STEP);
-        if let Ok((at, file)) = self.file()
-            && self.written.get(at).is_some_and(|written| *written > longest)
+        self.truncate(file_of(self.salt.sequence, self.files.len()), longest);
+        Switched { salt: self.salt, record, link }
+    }
+
+    /// Truncates the files of all earlier segments, which are not needed if the current segment has a durable checkpoint.
+    pub(crate) fn shrink(&mut self, longest: u64) {
+        let current = file_of(self.salt.sequence, self.files.len());
+        for at in (0..self.files.len()).filter(|at| *at != current) {
+            self.truncate(at, longest);
+        }
+    }
+
+    fn truncate(&mut self, at: usize, longest: u64) {
+        let longest = longest.max(FIRST).max(self.head);
+        if let (Some(file), Some(written)) = (self.files.get(at), self.written.get_mut(at))
+            && *written > longest
             && file.set_len(longest).is_ok()
-            && let Some(written) = self.written.get_mut(at)
         {
             *written = longest;
         }
-        Switched { salt: self.salt, record, link }
     }
 }
 

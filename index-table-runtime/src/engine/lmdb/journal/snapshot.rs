@@ -10,7 +10,7 @@ use super::{
 use crate::engine::lmdb::{
     handle::Pin,
     names::Env,
-    pages::{self, Fault, Meta},
+    pages::{self, Fault, Meta, used},
 };
 
 /// A pinned state of LMDB. LMDB does not reuse the pages of the state until this value is dropped.
@@ -20,9 +20,7 @@ pub(crate) struct Snapshot {
     pub(crate) number: u64,
     metas: [[u8; META]; 2],
     page_size: u64,
-    roots: [Option<u64>; 2],
-    map_size: u64,
-    last_page: u64,
+    state: Meta,
 }
 
 /// The reason why a state was not pinned.
@@ -100,9 +98,7 @@ impl Snapshot {
             number,
             metas: [first, second],
             page_size,
-            roots: [newest.free.root, newest.names.root],
-            map_size: newest.map_size,
-            last_page: newest.last_page,
+            state: newest,
         })
     }
 
@@ -131,7 +127,12 @@ impl Snapshot {
 
     /// Returns the length of the data file with all pages of the state.
     pub(crate) const fn length(&self) -> u64 {
-        self.last_page.saturating_add(1).saturating_mul(self.page_size)
+        self.state.last_page.saturating_add(1).saturating_mul(self.page_size)
+    }
+
+    /// Returns the bytes of the pages in use, without free pages.
+    pub(crate) fn used(&self, data: &File) -> u64 {
+        used(&self.state, |at, page| read_at(data, at, page)).unwrap_or_else(|| self.length())
     }
 
     /// Returns the offsets of both meta pages with the bytes of the state.
@@ -142,12 +143,13 @@ impl Snapshot {
 
     /// Returns the contents of a checkpoint block. The pages of the state must be on the disk.
     pub(crate) fn saved(&self, shard: u32, data: &File) -> io::Result<Saved> {
-        let [free, names] = self.roots.map(|root| sum(data, root, self.page_size));
+        let roots = [self.state.free.root, self.state.names.root];
+        let [free, names] = roots.map(|root| sum(data, root, self.page_size));
         Ok(Saved {
             shard,
             page_size: u32::try_from(self.page_size).map_err(|_| io::ErrorKind::InvalidData)?,
             number: self.number,
-            map_size: self.map_size,
+            map_size: self.state.map_size,
             metas: self.metas,
             roots: [free?, names?],
         })

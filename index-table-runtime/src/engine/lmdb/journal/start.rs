@@ -14,9 +14,10 @@ use super::{
     archive::{known, outbox::Outbox, worker::Beginning},
     block::{Block, HEAD, Saved},
     changes::Operations,
-    checkpoint::{Journal, Limits, Start},
+    checkpoint::{Journal, Start},
     files::{self, OWN, Segment},
     frame::{Kind, Place, Salt, Section},
+    limits::Limits,
     log::{self, Log},
     marker::{self, Journalled, Marker},
     pinned::Slots,
@@ -405,6 +406,7 @@ pub(in crate::engine::lmdb) fn start(
         }
         log.sync()?;
     }
+    limits.follow(pin.used(&data));
     let saved = pin.saved(0, &data)?;
     let page_size = saved.page_size.into();
     let block = Block { salt, record: first, link: 0, time: log::now(), shards: vec![saved] };

@@ -4,10 +4,11 @@
 //! file. [`look_at_snapshot`] checks the names and the root of each database whenever a store is opened; with
 //! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
 //! signal. [`sample`] finds leaves at equal distances, and [`share`] the part of the leaves between two keys, for
-//! estimates.
+//! estimates. [`used`] counts the pages in use.
 
 mod layout;
 mod leaves;
+mod used;
 mod walk;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
 use layout::META;
 pub(super) use layout::Meta;
 pub(super) use leaves::{sample, share};
+pub(super) use used::used;
 use walk::PageCheck;
 
 use super::process;

@@ -27,10 +27,10 @@ use super::{
         },
         block::{Block, Saved},
         checkpoint::{
-            DATA_SYNC, JOURNAL_SYNC, LONG, Limits, MAP_LOST, OTHER_WRITER, PATIENCE, PIN_LOST,
-            SHORT, pages,
+            DATA_SYNC, JOURNAL_SYNC, LONG, MAP_LOST, OTHER_WRITER, PATIENCE, PIN_LOST, SHORT, pages,
         },
         files::{self, SHARED},
+        limits::Limits,
         log::{self, Switched},
         marker::{self, Journalled, Marker},
         pinned::Slots,
@@ -137,6 +137,8 @@ pub(super) struct Open {
     pub(super) number: u64,
     /// The bytes of pages changed since the start of the last checkpoint.
     pub(super) pages: u64,
+    /// The bytes of the pages in use, at the last checkpoint.
+    pub(super) used: u64,
     /// Whether the data file is mapped. If it could not be mapped again, LMDB must not be called.
     pub(super) is_mapped: bool,
 }
@@ -211,6 +213,7 @@ impl Begun {
             is_far: AtomicBool::new(false),
             refused: OnceLock::new(),
         });
+        common.follow_size();
         if let Some((outbox, destination)) = archive {
             archived::start(&common, outbox, destination)?;
         }
@@ -250,6 +253,7 @@ struct Made<'c> {
     shard: &'c Shard,
     snapshot: Snapshot,
     saved: Saved,
+    used: u64,
 }
 
 /// The reason why there is no checkpoint.
@@ -307,12 +311,13 @@ impl Common {
                     state = self.changed.wait(state);
                     continue;
                 }
-                let left = self.limits.time.saturating_sub(state.since.elapsed()).min(LONG);
+                let left = self.limits.time().saturating_sub(state.since.elapsed()).min(LONG);
                 // Without changes, no checkpoint is needed.
                 if self.is_due.load(SeqCst) || (left.is_zero() && self.has_changes()) {
                     break;
                 }
-                let left = if left.is_zero() { self.limits.time.clamp(SHORT, LONG) } else { left };
+                let left =
+                    if left.is_zero() { self.limits.time().clamp(SHORT, LONG) } else { left };
                 state = self.changed.wait_timeout(state, left);
             }
             (state.is_working, state.since) = (true, Instant::now());
@@ -368,7 +373,7 @@ impl Common {
 
     fn checkpoint(&self) -> Result<(), Missed> {
         let mut begun = self.begun.lock();
-        let longest = self.limits.journal.saturating_mul(2);
+        let longest = self.limits.longest();
         let too_early = weaken::is("pin-first").then(|| self.pin()).transpose()?;
         weaken::pause();
         let switched = match *begun {
@@ -392,7 +397,8 @@ impl Common {
                 snapshot.copy_late(&open.data);
             }
             let saved = snapshot.saved(shard.number, &file).map_err(|_| Missed::Ever(DATA_SYNC))?;
-            all_made.push(Made { shard, snapshot, saved });
+            let used = snapshot.used(&file);
+            all_made.push(Made { shard, snapshot, saved, used });
         }
         let mut shards = Vec::with_capacity(self.room);
         for shard in self.shards.iter() {
@@ -421,14 +427,36 @@ impl Common {
         self.group.set_checkpoint(salt.sequence);
         *begun = None;
         drop(begun);
-        for Made { shard, snapshot, saved } in all_made {
+        for Made { shard, snapshot, saved, used } in all_made {
             // Dropped with the lock: no commit is between its frame and LMDB's commit.
             if let Some(open) = &mut *shard.lock() {
-                open.saved = saved;
+                (open.saved, open.used) = (saved, used);
                 open.pin = snapshot;
             }
         }
+        self.follow_size();
+        // An archive may still read the files.
+        if self.archive.get().is_none() {
+            self.group.shrink(self.limits.longest());
+        }
         Ok(())
+    }
+
+    /// Makes a last checkpoint if files of the journal are long, so that they are truncated. The caller closes a shard that can
+    /// be written.
+    pub(super) fn shrink_closed(&self, _turn: &Turn<'_>) {
+        let is_long = || self.group.is_longer(self.limits.longest());
+        if self.archive.get().is_none() && self.refused().is_none() && is_long() {
+            if let Err(Missed::Ever(reason)) = self.checkpoint() {
+                self.refuse(reason);
+            }
+        }
+    }
+
+    /// Sets the limits for the size of all shards.
+    fn follow_size(&self) {
+        let used = |shard: &Shard| shard.lock().as_ref().map_or(0, |open| open.used);
+        self.limits.follow(self.shards.iter().map(used).fold(0, u64::saturating_add));
     }
 
     /// Pins each shard that has changed since its last checkpoint.
@@ -585,7 +613,7 @@ impl Member {
         recorded: Recorded,
         number: u64,
     ) {
-        let Limits { changed, journal, .. } = self.common.limits;
+        let (changed, journal) = (self.common.limits.changed(), self.common.limits.journal());
         let Some(open) = &mut *held.0 else { return };
         let page_size = u64::from(open.saved.page_size);
         open.number = open.number.max(number);

@@ -25,6 +25,9 @@ impl Member {
         let common = &*self.common;
         let turn = common.turn();
         let shard = self.shard();
+        if is_writable {
+            common.shrink_closed(&turn);
+        }
         let open = shard.and_then(|shard| shard.lock().take());
         let mut is_complete = true;
         if let (Some(open), Some(shard)) = (&open, shard) {

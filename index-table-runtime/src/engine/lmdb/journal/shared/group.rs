@@ -200,6 +200,16 @@ impl Group {
         Ok(state.log.switch(longest))
     }
 
+    /// Whether a file is longer than this.
+    pub(super) fn is_longer(&self, longest: u64) -> bool {
+        self.lock().log.is_longer(longest)
+    }
+
+    /// Truncates the files of earlier segments, which are not needed.
+    pub(super) fn shrink(&self, longest: u64) {
+        self.lock().log.shrink(longest);
+    }
+
     /// Records that the last started segment has a durable checkpoint.
     pub(super) fn set_checkpoint(&self, sequence: u64) {
         self.lock().log.set_checkpoint(sequence);

@@ -12,9 +12,9 @@ use super::{
     super::{
         archive::{known, outbox::Outbox},
         block::{Block, Saved, head_of, room_of},
-        checkpoint::Limits,
         files::{self, OWN, SHARED},
         frame::{Salt, Section},
+        limits::Limits,
         log::{self, Log},
         marker::{self, Journalled, Marker},
         pinned::Slots,
@@ -433,12 +433,13 @@ pub(super) fn open(
     let pin = Snapshot::take(&env, &data)?;
     env.force_sync()?;
     let saved = pin.saved(shard, &data)?;
-    let number = pin.number;
+    let (number, used) = (pin.number, pin.used(&data));
     files::remove(directory, 1);
     let _ = writer.1.set_len(0);
     // A shard that has left the journal keeps its descriptor of the lock file.
     let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
-    let open = Open { env, data, slots, writer, pin, saved, number, pages: 0, is_mapped: true };
+    let open =
+        Open { env, data, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true };
     Ok((epoch, open))
 }
 
@@ -487,9 +488,10 @@ impl Joined<'_> {
         let _ = self.writer.1.set_len(0);
         let slots = Arc::new(Slots::open(&self.directory));
         let Self { shard, env, data, writer, pin, .. } = self;
+        let used = pin.used(&data);
         Ok((
             shard,
-            Open { env, data, slots, writer, pin, saved, number, pages: 0, is_mapped: true },
+            Open { env, data, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true },
         ))
     }
 }

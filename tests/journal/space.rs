@@ -1,0 +1,102 @@
+//! The space that a store with a journal takes on disk, with the default limits.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use index_table::{Durability, Options, Store};
+
+use crate::{Note, NoteRepository, TestResult};
+
+/// Returns a row whose index entries are all at other places than those of its neighbours.
+fn note(id: u32, version: u32) -> Note {
+    let random = id.wrapping_mul(2_654_435_761) ^ version.wrapping_mul(40_503);
+    Note {
+        id,
+        topic: (random % 251) as u8,
+        title: format!("title {random}"),
+        code: u64::from(id) << 32 | u64::from(random),
+        size: random % 9_973,
+        text: "x".repeat(60),
+    }
+}
+
+fn journalled() -> Options {
+    Store::options().durability(Durability::Journal)
+}
+
+fn bytes(directory: &Path, is_counted: impl Fn(&str) -> bool) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if is_counted(&entry.file_name().to_string_lossy()) {
+            bytes += entry.metadata()?.len();
+        }
+    }
+    Ok(bytes)
+}
+
+#[test]
+fn a_small_store_stays_small() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = journalled().open(dir.path())?;
+    let notes = NoteRepository::open(&store)?;
+    let rows = 2_500;
+    store.transaction(|txn| (0..rows).try_for_each(|id| notes.insert(txn, &note(id, 0))))?;
+    // Single changes, and changes of many rows at different places.
+    let mut most = 0;
+    for version in 1..400 {
+        for id in 0..10 {
+            store.transaction(|txn| notes.put(txn, &note((id * 271 + version) % rows, version)))?;
+        }
+        store.transaction(|txn| {
+            (0..40).try_for_each(|id| notes.put(txn, &note((id * 61 + version) % rows, version)))
+        })?;
+        notes.drain(&store, u64::MAX)?;
+        most = most.max(bytes(dir.path(), |_| true)?);
+    }
+    let copy = dir.path().join("copy");
+    store.compact_to(&copy)?;
+    let data = bytes(&copy, |name| name == "data.mdb")?;
+    println!("{data} bytes of data, {most} bytes on disk");
+    assert!(data > 700 << 10, "{data}");
+    assert!(most <= 8 << 20, "{most} bytes on disk for {data} bytes of data");
+    Ok(())
+}
+
+#[test]
+fn a_journal_shrinks_after_a_large_transaction() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = journalled().open(dir.path())?;
+    let notes = NoteRepository::open(&store)?;
+    let is_journal = |name: &str| name.starts_with("journal.");
+    let largest = |directory: &Path| bytes(directory, is_journal);
+    // It changes the same rows, so that its journal is much larger than the rows.
+    let large = || {
+        store.transaction(|txn| {
+            let mut versions = 0..100;
+            versions.try_for_each(|version| {
+                (0..300).try_for_each(|id| notes.put(txn, &note(id, version)))
+            })
+        })
+    };
+    large()?;
+    assert!(largest(dir.path())? > 6 << 20);
+    notes.drain(&store, u64::MAX)?;
+    let started = Instant::now();
+    while largest(dir.path())? > 3 << 20 {
+        assert!(started.elapsed() < Duration::from_mins(1), "{}", largest(dir.path())?);
+        store.transaction(|txn| notes.put(txn, &note(1, 1)))?;
+    }
+    // The last transaction is large.
+    large()?;
+    drop((notes, store));
+    assert!(largest(dir.path())? <= 6 << 20, "{}", largest(dir.path())?);
+    let store = journalled().open(dir.path())?;
+    let notes = NoteRepository::open(&store)?;
+    assert_eq!(notes.get(&store.read()?, 0)?, Some(note(0, 99)));
+    assert_eq!(notes.all(&store.read()?).count()?, 300);
+    Ok(())
+}
