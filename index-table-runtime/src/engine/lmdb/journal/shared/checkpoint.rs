@@ -446,10 +446,12 @@ impl Common {
     /// be written.
     pub(super) fn shrink_closed(&self, _turn: &Turn<'_>) {
         let is_long = || self.group.is_longer(self.limits.longest());
-        if self.archive.get().is_none() && self.refused().is_none() && is_long() {
-            if let Err(Missed::Ever(reason)) = self.checkpoint() {
-                self.refuse(reason);
-            }
+        if self.archive.get().is_none()
+            && self.refused().is_none()
+            && is_long()
+            && let Err(Missed::Ever(reason)) = self.checkpoint()
+        {
+            self.refuse(reason);
         }
     }
 
