@@ -338,8 +338,15 @@ fn the_first_times_of_the_clock_are_read_as_they_were_written() -> TestResult {
         if UNIX_EPOCH.checked_sub(next).is_some() { next } else { before }
     });
     let [second, moment] = [Duration::from_secs(1), Duration::from_nanos(1)];
-    let before =
-        [first, first - moment, second + moment, second, second - moment, moment, Duration::ZERO];
+    let before = [
+        first,
+        first.saturating_sub(moment),
+        second + moment,
+        second,
+        second.saturating_sub(moment),
+        moment,
+        Duration::ZERO,
+    ];
     let rows: Vec<_> = (0..).zip(before).map(|(id, before)| Early { id, before }).collect();
 
     let store = Store::in_memory();
