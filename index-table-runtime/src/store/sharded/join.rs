@@ -164,8 +164,8 @@ pub(crate) fn open_restored(
     let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
     let journal = member.map(|_| SharedJournal::running(&manager, records.own.id));
     // The moves in the record of the shard are those of the backup.
-    let mut moved = records.clone();
-    let files = open_files(&options, &mut moved, (number, record), &manager, journal.as_ref())?;
+    let mut of_backup = records.clone();
+    let files = open_files(&options, &mut of_backup, (number, record), &manager, journal.as_ref())?;
     let (inner, identity, _) = compare_shard(&options, records, (number, record), &manager, files)?;
     if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
         own.join_journal(number, member, true)?;

@@ -1,21 +1,22 @@
 //! Removing shards from an open store, without rows or with them.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
-use super::super::{all_shards, build, changes, hidden, numbers::Numbered, opening};
+use super::{
+    super::{all_shards, hidden, numbers::Numbered},
+    plan::{Affected, Leaving, Plan, check, moves_entries_out},
+};
 use crate::{
     engine::{
-        self, Query, Read as _, ReadRecords as _, Tables,
+        self, Tables,
         shards::{self, Changed, MoveRecord, TableRecord as Location},
     },
     model::{
-        KeyRange,
         error::{Error, Result},
-        schema::{Source, TableRecord},
-        shard::{GlobalIndex, ShardNumber, Span},
+        schema::TableRecord,
+        shard::{ShardNumber, Span},
     },
     store::{OpenTable, ShardedStore, engine_to_change, rerun},
-    write::queue::QueueState,
 };
 
 impl ShardedStore {
@@ -373,182 +374,5 @@ impl ShardedStore {
             }
         }
         Ok(affected)
-    }
-}
-
-/// Refuses to remove a shard with messages of eventual indexes, unless it keeps the rows, or with changes that a consumer has
-/// not committed.
-fn refuse_unread(
-    txn: &shards::Txn<'_>,
-    table: &OpenTable,
-    number: ShardNumber,
-    keeps_rows: bool,
-    refused: &dyn Fn(String) -> Error,
-) -> Result<()> {
-    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
-    let (part, name) = (txn.reader(tables).of_shard(number)?, table.schema.name);
-    if !keeps_rows && table.schema.has_eventual() {
-        let queue = QueueState::read(table.schema, part)?;
-        if queue.left(part)? > 0 {
-            return Err(refused(format!(
-                "it has queued messages of an eventual index of table `{name}`; start the index worker"
-            )));
-        }
-        if queue.dead_letters > 0 {
-            return Err(refused(format!(
-                "it has dead letters of table `{name}`; apply them with `retry_dead_letters`"
-            )));
-        }
-    }
-    if table.rows.changes.is_some()
-        && let Some(consumer) = changes::lagging(part)?
-    {
-        return Err(refused(format!(
-            "consumer `{consumer}` of the change stream of table `{name}` has not committed all changes in it; \
-             commit them, or remove the consumer"
-        )));
-    }
-    Ok(())
-}
-
-/// Whether a move brings entries of a global index from this shard to another.
-fn moves_entries_out(moving: &MoveRecord, shard: ShardNumber) -> bool {
-    moving.from == shard && moving.map.contains('.')
-}
-
-/// Refuses to remove a shard with rows that would be lost, with unread changes, or with queued messages.
-fn check(
-    txn: &shards::Txn<'_>,
-    shards: &shards::Engine,
-    number: ShardNumber,
-    plan: &Plan,
-    refused: &dyn Fn(String) -> Error,
-) -> Result<()> {
-    for table in &plan.streams {
-        let keeps_rows =
-            plan.affected.iter().any(|it| it.keeps_rows && Arc::ptr_eq(&it.table, table));
-        refuse_unread(txn, table, number, keeps_rows, refused)?;
-    }
-    for Affected { table, keeps_rows, .. } in &plan.affected {
-        let Tables::Sharded(tables) = &table.tables else { continue };
-        let has_parts = shards.has_placed_parts(table.schema.name);
-        if (!keeps_rows || has_parts) && has_rows(txn, tables, number)? {
-            let name = table.schema.name;
-            let parts = if has_parts { ", with parts in other shards" } else { "" };
-            return Err(refused(format!("it has rows of table `{name}`{parts}; move them")));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a table has rows in a shard.
-fn has_rows(txn: &shards::Txn<'_>, tables: &shards::Tables, number: ShardNumber) -> Result<bool> {
-    if tables.in_shard(number).is_none() {
-        return Ok(false);
-    }
-    let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
-    Ok(txn.reader(tables).of_shard(number)?.count(&first)?.found > 0)
-}
-
-/// The changes of the removal of a shard.
-struct Plan {
-    changed: Vec<Changed>,
-    affected: Vec<Affected>,
-    /// The tables with a change stream or a queue in the shard.
-    streams: Vec<Arc<OpenTable>>,
-    /// The tables whose numbers of `insert_with` the shard may have.
-    numbered: Vec<Numbered>,
-}
-
-impl Plan {
-    /// Whether an affected table has a readable global index with this shard map.
-    fn has_readable(&self, txn: &shards::Txn<'_>, map: &str) -> Result<bool> {
-        for Affected { table, .. } in &self.affected {
-            let Tables::Sharded(tables) = &table.tables else { continue };
-            let reader = txn.reader(tables);
-            let index = reader.routing().global_with(map).map(GlobalIndex::index);
-            if let Some(name) = index.and_then(|index| table.schema.name_at(index)) {
-                return Ok(engine::Reader::Sharded(reader).record(name)?.is_none());
-            }
-        }
-        Ok(false)
-    }
-}
-
-/// A table that may have rows or entries in a shard that is removed.
-struct Affected {
-    table: Arc<OpenTable>,
-    /// The global indexes that may have entries in it, or entries that refer to its rows.
-    global: BTreeSet<usize>,
-    /// Whether the rows in the shard are detached with it.
-    keeps_rows: bool,
-}
-
-impl Affected {
-    /// Prepares the global indexes for the removal of a shard: the entries of its rows become hidden. Indexes that are not
-    /// readable are emptied, and their tables added to `emptied`. Returns the shard maps of the others.
-    fn leave(
-        &self,
-        txn: &mut shards::Txn<'_>,
-        number: ShardNumber,
-        emptied: &mut Vec<Arc<OpenTable>>,
-        refused: &dyn Fn(String) -> Error,
-    ) -> Result<BTreeSet<String>> {
-        let Self { table, global, keeps_rows } = self;
-        let Tables::Sharded(tables) = &table.tables else { return Ok(BTreeSet::new()) };
-        let (mut unreadable, mut hidden, mut maps) = (Vec::new(), Vec::new(), BTreeSet::new());
-        {
-            let has_rows = *keeps_rows && has_rows(txn, tables, number)?;
-            let reader = txn.reader(tables);
-            for &index in global {
-                let Some(name) = table.schema.name_at(index) else { continue };
-                let Some(own) = reader.routing().global(index) else { continue };
-                if engine::Reader::Sharded(reader).record(name)?.is_some() {
-                    unreadable.push(index);
-                } else if own.shards().contains(&number) {
-                    return Err(refused(format!(
-                        "it has entries of global index `{name}` of table `{}` again; try again",
-                        table.schema.name
-                    )));
-                } else if has_rows {
-                    hidden.push(index);
-                    maps.insert(own.map().to_owned());
-                }
-            }
-        }
-        let missing = || Error::internal("a write transaction without a writer");
-        if !unreadable.is_empty() {
-            let mut writer = engine::Writer::Sharded(txn.writer(tables).ok_or_else(missing)?);
-            let count = opening::count(&writer)?;
-            build::declare(table.rows, &mut writer, &unreadable, count)?;
-            emptied.push(Arc::clone(table));
-        }
-        if !hidden.is_empty() {
-            // The shard is a plain store afterwards, which builds these indexes when it is opened.
-            let mut writer = txn.writer(tables).ok_or_else(missing)?;
-            writer.beside(number, &mut |writer| {
-                let count = opening::count(writer)?;
-                build::declare(table.rows, writer, &hidden, count)
-            })?;
-        }
-        Ok(maps)
-    }
-}
-
-/// The way in which a shard is removed from the store.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaving {
-    /// It has no rows.
-    Removed,
-    /// It keeps its rows.
-    Detached,
-}
-
-impl fmt::Display for Leaving {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Removed => "removal",
-            Self::Detached => "detaching",
-        })
     }
 }

@@ -3,6 +3,7 @@
 mod attach;
 mod entries;
 mod leave;
+mod plan;
 
 use std::{path::Path, sync::Arc};
 
