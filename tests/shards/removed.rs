@@ -407,6 +407,31 @@ fn a_program_that_declares_a_detached_shard_opens_its_store() -> Result<()> {
 }
 
 #[test]
+fn keys_of_a_table_whose_only_shard_is_detached_have_no_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+    let options = options.map("orders", ShardMap::ranges().to("b", 0u32..));
+    let store = options.open(dir.path())?;
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| (1..5).try_for_each(|number| orders.insert(txn, &order(7, number))))?;
+    store.detach_shard("b")?;
+    let txn = store.read()?;
+    assert!(matches!(orders.get(&txn, 7, 1), Err(Error::NoShard { .. })));
+    let counted = orders.find_by_tenant(&txn, 7).count();
+    assert!(matches!(counted, Err(Error::NoShard { .. })), "{counted:?}");
+    let first = orders.find_by_tenant_number_range(&txn, 7, 2..).rows().next().transpose();
+    assert!(matches!(first, Err(Error::NoShard { .. })), "{first:?}");
+    assert_eq!(orders.all(&txn).count()?, 0);
+    drop(txn);
+    let deleted =
+        store.transaction(|txn| orders.find_by_tenant(txn, 7).query().delete(txn).map(drop));
+    assert!(matches!(deleted, Err(Error::NoShard { .. })), "{deleted:?}");
+    store.attach_shard("b", "b")?;
+    assert_eq!(orders.find_by_tenant(&store.read()?, 7).count()?, 4);
+    Ok(())
+}
+
+#[test]
 fn slots_with_rows_are_not_detached() -> Result<()> {
     with_store(|_, store| {
         let tables = Tables::filled(&store)?;

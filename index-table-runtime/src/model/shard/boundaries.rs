@@ -185,9 +185,9 @@ impl Boundaries {
         Some(next)
     }
 
-    /// Whether one segment has all keys.
-    pub(crate) fn is_one_segment(&self) -> bool {
-        self.list.len() == 1
+    /// Whether one shard has all keys.
+    pub(crate) fn are_in_one_shard(&self) -> bool {
+        matches!(self.list.as_slice(), [all] if all.shard.is_some())
     }
 
     /// Whether the boundaries ascend, starting with the empty key.

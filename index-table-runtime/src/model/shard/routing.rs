@@ -468,7 +468,7 @@ impl Routing {
         {
             return Ok(global.shards_of(bounds));
         }
-        if self.shards.len() <= 1 && boundaries.is_one_segment() {
+        if self.shards.len() <= 1 && boundaries.are_in_one_shard() {
             return Ok(Shards::All(&self.shards));
         }
         let fields = self.schema.index(source).map_or(self.schema.primary_key, |index| index.key);
