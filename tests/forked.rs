@@ -381,14 +381,15 @@ fn beside_threads(path: &Path) -> TestResult {
 fn killed(path: &Path) -> TestResult {
     let (is_sharded, store) = (path.join("shards").exists(), path.join("store"));
     let archive = path.join("archive");
-    let _plain = (!is_sharded).then(|| {
+    let plain = (!is_sharded).then(|| {
         let options = Store::options().durability(durability()).max_readers(2);
         let options = if is_shared() { options } else { options.archive(&archive) };
         let store = options.open(&store)?;
         RowRepository::open(&store)?;
         Ok::<_, Error>(store)
     });
-    let _sharded = is_sharded.then(|| sharded().open(&store));
+    let _plain = plain.transpose()?;
+    let _sharded = is_sharded.then(|| sharded().open(&store)).transpose()?;
     let started = path.join("started");
     start_child(|| {
         std::fs::write(&started, std::process::id().to_string())?;
