@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, IndexTable, ShardMap, ShardedStore, Store, report::MoveState};
+use index_table::{
+    Durability, Error, IndexTable, ShardMap, ShardedStore, Store, report::MoveState,
+};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/privileges.rs"]
@@ -589,6 +591,32 @@ fn a_store_on_a_read_only_file_system_is_read() -> TestResult {
     }
     assert!(disk.remount("rw"));
     Ok(())
+}
+
+#[test]
+fn a_store_that_was_not_closed_is_recovered_by_a_reader_that_may_write() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    assert!(disk.remount("size=64m"));
+    let (open, left) = (disk.path().join("open"), disk.path().join("left"));
+    let store = Store::options().durability(Durability::Journal).open(&open)?;
+    insert(&store, &BlobRepository::open(&store)?, 0..5)?;
+    fs::create_dir(&left)?;
+    for file in ["data.mdb", "journal.0", "journal.1", "journal.2"] {
+        fs::copy(open.join(file), left.join(file))?;
+    }
+    drop(store);
+    fs::remove_dir_all(&open)?;
+    let before = fs::read(left.join("data.mdb"))?;
+    assert!(disk.remount("ro"));
+    let outcome = Store::options().read_only(true).open(&left);
+    let message = outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    assert!(matches!(outcome, Err(Error::RecoveryNeeded { .. })), "{outcome:?}");
+    assert!(message.contains("`index-table recover "), "{message}");
+    assert!(fs::read(left.join("data.mdb"))? == before);
+    assert!(disk.remount("rw"));
+    let store = Store::options().read_only(true).open(&left)?;
+    assert!(store.was_recovered());
+    check(&store, &BlobRepository::open(&store)?, 5)
 }
 
 /// Other processes may write to the same file system through a writable mount.

@@ -59,10 +59,6 @@ impl fmt::Display for Failure {
 
 /// Returns the message for a shard that is not available. The message of the library is about its options.
 pub(crate) fn unavailable(shard: &str, reason: &str) -> String {
-    let reason = reason.replace(
-        "open it once without `read_only(true)`",
-        "start the process that writes the store again, or run `recover`",
-    );
     format!("shard `{shard}` is not available: {reason}")
 }
 
@@ -99,15 +95,25 @@ impl From<Error> for Failure {
                 format!("there is no store at `{}`; check the {what}", path.display())
             }
             // A command opens a store once, so another process has it open.
-            Error::AlreadyOpen { path, .. } | Error::WriterElsewhere { path } => {
+            Error::AlreadyOpen { path, .. } => {
                 format!(
                     "another process writes `{}`, and this command would write too; stop that process first",
                     path.display()
                 )
             }
+            // The message of the library is about its options.
+            Error::WriterElsewhere { path, process, .. } => {
+                let process =
+                    process.map_or("another process".to_owned(), |id| format!("process {id}"));
+                format!(
+                    "{process} writes `{}`, and this command would write too; stop that process first",
+                    path.display()
+                )
+            }
             Error::RecoveryNeeded { path } => {
                 format!(
-                    "the process that wrote `{0}` did not close it; start it again, or run `recover {0}`",
+                    "the process that wrote `{0}` did not close it, and this command may not write its files; run \
+                     `recover {0}` as a user who may, or start that process again",
                     path.display()
                 )
             }

@@ -7,6 +7,7 @@ mod images;
 mod missing;
 mod nested;
 mod openings;
+mod pairs;
 mod processes;
 mod room;
 mod space;

@@ -46,13 +46,22 @@ fn another_durability_ends_or_starts_the_journal() -> TestResult {
 }
 
 #[test]
-fn a_store_that_was_not_closed_is_not_read_before_recovery() -> TestResult {
+fn a_reader_recovers_a_store_that_was_not_closed() -> TestResult {
     let dir = tempfile::tempdir()?;
     let left = left(dir.path(), 5)?;
-    let outcome = Store::options().read_only(true).open(&left);
-    assert!(matches!(outcome, Err(Error::RecoveryNeeded { .. })), "{outcome:?}");
-    drop(Store::open(&left)?);
-    expect(&Store::options().read_only(true).open(&left)?, 5)
+    let read_only = Store::options().read_only(true);
+    for was_recovered in [true, false] {
+        let store = read_only.open(&left)?;
+        assert_eq!(store.was_recovered(), was_recovered);
+        expect(&store, 5)?;
+        assert!(matches!(store.write(), Err(Error::ReadOnly { .. })));
+    }
+    // The next writer continues with the journal.
+    let store = options().open(&left)?;
+    assert!(!store.was_recovered());
+    write(&store, &NoteRepository::open(&store)?, 5)?;
+    drop(store);
+    expect(&read_only.open(&left)?, 6)
 }
 
 #[test]

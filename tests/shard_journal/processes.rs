@@ -86,11 +86,21 @@ fn start(
     variable: &str,
     path: &Path,
 ) -> Result<(Child, impl Iterator<Item = String> + use<>), Box<dyn std::error::Error>> {
-    let mut child = Command::new(std::env::current_exe()?)
+    ready(spawn(test, variable, path)?)
+}
+
+fn spawn(test: &str, variable: &str, path: &Path) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
         .args(["--exact", &format!("processes::{test}"), "--nocapture"])
         .env(variable, path)
         .stdout(Stdio::piped())
-        .spawn()?;
+        .spawn()
+}
+
+/// Waits until the process has opened the store.
+fn ready(
+    mut child: Child,
+) -> Result<(Child, impl Iterator<Item = String> + use<>), Box<dyn std::error::Error>> {
     let out = child.stdout.take().ok_or("no output")?;
     let mut lines = BufReader::new(out).lines().map_while(Result::ok);
     assert!(lines.any(|line| line == "ready"), "the child has ended");
@@ -107,7 +117,9 @@ fn a_second_process_reads_and_does_not_write() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (child, _out) = start("a_child_process_writes_and_waits", CHILD, dir.path())?;
     let outcome = options().open(dir.path());
-    assert!(matches!(outcome, Err(Error::AlreadyOpen { .. })), "{outcome:?}");
+    let names_it = |reason: &str| reason.contains(&format!("process {},", child.id()));
+    let is_refused = matches!(&outcome, Err(Error::AlreadyOpen { reason, .. }) if names_it(reason));
+    assert!(is_refused, "{outcome:?}");
     {
         let store = options().read_only(true).open(dir.path())?;
         expect(&store, &[10; 3])?;
@@ -124,14 +136,33 @@ fn a_second_process_reads_and_does_not_write() -> TestResult {
         expect_of(&notes, &store.read()?, 1, 10)?;
     }
     end(child)?;
+    // A shard alone does not have its journal.
+    let outcome = Store::options().read_only(true).open(dir.path().join("s1"));
+    assert!(matches!(outcome, Err(Error::RecoveryNeeded { .. })), "{outcome:?}");
     // No process has the store open, and its data files are incomplete.
-    let store = options().read_only(true).open(dir.path())?;
-    let lost = store.unavailable_shards();
-    assert_eq!(lost.len(), usize::from(SHARDS), "{lost:?}");
-    drop(store);
+    for was_recovered in [true, false] {
+        let store = options().read_only(true).open(dir.path())?;
+        assert_eq!(store.was_recovered(), was_recovered);
+        expect(&store, &[10; 3])?;
+        assert!(matches!(store.write(), Err(Error::ReadOnly { .. })));
+    }
+    expect(&options().open(dir.path())?, &[10; 3])
+}
+
+#[test]
+fn several_readers_recover_a_store_at_once() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (child, _out) = start("a_child_process_writes_and_waits", CHILD, dir.path())?;
+    end(child)?;
+    let reader = || spawn("a_child_process_reads_and_waits", READER, dir.path());
+    let readers = [reader()?, reader()?, reader()?, reader()?];
+    // A writer waits for the recovery.
     expect(&options().open(dir.path())?, &[10; 3])?;
-    let store = options().read_only(true).open(dir.path())?;
-    expect(&store, &[10; 3])
+    for reader in readers {
+        let (reader, _lines) = ready(reader)?;
+        end(reader)?;
+    }
+    expect(&options().open(dir.path())?, &[10; 3])
 }
 
 #[test]

@@ -19,11 +19,10 @@ pub enum Durability {
     ///
     /// Use it if single commits have to be fast. It costs disk space, at most about 50 MiB for the journal, a thread that makes
     /// [checkpoints](crate::Options::checkpoint), and a recovery when the store is opened after a crash: the journal is
-    /// applied to the data file. One process at a time writes such a store. Others can read it, and their
-    /// write transactions fail with [`Error::WriterElsewhere`](crate::Error::WriterElsewhere); a read-only
-    /// open after a crash fails with [`Error::RecoveryNeeded`](crate::Error::RecoveryNeeded) until a writer
-    /// has opened the store. Opening it with another durability applies the journal and removes it. Unix
-    /// only: elsewhere, opening fails with [`Error::Io`](crate::Error::Io).
+    /// applied to the data file. One process at a time writes such a store. Others can open it with
+    /// [`read_only`](crate::Options::read_only); a second process that opens it for writing gets
+    /// [`Error::WriterElsewhere`](crate::Error::WriterElsewhere). Opening it with another durability applies the journal and
+    /// removes it. Unix only: elsewhere, opening fails with [`Error::Io`](crate::Error::Io).
     ///
     /// After a failed sync, the commit fails with [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes
     /// fail with [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) until the store is opened again. A

@@ -114,7 +114,8 @@ impl Store {
     ///
     /// [`Error::AlreadyOpen`], [`Error::ReadOnly`], [`Error::DamagedFile`], [`Error::Forked`], [`Error::LockFile`],
     /// [`Error::NoAddressSpace`], [`Error::TooManyOpenFiles`], [`Error::DiskFull`], [`Error::Io`], [`Error::Engine`];
-    /// [`Error::WriterElsewhere`] for a store with a journal. An option that can't work, and a `data.mdb` or
+    /// [`Error::WriterElsewhere`] if another process writes a store with a journal, or may write without one while a
+    /// journal was requested. An option that can't work, and a `data.mdb` or
     /// `lock.mdb` that is not a regular file (a symbolic link, a FIFO, a device), are [`Error::Io`] with the kind
     /// `InvalidInput`. [`Error::ShardRefused`] for the directory of a shard that belongs to a sharded store, which can
     /// be opened with [`read_only`](Options::read_only), and for the directory of a sharded store itself. With options, [`Error::StoreNotFound`],
@@ -176,12 +177,35 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] if this thread already has a write transaction, [`Error::ReadOnly`],
-    /// [`Error::WriterElsewhere`], and the errors of [`read`](Store::read).
+    /// [`Error::WriteInProgress`] if this thread already has a write transaction, [`Error::ReadOnly`], and the errors of
+    /// [`read`](Store::read).
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
+    }
+
+    /// Whether opening the store has recovered it from its [journal](crate::Durability::Journal), because the process that
+    /// wrote it was killed or ended without closing it, or the power failed. No commit is lost.
+    ///
+    /// This holds for a store that was opened with [`read_only`](Options::read_only) too. On a [`ShardedStore`], it states
+    /// whether one of the shards was recovered. A store without a journal needs no recovery.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = index_table::Store::open(dir.path())?;
+    /// if store.was_recovered() {
+    ///     eprintln!("the store was not closed, and has been recovered");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn was_recovered(&self) -> bool {
+        self.inner.engine.each_lmdb().any(crate::engine::lmdb::Engine::was_recovered)
     }
 
     /// Returns a write transaction that commits each operation as its own transaction: when `insert` returns, the row

@@ -46,8 +46,8 @@ pub(crate) struct Engine {
     pub(super) waiting: AtomicUsize,
     /// The journal, if this process writes one.
     pub(super) journal: OnceLock<Active>,
-    /// Whether another process writes the journal, or may write without one.
-    pub(super) is_elsewhere: bool,
+    /// Whether the process that wrote the store before has ended without closing it.
+    pub(super) was_left: bool,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
 }

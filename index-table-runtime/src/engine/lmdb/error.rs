@@ -181,6 +181,12 @@ pub(super) fn is_manager(path: &Path) -> Error {
     }
 }
 
+/// Returns the error of a store that another process may write.
+#[cold]
+pub(super) fn elsewhere(path: &Path, process: Option<u32>, has_journal: bool) -> Error {
+    Error::WriterElsewhere { path: path.to_owned(), process, has_journal }
+}
+
 /// Returns the error of a lock file that can't be opened or created.
 pub(super) fn not_reserved(path: &Path, source: io::Error) -> Error {
     match source.kind() {

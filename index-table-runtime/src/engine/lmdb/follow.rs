@@ -13,7 +13,7 @@ use super::{
     journal::{
         archive::{follow::Followed, records::sections, restore::failed},
         frame::Place,
-        marker::{self, Journalled, Marker},
+        marker::{self, Journalled, LIVE, Marker},
         presence::Presence,
         replay::{self, Drops, Failure},
         shared::start::SharedJournal,
@@ -28,9 +28,6 @@ use crate::{
         shard::ShardNumber,
     },
 };
-
-/// The identity in the marker of an open follower.
-const LIVE: [u8; 16] = *b"index-table live";
 
 /// The state of the data file of a follower that no process has open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,7 +14,7 @@ use super::{
         limits::Limits,
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
-        presence::Presence,
+        presence::{self, Others, Presence},
         shared::{
             archived::SharedArchive,
             checkpoint::Member,
@@ -104,26 +104,20 @@ impl Engine {
         self.is_joining.store(false, Ordering::Release);
     }
 
-    /// Starts the journal, unless another process writes it.
-    pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
-        match start::start(
-            self.env()?,
-            &self.path,
-            Limits::new(options.checkpoint),
-            options.destination(),
-        ) {
-            Ok(journal) => {
-                let writing = self.writing.get_mut();
-                writing.scratch.recorder = journal.recorder();
-                writing.paths.add_all(journal.files(&self.path));
-                if let Ok(files) = self.files() {
-                    let _ = files.slots.set(journal.slots());
-                }
-                let _ = self.journal.set(Active::Own(journal));
-            }
-            Err(NotStarted::Elsewhere) => self.is_elsewhere = true,
-            Err(not_started) => return Err(unstarted(&self.path, not_started)),
+    /// Starts the journal. `writer` is the process that may write the store, if it is known.
+    pub(super) fn start_journal(&mut self, options: &Options, writer: Option<u32>) -> Result<()> {
+        let started = start::start(self.env()?, &self.path, Limits::new(options.checkpoint), options.destination());
+        let journal = started.map_err(|not_started| match not_started {
+            NotStarted::Elsewhere => error::elsewhere(&self.path, writer, true),
+            not_started => unstarted(&self.path, not_started),
+        })?;
+        let writing = self.writing.get_mut();
+        writing.scratch.recorder = journal.recorder();
+        writing.paths.add_all(journal.files(&self.path));
+        if let Ok(files) = self.files() {
+            let _ = files.slots.set(journal.slots());
         }
+        let _ = self.journal.set(Active::Own(journal));
         Ok(())
     }
 }
@@ -225,19 +219,38 @@ pub(crate) fn has_own_journal(path: &Path) -> Result<bool> {
     start::has_own_journal(path).map_err(|not_started| unstarted(path, not_started))
 }
 
+/// Returns the id of another process that has the store in a directory open and may write it, if it is known.
+pub(crate) fn writer_of(path: &Path) -> Option<u32> {
+    // LMDB would lose its locks.
+    if Engine::has_files_open(path) {
+        return Some(std::process::id());
+    }
+    presence::writer_of(path)
+}
+
+/// A store that LMDB can open.
+pub(super) struct Prepared {
+    pub(super) plan: Plan,
+    /// The process that may write the store, if it is known.
+    pub(super) writer: Option<u32>,
+    /// Whether a process that wrote the store has ended without closing it.
+    pub(super) was_left: bool,
+}
+
 /// Brings a store into a state in which LMDB can open it. Returns the plan for its journal.
 pub(super) fn prepare(
     options: &Options,
     path: &Path,
-    presence: &Presence,
+    presence: &mut Presence,
     shared: Option<(&SharedJournal, ShardNumber)>,
-) -> Result<Plan> {
+) -> Result<Prepared> {
     let failed = |not_started| unstarted(path, not_started);
     let wanted = match options.durability {
         _ if options.read_only => Wanted::Read,
         Durability::Journal => Wanted::Journal,
         Durability::Full | Durability::Relaxed | Durability::None => Wanted::Plain,
     };
+    let mut was_left = false;
     loop {
         let marker = match shared {
             None => start::marker_of(path),
@@ -252,7 +265,7 @@ pub(super) fn prepare(
         }
         refuse_older(path, &marker, shared).map_err(failed)?;
         if marker == Marker::None && wanted != Wanted::Journal {
-            return Ok(Plan::Open);
+            return Ok(Prepared { plan: Plan::Open, writer: None, was_left });
         }
         if !presence.is_known() {
             if matches!(marker, Marker::Needed(_)) {
@@ -264,30 +277,60 @@ pub(super) fn prepare(
                 return Err(Error::Io { path: path.to_owned(), source });
             }
         }
-        // A program without this crate may have the store open.
-        let is_held = || lock::is_held(path).map_err(|source| error::not_opened(path, source));
-        let is_alone = presence.is_alone() && !is_held()?;
+        let others = presence.others(path).map_err(|source| error::not_opened(path, source))?;
         let is_rewound = weaken::is("rewind-beside") && wanted != Wanted::Read;
-        let plan = plan(wanted, &marker, is_alone || is_rewound);
+        let plan = plan(wanted, &marker, if is_rewound { Others::None } else { others });
+        let writer = if let Others::Writer(id) = others { id } else { None };
         match (plan, marker) {
-            (Plan::Refuse, _) => return Err(Error::RecoveryNeeded { path: path.to_owned() }),
             (Plan::Recover, Marker::Needed(known)) => {
                 let shared = shared.filter(|(journal, _)| journal.is_of(&known));
-                recover(options, path, known, shared)?;
+                if wanted == Wanted::Read && !known.is_here(shared.is_some()) {
+                    return Err(Error::RecoveryNeeded { path: path.to_owned() });
+                }
+                let recovered = recover(options, path, known, shared);
+                recovered.map_err(|error| {
+                    if wanted == Wanted::Read { unwritable(error) } else { error }
+                })?;
+                was_left = true;
             }
-            // The journal is from a process that has ended, and other processes have the store open.
-            (Plan::Start, Marker::Needed(known))
-                if shared.is_some_and(|(journal, _)| !journal.is_of(&known)) =>
-            {
-                return Ok(Plan::ReadOnly);
+            (Plan::Settle, _) if shared.is_none() && !was_left => {
+                Engine::settle(options, path)?;
+                was_left = true;
             }
             (Plan::GiveUp, _) => {
                 // Nothing is written to a damaged file.
                 pages::look_at_last(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
                 start::give_up(path).map_err(failed)?;
             }
-            _ => return Ok(plan),
+            // The journal of a shard is from a process that has ended, and other processes have the shard open.
+            (Plan::Start, Marker::Needed(known))
+                if shared.is_some_and(|(journal, _)| !journal.is_of(&known)) =>
+            {
+                return Err(error::elsewhere(path, writer, true));
+            }
+            (Plan::Settle | Plan::Elsewhere, marker) => {
+                return Err(error::elsewhere(path, writer, marker != Marker::None));
+            }
+            (Plan::Start, Marker::Needed(_)) => {
+                return Ok(Prepared { plan, writer, was_left: true });
+            }
+            _ => return Ok(Prepared { plan, writer, was_left }),
         }
+    }
+}
+
+/// Returns the error of a reader that can't recover a store.
+fn unwritable(error: Error) -> Error {
+    match error {
+        Error::Io { path, source } | Error::ReadOnly { path, source: Some(source) }
+            if matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            ) =>
+        {
+            Error::RecoveryNeeded { path }
+        }
+        error => error,
     }
 }
 
@@ -332,7 +375,7 @@ fn recover(
 #[cold]
 fn unstarted(path: &Path, not_started: NotStarted) -> Error {
     match not_started {
-        NotStarted::Elsewhere => Error::WriterElsewhere { path: path.to_owned() },
+        NotStarted::Elsewhere => error::elsewhere(path, None, true),
         NotStarted::Io(source) => error::not_opened(path, source),
         NotStarted::Damaged(reason) => damaged(path, reason),
         NotStarted::Lmdb(error) => failed(path, error),

@@ -3,6 +3,8 @@
 //! LMDB only sets the length of `lock.mdb`. A page of the file gets a block on the disk when a reader first writes to
 //! it through the map. If the disk is full at that moment, the process ends with SIGBUS.
 
+#[cfg(unix)]
+use std::ops::Range;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _},
@@ -63,8 +65,8 @@ pub(super) fn claim_id(directory: &Path) -> io::Result<bool> {
     let own = process::id();
     // LMDB's lock of a process with readers. With it, no other process frees or takes slots of this id. It is released
     // when the file is closed.
-    match locked(&file, libc::F_SETLK, own.into()) {
-        Ok(_) => {}
+    match locked(&file, own.into()) {
+        Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
         // On this file system, LMDB has no such locks either.
@@ -94,29 +96,76 @@ pub(super) const fn claim_id(_: &Path) -> io::Result<bool> {
 /// process must not have the file open.
 #[cfg(unix)]
 pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
-    let file = match open(&directory.join(LOCK_FILE)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        file => file?,
-    };
-    let lock = locked(&file, libc::F_GETLK, 0)?;
-    Ok(i32::from(lock.l_type) != i32::from(libc::F_UNLCK as i16))
+    let Some(file) = existing(directory)? else { return Ok(false) };
+    Ok(found(&file, libc::F_GETLK, 0..1)?.is_some())
 }
 
-/// Requests an exclusive lock on a byte of the file, or tests it. Returns the lock that the system has filled in.
+/// Returns the ids of the other processes that have the store open, in the order of the ids. LMDB locks the byte with the
+/// number of the process before its first read, and each process of this crate reads while it opens the store. This
+/// process must not have the file open.
 #[cfg(unix)]
-fn locked(file: &File, command: libc::c_int, byte: libc::off_t) -> io::Result<libc::flock> {
+pub(super) fn processes(directory: &Path) -> io::Result<Vec<u32>> {
+    let Some(file) = existing(directory)? else { return Ok(Vec::new()) };
+    let (mut left, mut ids) = (vec![1..libc::off_t::from(i32::MAX)], Vec::new());
+    while let Some(range) = left.pop().filter(|range| !range.is_empty()) {
+        // The system returns any lock in the range.
+        if let Some(lock) = found(&file, libc::F_GETLK, range.clone())? {
+            let end = lock.l_start.saturating_add(lock.l_len.max(1));
+            ids.extend(u32::try_from(lock.l_start));
+            left.extend(
+                [range.start..lock.l_start, end..range.end].into_iter().filter(|it| !it.is_empty()),
+            );
+        }
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+#[cfg(unix)]
+fn existing(directory: &Path) -> io::Result<Option<File>> {
+    match File::open(directory.join(LOCK_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        file => file.map(Some),
+    }
+}
+
+/// Returns a lock that would prevent an exclusive lock on these bytes of the file.
+#[cfg(unix)]
+pub(super) fn found(
+    file: &File,
+    command: libc::c_int,
+    bytes: Range<libc::off_t>,
+) -> io::Result<Option<libc::flock>> {
+    let lock = request(file, command, libc::F_WRLCK as _, bytes)?;
+    Ok(Some(lock).filter(|lock| i32::from(lock.l_type) != i32::from(libc::F_UNLCK as i16)))
+}
+
+/// Requests an exclusive lock on a byte of the file.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn locked(file: &File, byte: libc::off_t) -> io::Result<()> {
+    request(file, libc::F_SETLK, libc::F_WRLCK as _, byte..byte + 1).map(drop)
+}
+
+/// Requests or tests a lock of this kind. Returns the lock that the system has filled in.
+#[cfg(unix)]
+pub(super) fn request(
+    file: &File,
+    command: libc::c_int,
+    kind: libc::c_short,
+    bytes: Range<libc::off_t>,
+) -> io::Result<libc::flock> {
     use std::os::fd::AsRawFd as _;
 
     #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
     // SAFETY: all zeros are a lock, and the call may fill it. The file is open.
     unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
-        #[allow(clippy::cast_possible_truncation, reason = "they are small")]
+        #[allow(clippy::cast_possible_truncation, reason = "it is small")]
         {
-            lock.l_type = libc::F_WRLCK as _;
             lock.l_whence = libc::SEEK_SET as _;
         }
-        (lock.l_start, lock.l_len) = (byte, 1);
+        lock.l_type = kind;
+        (lock.l_start, lock.l_len) = (bytes.start, bytes.end - bytes.start);
         if libc::fcntl(file.as_raw_fd(), command, &raw mut lock) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -124,10 +173,16 @@ fn locked(file: &File, command: libc::c_int, byte: libc::off_t) -> io::Result<li
     }
 }
 
-/// Returns false, because there are no journals on this system.
+/// Returns true, because there are no journals on this system.
 #[cfg(not(unix))]
 pub(super) fn is_held(_: &Path) -> io::Result<bool> {
     Ok(true)
+}
+
+/// Returns no process, because there are no journals on this system.
+#[cfg(not(unix))]
+pub(super) fn processes(_: &Path) -> io::Result<Vec<u32>> {
+    Ok(Vec::new())
 }
 
 /// Returns the number of the last transaction in a lock file; 0 if LMDB has not written the file. No process has the store

@@ -73,7 +73,9 @@ pub(crate) use journal::archive::{
     restore_shards::{Parts, UntilShards},
 };
 pub(crate) use journal::shared::start::SharedJournal;
-pub(crate) use journalled::{ManagerArchive, Marked, forget_left, has_own_journal, marked};
+pub(crate) use journalled::{
+    ManagerArchive, Marked, forget_left, has_own_journal, marked, writer_of,
+};
 pub(crate) use layout::layout;
 pub(crate) use names::{FILE, LOCK_FILE};
 pub(crate) use open::refuse_missing;

@@ -21,9 +21,13 @@ use super::{
     gate::{Gate, Kind},
     handle::refuse_inherited,
     journal::{
-        archive::known, evidence, plan::Plan, presence::Presence, shared::start::SharedJournal,
+        archive::known,
+        evidence,
+        plan::Plan,
+        presence::{Access, Presence},
+        shared::start::SharedJournal,
     },
-    journalled::{handles, prepare, readers},
+    journalled::{Prepared, handles, prepare, readers},
     lock,
     names::{Env, FILE, LOCK_FILE},
     opened::Files,
@@ -109,20 +113,13 @@ impl Engine {
         if is_writer {
             known::check(options, path)?;
         }
-        let plan = prepare(options, path, &presence, shared)?;
+        let Prepared { plan, writer, was_left } = prepare(options, path, &mut presence, shared)?;
         // The own journal of a store has the archive.
         let has_own_journal = plan == Plan::Start && shared.is_none();
-        let began = Instant::now();
-        let mut engine = loop {
-            let alone = presence.is_alone() || !presence.is_known();
-            match Self::try_open(options, path, plan, alone) {
-                // The first process that opens the lock file initializes it. If this process is killed before
-                // the end, waiting processes open an unusable file. After all of them have closed it, the
-                // next process initializes it.
-                Err(Error::LockFile { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                outcome => break outcome?,
-            }
-        };
+        presence.mark(if options.read_only { Access::Read } else { Access::Write });
+        let alone = presence.is_alone() || !presence.is_known();
+        let mut engine = Self::open_patiently(options, path, plan, alone)?;
+        engine.was_left = was_left;
         if options.refuses_shards && !options.read_only && engine.has_own_records()? {
             return Err(error::is_shard(path));
         }
@@ -131,12 +128,12 @@ impl Engine {
             Ok(_) | Err(Error::TooManyReaders { .. }) => {}
             Err(error) => return Err(error),
         }
-        if is_writer && !has_own_journal && plan != Plan::ReadOnly {
+        if is_writer && !has_own_journal {
             known::settle(path, None).map_err(|source| Error::io(path, source))?;
         }
         if plan == Plan::Start {
             match shared {
-                None => engine.start_journal(options)?,
+                None => engine.start_journal(options, writer)?,
                 Some(_) => engine.is_joining = AtomicBool::new(true),
             }
         }
@@ -149,6 +146,29 @@ impl Engine {
             files.presence = presence;
         }
         Ok(engine)
+    }
+
+    /// Starts the journal of a process that has ended while readers have the store open, and closes it.
+    pub(super) fn settle(options: &Options, path: &Path) -> Result<()> {
+        let options = Options { durability: Durability::Journal, ..options.clone() };
+        let mut engine = Self::open_patiently(&options, path, Plan::Start, false)?;
+        engine.start_journal(&options, None)?;
+        drop(engine);
+        Self::wait_until_closed(path);
+        Ok(())
+    }
+
+    fn open_patiently(options: &Options, path: &Path, plan: Plan, alone: bool) -> Result<Self> {
+        let began = Instant::now();
+        loop {
+            match Self::try_open(options, path, plan, alone) {
+                // The first process that opens the lock file initializes it. If this process is killed before
+                // the end, waiting processes open an unusable file. After all of them have closed it, the
+                // next process initializes it.
+                Err(Error::LockFile { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Opens the environment. `alone` if no other process has it open, or this is not known.
@@ -222,7 +242,7 @@ impl Engine {
             ),
             waiting: AtomicUsize::new(0),
             journal: OnceLock::new(),
-            is_elsewhere: plan == Plan::ReadOnly,
+            was_left: false,
             is_joining: AtomicBool::new(false),
         };
         // The slots of ended processes would prevent the reuse of pages. A journal that is about to start

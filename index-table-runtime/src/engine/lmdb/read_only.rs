@@ -58,17 +58,19 @@ impl Engine {
         self.journal.get().is_some()
     }
 
+    /// Whether opening has recovered the store, because the process that wrote it ended without closing it.
+    pub(crate) const fn was_recovered(&self) -> bool {
+        self.was_left
+    }
+
     /// Whether this process can't write the store.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Acquire) || self.is_elsewhere
+        self.read_only.load(Ordering::Acquire)
     }
 
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
         if self.read_only.load(Ordering::Acquire) {
             return Err(Error::ReadOnly { path: self.path.clone(), source: None });
-        }
-        if self.is_elsewhere {
-            return Err(Error::WriterElsewhere { path: self.path.clone() });
         }
         Ok(())
     }

@@ -131,7 +131,7 @@ impl Error {
             NotInArchive { path, reason }
             ArchiveNotNamed { path, archive }
             RecoveryNeeded { path }
-            WriterElsewhere { path }
+            WriterElsewhere { path, process, has_journal }
             StoreNotFound { path }
             LockFile { path, reason }
             MapTooSmall { map_size }

@@ -18,6 +18,24 @@ pub(super) fn read_only(source: Option<&io::Error>) -> String {
     }
 }
 
+/// Returns the reason why a store can't be opened beside another process, and the ways out.
+pub(super) fn elsewhere(path: &Path, process: Option<u32>, has_journal: bool) -> String {
+    let process = process.map_or("another process".to_owned(), |id| format!("process {id}"));
+    let path = path.display();
+    if has_journal {
+        format!(
+            "{process} writes `{path}`, and a store with a journal has one writing process; wait until it has closed the \
+             store, read it with `read_only(true)`, or, for several writing processes, open it with `Durability::Full` in \
+             all of them"
+        )
+    } else {
+        format!(
+            "{process} has `{path}` open and may write it without a journal, so no journal can be started; close the store \
+             there, open it with `Durability::Full` here too, or read it with `read_only(true)`"
+        )
+    }
+}
+
 /// Returns the name of the index in messages, or `other`.
 pub(super) fn index_or(other: &str, index: Option<&str>) -> String {
     index.map_or(other.to_owned(), |index| format!("index `{index}`"))

@@ -645,23 +645,27 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Another process has the store open, and may write to it. Only one process at a time may open a store
-    /// with a journal for writing; others can read it.
-    #[error(
-        "another process writes `{path}`, and a store with a journal has one writer; open it again when that \
-         process has closed it",
-        path = path.display()
-    )]
+    /// Another process has the store open, and may write to it. A store with a journal has one writing process; others
+    /// can open it with [`read_only`](crate::Options::read_only). Several processes can write a store if all of them open it
+    /// with [`Durability::Full`](crate::Durability::Full).
+    #[error("{}", message::elsewhere(path, *process, *has_journal))]
     WriterElsewhere {
         /// The store's directory.
         path: PathBuf,
+        /// The id of the process; `None` if it is not known.
+        process: Option<u32>,
+        /// Whether the store has a journal. Without a journal, the process may write with another durability, so that a
+        /// journal can't be started.
+        has_journal: bool,
     },
 
-    /// The store was opened read-only, but has a journal with commits that its data file may lack. A process
-    /// that wrote the store was killed, or the power failed.
+    /// The store was opened read-only, but has a journal with commits that its data file may lack, and this process can't
+    /// apply them: it may not write the files, the file system is read-only, or the directory is that of a shard or a
+    /// follower, whose journal is elsewhere. A process that wrote the store was killed, or the power failed.
     #[error(
-        "`{path}` has to be recovered from its journal before it can be read; open it once without \
-         `read_only(true)`",
+        "`{path}` has to be recovered from its journal before it can be read, and this process can't do that; run \
+         `index-table recover {path}` as a user who may write it, or open the store (of a shard: the sharded store) for \
+         writing",
         path = path.display()
     )]
     RecoveryNeeded {

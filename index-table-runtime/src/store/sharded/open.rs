@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Weak},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{ShardedOptions, ShardedStore, Store, options::Declared, settle::settle};
@@ -32,6 +32,9 @@ const LOCK: &str = "writer.lock";
 
 /// The map size of the manager. It has a few hundred bytes for each shard and each boundary of a shard map.
 const MANAGER_MAP: usize = 1 << 26;
+
+/// The maximum time to wait for another process that recovers the shards.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a reader opens a store whose rows another process moves, and the pause in between.
 const READ_ONLY_TRIES: u32 = 100;
@@ -85,11 +88,13 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     }
     lmdb::Engine::wait_until_closed(&path);
     stores.retain(|_, open| open.strong_count() > 0);
-    let mut tries = 0..READ_ONLY_TRIES;
+    let (mut tries, began) = (0..READ_ONLY_TRIES, Instant::now());
     let engine = loop {
         match open_engine(options, &path, creates) {
             // The manager was read before a step of a move, and a shard after it.
             Err(Error::ReopenNeeded { .. }) if tries.next().is_some() => thread::sleep(PAUSE),
+            // Another process is recovering the shards.
+            Err(Error::RecoveryNeeded { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
             opened => break opened?,
         }
     };
@@ -192,17 +197,22 @@ fn open_shards(
     let mut found = Found::default();
     let is_writer = !read_only && !options.options.follower;
     let journal = is_writer.then(|| SharedJournal::open(path, records.own.id)).transpose()?;
+    // Until all shards are open, no other process writes them.
+    let recovery = match read_only {
+        true => Recovery::begin(options, path, &records),
+        false => Recovery::Unneeded,
+    };
+    let own = journal.as_ref().or_else(|| recovery.journal());
     let is_wanted = |record: &ShardRecord| {
         !record.is_removed() && options.only.as_ref().is_none_or(|it| it.contains(&record.name))
     };
     let mut files = Vec::new();
     for (number, record) in (0..).zip(records.shards.clone()) {
-        let journal = journal.as_ref();
-        let open = || open_files(options, &mut records, (number, &record), path, journal);
+        let open = || open_files(options, &mut records, (number, &record), path, own);
         files.push(is_wanted(&record).then(open));
     }
-    let is_settled = !options.options.follower
-        && settle(options, &mut records, &mut files, path, journal.as_ref())?;
+    let is_settled =
+        !options.options.follower && settle(options, &mut records, &mut files, path, own)?;
     let (mut shards, mut changed, mut complete) = (Vec::new(), Vec::new(), Vec::new());
     for ((number, record), files) in (0..).zip(records.shards.clone()).zip(files) {
         let name: Arc<str> = Arc::from(record.name.as_str());
@@ -235,6 +245,9 @@ fn open_shards(
             // A foreign shard is a mistake of the caller. A new shard has no rows yet, so its error is returned, too.
             Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
                 return Err(error);
+            }
+            Err(Error::RecoveryNeeded { .. }) if matches!(recovery, Recovery::Elsewhere) => {
+                return Err(Error::RecoveryNeeded { path: path.to_owned() });
             }
             // Another process, or the original of a follower, is adding this shard, which has no rows yet.
             Err(error) if !is_writer && record.state == ShardState::New => {
@@ -343,7 +356,8 @@ pub(super) fn manager_options() -> Options {
     options.map_size(MANAGER_MAP).max_databases(8)
 }
 
-/// Takes the lock of the process that writes the store.
+/// Takes the lock of the process that writes the store. Waits for a reader that recovers the shards, at most for
+/// [`PATIENCE`].
 ///
 /// # Errors
 ///
@@ -354,15 +368,60 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<WriterLock> {
     let mut open = File::options();
     open.read(true).write(true).create(true).truncate(false);
     let lock = files::open_or_create(&mut open, &file, mode).map_err(io)?;
-    let unshared = Unshared::new(&lock);
-    match lock.try_lock() {
-        Ok(()) => Ok(WriterLock::new(unshared, lock)),
-        Err(TryLockError::WouldBlock) => Err(Error::AlreadyOpen {
-            path: path.to_owned(),
-            reason: "in another process, which writes it; open it with `read_only(true)`"
-                .to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(io(source)),
+    let (unshared, began) = (Unshared::new(&lock), Instant::now());
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(WriterLock::new(unshared, lock)),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        let writer = lmdb::writer_of(path);
+        if writer.is_some() || began.elapsed() >= PATIENCE {
+            let process = writer.map_or("another process".to_owned(), |id| format!("process {id}"));
+            let reason = format!("in {process}, which writes it; open it with `read_only(true)`");
+            return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// The journal of all shards, for a reader that recovers shards whose writer has ended without closing the store.
+enum Recovery {
+    /// All shards can be opened.
+    Unneeded,
+    Begun {
+        journal: SharedJournal,
+        _lock: WriterLock,
+    },
+    /// Another process has the lock. It has recovered the shards, or is recovering them.
+    Elsewhere,
+    /// This process may not write the store.
+    Impossible,
+}
+
+impl Recovery {
+    fn begin(options: &ShardedOptions, path: &Path, records: &ManagerRecords) -> Self {
+        let needs_it = |(number, record): (ShardNumber, &ShardRecord)| {
+            let marked = lmdb::marked(&place_of(path, &record.place));
+            let shard = (records.own.id, number);
+            matches!(marked, Ok(Marked::Shard { manager, number }) if (manager, number) == shard)
+        };
+        if !(0..).zip(&records.shards).any(|(at, own)| !own.is_removed() && needs_it((at, own))) {
+            return Self::Unneeded;
+        }
+        let lock = match lock(path, options.options.file_mode) {
+            Ok(lock) => lock,
+            Err(Error::AlreadyOpen { .. }) => return Self::Elsewhere,
+            Err(_) => return Self::Impossible,
+        };
+        match SharedJournal::open(path, records.own.id) {
+            Ok(journal) => Self::Begun { journal, _lock: lock },
+            Err(_) => Self::Impossible,
+        }
+    }
+
+    const fn journal(&self) -> Option<&SharedJournal> {
+        if let Self::Begun { journal, .. } = self { Some(journal) } else { None }
     }
 }
 

@@ -169,6 +169,10 @@ impl Segment {
         }
     }
 
+    pub(super) const fn file(&self) -> Option<&File> {
+        self.0.as_ref()
+    }
+
     /// Makes all readable bytes durable.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.0.as_ref().map_or(Ok(()), File::sync_data)

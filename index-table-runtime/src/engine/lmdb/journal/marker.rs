@@ -21,6 +21,9 @@ pub(crate) const LENGTH: usize = 64;
 
 const MAGIC: [u8; 8] = *b"itJM\0\0\0\x01";
 
+/// The identity in the marker of an open follower, which has no journal.
+pub(crate) const LIVE: [u8; 16] = *b"index-table live";
+
 /// The relation of a data file to its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
@@ -47,6 +50,12 @@ impl Journalled {
     /// Returns a journal of one data file.
     pub(crate) const fn own(identity: [u8; 16], epoch: u64) -> Self {
         Self { identity, epoch, shard: None }
+    }
+
+    /// Whether the journal can be applied: it is in the directory of its data file, or it belongs to all shards and is `open`.
+    /// A follower has no journal.
+    pub(crate) fn is_here(&self, open: bool) -> bool {
+        open || (self.shard.is_none() && self.identity != LIVE)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decides how a store with or without a journal is opened.
 
-use super::marker::Marker;
+use super::{marker::Marker, presence::Others};
 
 /// The request of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,26 +20,27 @@ pub(in crate::engine::lmdb) enum Plan {
     Open,
     /// Apply the records of the journal, and plan again. No other process has the store open.
     Recover,
-    /// Remove the journal, which is not needed.
+    /// Start the journal of a process that has ended, close it, and plan again. Readers have the store open.
+    Settle,
+    /// Remove the journal, which is not needed, and plan again.
     GiveUp,
     /// Start the journal, unless another process is its writer. Records that LMDB lacks are applied.
     Start,
-    /// Open the store, but refuse writes in this process.
-    ReadOnly,
-    /// Refuse to open the store, which needs recovery.
-    Refuse,
+    /// Refuse to open the store, because of a process that may write it.
+    Elsewhere,
 }
 
-/// Returns the next step. `alone` is true if no other process has the store open.
-pub(in crate::engine::lmdb) const fn plan(wanted: Wanted, marker: &Marker, alone: bool) -> Plan {
-    match (wanted, marker, alone) {
+/// Returns the next step. The documentation of [`presence`](super::presence) has the reasons.
+pub(in crate::engine::lmdb) const fn plan(wanted: Wanted, marker: &Marker, others: Others) -> Plan {
+    match (wanted, marker, others) {
+        (_, Marker::Needed(_), Others::None) => Plan::Recover,
         // If other processes have the store open, no power has failed, and its state is readable.
-        (Wanted::Read, Marker::Needed(_), true) => Plan::Refuse,
-        (Wanted::Plain | Wanted::Journal, Marker::Needed(_), true) => Plan::Recover,
         (Wanted::Read, ..) | (Wanted::Plain, Marker::None, _) => Plan::Open,
-        (Wanted::Plain, Marker::Clean(_), true) => Plan::GiveUp,
-        // Another process writes with a journal, or may start one, or may write without one.
-        (Wanted::Plain, _, false) | (Wanted::Journal, Marker::None, false) => Plan::ReadOnly,
+        (Wanted::Plain, _, Others::Writer(_))
+        | (Wanted::Journal, Marker::None, Others::Writer(_)) => Plan::Elsewhere,
+        (Wanted::Plain, Marker::Clean(_), _) => Plan::GiveUp,
+        (Wanted::Plain, Marker::Needed(_), _) => Plan::Settle,
+        // With a marker, no process writes without a journal. The lock of the journal shows whether it has a writer.
         (Wanted::Journal, ..) => Plan::Start,
     }
 }
@@ -53,20 +54,25 @@ mod tests {
         let journalled = Journalled::own([1; 16], 1);
         let (none, clean, needed) =
             (Marker::None, Marker::Clean(journalled), Marker::Needed(journalled));
+        // Alone, beside readers, and beside a process that may write.
         let expected = [
-            (Wanted::Read, none, [Plan::Open, Plan::Open]),
-            (Wanted::Read, clean, [Plan::Open, Plan::Open]),
-            (Wanted::Read, needed, [Plan::Refuse, Plan::Open]),
-            (Wanted::Plain, none, [Plan::Open, Plan::Open]),
-            (Wanted::Plain, clean, [Plan::GiveUp, Plan::ReadOnly]),
-            (Wanted::Plain, needed, [Plan::Recover, Plan::ReadOnly]),
-            (Wanted::Journal, none, [Plan::Start, Plan::ReadOnly]),
-            (Wanted::Journal, clean, [Plan::Start, Plan::Start]),
-            (Wanted::Journal, needed, [Plan::Recover, Plan::Start]),
+            (Wanted::Read, none, [Plan::Open, Plan::Open, Plan::Open]),
+            (Wanted::Read, clean, [Plan::Open, Plan::Open, Plan::Open]),
+            (Wanted::Read, needed, [Plan::Recover, Plan::Open, Plan::Open]),
+            (Wanted::Plain, none, [Plan::Open, Plan::Open, Plan::Open]),
+            (Wanted::Plain, clean, [Plan::GiveUp, Plan::GiveUp, Plan::Elsewhere]),
+            (Wanted::Plain, needed, [Plan::Recover, Plan::Settle, Plan::Elsewhere]),
+            (Wanted::Journal, none, [Plan::Start, Plan::Start, Plan::Elsewhere]),
+            (Wanted::Journal, clean, [Plan::Start, Plan::Start, Plan::Start]),
+            (Wanted::Journal, needed, [Plan::Recover, Plan::Start, Plan::Start]),
         ];
-        for (wanted, marker, [alone, beside]) in expected {
-            assert_eq!(plan(wanted, &marker, true), alone, "{wanted:?} {marker:?}");
-            assert_eq!(plan(wanted, &marker, false), beside, "{wanted:?} {marker:?}");
+        for (wanted, marker, plans) in expected {
+            let others = [Others::None, Others::Readers, Others::Writer(Some(7))];
+            assert_eq!(
+                others.map(|others| plan(wanted, &marker, others)),
+                plans,
+                "{wanted:?} {marker:?}"
+            );
         }
     }
 }

@@ -1,8 +1,53 @@
-//! Locks that show which processes have the store open, and which process writes its journal.
+//! Locks that show which processes have the store open, which of them may write, and which writes its journal.
 //!
-//! Each process that has the store open, readers included, holds a shared lock on the directory. A process with an
-//! exclusive lock is alone. LMDB's own locks are not enough: a process loses them when it closes another descriptor of the
-//! file. The writer of the journal holds an exclusive lock on the first file of the journal.
+//! | lock | on | held by |
+//! |---|---|---|
+//! | the turn | `data.mdb`, exclusive | a process that opens the store, until it has opened it |
+//! | the presence | the directory, exclusive or shared | each process that has the store open; exclusive only if it is alone and has the turn |
+//! | the mark of a reader | a byte of the directory, shared | a process that opened the store read-only |
+//! | the mark of a writer | another byte of the directory, shared | every other process that opened the store |
+//! | LMDB's byte of a process | `lock.mdb`, exclusive | each process that has read the store, and so each process with the presence |
+//! | the journal | `journal.0`, exclusive | the process that writes the journal, until it has closed the store |
+//! | the store with shards | `writer.lock`, exclusive | the process that writes the shards, or a reader that recovers them |
+//!
+//! The system releases all of them when the process ends. LMDB's locks alone are not enough: a process loses them when it
+//! closes another descriptor of the file, and they don't cover the time before LMDB has opened the file. The presence alone
+//! is not enough either, because it does not distinguish readers from processes that write without a journal.
+//!
+//! # Who may write
+//!
+//! The bytes of the marks have the number of the process in their offsets (`docs/FORMAT.md`, "Locks"). A process with LMDB's
+//! byte counts as a reader if it has the mark of a reader and not that of a writer. All others may write: an earlier release,
+//! which has no mark; a program without this crate; a process on a system without such locks. So an unknown process is never
+//! taken for a reader. A forked process inherits marks but not LMDB's byte, so it does not count, and it can't write. If it
+//! still has the mark of its ended parent, and another process gets the parent's number, that process has its own mark of a
+//! writer too.
+//!
+//! # Each pair of processes
+//!
+//! The marker of the data file is "none", "clean" or "needed". A process that writes without a journal has the store open
+//! only with "none": it gives the journal up first, and no journal starts while it has the store open. A process that writes
+//! the journal has the store open with "needed". So the marker and the locks together show what the others do:
+//!
+//! | opened by, beside | nobody | readers only | a process that may write without a journal | the writer of the journal |
+//! |---|---|---|---|---|
+//! | a reader | recovers if "needed" | opens: without a power failure, LMDB's last state has all acknowledged commits | opens | opens |
+//! | a writer without a journal | recovers if "needed"; gives the journal up | starts and closes the journal if "needed"; gives it up | opens | is refused |
+//! | a writer with a journal | recovers if "needed"; starts the journal | starts the journal | is refused | is refused |
+//!
+//! Only a process that is alone rewinds the data file to a checkpoint, in a recovery. Nothing is rewound beside others: the
+//! start of a journal makes LMDB's last state the checkpoint, and then applies the records after it.
+//!
+//! # After a kill or a power failure
+//!
+//! | at | the next process finds |
+//! |---|---|
+//! | the recovery | "needed", and the same checkpoint and records; or "clean" |
+//! | giving up | "clean", and a journal of which some checkpoints are given up, which is not applied; or "none", and files that are ignored |
+//! | the start | the marker of before, since the segment of the new checkpoint follows all others; or "needed" with the new checkpoint |
+//! | the close | "needed", and the last checkpoint and its records; or "clean" |
+//!
+//! Each state is one that a process that is alone, or beside readers, can open in the table above.
 
 use std::{
     fs::{File, TryLockError},
@@ -10,7 +55,25 @@ use std::{
     path::Path,
 };
 
-use crate::locks::Unshared;
+use crate::{engine::lmdb::lock, locks::Unshared};
+
+/// The access of this process to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine::lmdb) enum Access {
+    Read,
+    Write,
+}
+
+/// The other processes that have the store open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine::lmdb) enum Others {
+    /// There are none.
+    None,
+    /// None of them writes.
+    Readers,
+    /// One of them may write: the process with this id, if it is known.
+    Writer(Option<u32>),
+}
 
 /// The lock on the directory.
 pub(in crate::engine::lmdb) struct Presence {
@@ -71,6 +134,43 @@ impl Presence {
             }
         }
     }
+
+    /// Marks this process for others, as a reader or as a writer. Where there are no such locks, it has no mark, and counts
+    /// as a writer.
+    pub(in crate::engine::lmdb) fn mark(&self, access: Access) {
+        if let Some((_, directory)) = &self.directory {
+            marks::set(directory, access, std::process::id());
+        }
+    }
+
+    /// Returns the other processes that have the store open. The caller has the turn to open the store, and LMDB has not
+    /// opened the lock file in this process.
+    pub(in crate::engine::lmdb) fn others(&mut self, path: &Path) -> io::Result<Others> {
+        let Some((_, directory)) = &self.directory else { return Ok(Others::Writer(None)) };
+        let others = lock::processes(path)?;
+        if !others.is_empty() {
+            let writer = others.into_iter().find(|id| !marks::is_reader(directory, *id));
+            return Ok(writer.map_or(Others::Readers, |id| Others::Writer(Some(id))));
+        }
+        // A program without this crate may have the store open, and may write without a read.
+        if lock::is_held(path)? {
+            return Ok(Others::Writer(None));
+        }
+        // Another process may have had the lock without opening the store, to see whether a process has it open.
+        self.alone = self.alone || directory.try_lock().is_ok();
+        if !self.alone {
+            // A forked process has the lock of its parent.
+            self.share()?;
+        }
+        Ok(if self.alone { Others::None } else { Others::Readers })
+    }
+}
+
+/// Returns the id of a process that may write the store in a directory. This process does not have it open.
+pub(in crate::engine::lmdb) fn writer_of(path: &Path) -> Option<u32> {
+    let directory = File::open(path).ok()?;
+    let others = lock::processes(path).ok()?;
+    others.into_iter().find(|id| !marks::is_reader(&directory, *id))
 }
 
 impl Drop for Presence {
@@ -79,6 +179,7 @@ impl Drop for Presence {
             && !unshared.is_inherited()
         {
             // A process that another thread is starting has the directory open too, so closing it does not release the lock.
+            marks::remove(directory);
             let _ = directory.unlock();
         }
     }
@@ -88,7 +189,7 @@ fn is_interrupted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
 
-/// Takes the lock of the writer. Returns `None` if another process has it. The result must be dropped before the file is closed.
+/// Takes the lock of the journal. Returns `None` if another process has it. The result must be dropped before the file is closed.
 pub(super) fn lock_writer(first: &File) -> io::Result<Option<Unshared>> {
     let unshared = Unshared::new(first);
     loop {
@@ -98,5 +199,66 @@ pub(super) fn lock_writer(first: &File) -> io::Result<Option<Unshared>> {
             Err(TryLockError::Error(error)) if is_interrupted(&error) => continue,
             Err(TryLockError::Error(error)) => Err(error),
         };
+    }
+}
+
+/// The marks of processes. They are locks of the open file and not of the process, so closing another descriptor of the
+/// directory does not release them.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod marks {
+    use std::{fs::File, ops::Range};
+
+    use super::{Access, lock};
+
+    /// The offset of the mark of process 0.
+    const fn first(access: Access) -> libc::off_t {
+        match access {
+            Access::Read => 1 << 28,
+            Access::Write => 1 << 29,
+        }
+    }
+
+    /// Returns the byte of the mark; `None` if the number of the process is too large for it.
+    fn byte(access: Access, process: u32) -> Option<Range<libc::off_t>> {
+        let process = libc::off_t::from(i32::try_from(process).ok().filter(|it| *it < 1 << 28)?);
+        let at = first(access) + process;
+        Some(at..at + 1)
+    }
+
+    pub(super) fn set(directory: &File, access: Access, process: u32) {
+        if let Some(byte) = byte(access, process) {
+            let _ = lock::request(directory, libc::F_OFD_SETLK, libc::F_RDLCK as _, byte);
+        }
+    }
+
+    pub(super) fn remove(directory: &File) {
+        let all = first(Access::Read)..first(Access::Write) << 1;
+        let _ = lock::request(directory, libc::F_OFD_SETLK, libc::F_UNLCK as _, all);
+    }
+
+    /// Whether another process has the mark of a reader only.
+    pub(super) fn is_reader(directory: &File, process: u32) -> bool {
+        let has = |access| {
+            let byte = byte(access, process)?;
+            let found = lock::found(directory, libc::F_OFD_GETLK, byte).ok()?;
+            Some(found.is_some())
+        };
+        has(Access::Read) == Some(true) && has(Access::Write) == Some(false)
+    }
+}
+
+/// There are no marks on systems where they were not tested.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod marks {
+    use std::fs::File;
+
+    use super::Access;
+
+    pub(super) const fn set(_: &File, _: Access, _: u32) {}
+
+    pub(super) const fn remove(_: &File) {}
+
+    pub(super) const fn is_reader(_: &File, _: u32) -> bool {
+        false
     }
 }

@@ -148,9 +148,16 @@ pub(in crate::engine::lmdb) fn has_own_journal(directory: &Path) -> Result<bool,
     Ok(is_marked && !files::path(directory, files::SHARED, 0).exists())
 }
 
-/// Removes a journal that is not needed.
+/// Removes a journal that is not needed. Readers may have the store open, because they don't use the journal.
 pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarted> {
     let data = data(directory)?;
+    let first = Segment::open(&files::path(directory, OWN, 0))?;
+    // Its writer may be closing the store.
+    let _lock = match first.file().map(lock_writer).transpose()? {
+        Some(None) => return Err(NotStarted::Elsewhere),
+        Some(lock) => lock,
+        None => None,
+    };
     // Without the marker, the records would be evidence of later commits.
     files::give_up(directory)?;
     marker::put(&data, Marker::None)?;
