@@ -112,3 +112,27 @@ fn a_killed_process_leaves_an_archive_without_a_gap() -> TestResult {
     assert_eq!(bases.count(), 1, "a gap has been closed by a base");
     Ok(())
 }
+
+#[test]
+fn the_archive_gets_the_commits_that_a_reader_has_recovered() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let (first, acknowledged) = run(dir.path(), 5, 150)?;
+    let reader = Store::options().read_only(true).open(&path)?;
+    assert!(reader.was_recovered());
+    let last = last_commit(&reader)?;
+    assert!(CommitNumber::from(acknowledged) <= last);
+    drop(reader);
+    let store = options(&archive).open(&path)?;
+    assert!(!store.was_recovered());
+    wait_for_archive(&store);
+    drop(store);
+    let to = fresh(dir.path(), "restored");
+    assert_eq!(Store::restore_archive(&archive).run(&to)?, last);
+    for commit in (first..=acknowledged).rev().step_by(7) {
+        let to = fresh(dir.path(), "restored");
+        Store::restore_archive(&archive).until_commit(CommitNumber::from(commit)).run(&to)?;
+        assert!(rows_of(&to)? == model(&Rows::new(), 5, commit - first + 1)?, "commit {commit}");
+    }
+    Ok(())
+}

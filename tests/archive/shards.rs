@@ -3,7 +3,9 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead as _, BufReader, Write as _},
     path::Path,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -566,5 +568,71 @@ fn a_base_is_not_handed_over_before_the_segments_with_its_commits() -> TestResul
     let to = fresh(dir.path(), "restored");
     ShardedStore::restore_archive(&directory).run(&to)?;
     assert_eq!(rows_of(&to)?.len(), 2);
+    Ok(())
+}
+
+const CHILD: &str = "INDEX_TABLE_SHARDED_ARCHIVE_CHILD";
+
+/// Puts a row into each shard in the child process until it is killed, and prints the number of each commit.
+#[test]
+fn a_child_process_commits_to_all_shards_until_it_is_killed() -> TestResult {
+    let Ok(dir) = std::env::var(CHILD) else { return Ok(()) };
+    let dir = Path::new(&dir);
+    let store = options(&dir.join("archive")).open(dir.join("store"))?;
+    let orders = OrderRepository::open(&store)?;
+    wait_for_archive(&store);
+    let mut out = std::io::stdout();
+    writeln!(out)?;
+    for step in 0.. {
+        store.transaction(|txn| {
+            (0..3).try_for_each(|shard| orders.put(txn, &order(shard * 10, step, step)))
+        })?;
+        writeln!(out, "commit {}", serde_json::to_string(&last_commit(&store)?)?)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_archive_gets_the_commits_of_all_shards_that_a_reader_has_recovered() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let mut child = Command::new(std::env::current_exe()?)
+        .args([
+            "--exact",
+            "shards::a_child_process_commits_to_all_shards_until_it_is_killed",
+            "--nocapture",
+        ])
+        .env(CHILD, dir.path())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut commits = Vec::new();
+    for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
+        if let Some(number) = line?.strip_prefix("commit ") {
+            commits.push(serde_json::from_str::<CommitNumber>(number)?);
+        }
+        if commits.len() == 100 {
+            child.kill()?;
+        }
+    }
+    child.wait()?;
+
+    let reader = ShardedStore::options().read_only(true).open(&path)?;
+    assert!(reader.was_recovered());
+    let rows = rows_in(&reader)?;
+    assert!(rows.len() >= 3 * commits.len());
+    drop(reader);
+    let store = options(&archive).open(&path)?;
+    wait_for_archive(&store);
+    assert!(!store.was_recovered() && rows_in(&store)? == rows);
+    drop(store);
+    let to = fresh(dir.path(), "restored");
+    ShardedStore::restore_archive(&archive).run(&to)?;
+    assert!(rows_of(&to)? == rows);
+    for (step, commit) in commits.iter().enumerate().rev().step_by(9) {
+        let to = fresh(dir.path(), "restored");
+        Store::restore_archive(&archive).until_commit(commit.clone()).run(&to)?;
+        assert_eq!(rows_of(&to)?.len(), 3 * (step + 1), "commit {commit}");
+    }
     Ok(())
 }
