@@ -106,7 +106,8 @@ pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
 #[cfg(unix)]
 pub(super) fn processes(directory: &Path) -> io::Result<Vec<u32>> {
     let Some(file) = existing(directory)? else { return Ok(Vec::new()) };
-    let (mut left, mut ids) = (vec![1..libc::off_t::from(i32::MAX)], Vec::new());
+    let mut left: Vec<_> = std::iter::once(1..libc::off_t::from(i32::MAX)).collect();
+    let mut ids = Vec::new();
     while let Some(range) = left.pop().filter(|range| !range.is_empty()) {
         // The system returns any lock in the range.
         if let Some(lock) = found(&file, libc::F_GETLK, range.clone())? {

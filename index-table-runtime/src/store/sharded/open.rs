@@ -198,10 +198,8 @@ fn open_shards(
     let is_writer = !read_only && !options.options.follower;
     let journal = is_writer.then(|| SharedJournal::open(path, records.own.id)).transpose()?;
     // Until all shards are open, no other process writes them.
-    let recovery = match read_only {
-        true => Recovery::begin(options, path, &records),
-        false => Recovery::Unneeded,
-    };
+    let recovery =
+        if read_only { Recovery::begin(options, path, &records) } else { Recovery::Unneeded };
     let own = journal.as_ref().or_else(|| recovery.journal());
     let is_wanted = |record: &ShardRecord| {
         !record.is_removed() && options.only.as_ref().is_none_or(|it| it.contains(&record.name))
@@ -390,7 +388,7 @@ enum Recovery {
     /// All shards can be opened.
     Unneeded,
     Begun {
-        journal: SharedJournal,
+        journal: Box<SharedJournal>,
         _lock: WriterLock,
     },
     /// Another process has the lock. It has recovered the shards, or is recovering them.
@@ -415,7 +413,7 @@ impl Recovery {
             Err(_) => return Self::Impossible,
         };
         match SharedJournal::open(path, records.own.id) {
-            Ok(journal) => Self::Begun { journal, _lock: lock },
+            Ok(journal) => Self::Begun { journal: Box::new(journal), _lock: lock },
             Err(_) => Self::Impossible,
         }
     }
