@@ -106,7 +106,12 @@ impl Engine {
 
     /// Starts the journal. `writer` is the process that may write the store, if it is known.
     pub(super) fn start_journal(&mut self, options: &Options, writer: Option<u32>) -> Result<()> {
-        let started = start::start(self.env()?, &self.path, Limits::new(options.checkpoint), options.destination());
+        let started = start::start(
+            self.env()?,
+            &self.path,
+            Limits::new(options.checkpoint),
+            options.destination(),
+        );
         let journal = started.map_err(|not_started| match not_started {
             NotStarted::Elsewhere => error::elsewhere(&self.path, writer, true),
             not_started => unstarted(&self.path, not_started),
