@@ -429,3 +429,45 @@ fn a_process_that_ends_before_the_commit_of_an_attachment_leaves_the_shard_detac
     assert!(check(&store, &users)?);
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "entries", shard_by = month)]
+#[index(amount)]
+struct Entry {
+    #[primary_key]
+    month: u32,
+    #[primary_key]
+    id: u32,
+    amount: u32,
+}
+
+#[test]
+fn a_table_whose_shards_are_all_detached_opens_without_rows_and_gets_further_keys() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log");
+    let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
+    let options = ShardedStore::options().shard("spare", "spare").shard("a", "a").shard("b", "b");
+    let store = options.map("entries", map).open(&path)?;
+    let entries = EntryRepository::open(&store)?;
+    store.transaction(|txn| entries.insert(txn, &Entry { month: 1, id: 1, amount: 5 }))?;
+    store.detach_shard("a")?;
+    store.detach_shard("b")?;
+    drop((store, entries));
+    let store = ShardedStore::options().read_only(true).open(&path)?;
+    match EntryRepository::open(&store) {
+        Ok(entries) => assert_eq!(entries.all(&store.read()?).count()?, 0),
+        Err(error) => assert!(matches!(error, Error::SchemaMismatch { .. }), "{error}"),
+    }
+    drop(store);
+    let store = ShardedStore::open(&path)?;
+    let entries = EntryRepository::open(&store)?;
+    assert_eq!(entries.all(&store.read()?).count()?, 0);
+    assert_eq!(entries.find_by_amount(&store.read()?, 5).count()?, 0);
+    assert!(matches!(entries.get(&store.read()?, 1, 1), Err(Error::NoShard { .. })));
+    store.move_range("entries", 20u32.., "spare").run()?;
+    store.transaction(|txn| entries.insert(txn, &Entry { month: 20, id: 1, amount: 5 }))?;
+    store.attach_shard("a", "a")?;
+    assert_eq!(entries.find_by_amount(&store.read()?, 5).count()?, 2);
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}

@@ -141,10 +141,27 @@ fn open_in_all(
     if routing.is_reference() && !shards.is_read_only() {
         copies.fill()?;
     }
+    if routing.all_shards().is_empty()
+        && tables.iter().all(Option::is_none)
+        && let Some((at, (_, shard))) =
+            shards.shards().enumerate().find(|(_, (_, shard))| shard.opened().is_ok())
+        && let Some(table) = tables.get_mut(at)
+        && (!shards.is_read_only() || has_table(shard.engine()?, rows.schema)?)
+    {
+        // All of its shards are detached, so it has no rows until keys are assigned to a shard.
+        let global = rows.distribution.global();
+        let in_shard =
+            InShard { is_shard: true, global, is_added: true, online, ..InShard::default() };
+        *table = Some(opening::open_with(&store_of(shard)?, rows, in_shard)?);
+    }
     let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
         let first = routing.all_shards().first().copied().unwrap_or(0);
         shards.shard(first)?.opened()?;
-        return Err(Error::internal("a table was opened in no shard"));
+        return Err(Error::SchemaMismatch {
+            table: rows.schema.name,
+            difference: "all shards with its rows are detached".to_owned(),
+            way_out: "attach a shard with `attach_shard`, or open the repository in a process that writes the store",
+        });
     };
     if rows.changes.is_some() && !shards.is_read_only() {
         let in_shards = shards.shards().zip(&tables);
