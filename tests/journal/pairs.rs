@@ -92,8 +92,8 @@ impl Process {
     }
 
     fn answer(&mut self) -> String {
-        let lines = self.output.by_ref().map_while(std::io::Result::ok);
-        let answer = lines.filter_map(|line| line.strip_prefix("> ").map(ToOwned::to_owned)).next();
+        let mut lines = self.output.by_ref().map_while(std::io::Result::ok);
+        let answer = lines.find_map(|line| line.strip_prefix("> ").map(ToOwned::to_owned));
         answer.expect("the child process has failed")
     }
 
@@ -163,9 +163,9 @@ fn pair(left: Left, [first, second]: [Access; 2], kills_first: bool, third: Acce
         steps += 1;
     }
     if left == Left::Killed {
-        drop(before)
+        drop(before);
     } else {
-        before.end()?
+        before.end()?;
     }
 
     let mut one = Process::start(path, first)?;
