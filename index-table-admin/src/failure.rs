@@ -103,10 +103,9 @@ impl From<Error> for Failure {
             }
             // The message of the library is about its options.
             Error::WriterElsewhere { path, process, .. } => {
-                let process =
-                    process.map_or("another process".to_owned(), |id| format!("process {id}"));
+                let id = process.map_or_else(String::new, |id| format!(" (process {id})"));
                 format!(
-                    "{process} writes `{}`, and this command would write too; stop that process first",
+                    "another process writes `{}`{id}, and this command would write too; stop that process first",
                     path.display()
                 )
             }

@@ -119,7 +119,7 @@ fn all_commands_work_beside_a_writer_or_name_it() {
         beside(write, || {
             run("beside a writer", &customers(dir.path()).in_use(), |uses| match uses {
                 // Only the process with the journal can write.
-                Uses::Write | Uses::Drop | Uses::Expire if durability == Journal => OTHER_WRITER,
+                uses if durability == Journal && uses.writes() => OTHER_WRITER,
                 uses => on_a_plain_store(uses),
             });
         });
@@ -222,12 +222,10 @@ fn all_commands_work_in_the_middle_of_a_move() {
             _ => Done,
         });
         // Commands that only read recover the store too.
-        run(&format!("killed in a move: {state}"), &orders(&killed).word("MOVE", &id), |uses| {
-            match uses {
-                Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
-                Uses::Page => NO_PAGE,
-                _ => Done,
-            }
+        let killed = orders(&killed).word("MOVE", &id).recovered();
+        run(&format!("killed in a move: {state}"), &killed, |uses| match uses {
+            Uses::Cancels if is_switched => FailsWith(5, "finish it with `resume-move`"),
+            _ => Done,
         });
         states.push(state);
     }

@@ -124,13 +124,21 @@ pub(crate) struct Situation {
     words: BTreeMap<&'static str, Vec<String>>,
     lines: String,
     is_in_use: bool,
+    is_recovered: bool,
 }
 
 impl Situation {
     /// A store, and the program with its types.
     pub(crate) fn new(place: &Path, typed: PathBuf) -> Self {
         let words = BTreeMap::from([("MOVE", vec!["7".to_owned()])]);
-        Self { place: place.to_owned(), typed, words, lines: String::new(), is_in_use: false }
+        Self {
+            place: place.to_owned(),
+            typed,
+            words,
+            lines: String::new(),
+            is_in_use: false,
+            is_recovered: false,
+        }
     }
 
     pub(crate) fn word(self, name: &'static str, word: &str) -> Self {
@@ -158,6 +166,12 @@ impl Situation {
     /// Commands that write work on the store itself, and not on a copy.
     pub(crate) const fn in_use(mut self) -> Self {
         self.is_in_use = true;
+        self
+    }
+
+    /// Commands that read recover the store. They work on a copy too.
+    pub(crate) const fn recovered(mut self) -> Self {
+        self.is_recovered = true;
         self
     }
 }
@@ -366,7 +380,8 @@ pub(crate) fn run_each(
         for is_json in [false, true] {
             let own = temporary.path().join(format!("{at}-{is_json}"));
             let mut store = situation.place.clone();
-            if uses.writes() && !situation.is_in_use {
+            let writes = uses.writes() || situation.is_recovered;
+            if writes && !situation.is_in_use {
                 store = own.join("store");
                 super::process::copy(&situation.place, &store);
             }
@@ -380,7 +395,7 @@ pub(crate) fn run_each(
                 lines: lines.clone(),
                 program: program.clone(),
             };
-            let is_unchanged = !uses.writes() && !situation.is_in_use;
+            let is_unchanged = !writes && !situation.is_in_use;
             let before = if is_unchanged { files(&store) } else { BTreeMap::new() };
             let expected = expected(&format!("{command} {arguments}"), *uses);
             if let Err(reason) = call.check(arguments, expected, part) {
