@@ -114,6 +114,7 @@ impl Log {
 
     /// Whether a file is longer than this.
     pub(crate) fn is_longer(&self, longest: u64) -> bool {
+        let longest = self.longest(longest);
         self.written.iter().any(|written| *written > longest)
     }
 
@@ -257,8 +258,13 @@ impl Log {
         }
     }
 
+    /// No file becomes shorter than its first length and the head of its segment.
+    fn longest(&self, longest: u64) -> u64 {
+        longest.max(FIRST).max(self.head)
+    }
+
     fn truncate(&mut self, at: usize, longest: u64) {
-        let longest = longest.max(FIRST).max(self.head);
+        let longest = self.longest(longest);
         if let (Some(file), Some(written)) = (self.files.get(at), self.written.get_mut(at))
             && *written > longest
             && file.set_len(longest).is_ok()

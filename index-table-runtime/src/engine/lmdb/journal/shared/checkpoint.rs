@@ -446,8 +446,10 @@ impl Common {
     /// be written.
     pub(super) fn shrink_closed(&self, _turn: &Turn<'_>) {
         let is_long = || self.group.is_longer(self.limits.longest());
+        // After a shard was closed with an incomplete data file, a checkpoint would lack the state of this shard.
         if self.archive.get().is_none()
             && self.refused().is_none()
+            && !self.lock().is_closed
             && is_long()
             && let Err(Missed::Ever(reason)) = self.checkpoint()
         {
