@@ -361,7 +361,7 @@ fn a_sharded_store_is_not_written_without_its_archive() -> TestResult {
 
 #[test]
 fn a_store_whose_shard_map_manager_is_rebuilt_keeps_its_archive() -> TestResult {
-    let (dirs, mut rows) = (Dirs::new()?, Default::default());
+    let (dirs, mut rows) = (Dirs::new()?, BTreeMap::default());
     let store = shards::options(&dirs.archive).open(&dirs.store)?;
     let orders = shards::OrderRepository::open(&store)?;
     for _ in 0..10 {
