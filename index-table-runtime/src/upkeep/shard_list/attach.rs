@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Tables,
+        self, Retry, Tables,
         shards::{self, Changed, Coming, HasEngine, Shard, TableRecord},
     },
     model::{
@@ -242,13 +242,30 @@ impl ShardedStore {
             Ok(())
         };
         let attempt = || shards.attach_shard((number, &open), &records, &changed, &mut body);
-        rerun::run(attempt, |retry| shards.prepare(retry))?;
+        // The shard does not belong to the store yet.
+        let prepare = |retry| match retry {
+            Retry::ShardMap { shard, map_size } if shard == number => {
+                own.engine.prepare(Retry::Map { map_size })
+            }
+            retry => Ok(shards.prepare(retry)? | prepare_own(&own.engine, retry)?),
+        };
+        rerun::run(attempt, prepare)?;
         for table in &tables_in_use {
             all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
         }
         shards.record_shards()?;
         let unreadable = coming.iter().filter(|it| !it.unreadable.is_empty());
         Ok((number, unreadable.map(|it| Arc::clone(&it.table)).collect()))
+    }
+}
+
+/// Prepares the shard that is being attached, if the failed commit may have needed a larger map of it.
+fn prepare_own(own: &engine::Engine, retry: Retry) -> Result<bool> {
+    match retry {
+        Retry::Map { map_size } if own.lmdb().is_some_and(|own| own.map_size() <= map_size) => {
+            own.prepare(retry)
+        }
+        _ => Ok(false),
     }
 }
 

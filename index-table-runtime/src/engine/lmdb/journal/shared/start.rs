@@ -33,12 +33,17 @@ use crate::{
     locks::{Mutex, Unshared},
 };
 
+const INCOMPLETE: &str = "its journal was closed after an error before its data file was complete; drop all handles to the \
+                          store, and open it again";
+
 /// The journal of all shards before it is started.
 pub(crate) struct SharedJournal {
     directory: PathBuf,
     identity: [u8; 16],
     /// The contents, or the damage.
     found: Result<Option<Found>, String>,
+    /// Whether this process writes the journal.
+    is_running: bool,
     /// The reason why a shard could not be recovered. Then no shard can.
     failed: Mutex<Option<String>>,
     /// Whether its records were synced before the first of them was applied.
@@ -94,7 +99,7 @@ impl SharedJournal {
             Err(Fault::Damaged(reason)) => Err(reason),
             Err(Fault::Io(error)) => return Err(error.into()),
         };
-        Ok(Self { found, ..Self::running(directory, identity) })
+        Ok(Self { found, is_running: false, ..Self::running(directory, identity) })
     }
 
     /// Returns the journal that this process writes, for a shard that joins it. Its files are not read, because writers
@@ -103,7 +108,7 @@ impl SharedJournal {
     pub(crate) fn running(directory: &Path, identity: [u8; 16]) -> Self {
         let directory = directory.to_owned();
         let (failed, synced) = (Mutex::default(), OnceLock::new());
-        Self { directory, identity, found: Ok(None), failed, synced }
+        Self { directory, identity, found: Ok(None), is_running: true, failed, synced }
     }
 
     /// Whether a data file has this journal.
@@ -182,6 +187,9 @@ impl SharedJournal {
         }
         if let Some(left) = left::read(&self.directory, &self.identity, shard)?.filter(is_recent) {
             return Ok(Source::Left(left));
+        }
+        if self.is_running {
+            return Err(io::Error::other(INCOMPLETE).into());
         }
         let reason = match found {
             Ok(Some(_)) => {
