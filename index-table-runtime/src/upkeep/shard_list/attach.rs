@@ -242,14 +242,7 @@ impl ShardedStore {
             Ok(())
         };
         let attempt = || shards.attach_shard((number, &open), &records, &changed, &mut body);
-        // The shard does not belong to the store yet.
-        let prepare = |retry| match retry {
-            Retry::ShardMap { shard, map_size } if shard == number => {
-                own.engine.prepare(Retry::Map { map_size })
-            }
-            retry => Ok(shards.prepare(retry)? | prepare_own(&own.engine, retry)?),
-        };
-        rerun::run(attempt, prepare)?;
+        rerun::run(attempt, |retry| prepare(shards, (number, &own.engine), retry))?;
         for table in &tables_in_use {
             all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
         }
@@ -259,13 +252,20 @@ impl ShardedStore {
     }
 }
 
-/// Prepares the shard that is being attached, if the failed commit may have needed a larger map of it.
-fn prepare_own(own: &engine::Engine, retry: Retry) -> Result<bool> {
+/// Prepares the store, and the shard that is being attached, which does not belong to the store yet.
+fn prepare(
+    shards: &shards::Engine,
+    (number, own): (ShardNumber, &engine::Engine),
+    retry: Retry,
+) -> Result<bool> {
     match retry {
-        Retry::Map { map_size } if own.lmdb().is_some_and(|own| own.map_size() <= map_size) => {
-            own.prepare(retry)
+        Retry::ShardMap { shard, map_size } if shard == number => {
+            own.prepare(Retry::Map { map_size })
         }
-        _ => Ok(false),
+        Retry::Map { map_size } if own.lmdb().is_some_and(|own| own.map_size() <= map_size) => {
+            Ok(shards.prepare(retry)? | own.prepare(retry)?)
+        }
+        retry => shards.prepare(retry),
     }
 }
 
