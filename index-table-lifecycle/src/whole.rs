@@ -181,7 +181,7 @@ fn first_late(handle: &Handle, states: &mut States) -> Outcome<Option<String>> {
             }
             if count < all {
                 return Ok(Some(format!(
-                    "consumer {} has received {count} of {all} changes of {stream} of tenant {}",
+                    "consumer {} has received {count} of {all} changes in {stream}, tenant {}",
                     row.consumer, row.tenant
                 )));
             }

@@ -12,10 +12,10 @@ use std::{
 
 use crate::engine::durability::Checkpoint;
 
-/// The bounds of the limit of changed pages, if it follows the size of the store.
+/// The bounds for changed pages, if the limit follows the size of the store.
 const CHANGED: RangeInclusive<u64> = 1 << 20..=32 << 20;
 
-/// The bounds of the limit of the journal, if it follows the size of the store.
+/// The bounds for the journal, if the limit follows the size of the store.
 const JOURNAL: RangeInclusive<u64> = 1 << 18..=16 << 20;
 
 /// The limits of a store.

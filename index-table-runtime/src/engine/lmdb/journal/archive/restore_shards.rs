@@ -138,7 +138,7 @@ impl Archive {
         Ok(earlier.map_or(base.segment == first, |earlier| base.commit <= earlier))
     }
 
-    /// Returns the number of the last commit of the shard of a base in a segment of the same generation.
+    /// Returns the last commit that a segment has for the shard of a base. Both have the same generation.
     fn last_in_segment(&self, segment: u64, base: &Base) -> Result<Option<u64>> {
         let mut last = None;
         for name in [format::segment_name(segment), format::part_name(segment)] {
