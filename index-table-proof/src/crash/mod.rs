@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{CommitNumber, Result};
+use index_table::{CommitNumber, Options, Result};
 
 use crate::{
     random::Random,
@@ -216,8 +216,12 @@ fn say(what: &str) {
     }
 }
 
-pub(crate) fn open(path: &Path) -> Result<Shop, Failure> {
-    crate::options().open(path.join("store")).and_then(Shop::new).map_err(|error| error.to_string())
+fn open(path: &Path) -> Result<Shop, Failure> {
+    open_with(path, &crate::options())
+}
+
+pub(crate) fn open_with(path: &Path, options: &Options) -> Result<Shop, Failure> {
+    options.open(path.join("store")).and_then(Shop::new).map_err(|error| error.to_string())
 }
 
 /// Takes over the committed transactions: the acknowledged transactions, and at most one more.

@@ -398,7 +398,7 @@ fn known_from(numbers: &[u64]) -> Option<Known> {
     Some(Known { model, filled, acknowledged, found, ..Known::default() })
 }
 
-/// Commits once more, and checks everything again.
+/// Commits once more, and checks everything again. An archive of the store does not get this commit.
 fn go_on(path: &Path) -> Result<(), Failure> {
     if crate::crash::shards::exists(path) {
         return crate::crash::shards::go_on(path);
@@ -406,7 +406,7 @@ fn go_on(path: &Path) -> Result<(), Failure> {
     if crate::crash::together::exists(path) {
         return crate::crash::together::go_on(path);
     }
-    let shop = crate::crash::open(path)?;
+    let shop = crate::crash::open_with(path, &crate::options().without_archive())?;
     let mut model = Model::default();
     model.advance(shop.steps().map_err(|error| error.to_string())?);
     shop.step(&mut model)?.map_err(|error| format!("the next commit: {error}"))?;
