@@ -216,10 +216,15 @@ impl Follower {
             return Err(Error::NotOffered { what });
         }
         let own = Original { path, archive: &directory, is_sharded };
-        let is_usable = match lmdb::mark_of_follower(path, &archive)? {
-            None if fs::symlink_metadata(path).is_ok() => {
+        let mut mark = lmdb::mark_of_follower(path, &archive)?;
+        if mark.is_none() && fs::symlink_metadata(path).is_ok() {
+            // Another thread or process may have created the follower since the first look.
+            mark = lmdb::mark_of_follower(path, &archive)?;
+            if mark.is_none() {
                 return Err(exists_already(path, "it is not a follower"));
             }
+        }
+        let is_usable = match mark {
             None => own.finish_replacing(&archive)?,
             Some(mark) => own.is_usable(mark)?,
         };
