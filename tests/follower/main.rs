@@ -372,3 +372,25 @@ fn rows_of_the_original_exchange_unique_keys() -> TestResult {
     }
     Ok(())
 }
+
+#[test]
+fn threads_that_open_a_new_follower_at_the_same_time_leave_one_copy() -> TestResult {
+    let (dirs, mut rows) = (dirs()?, Rows::new());
+    original(&dirs, &mut rows, 0..20)?;
+    for round in 0..20 {
+        let standby = dirs.standby.with_file_name(format!("standby.{round}"));
+        let open = || Follower::open(&standby, &dirs.archive);
+        let opened: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        for outcome in &opened {
+            assert!(matches!(outcome, Ok(_) | Err(Error::AlreadyOpen { .. })), "{outcome:?}");
+        }
+        assert!(opened.iter().filter(|outcome| outcome.is_ok()).count() <= 1);
+        drop(opened);
+        let follower = open()?;
+        assert_eq!(rows_of(follower.store(), &NoteRepository::open(follower.store())?)?, rows);
+    }
+    Ok(())
+}

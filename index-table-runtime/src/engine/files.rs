@@ -79,6 +79,13 @@ pub(crate) fn id(_: &fs::Metadata) -> io::Result<FileId> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Whether a path leads to this open file. Where files in use can't be replaced, it does.
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
+    let number = |found: io::Result<fs::Metadata>| found.and_then(|found| id(&found)).ok();
+    cfg!(not(unix))
+        || number(file.metadata()).is_some_and(|own| number(fs::metadata(path)) == Some(own))
+}
+
 /// Returns the directory that contains the name `path`.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fmt, fs, io,
+    fmt,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     thread::{self, JoinHandle},
@@ -12,11 +14,11 @@ use std::{
 use super::{ShardedStore, Store};
 use crate::{
     engine::{
-        Durability, Options, files,
+        Durability, FILE_MODE, Options, files,
         lmdb::{self, Archive, FILE, Following, Left, Mark, position},
-        shards,
+        shards::{self, WriterLock},
     },
-    locks::{Condvar, Mutex, rank},
+    locks::{Condvar, Mutex, Unshared, rank},
     model::error::{Error, Result},
 };
 
@@ -190,12 +192,13 @@ impl Follower {
     ///
     /// If the copy was not closed, or if the archive continues after a gap, the archive is copied again, to a directory
     /// `.….next` beside `path`. The earlier copy is removed when the next copy is complete and can be opened, so the disk
-    /// needs room for both. After an error, the earlier copy is unchanged.
+    /// needs room for both. After an error, the earlier copy is unchanged. Meanwhile, the empty file `.….opening` beside `path` is
+    /// locked, so that no other thread or process makes the same copy. A process that is killed leaves this file.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists and is not the directory of a follower, or if the copy
-    /// has been written as a store; [`Error::AlreadyOpen`]; [`Error::NotInArchive`] while the archive has no base, or while
+    /// has been written as a store; [`Error::AlreadyOpen`], also while another thread or process makes the copy; [`Error::NotInArchive`] while the archive has no base, or while
     /// the original creates a shard: open the follower again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
     /// and [`Store::open`].
     pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
@@ -216,29 +219,28 @@ impl Follower {
             return Err(Error::NotOffered { what });
         }
         let own = Original { path, archive: &directory, is_sharded };
-        let mut mark = lmdb::mark_of_follower(path, &archive)?;
-        if mark.is_none() && fs::symlink_metadata(path).is_ok() {
-            // Another thread or process may have created the follower since the first look.
-            mark = lmdb::mark_of_follower(path, &archive)?;
-            if mark.is_none() {
-                return Err(exists_already(path, "it is not a follower"));
+        let mut opening = None;
+        let mut is_copied = false;
+        if !own.is_ready(&archive)? {
+            opening = Some(own.lock()?);
+            // Another opening may have made the copy before the lock was free.
+            if !own.is_ready(&archive)? && !own.finish_replacing(&archive)? {
+                own.replace()?;
+                is_copied = true;
             }
-        }
-        let is_usable = match mark {
-            None => own.finish_replacing(&archive)?,
-            Some(mark) => own.is_usable(mark)?,
-        };
-        if !is_usable {
-            own.replace()?;
         }
         let (store, following) = match own.open(path) {
             // The copy was made while the original was creating a shard, or segments were removed since.
-            Err(Error::NotInArchive { .. }) if is_usable => {
+            Err(Error::NotInArchive { .. }) if !is_copied => {
+                if opening.is_none() {
+                    opening = Some(own.lock()?);
+                }
                 own.replace()?;
                 own.open(path)?
             }
             opened => opened?,
         };
+        drop(opening);
         for (_, engine) in engines(&store)? {
             engine.begin_to_follow()?;
         }
@@ -412,6 +414,19 @@ impl fmt::Debug for Follower {
     }
 }
 
+/// The lock of an opening that makes or replaces a copy. Its file is removed before it is unlocked.
+struct Opening {
+    path: PathBuf,
+    _lock: WriterLock,
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        // The next opening that makes a copy removes a remaining file.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// The directory of a follower, and the archive of its original.
 struct Original<'o> {
     path: &'o Path,
@@ -420,6 +435,42 @@ struct Original<'o> {
 }
 
 impl Original<'_> {
+    /// Whether there is a copy with which the follower can continue.
+    fn is_ready(&self, archive: &Archive) -> Result<bool> {
+        let mut mark = lmdb::mark_of_follower(self.path, archive)?;
+        if mark.is_none() && fs::symlink_metadata(self.path).is_ok() {
+            // Another opening may have made the copy since the first look.
+            mark = lmdb::mark_of_follower(self.path, archive)?;
+            if mark.is_none() {
+                return Err(exists_already(self.path, "it is not a follower"));
+            }
+        }
+        mark.map_or(Ok(false), |mark| self.is_usable(mark))
+    }
+
+    /// Excludes other openings that make or replace the copy.
+    fn lock(&self) -> Result<Opening> {
+        let path = beside(self.path, ".opening").map_err(|source| Error::io(self.path, source))?;
+        let io = |source| Error::io(&path, source);
+        fs::create_dir_all(files::parent(self.path)).map_err(io)?;
+        let mut open = File::options();
+        open.write(true).create(true).truncate(false);
+        let file = files::open_or_create(&mut open, &path, FILE_MODE).map_err(io)?;
+        let unshared = Unshared::new(&file);
+        let is_locked = match file.try_lock() {
+            // The file of an opening that has ended meanwhile is removed.
+            Ok(()) => files::is_at(&file, &path),
+            Err(TryLockError::WouldBlock) => false,
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        };
+        let lock = WriterLock::new(unshared, file);
+        if is_locked {
+            return Ok(Opening { path, _lock: lock });
+        }
+        let reason = "another thread or process is copying the archive to it; open it again later";
+        Err(Error::AlreadyOpen { path: self.path.to_owned(), reason: reason.to_owned() })
+    }
+
     /// Returns whether the follower can continue with the copy in its directory. Otherwise, the copy is replaced.
     fn is_usable(&self, mark: Mark) -> Result<bool> {
         match left(self.path)? {

@@ -66,7 +66,7 @@ pub(crate) struct Manager {
     _lock: Option<WriterLock>,
 }
 
-/// The lock of the process that writes the store.
+/// A file that this process has locked: for writing a sharded store, or for making the copy of a follower.
 pub(crate) struct WriterLock {
     unshared: Unshared,
     file: File,
