@@ -6,7 +6,7 @@ use crate::{
     engine::WhenFull,
     model::error::Result,
     store::{OpenTable, Store},
-    write::queue::{IndexToken, QueueState, is_applied, queues_of, reader_of},
+    write::queue::{IndexToken, QueueState, is_applied, queues_of, reader_if_present},
 };
 
 /// The interval for checking whether another process has written or applied messages.
@@ -29,7 +29,8 @@ pub(crate) fn wait_for(
         let txn = store.read()?;
         let reader = txn.reader(table)?;
         for (shard, number) in &queues {
-            let reader = reader_of(reader, *shard)?;
+            // A shard that has left has taken its rows and entries with it.
+            let Some(reader) = reader_if_present(reader, *shard)? else { continue };
             if reader.is_concurrent() {
                 // The messages of this thread's own transaction are missing here because they are not committed.
                 store.inner.refuse_nested_write()?;
@@ -66,7 +67,7 @@ impl Waiting {
             let txn = store.read()?;
             let reader = txn.reader(&table)?;
             for shard in queues_of(&table.tables) {
-                let reader = reader_of(reader, shard)?;
+                let Some(reader) = reader_if_present(reader, shard)? else { continue };
                 let left = QueueState::read(table.schema, reader)?.left(reader)?;
                 if left >= table.limit.messages {
                     return Ok(false);

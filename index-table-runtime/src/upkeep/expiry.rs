@@ -160,7 +160,12 @@ fn delete(
             }
             turn.done += 1;
             let (mut writer, Scratch { old, .. }, written) = txn.row_writer(table)?;
-            let Some(bytes) = writer.reader().fact(primary_key)? else { continue };
+            let found = match writer.reader().fact(primary_key) {
+                // Its shard was detached meanwhile.
+                Err(Error::NoShard { .. }) => None,
+                found => found?,
+            };
+            let Some(bytes) = found else { continue };
             if archived.as_ref().is_some_and(|archived| archived != bytes) {
                 continue;
             }

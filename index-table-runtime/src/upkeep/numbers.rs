@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::shards::{has_table, open_target};
+use super::shards::{has_table, open_in_further, open_target};
 use crate::{
     engine::{
         self, Read as _, Space, Write as _,
@@ -18,7 +18,7 @@ use crate::{
         numbering,
         shard::{Routing, ShardNumber, Span},
     },
-    store::{OpenTable, ShardedStore, rerun},
+    store::{OpenTable, ShardedStore, Store, rerun, store_of},
 };
 
 /// The limits of a batch.
@@ -176,6 +176,42 @@ impl Numbered {
 
 fn no_shard() -> Error {
     Error::internal("no other shard for the numbers of a shard")
+}
+
+/// Raises the numbers of a shard that comes from elsewhere, for example from an older copy, to those that the other shards keep
+/// for its keys. `opened` returns the table in another shard. The caller has the lock of opening tables.
+pub(super) fn raise_in(
+    engine: &Engine,
+    routing: &Routing,
+    (number, store, table): (ShardNumber, &Store, &OpenTable),
+    opened: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
+) -> Result<()> {
+    if !routing.is_split() {
+        return Ok(());
+    }
+    let is_own = |key: &[u8]| routing.shard_of_shard_key(key) == Some(number);
+    for other in engine.current_shards().into_iter().filter(|shard| *shard != number) {
+        let shard = engine.shard(other)?;
+        if shard.opened().is_err() {
+            continue;
+        }
+        let of_other = store_of(shard)?;
+        let in_other = match opened(other) {
+            Some(table) => table,
+            None if has_table(shard.engine()?, table.schema)? => {
+                open_in_further(&of_other, table.rows)?
+            }
+            None => continue,
+        };
+        let mut keys = Keys { has: &is_own, ..Keys::all() };
+        while !keys.are_read() {
+            let batch = keys.read(of_other.read()?.reader(&in_other)?)?;
+            if !batch.records.is_empty() {
+                store.transaction(|txn| batch.raise(&mut txn.writer(table)?.0))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Copies the numbers of a range that belongs to no shard to the shard that gets it. The caller has the lock of opening

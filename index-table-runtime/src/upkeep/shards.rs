@@ -1,21 +1,19 @@
 //! Opening a table of a sharded store. The table is opened in each shard that can have its rows or entries, as in a plain
 //! store. Then the [global indexes](all_shards::build_global) are built over all shards.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     all_shards, changes,
     copies::Copies,
-    hidden,
+    hidden, numbers,
     opening::{self, InShard},
     parallel, references,
 };
 use crate::{
     engine::{
-        self, Cursor as _, Query, Read as _, Tables, lmdb,
-        shards::{
-            self, Engine, HasEngine, HasTables, Identity, ManagerRecords, Moving, Shard, place_of,
-        },
+        self, Cursor as _, Query, Read as _, Tables,
+        shards::{self, Engine, HasEngine, HasTables, Identity, Moving, Shard},
     },
     model::{
         KeyRange,
@@ -25,10 +23,7 @@ use crate::{
         schema::{Source, TableSchema},
         shard::{Distribution, Routing, ShardNumber},
     },
-    store::{
-        Declared, OpenTable, ShardId, ShardedStore, Store, engine_to_change, open_restored,
-        store_of,
-    },
+    store::{Declared, OpenTable, Store, store_of},
     usage::Progress,
     write,
 };
@@ -121,11 +116,10 @@ fn open_in_all(
     let main = main_rows_elsewhere(shards, rows, &routing)?;
     let routing = if main.is_some() { routing.with_main_rows_elsewhere() } else { routing };
     let new = shards.compare(&routing, rows.distribution, main)?;
-    let (mut tables, mut copies) = (Vec::new(), Copies::default());
+    let (mut opened, mut copies) = (Vec::new(), Copies::default());
     if routing.is_reference() {
         for (number, shard) in shards.shards() {
-            let opened = open_in(shards, number, shard, (&routing, &mut copies), (rows, online))?;
-            tables.push(opened);
+            opened.push(open_in(shards, number, shard, (&routing, &mut copies), (rows, online))?);
         }
     } else {
         // Opening builds local indexes, which takes long for a large table. So the shards are opened in parallel.
@@ -134,10 +128,11 @@ fn open_in_all(
             let copies = &mut Copies::default();
             open_in(shards, number, shard, (&routing, copies), (rows, online))
         };
-        for opened in parallel::each(all, open, |_, _| ()) {
-            tables.push(opened?);
+        for in_shard in parallel::each(all, open, |_, _| ()) {
+            opened.push(in_shard?);
         }
     }
+    let mut tables = finish_opened(shards, &routing, opened)?;
     if routing.is_reference() && !shards.is_read_only() {
         copies.fill()?;
     }
@@ -199,6 +194,21 @@ fn open_in_all(
     Ok((tables, Declared { record, readable, renewed, last_change }))
 }
 
+/// Completes a table in the shards that come from elsewhere.
+fn finish_opened(
+    shards: &Engine,
+    routing: &Routing,
+    opened: Vec<Option<Opened>>,
+) -> Result<Vec<Option<Arc<OpenTable>>>> {
+    let in_shard = |number: ShardNumber| Some(opened.get(number as usize)?.as_ref()?.table.clone());
+    for ((number, shard), own) in shards.shards().zip(&opened) {
+        let Some(own) = own.as_ref().filter(|own| own.is_from_elsewhere()) else { continue };
+        numbers::raise_in(shards, routing, (number, &store_of(shard)?, &own.table), &in_shard)?;
+        own.finish(shard)?;
+    }
+    Ok(opened.into_iter().map(|own| own.map(|own| own.table)).collect())
+}
+
 /// Returns the place of the last change in the order of all shards.
 fn last_change(
     shards: &Engine,
@@ -217,6 +227,25 @@ fn last_change(
     Ok(last)
 }
 
+/// A table in a shard.
+pub(super) struct Opened {
+    pub(super) table: Arc<OpenTable>,
+    /// If the shard comes from elsewhere: its own record, with this table among the checked ones.
+    checked: Option<Identity>,
+}
+
+impl Opened {
+    /// Whether the shard comes from elsewhere, and the table was not opened in it since.
+    const fn is_from_elsewhere(&self) -> bool {
+        self.checked.is_some()
+    }
+
+    /// Records that the table was checked. Before this, the table has everything that it needs from other shards.
+    pub(super) fn finish(&self, shard: &Shard) -> Result<()> {
+        self.checked.as_ref().map_or(Ok(()), |identity| identity.write(shard.engine()?))
+    }
+}
+
 /// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.
 pub(super) fn open_in(
     shards: &Engine,
@@ -224,7 +253,7 @@ pub(super) fn open_in(
     shard: &Shard,
     (routing, copies): (&Routing, &mut Copies),
     (rows, online): (&'static RowVtable, bool),
-) -> Result<Option<Arc<OpenTable>>> {
+) -> Result<Option<Opened>> {
     let Ok(opened) = shard.opened() else { return Ok(None) };
     let identity =
         if opened.engine().lmdb().is_some() { Identity::read(opened.engine())? } else { None };
@@ -264,6 +293,7 @@ pub(super) fn open_in(
         online,
     };
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
+    let mut checked = None;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {
             copies.check(&store_of(shard)?, &table, shard.name())?;
@@ -274,13 +304,13 @@ pub(super) fn open_in(
             && !opened.engine().is_read_only()
         {
             tables.push(rows.schema.name.to_owned());
-            identity.write(opened.engine())?;
+            checked = Some(identity);
         }
     }
     if routing.is_reference() {
         copies.add(store_of(shard)?, &table)?;
     }
-    Ok(Some(table))
+    Ok(Some(Opened { table, checked }))
 }
 
 /// Opens a table in a further shard, to which its rows move. Its caller prevents other threads from opening tables.
@@ -292,15 +322,19 @@ pub(super) fn open_target(
     number: ShardNumber,
 ) -> Result<()> {
     let shard = shards.shard(number)?;
-    shard.opened()?;
-    let global = table.rows.distribution.global();
-    let in_shard = InShard { is_shard: true, global, is_added: true, ..InShard::default() };
-    let opened = opening::open_with(&store_of(shard)?, table.rows, in_shard)?;
+    let opened = open_in_further(&store_of(shard)?, table.rows)?;
     if table.rows.changes.is_some() {
         changes::join(shards, tables, (&store_of(shard)?, &opened))?;
     }
     tables.add(number, shard.name(), opened);
     all_shards::align(&store.inner.engine, &table.tables, table.rows, Some(table))
+}
+
+/// Opens a table in a shard that has no keys of it.
+pub(super) fn open_in_further(shard: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    let global = rows.distribution.global();
+    let in_shard = InShard { is_shard: true, global, is_added: true, ..InShard::default() };
+    opening::open_with(shard, rows, in_shard)
 }
 
 /// Whether an unfinished move brings keys of a table, or entries of its global indexes, to a shard.
@@ -416,181 +450,4 @@ pub(super) fn mismatch(schema: &TableSchema, difference: String) -> Error {
         way_out: "declare a shard map, or a place, that gives all rows of an adopted or rebuilt shard to it; the \
                   copies of a reference table have to be equal",
     }
-}
-
-impl ShardedStore {
-    /// Restores a shard that is not available from its backup, while the store is open. Existing repositories and new
-    /// transactions can then use the shard.
-    ///
-    /// `backup` is a copy of the shard made by [`Store::backup_to`]. Commits to this shard after the backup are lost.
-    /// The directory of the shard must not exist, so move a damaged directory away first.
-    ///
-    /// The reference tables are copied from another shard, so their repositories must be open.
-    ///
-    /// The entries of global indexes no longer match the restored rows, so the global indexes of open repositories are emptied
-    /// and built before this method returns, in one transaction for each table. Others are built when their repository is opened.
-    /// Meanwhile, queries of these indexes, and writes that add a key to a unique index among them, fail with
-    /// [`Error::IndexNotReadable`]. If another shard is not available, this lasts until it is restored, or the store is opened
-    /// with all shards.
-    ///
-    /// Cost: the cost of [`Store::restore`]. In addition, each table in use is opened in the shard and its rows are
-    /// scanned, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
-    /// entries are written; other write transactions wait meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ShardRefused`]: the shard is available, `backup` is not a backup of this shard, or the repository of a
-    /// reference table is not open.
-    /// [`Error::IndexNotReadable`]: the shard is restored, and two rows have a key of a unique global index, since the restored
-    /// rows are older. Change or delete one of them, and then call the `build` of the repository.
-    /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
-    /// [`Store::open`] and of opening the repositories.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore, Store};
-    /// use serde::{Deserialize, Serialize};
-    ///
-    /// #[derive(Serialize, Deserialize, IndexTable)]
-    /// #[table(name = "customers", shard_by = tenant)]
-    /// struct Customer {
-    ///     #[primary_key]
-    ///     tenant: u32,
-    ///     #[primary_key]
-    ///     id: u64,
-    /// }
-    ///
-    /// # fn main() -> index_table::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
-    /// # let store = ShardedStore::options()
-    /// #     .shard("north", "north")
-    /// #     .shard("south", "south")
-    /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
-    /// #     .open(&path)?;
-    /// # let customers = CustomerRepository::open(&store)?;
-    /// # store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
-    /// # drop((store, customers));
-    /// # Store::options().read_only(true).open(path.join("south"))?.backup_to(&backup)?;
-    /// # std::fs::remove_dir_all(path.join("south")).unwrap();
-    /// let store = ShardedStore::open(&path)?;
-    /// let customers = CustomerRepository::open(&store)?;
-    /// let (lost, _) = store.unavailable_shards().remove(0);
-    /// store.restore_shard(&lost, &backup)?;
-    /// assert!(store.unavailable_shards().is_empty());
-    /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn restore_shard(&self, shard: &ShardId, backup: impl AsRef<Path>) -> Result<()> {
-        let (inner, number, backup) = (&self.inner, self.number_of(shard)?, backup.as_ref());
-        let shards = engine_to_change(self)?;
-        let opening = inner.lock_opening();
-        let lost = shards.shard(number)?;
-        let refused = |reason: &str| Error::ShardRefused {
-            what: format!("shard `{shard}`"),
-            reason: reason.to_owned(),
-        };
-        if lost.opened().is_ok() {
-            return Err(refused("it is available"));
-        }
-        let records = shards.manager().ok_or_else(Error::no_file)?.read()?;
-        let missing = || Error::internal("a shard without a record");
-        let records = records.ok_or_else(missing)?;
-        let record = records.shards.get(number as usize).ok_or_else(missing)?;
-        if !is_backup(backup, &records, number)? {
-            return Err(refused("the backup is not one of this shard"));
-        }
-        let in_use = inner.tables_in_use();
-        let is_closed = |name: &String| in_use.iter().all(|table| table.schema.name != name);
-        if let Some(closed) = shards.reference_tables().into_iter().find(is_closed) {
-            return Err(refused(&format!(
-                "it gets the current copy of the reference table `{closed}`: open its repository first"
-            )));
-        }
-        let manager = shards.directory();
-        Store::restore(backup, place_of(&manager, &record.place))?;
-        lmdb::forget_left(&manager, number)?;
-        let restored: Arc<dyn HasEngine> = {
-            let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
-            let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
-            open_restored(shards, &records, (number, record), &moves)?
-        };
-        let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
-        let mut emptied = Vec::new();
-        // The tables are added before the shard, so that a transaction with the shard also has its tables.
-        let opened = in_use.iter().try_for_each(|table| {
-            let indexes = table.rows.distribution.global();
-            emptied.extend(indexes.iter().map(|index| table.will_be_emptied(*index)));
-            open_in_restored(shards, (number, &shard), table)
-        });
-        let opened = opened.and_then(|()| shards.restore_shard(number, Arc::clone(&restored)));
-        if let (Err(_), Some(engine)) = (&opened, restored.engine().lmdb()) {
-            let _ = engine.leave_journal();
-            engine.close_when_unused();
-        }
-        opened?;
-        for table in &in_use {
-            let Tables::Sharded(tables) = &table.tables else { continue };
-            if tables.routing().is_reference() {
-                all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
-            }
-        }
-        for table in &in_use {
-            match all_shards::build_global(&inner.engine, &table.tables, table.rows) {
-                // A build that other transactions can use records the duplicates.
-                Err(Error::UniqueViolation { .. }) => {
-                    all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
-                }
-                built => drop(built?),
-            }
-        }
-        drop((emptied, opening));
-        // With another missing shard, the indexes stay emptied.
-        let is_complete = |table: &&Arc<OpenTable>| matches!(&table.tables, Tables::Sharded(tables) if tables.are_complete());
-        in_use
-            .iter()
-            .filter(is_complete)
-            .try_for_each(|table| all_shards::finish(self, table.rows, table))
-    }
-}
-
-/// Opens a table in a shard that was restored, and that no transaction uses yet.
-fn open_in_restored(
-    shards: &Engine,
-    (number, shard): (ShardNumber, &Shard),
-    table: &OpenTable,
-) -> Result<()> {
-    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
-    let (routing, copies) = (tables.routing(), &mut Copies::default());
-    let Some(own) = open_in(shards, number, shard, (&routing, copies), (table.rows, false))? else {
-        return Ok(());
-    };
-    if routing.is_reference() {
-        // The other copies can't change while this copy is missing.
-        Copies::of(shards, tables)?.replace(&store_of(shard)?, &own)?;
-    }
-    if table.rows.changes.is_some() {
-        changes::join(shards, tables, (&store_of(shard)?, &own))?;
-    }
-    raise_orders(table, &store_of(shard)?, &own)?;
-    tables.add(number, shard.name(), own);
-    if table.rows.distribution.global().is_empty() {
-        return Ok(());
-    }
-    // From now on, no key of a unique index among them is accepted, also by writers in other shards.
-    all_shards::empty_all(shards, tables, table.rows)
-}
-
-/// Whether a directory contains a copy of the shard with this number.
-fn is_backup(path: &Path, records: &ManagerRecords, number: ShardNumber) -> Result<bool> {
-    let options = Store::options().create(false);
-    let store = match options.clone().open(path) {
-        // A backup on a read-only file system.
-        Err(Error::ReadOnly { .. }) => options.read_only(true).open(path)?,
-        opened => opened?,
-    };
-    let identity = Identity::read(&store.inner.engine)?;
-    Ok(identity.is_some_and(|own| own.manager == records.own.id && own.number == number))
 }

@@ -12,7 +12,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    store::{OpenTable, ShardId, Store, engine_of, parts_of},
+    store::{OpenTable, ShardId, Store, engine_of, has_left, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
     write::rows,
@@ -179,7 +179,10 @@ impl<'a> Upgrade<'a> {
             let of_shard =
                 of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
             let work = Work { store: &store, table: &table, rows: table.rows, batch_bytes };
-            let Upgraded { rows, upgraded } = work.run(of_shard)?;
+            let Upgraded { rows, upgraded } = match work.run(of_shard) {
+                Err(_) if shard.is_none() && has_left(&store) => continue,
+                done => done?,
+            };
             done.rows += rows;
             done.upgraded += upgraded;
         }

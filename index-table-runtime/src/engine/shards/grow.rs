@@ -77,7 +77,8 @@ impl Engine {
 
     /// Returns the maps with keys in a shard, with boundaries that assign these keys to other shards of the map: the
     /// slots of a hash map evenly, other keys to the shard of a neighbouring range. If the shard is detached, its
-    /// ranges and listed keys belong to no shard.
+    /// ranges and listed keys belong to no shard. If the shard has a whole global index, the first other shard of the store gets
+    /// the index.
     ///
     /// # Errors
     ///
@@ -88,6 +89,7 @@ impl Engine {
         is_detached: bool,
     ) -> Result<Vec<Changed>, String> {
         let maps = self.maps.now();
+        let first_other = maps.shards().iter().copied().find(|other| *other != shard);
         let of_shard =
             maps.by_name.iter().filter(|(_, map)| map.boundaries.shards().contains(&shard));
         let without = |(name, map): (&String, &super::Map)| {
@@ -95,7 +97,9 @@ impl Engine {
             let next = if keeps_rows {
                 Some(map.boundaries.with_none_for(shard))
             } else {
-                map.without(shard)
+                let of_index = first_other.filter(|_| name.contains('.'));
+                let whole = || Some(map.boundaries.with_other_for(shard, Some(of_index?)));
+                map.without(shard).or_else(whole)
             };
             let boundaries = next.ok_or_else(|| name.clone())?;
             Ok(Changed { map: name.clone(), boundaries, keeps_rows })

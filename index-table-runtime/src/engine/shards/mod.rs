@@ -186,9 +186,12 @@ impl Shard {
     ///
     /// [`Error::ShardUnavailable`]
     fn present(&self) -> Result<Option<&Arc<dyn HasEngine>>> {
-        match self.opened() {
-            Err(_) if self.is_gone() => Ok(None),
-            opened => opened.map(Some),
+        if self.is_gone() {
+            return Ok(None);
+        }
+        match self.open.get() {
+            Some(open) => Ok(Some(open)),
+            None => self.opened().map(Some),
         }
     }
 

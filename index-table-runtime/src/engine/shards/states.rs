@@ -34,6 +34,11 @@ impl<'t> Reader<'t> {
         self.tables().with_queues()
     }
 
+    /// Whether a shard belongs to the store in this transaction.
+    pub(crate) fn has_present(self, shard: ShardNumber) -> bool {
+        self.tables().present.contains(&shard)
+    }
+
     /// Returns the records about an index in all shards with rows, or `None` if all of them have the same record: the
     /// index is global, or the rows are not in several shards. Shards that are not available are left out, and the other
     /// shards of a transaction of one shard.

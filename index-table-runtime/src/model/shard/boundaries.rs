@@ -153,9 +153,14 @@ impl Boundaries {
 
     /// Returns the boundaries after the segments of a shard are assigned to no shard.
     pub(crate) fn with_none_for(&self, shard: ShardNumber) -> Self {
+        self.with_other_for(shard, None)
+    }
+
+    /// Returns the boundaries after the segments of a shard are assigned to another shard, or to none.
+    pub(crate) fn with_other_for(&self, shard: ShardNumber, other: Option<ShardNumber>) -> Self {
         let mut next = self.clone();
         for (start, end) in self.of_shard(shard) {
-            next.assign(&start, end.as_deref(), None);
+            next.assign(&start, end.as_deref(), other);
         }
         next
     }

@@ -8,6 +8,7 @@ use super::{
     ShardedOptions,
     open::{compare_shard, declare_shard, open_files, open_shard, refused},
     options::Declared,
+    rebuild::nameless,
 };
 use crate::{
     engine::{
@@ -73,7 +74,17 @@ pub(crate) fn open_attached(
     let is_own = |record: &ShardRecord| record.is_removed() && record.name == name;
     let number = records.shards.iter().rposition(is_own);
     let Some(number) = number.and_then(|at| ShardNumber::try_from(at).ok()) else {
-        return Err(refused(&what, "the store has not had such a shard, or it is not detached"));
+        let all = (0..).zip(&records.shards).filter(|(_, record)| record.is_removed());
+        let nameless = all.filter(|(number, record)| record.name == nameless(*number));
+        let names: Vec<_> = nameless.map(|(_, record)| format!("`{}`", record.name)).collect();
+        let mut reason = "the store has not had such a shard, or it is not detached".to_owned();
+        if !names.is_empty() {
+            reason = format!(
+                "{reason}; the names of detached shards that were not given when the shard map manager was rebuilt are {}",
+                names.join(", ")
+            );
+        }
+        return Err(refused(&what, &reason));
     };
     let record = records.shards.get_mut(number as usize).ok_or_else(missing)?;
     // The rows are compared with the ranges.

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     engine::{
-        Retry, Tables,
+        Retry, Tables, lmdb,
         shards::{self, Engine, HasEngine, HasTables, Locks},
     },
     model::{
@@ -364,7 +364,13 @@ pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Ar
     open.downcast().ok()
 }
 
-/// Returns the shards of a table, or only one of them, each as a store of its own.
+/// Whether a shard, as a store of its own, has left the sharded store meanwhile. Then no transaction begins in it.
+pub(crate) fn has_left(shard: &Store) -> bool {
+    shard.inner.engine.lmdb().is_some_and(lmdb::Engine::is_leaving)
+}
+
+/// Returns the shards of a table, or only one of them, each as a store of its own. Leaves out a shard that is removed or
+/// detached meanwhile.
 ///
 /// # Errors
 ///
@@ -379,11 +385,15 @@ pub(crate) fn parts_of(
     let shards = routing.shards().iter().copied();
     let shards = shards.filter(|shard| only.is_none_or(|only| only == *shard));
     let part = |number: ShardNumber| {
-        let store = store_of(engine.shard(number)?)?;
+        let shard = engine.shard(number)?;
+        let store = match store_of(shard) {
+            Err(_) if only.is_none() && shard.is_gone() => return Ok(None),
+            store => store?,
+        };
         let table = table_of(tables, number).ok_or_else(|| engine.without(number))?;
-        Ok((store, table))
+        Ok(Some((store, table)))
     };
-    shards.map(part).collect()
+    shards.map(part).filter_map(Result::transpose).collect()
 }
 
 impl HasEngine for Inner {

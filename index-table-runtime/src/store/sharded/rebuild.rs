@@ -34,7 +34,9 @@ impl ShardedOptions {
     /// shard map manager is lost or damaged, and its shards are intact.
     ///
     /// Before this call, give the name and the directory of every shard with [`shard`](ShardedOptions::shard), in any
-    /// order. Also give their [`options`](ShardedOptions::options), which only the manager had recorded. The shards
+    /// order, and of each detached shard that will be attached again: it stays detached. A detached shard that is not given
+    /// gets the name `removed-` with its number, since the other shards have not recorded its name. `attach_shard` attaches it
+    /// by this name. Also give their [`options`](ShardedOptions::options), which only the manager had recorded. The shards
     /// have recorded the shard maps and the places of tables. When a repository is first opened, every row is
     /// compared with the rebuilt shard map. Until then, moves of keys of its shards, and the removal of these shards, are
     /// refused, because the shards have not recorded how its rows are distributed.
@@ -152,6 +154,17 @@ struct Found {
     parts: Vec<(String, TableRecord)>,
 }
 
+impl Found {
+    fn is_detached(&self) -> bool {
+        self.record.is_removed()
+    }
+}
+
+/// Returns the name of a removed shard that was not given. The other shards have only recorded its number.
+pub(super) fn nameless(number: ShardNumber) -> String {
+    format!("removed-{number}")
+}
+
 /// Reads the identity of a shard. A shard that was not closed properly is recovered first.
 fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<Found> {
     let what = format!("shard `{}`", shard.name);
@@ -187,7 +200,9 @@ fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<
     }
     let options = recorded(shard.options.as_ref().unwrap_or(&options.options));
     let (name, place) = (shard.name.clone(), own_place.to_owned());
-    let record = ShardRecord { name, place, state: ShardState::Rebuilt, options };
+    let is_detached = identity.removed.contains(&identity.number);
+    let state = if is_detached { ShardState::Removed } else { ShardState::Rebuilt };
+    let record = ShardRecord { name, place, state, options };
     let parts = placed_parts(&inner.engine.catalog()?, &identity);
     Ok(Found { identity, directory, record, parts })
 }
@@ -243,6 +258,10 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
             format!("the store has {expected} shards, of which number {missing} is not given");
         return Err(refused("the store", &reason));
     }
+    let (detached, mut found): (Vec<_>, Vec<_>) = found.into_iter().partition(Found::is_detached);
+    if found.is_empty() {
+        return Err(refused("the store", "all given shards were detached from it"));
+    }
     let (mut maps, mut places) = (BTreeMap::new(), BTreeMap::new());
     for Found { identity, record, .. } in &found {
         for own in &identity.maps {
@@ -266,11 +285,15 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     let own = ManagerRecord { id, version: 1 };
     let tables = found.iter_mut().flat_map(|found| mem::take(&mut found.parts)).collect();
     let mut given = found.into_iter().map(|found| (found.identity.number, found.record)).peekable();
-    let gone = |number: ShardNumber| ShardRecord {
-        name: format!("removed-{number}"),
-        place: String::new(),
-        state: ShardState::Removed,
-        options: Vec::new(),
+    let gone = |number: ShardNumber| {
+        let given = detached.iter().find(|found| found.identity.number == number);
+        let nameless = || ShardRecord {
+            name: nameless(number),
+            place: String::new(),
+            state: ShardState::Removed,
+            options: Vec::new(),
+        };
+        given.map_or_else(nameless, |found| found.record.clone())
     };
     let record = |number| {
         let own = given.next_if(|(own, _)| *own == number);

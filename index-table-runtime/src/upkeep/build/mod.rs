@@ -138,6 +138,11 @@ pub struct BuiltIndex {
 }
 
 impl BuildReport {
+    /// Returns the report of a build that has built nothing.
+    const fn of_nothing(rows: &RowVtable) -> Self {
+        Self { table: rows.schema.name, indexes: Vec::new(), rows: 0, steps: 0 }
+    }
+
     /// Whether the build is complete: no index is under construction.
     #[must_use]
     pub fn is_done(&self) -> bool {

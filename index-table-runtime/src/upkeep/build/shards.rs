@@ -16,7 +16,7 @@ use crate::{
         error::Result,
         schema::{IndexState, Source},
     },
-    store::{OpenTable, Store, WriteTxn, engine_of, parts_of},
+    store::{OpenTable, Store, WriteTxn, engine_of, has_left, parts_of},
     upkeep::parallel::{self, Sum},
     usage::Progress,
 };
@@ -37,7 +37,10 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
     let run = |(store, table): (Store, Arc<OpenTable>), progress: &dyn Fn(Progress)| {
         let progress: Box<dyn FnMut(Progress)> = Box::new(progress);
         let (store, table, progress) = (&store, &table, Some(progress));
-        Build { store, table, rows, options: local, limit, progress }.run()
+        match (Build { store, table, rows, options: local, limit, progress }.run()) {
+            Err(_) if has_left(store) => Ok(BuildReport::of_nothing(rows)),
+            built => built,
+        }
     };
     let parts = parts_of(store, tables, None)?;
     let (mut sum, started) = (Sum::default(), Instant::now());
@@ -62,8 +65,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         let build = Build { store, table, rows, options, limit, progress: Some(progress) };
         reports.push(build.run_batches(|store, needed| begin(store, tables, needed)));
     }
-    let mut report =
-        BuildReport { table: rows.schema.name, indexes: Vec::new(), rows: 0, steps: 0 };
+    let mut report = BuildReport::of_nothing(rows);
     for of_shard in reports {
         let BuildReport { indexes, rows, steps, .. } = of_shard?;
         report.rows += rows;
@@ -103,7 +105,10 @@ fn begin<'s>(store: &'s Store, tables: &shards::Tables, needed: &Locks) -> Resul
 fn expected(parts: &[(Store, Arc<OpenTable>)], global: &[usize]) -> Result<Vec<(usize, u64)>> {
     let (mut expected, mut all, mut is_global_built) = (Vec::new(), 0, false);
     for (part, (store, table)) in parts.iter().enumerate() {
-        let txn = store.read()?;
+        let txn = match store.read() {
+            Err(_) if has_left(store) => continue,
+            begun => begun?,
+        };
         let reader = txn.reader(table)?;
         let rows = reader.stored(Source::Facts)?.unwrap_or(0);
         all += rows;

@@ -427,7 +427,12 @@ impl Consumer {
     pub(crate) fn commit(&self, txn: &mut WriteTxn<'_>, span: &Span) -> Result<()> {
         self.streams(txn)?;
         let (mut writer, ..) = txn.writer(&self.table)?;
-        let Some(first) = writer.with_changes().first().copied() else { return Ok(()) };
+        let shards = writer.with_changes();
+        let Some(first) = shards.first().copied() else { return Ok(()) };
+        if !span.parts.iter().all(|part| shards.contains(&part.shard)) {
+            // A shard leaves when the consumer has committed its changes, so another handle has done so.
+            return Err(self.superseded());
+        }
         let is_held = beside(&mut writer, first, |writer| {
             let group = self.shared.group(writer.reader())?;
             if span.worker == 0 {

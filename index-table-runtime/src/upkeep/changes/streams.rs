@@ -117,6 +117,10 @@ pub(crate) fn remove_old(store: &Store, table: &OpenTable, limit: u64) -> Result
             let most = STEP.min(limit - removed);
             let step = store.transaction(|txn| {
                 let (mut writer, ..) = txn.writer(table)?;
+                if !writer.with_changes().contains(&shard) {
+                    // The shard has left the store with its changes.
+                    return Ok(0);
+                }
                 beside(&mut writer, shard, |writer| changes::remove_old(&stream, writer, most))
             })?;
             removed += step;

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::write::queue::{
     DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode, in_queue, queues_of,
-    reader_of,
+    reader_if_present, reader_of,
 };
 use crate::{
     engine::{Read as _, WriteRecords as _, Writer},
@@ -91,7 +91,7 @@ pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Dr
 /// Returns the number of messages in a queue. Without messages, no write transaction is needed.
 fn left(store: &Store, table: &OpenTable, queue: Option<ShardNumber>) -> Result<u64> {
     let txn = store.read()?;
-    let reader = reader_of(txn.reader(table)?, queue)?;
+    let Some(reader) = reader_if_present(txn.reader(table)?, queue)? else { return Ok(0) };
     QueueState::read(table.schema, reader)?.left(reader)
 }
 
@@ -103,7 +103,10 @@ fn batch(
     written: &mut Written,
     most: u64,
 ) -> Result<Drained> {
-    let mut state = QueueState::read(rows.schema, reader_of(writer.reader(), queue)?)?;
+    let Some(reader) = reader_if_present(writer.reader(), queue)? else {
+        return Ok(Drained::default());
+    };
+    let mut state = QueueState::read(rows.schema, reader)?;
     let (before, is_concurrent) = (state, writer.reader().is_concurrent());
     let (mut batch, mut bytes) = (Drained::default(), 0);
     while batch.applied + batch.dead_letters < most && bytes < BYTES {
@@ -170,10 +173,15 @@ pub(super) fn apply(
     let schema = rows.schema;
     let Message { primary_key, indexes, .. } =
         decode(message).ok_or_else(|| undecodable(schema))?;
-    let (totals, indexes): (Vec<_>, Vec<_>) = indexes.into_iter().partition(|part| {
+    let (totals, mut indexes): (Vec<_>, Vec<_>) = indexes.into_iter().partition(|part| {
         let position = schema.position_of(&part.index);
         position.is_some_and(|position| schema.aggregate(position).is_some())
     });
+    let reader = writer.reader();
+    if reader.is_split() && reader.number_of_shard(&primary_key).is_none() {
+        // The row has moved to a shard that was detached with the row and its entries.
+        indexes.clear();
+    }
     let fact = if indexes.is_empty() { None } else { writer.reader().fact(&primary_key)? };
     if let Some(fact) = fact {
         load(rows, image, fact, &primary_key)?;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::apply::{Drained, apply, poisoned};
 use crate::write::queue::{
     DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode, in_queue, queues_in,
-    queues_of, reader_of,
+    reader_of,
 };
 use crate::{
     engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
@@ -79,7 +79,7 @@ pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
     let drained = store.transaction(|txn| {
         let (mut writer, scratch, written) = txn.writer(table)?;
         let mut drained = Drained::default();
-        for queue in queues_of(&table.tables) {
+        for queue in queues_in(writer.reader()) {
             let again = retry_queue((table.rows, queue), &mut writer, &mut scratch.new, written)?;
             drained.applied += again.applied;
             drained.dead_letters += again.dead_letters;

@@ -6,10 +6,11 @@ use super::{
     super::{
         all_shards, build, changes,
         copies::Copies,
-        hidden, opening,
+        hidden, numbers, opening,
         shards::{open_in, raise_orders},
     },
     entries::ComingTable,
+    restore::deleted_meanwhile,
 };
 use crate::{
     engine::{
@@ -22,9 +23,13 @@ use crate::{
     },
     store::{
         OpenTable, ShardId, ShardedStore, engine_to_change, open_attached, rerun, shard_id,
-        store_of,
+        store_of, table_of,
     },
 };
+
+/// The way out if rows of the shard refer to a deleted row of a reference table.
+const DELETED: &str = "insert this row again, or open the directory of the shard with `Store::open` and change or delete the \
+                       referring rows";
 
 impl ShardedStore {
     /// Adds a [detached](ShardedStore::detach_shard) shard to the store again, while the store is open. `directory` is
@@ -179,9 +184,13 @@ impl ShardedStore {
             let Some(routing) = tables.routing_in(&maps) else { continue };
             let copies = &mut Copies::default();
             let rows = (table.rows, false);
-            let Some(opened) = open_in(shards, number, &shard, (&routing, copies), rows)? else {
-                continue;
-            };
+            let opened = open_in(shards, number, &shard, (&routing, copies), rows)?;
+            let Some(of_shard) = opened else { continue };
+            let opened = Arc::clone(&of_shard.table);
+            let in_other = |other| table_of(tables, other);
+            let of_table = (number, &store_of(&shard)?, &*opened);
+            numbers::raise_in(shards, &routing, of_table, &in_other)?;
+            of_shard.finish(&shard)?;
             if !routing.is_reference() {
                 let own = (store_of(&shard)?, Arc::clone(&opened));
                 coming.extend(ComingTable::of(shards, table, name, own)?);
@@ -193,7 +202,7 @@ impl ShardedStore {
         for (_, _, copies, opened) in &in_shard {
             let store = store_of(&shard)?;
             let checked = copies.as_ref().map(|copies| copies.check_references(&store, opened));
-            checked.transpose().map_err(|error| deleted_meanwhile(name, error))?;
+            checked.transpose().map_err(|error| deleted_meanwhile(name, error, DELETED))?;
         }
         coming.iter().try_for_each(ComingTable::check)?;
         let added = add_entries(shards, &changed, &coming)?;
@@ -214,7 +223,7 @@ impl ShardedStore {
                 writer.beside(number, &mut |writer| {
                     if let Some(copies) = copies {
                         let checked = copies.check_references(own.0, opened);
-                        checked.map_err(|error| deleted_meanwhile(name, error))?;
+                        checked.map_err(|error| deleted_meanwhile(name, error, DELETED))?;
                         copies.replace_in(opened, writer)?;
                     }
                     if has_stream {
@@ -309,17 +318,4 @@ fn refuse_closed(
         }
     }
     Ok(())
-}
-
-/// Returns the error for rows of the shard that refer to a row of a reference table that the store no longer has.
-fn deleted_meanwhile(name: &str, error: Error) -> Error {
-    let Error::Referenced { table, key, by, reference } = error else { return error };
-    Error::ShardRefused {
-        what: format!("shard `{name}`"),
-        reason: format!(
-            "rows of table `{by}` in it refer by `{reference}` to the row with primary key {key} of the reference table \
-             `{table}`, which the store no longer has: insert this row again, or open the directory of the shard with \
-             `Store::open` and change or delete the referring rows"
-        ),
-    }
 }

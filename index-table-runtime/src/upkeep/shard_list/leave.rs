@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    super::{all_shards, hidden, numbers::Numbered},
+    super::{all_shards, hidden, numbers::Numbered, shards::open_target},
     plan::{Affected, Leaving, Plan, check, moves_entries_out},
 };
 use crate::{
@@ -165,6 +165,7 @@ impl ShardedStore {
         let opening = inner.lock_opening();
         let held = shards.hold_moves();
         let (number, plan) = self.plan(shards, (name, leaving), false, &refused)?;
+        self.open_in_new_owners(shards, &plan)?;
         let mut emptied = Vec::new();
         let mut body = |txn: &mut shards::Txn<'_>| {
             check(txn, shards, number, &plan, &refused)?;
@@ -270,6 +271,26 @@ impl ShardedStore {
                     if let Err(error) = moved.of_entries().run() {
                         self.cancel_entry_moves(shards, number);
                         return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the tables whose global indexes go to shards that have nothing of these tables. The caller has the lock of opening
+    /// tables.
+    fn open_in_new_owners(&self, shards: &shards::Engine, plan: &Plan) -> Result<()> {
+        for Changed { map, boundaries, .. } in plan.changed.iter().filter(|it| it.map.contains('.'))
+        {
+            let of_map = |it: &&Affected| {
+                map.split_once('.').is_some_and(|(table, _)| it.table.schema.name == table)
+            };
+            for Affected { table, .. } in plan.affected.iter().filter(of_map) {
+                let Tables::Sharded(tables) = &table.tables else { continue };
+                for owner in boundaries.shards() {
+                    if tables.in_shard(owner).is_none() {
+                        open_target(self, shards, table, tables, owner)?;
                     }
                 }
             }

@@ -1,9 +1,10 @@
-//! Adding shards to an open store, removing them, and attaching detached ones.
+//! Adding shards to an open store, removing them, attaching detached ones, and restoring lost ones.
 
 mod attach;
 mod entries;
 mod leave;
 mod plan;
+mod restore;
 
 use std::{path::Path, sync::Arc};
 

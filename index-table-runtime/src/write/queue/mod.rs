@@ -105,7 +105,19 @@ pub(crate) fn queues_in(reader: Reader<'_>) -> Vec<Option<ShardNumber>> {
     }
 }
 
-/// Returns the reader of a queue.
+/// Returns the reader of a queue; `None` if its shard does not belong to the store in this transaction. For queues that were
+/// listed before the transaction began.
+pub(crate) fn reader_if_present(
+    reader: Reader<'_>,
+    shard: Option<ShardNumber>,
+) -> Result<Option<Reader<'_>>> {
+    match reader.split().zip(shard) {
+        Some((split, shard)) if !split.has_present(shard) => Ok(None),
+        _ => reader_of(reader, shard).map(Some),
+    }
+}
+
+/// Returns the reader of a queue of this transaction.
 pub(crate) fn reader_of(reader: Reader<'_>, shard: Option<ShardNumber>) -> Result<Reader<'_>> {
     match reader.split().zip(shard) {
         Some((split, shard)) => split.of_shard(shard),

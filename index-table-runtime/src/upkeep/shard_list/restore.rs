@@ -1,0 +1,256 @@
+//! Restoring a lost shard from its backup, while the store is open.
+
+use std::{fs, path::Path, sync::Arc};
+
+use super::super::{
+    all_shards, changes,
+    copies::Copies,
+    numbers,
+    shards::{open_in, raise_orders},
+};
+use crate::{
+    engine::{
+        Tables, lmdb,
+        shards::{Engine, HasEngine, Identity, ManagerRecords, Shard, place_of},
+    },
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
+    store::{
+        OpenTable, ShardId, ShardedStore, Store, engine_to_change, open_restored, store_of,
+        table_of,
+    },
+};
+
+impl ShardedStore {
+    /// Restores a shard that is not available from its backup, while the store is open. Existing repositories and new
+    /// transactions can then use the shard.
+    ///
+    /// `backup` is a copy of the shard made by [`Store::backup_to`]. Commits to this shard after the backup are lost. The
+    /// numbers that `insert_with` has assigned since are lost with them and are assigned again, except those that another
+    /// shard keeps.
+    /// The directory of the shard must not exist, so move a damaged directory away first.
+    ///
+    /// The reference tables are copied from another shard, so their repositories must be open.
+    ///
+    /// The entries of global indexes no longer match the restored rows, so the global indexes of open repositories are emptied
+    /// and built before this method returns, in one transaction for each table. Others are built when their repository is opened.
+    /// Meanwhile, queries of these indexes, and writes that add a key to a unique index among them, fail with
+    /// [`Error::IndexNotReadable`]. If another shard is not available, this lasts until it is restored, or the store is opened
+    /// with all shards.
+    ///
+    /// Cost: the cost of [`Store::restore`]. In addition, each table in use is opened in the shard and its rows are
+    /// scanned, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
+    /// entries are written; other write transactions wait meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: the shard is available; `backup` is not a backup of this shard; the repository of a
+    /// reference table is not open; a row of the backup refers to a row of a reference table that was deleted since (the error
+    /// names the row). Then the shard is not restored, and its directory does not exist.
+    /// [`Error::IndexNotReadable`]: the shard is restored, and two rows have a key of a unique global index, since the restored
+    /// rows are older. Change or delete one of them, and then call the `build` of the repository.
+    /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
+    /// [`Store::open`] and of opening the repositories.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "customers", shard_by = tenant)]
+    /// struct Customer {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     id: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    /// # let store = ShardedStore::options()
+    /// #     .shard("north", "north")
+    /// #     .shard("south", "south")
+    /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    /// #     .open(&path)?;
+    /// # let customers = CustomerRepository::open(&store)?;
+    /// # store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
+    /// # drop((store, customers));
+    /// # Store::options().read_only(true).open(path.join("south"))?.backup_to(&backup)?;
+    /// # std::fs::remove_dir_all(path.join("south")).unwrap();
+    /// let store = ShardedStore::open(&path)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// let (lost, _) = store.unavailable_shards().remove(0);
+    /// store.restore_shard(&lost, &backup)?;
+    /// assert!(store.unavailable_shards().is_empty());
+    /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore_shard(&self, shard: &ShardId, backup: impl AsRef<Path>) -> Result<()> {
+        let (inner, number, backup) = (&self.inner, self.number_of(shard)?, backup.as_ref());
+        let shards = engine_to_change(self)?;
+        let opening = inner.lock_opening();
+        let lost = shards.shard(number)?;
+        let refused = |reason: &str| Error::ShardRefused {
+            what: format!("shard `{shard}`"),
+            reason: reason.to_owned(),
+        };
+        if lost.opened().is_ok() {
+            return Err(refused("it is available"));
+        }
+        let records = shards.manager().ok_or_else(Error::no_file)?.read()?;
+        let missing = || Error::internal("a shard without a record");
+        let records = records.ok_or_else(missing)?;
+        let record = records.shards.get(number as usize).ok_or_else(missing)?;
+        if !is_backup(backup, &records, number)? {
+            return Err(refused("the backup is not one of this shard"));
+        }
+        let in_use = inner.tables_in_use();
+        let is_closed = |name: &String| in_use.iter().all(|table| table.schema.name != name);
+        if let Some(closed) = shards.reference_tables().into_iter().find(is_closed) {
+            return Err(refused(&format!(
+                "it gets the current copy of the reference table `{closed}`: open its repository first"
+            )));
+        }
+        let manager = shards.directory();
+        let place = place_of(&manager, &record.place);
+        Store::restore(backup, &place)?;
+        lmdb::forget_left(&manager, number)?;
+        let restored: Arc<dyn HasEngine> = {
+            let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
+            let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
+            open_restored(shards, &records, (number, record), &moves)?
+        };
+        let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
+        let mut emptied = Vec::new();
+        // The tables are added before the shard, so that a transaction with the shard also has its tables.
+        let checked = check_restored(shards, (number, &shard), &in_use);
+        let opened = checked.and_then(|()| {
+            in_use.iter().try_for_each(|table| {
+                let indexes = table.rows.distribution.global();
+                emptied.extend(indexes.iter().map(|index| table.will_be_emptied(*index)));
+                open_in_restored(shards, (number, &shard), table)
+            })
+        });
+        let opened = opened.and_then(|()| shards.restore_shard(number, Arc::clone(&restored)));
+        if let (Err(_), Some(engine)) = (&opened, restored.engine().lmdb()) {
+            let left = engine.leave_journal();
+            engine.close_when_unused();
+            for table in &in_use {
+                if let Tables::Sharded(tables) = &table.tables {
+                    tables.forget(number);
+                }
+            }
+            if left.is_ok() && engine.is_closed() {
+                // Otherwise, the next call would not restore the backup in this place.
+                let _ = fs::remove_dir_all(&place);
+            }
+        }
+        opened?;
+        for table in &in_use {
+            let Tables::Sharded(tables) = &table.tables else { continue };
+            if tables.routing().is_reference() {
+                all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
+            }
+        }
+        for table in &in_use {
+            match all_shards::build_global(&inner.engine, &table.tables, table.rows) {
+                // A build that other transactions can use records the duplicates.
+                Err(Error::UniqueViolation { .. }) => {
+                    all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
+                }
+                built => drop(built?),
+            }
+        }
+        drop((emptied, opening));
+        // With another missing shard, the indexes stay emptied.
+        let is_complete = |table: &&Arc<OpenTable>| matches!(&table.tables, Tables::Sharded(tables) if tables.are_complete());
+        in_use
+            .iter()
+            .filter(is_complete)
+            .try_for_each(|table| all_shards::finish(self, table.rows, table))
+    }
+}
+
+/// Checks that the rows of a restored shard refer to rows that the reference tables still have.
+fn check_restored(
+    shards: &Engine,
+    (number, shard): (ShardNumber, &Shard),
+    in_use: &[Arc<OpenTable>],
+) -> Result<()> {
+    for table in in_use {
+        let Tables::Sharded(tables) = &table.tables else { continue };
+        let (routing, copies) = (tables.routing(), &mut Copies::default());
+        if !routing.is_reference() {
+            continue;
+        }
+        let own = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
+        let Some(own) = own else { continue };
+        let checked = Copies::of(shards, tables)?.check_references(&store_of(shard)?, &own.table);
+        checked.map_err(|error| {
+            let way_out = "restore a later backup, or open the backup with `Store::open` and change or delete the \
+                           referring rows";
+            deleted_meanwhile(shard.name(), error, way_out)
+        })?;
+    }
+    Ok(())
+}
+
+/// Returns the error for rows of a shard that refer to a row of a reference table that the store no longer has.
+pub(super) fn deleted_meanwhile(name: &str, error: Error, way_out: &str) -> Error {
+    let Error::Referenced { table, key, by, reference } = error else { return error };
+    Error::ShardRefused {
+        what: format!("shard `{name}`"),
+        reason: format!(
+            "rows of table `{by}` in it refer by `{reference}` to the row with primary key {key} of the reference table \
+             `{table}`, which the store no longer has: {way_out}"
+        ),
+    }
+}
+
+/// Opens a table in a shard that was restored, and that no transaction uses yet.
+fn open_in_restored(
+    shards: &Engine,
+    (number, shard): (ShardNumber, &Shard),
+    table: &OpenTable,
+) -> Result<()> {
+    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+    let (routing, copies) = (tables.routing(), &mut Copies::default());
+    let opened = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
+    let Some(opened) = opened else { return Ok(()) };
+    let own = &opened.table;
+    let in_other = |other| table_of(tables, other);
+    numbers::raise_in(shards, &routing, (number, &store_of(shard)?, own), &in_other)?;
+    opened.finish(shard)?;
+    if routing.is_reference() {
+        // The other copies can't change while this copy is missing.
+        Copies::of(shards, tables)?.replace(&store_of(shard)?, own)?;
+    }
+    if table.rows.changes.is_some() {
+        changes::join(shards, tables, (&store_of(shard)?, own))?;
+    }
+    raise_orders(table, &store_of(shard)?, own)?;
+    tables.add(number, shard.name(), Arc::clone(own) as _);
+    if table.rows.distribution.global().is_empty() {
+        return Ok(());
+    }
+    // From now on, no key of a unique index among them is accepted, also by writers in other shards.
+    all_shards::empty_all(shards, tables, table.rows)
+}
+
+/// Whether a directory contains a copy of the shard with this number.
+fn is_backup(path: &Path, records: &ManagerRecords, number: ShardNumber) -> Result<bool> {
+    let options = Store::options().create(false);
+    let store = match options.clone().open(path) {
+        // A backup on a read-only file system.
+        Err(Error::ReadOnly { .. }) => options.read_only(true).open(path)?,
+        opened => opened?,
+    };
+    let identity = Identity::read(&store.inner.engine)?;
+    Ok(identity.is_some_and(|own| own.manager == records.own.id && own.number == number))
+}
