@@ -1,6 +1,6 @@
 //! The numbers of `insert_with` and the places of changes, after their shard was removed or detached.
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use index_table::{IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
@@ -155,5 +155,56 @@ fn places_of_changes_are_not_assigned_again_after_their_shard_was_removed() -> R
     tables.number(&store, &[20], 6)?;
     let next = tables.invoices.last_change(&store.read()?)?;
     assert!(next > last, "{next:?} after {last:?}");
+    Ok(())
+}
+
+#[test]
+fn numbers_are_not_assigned_again_after_an_older_copy_of_a_shard_was_attached() -> Result<()> {
+    for is_open in [true, false] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, older) = (dir.path().join("shop"), dir.path().join("older"));
+        let (store, tables) = opened(&path)?;
+        tables.number(&store, &TENANTS, 1)?;
+        store.backup_shard(&store.shard("b")?, &older)?;
+        tables.number(&store, &TENANTS, 2)?;
+        tables.number(&store, &TENANTS, 3)?;
+        store.detach_shard("b")?;
+        let mut tables = Some(tables);
+        let store = if is_open {
+            store
+        } else {
+            drop((tables.take(), store));
+            ShardedStore::open(&path)?
+        };
+        store.attach_shard("b", &older)?;
+        let tables = tables.map_or_else(|| Tables::open(&store), Ok)?;
+        tables.number(&store, &TENANTS, 4)?;
+        assert!(store.verify()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn numbers_that_another_shard_keeps_are_not_assigned_again_after_a_shard_was_restored() -> Result<()>
+{
+    for is_open in [true, false] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+        let (store, tables) = opened(&path)?;
+        tables.number(&store, &TENANTS, 1)?;
+        store.backup_shard(&store.shard("b")?, &backup)?;
+        tables.number(&store, &TENANTS, 2)?;
+        // The other shard keeps the numbers since then.
+        store.detach_shard("b")?;
+        store.attach_shard("b", "b")?;
+        drop((store, tables));
+        fs::remove_dir_all(path.join("b")).expect("removed");
+        let store = ShardedStore::open(&path)?;
+        let tables = is_open.then(|| Tables::open(&store)).transpose()?;
+        store.restore_shard(&store.shard("b")?, &backup)?;
+        let tables = tables.map_or_else(|| Tables::open(&store), Ok)?;
+        tables.number(&store, &TENANTS, 3)?;
+        assert!(store.verify()?.is_clean());
+    }
     Ok(())
 }

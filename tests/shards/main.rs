@@ -15,6 +15,7 @@ mod grown;
 mod handed_over;
 mod hidden;
 mod hot;
+mod leaving;
 mod load;
 mod missing;
 mod moves;
