@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore};
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -105,6 +105,25 @@ fn work_on_a_table_continues_while_a_shard_is_detached_and_attached() -> Result<
     tasks.drain(&store, u64::MAX)?;
     let report = store.verify()?;
     assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+#[test]
+fn closures_go_to_a_new_shard_with_the_name_of_a_removed_one() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, tasks) = opened(&dir.path().join("shop"))?;
+    let writer = store.writer()?;
+    for (round, directory) in [(1, "c1"), (2, "c2")] {
+        store.add_shard("c", directory)?;
+        store.move_range("tasks", 30u32.., "c").run()?;
+        let inserting = tasks.clone();
+        let insert = move |txn: &mut WriteTxn<'_>| inserting.insert(txn, &task(30, round));
+        writer.submit_on(&store.shard("c")?, insert).wait()?;
+        store.move_range("tasks", 30u32.., "b").run()?;
+        tasks.drain(&store, u64::MAX)?;
+        store.remove_shard("c")?;
+    }
+    assert_eq!(tasks.all(&store.read()?).count()?, 2);
     Ok(())
 }
 

@@ -202,9 +202,9 @@ fn finish_opened(
 ) -> Result<Vec<Option<Arc<OpenTable>>>> {
     let in_shard = |number: ShardNumber| Some(opened.get(number as usize)?.as_ref()?.table.clone());
     for ((number, shard), own) in shards.shards().zip(&opened) {
-        let Some(own) = own.as_ref().filter(|own| own.is_from_elsewhere()) else { continue };
-        numbers::raise_in(shards, routing, (number, &store_of(shard)?, &own.table), &in_shard)?;
-        own.finish(shard)?;
+        if let Some(own) = own {
+            own.complete(shards, routing, (number, shard), &in_shard)?;
+        }
     }
     Ok(opened.into_iter().map(|own| own.map(|own| own.table)).collect())
 }
@@ -235,14 +235,19 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Whether the shard comes from elsewhere, and the table was not opened in it since.
-    const fn is_from_elsewhere(&self) -> bool {
-        self.checked.is_some()
-    }
-
-    /// Records that the table was checked. Before this, the table has everything that it needs from other shards.
-    pub(super) fn finish(&self, shard: &Shard) -> Result<()> {
-        self.checked.as_ref().map_or(Ok(()), |identity| identity.write(shard.engine()?))
+    /// If the shard comes from elsewhere, raises its numbers, and then records that the table was checked. `in_other` returns the
+    /// table in another shard.
+    pub(super) fn complete(
+        &self,
+        shards: &Engine,
+        routing: &Routing,
+        (number, shard): (ShardNumber, &Shard),
+        in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
+    ) -> Result<()> {
+        let Some(identity) = &self.checked else { return Ok(()) };
+        let of_shard = (number, &store_of(shard)?, &*self.table);
+        numbers::raise_in(shards, routing, of_shard, in_other)?;
+        identity.write(shard.engine()?)
     }
 }
 

@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use super::{GroupWriter, Submitted, Turn, queue::Queue};
 use crate::{
     locks::{Mutex, rank},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
     store::{ShardId, Store, WriteTxn},
 };
 
-/// The group writers of single shards, by the names of the shards.
+/// The group writers of single shards, by the numbers of the shards: a new shard can have the name of a removed one.
 #[derive(Default)]
 pub(super) struct Writers {
-    started: Mutex<BTreeMap<String, GroupWriter>, rank::GroupWriters>,
+    started: Mutex<BTreeMap<ShardNumber, GroupWriter>, rank::GroupWriters>,
     /// Whether the thread for closures that can use any shards is started.
     is_started: Mutex<bool, rank::GroupStart>,
 }
@@ -116,7 +119,7 @@ impl GroupWriter {
     pub fn on(&self, shard: &ShardId) -> Result<Self> {
         let store = Store { inner: self.handle.store.clone() };
         store.inner.engine.refuse_forked()?;
-        store.number_of(shard)?;
+        let number = store.number_of(shard)?;
         let writers = match &self.handle.turn {
             Turn::Any(writers) => writers,
             Turn::One(Some(own)) if own == shard => return Ok(self.clone()),
@@ -132,13 +135,13 @@ impl GroupWriter {
         if self.handle.queue.is_closed() {
             return Err(Error::WriterClosed);
         }
-        if let Some(writer) = started.get(shard.name()) {
+        if let Some(writer) = started.get(&number) {
             return Ok(writer.clone());
         }
         let limits = &self.handle.queue;
         let queue = Queue::new(limits.capacity(), limits.most());
         let writer = Self::started(&store, queue, Some(shard.clone()))?;
-        started.insert(shard.name().to_owned(), writer.clone());
+        started.insert(number, writer.clone());
         Ok(writer)
     }
 }

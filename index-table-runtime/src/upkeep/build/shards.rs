@@ -39,7 +39,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         let (store, table, progress) = (&store, &table, Some(progress));
         match (Build { store, table, rows, options: local, limit, progress }.run()) {
             Err(_) if has_left(store) => Ok(BuildReport::of_nothing(rows)),
-            built => built,
+            done => done,
         }
     };
     let parts = parts_of(store, tables, None)?;

@@ -18,7 +18,7 @@ use crate::{
             StrategyRecord, TableRecord, is_index, version_of,
         },
     },
-    store::{Store, store_of},
+    store::{Store, has_left, store_of},
 };
 
 /// The tables and indexes of a store, as last declared, and the states of the indexes. From
@@ -197,8 +197,12 @@ impl Store {
     pub fn drop_retired(&self) -> Result<Vec<String>> {
         if let Some(shards) = self.inner.engine.sharded() {
             let mut dropped = BTreeSet::new();
-            for (_, shard) in shards.shards().filter(|(_, shard)| shard.opened().is_ok()) {
-                dropped.extend(store_of(shard)?.drop_retired()?);
+            for (_, shard) in shards.shards() {
+                let Ok(store) = store_of(shard) else { continue };
+                match store.drop_retired() {
+                    Err(_) if has_left(&store) => {}
+                    of_shard => dropped.extend(of_shard?),
+                }
             }
             return Ok(dropped.into_iter().collect());
         }

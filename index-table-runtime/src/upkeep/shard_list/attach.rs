@@ -6,7 +6,7 @@ use super::{
     super::{
         all_shards, build, changes,
         copies::Copies,
-        hidden, numbers, opening,
+        hidden, opening,
         shards::{open_in, raise_orders},
     },
     entries::ComingTable,
@@ -42,6 +42,9 @@ impl ShardedStore {
     /// are added in batches, and appear in the same instant as the rows. From the first batch on, unique keys of the rows are
     /// taken: writing another row with such a key fails with [`Error::UniqueViolation`]. If the process ends meanwhile, the shard
     /// is still detached, and the entries that were added are removed when the repository is opened.
+    ///
+    /// The directory can also have an older copy of the shard. Numbers that `insert_with` has assigned before the shard was
+    /// detached are not assigned again.
     ///
     /// Cost: all rows of the shard are read when the repository of their table is open, or is opened, and twice more if the table
     /// has global indexes. Their entries are added in transactions of up to 1,024 rows. Opening tables waits meanwhile.
@@ -154,18 +157,7 @@ impl ShardedStore {
     ) -> Result<(ShardNumber, Vec<Arc<OpenTable>>)> {
         let inner = &self.inner;
         if let Some(open) = in_use {
-            let place = shards.directory().join(directory);
-            let place = place.canonicalize().map_err(|source| Error::io(&place, source))?;
-            if place != open.directory() {
-                return Err(Error::ShardRefused {
-                    what: format!("shard `{name}`"),
-                    reason: format!(
-                        "transactions that began before it was detached still use it in `{}`; attach this directory, or \
-                         attach the other one when they have ended",
-                        open.directory().display()
-                    ),
-                });
-            }
+            refuse_other_directory(shards, name, directory, open)?;
         }
         let (own, records, identity, changed) = open_attached(shards, name, directory)?;
         let number = identity.number;
@@ -185,12 +177,10 @@ impl ShardedStore {
             let copies = &mut Copies::default();
             let rows = (table.rows, false);
             let opened = open_in(shards, number, &shard, (&routing, copies), rows)?;
-            let Some(of_shard) = opened else { continue };
-            let opened = Arc::clone(&of_shard.table);
+            let Some(opened) = opened else { continue };
             let in_other = |other| table_of(tables, other);
-            let of_table = (number, &store_of(&shard)?, &*opened);
-            numbers::raise_in(shards, &routing, of_table, &in_other)?;
-            of_shard.finish(&shard)?;
+            opened.complete(shards, &routing, (number, &shard), &in_other)?;
+            let opened = opened.table;
             if !routing.is_reference() {
                 let own = (store_of(&shard)?, Arc::clone(&opened));
                 coming.extend(ComingTable::of(shards, table, name, own)?);
@@ -259,6 +249,28 @@ impl ShardedStore {
         let unreadable = coming.iter().filter(|it| !it.unreadable.is_empty());
         Ok((number, unreadable.map(|it| Arc::clone(&it.table)).collect()))
     }
+}
+
+/// Checks that the directory is that of the environment that earlier transactions still use.
+fn refuse_other_directory(
+    shards: &shards::Engine,
+    name: &str,
+    directory: &Path,
+    open: &engine::lmdb::Engine,
+) -> Result<()> {
+    let place = shards.directory().join(directory);
+    let place = place.canonicalize().map_err(|source| Error::io(&place, source))?;
+    if place == open.directory() {
+        return Ok(());
+    }
+    Err(Error::ShardRefused {
+        what: format!("shard `{name}`"),
+        reason: format!(
+            "transactions that began before it was detached still use it in `{}`; attach this directory, or attach the \
+             other one when they have ended",
+            open.directory().display()
+        ),
+    })
 }
 
 /// Prepares the store, and the shard that is being attached, which does not belong to the store yet.

@@ -25,8 +25,8 @@ impl ShardedStore {
     /// [`move_keys`](ShardedStore::move_keys).
     ///
     /// If shard maps still assign keys to it, these keys go to other shards of the map: to the shard of a neighbouring
-    /// range, or in a hash map evenly to all other shards. Entries of global indexes in the shard are moved to the other shards,
-    /// while reads and writes continue. The copies of reference tables in the shard are no longer used.
+    /// range, or in a hash map evenly to all other shards. A global index that is in no other shard goes to the first other shard of
+    /// the store. Entries of global indexes in the shard are moved to the other shards, while reads and writes continue. The copies of reference tables in the shard are no longer used.
     ///
     /// The directory does not change. It is a plain store with copies of reference tables only, and can be deleted. This
     /// process closes its files when the transactions that began before have ended.
@@ -98,8 +98,12 @@ impl ShardedStore {
     /// are free. If the process ends meanwhile, the store is whole: entries that have not been moved yet are moved by the next
     /// call, and entries that have not been removed yet are removed when the repository is opened.
     ///
+    /// An index that is not readable is emptied in the commit that detaches the shard, and then built again as by
+    /// [`build`](crate::Build).
+    ///
     /// Cost: one commit in all shards. For each global index, the cost of moving its entries in the shard, a scan of its entries,
-    /// and the removal of the entries of the detached rows, in transactions of up to 2,048 entries.
+    /// and the removal of the entries of the detached rows, in transactions of up to 2,048 entries. Meanwhile, a query of a range
+    /// reads past the entries of the detached rows. Memory does not grow with the entries.
     ///
     /// # Errors
     ///

@@ -5,7 +5,6 @@ use std::{fs, path::Path, sync::Arc};
 use super::super::{
     all_shards, changes,
     copies::Copies,
-    numbers,
     shards::{open_in, raise_orders},
 };
 use crate::{
@@ -223,10 +222,9 @@ fn open_in_restored(
     let (routing, copies) = (tables.routing(), &mut Copies::default());
     let opened = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
     let Some(opened) = opened else { return Ok(()) };
-    let own = &opened.table;
     let in_other = |other| table_of(tables, other);
-    numbers::raise_in(shards, &routing, (number, &store_of(shard)?, own), &in_other)?;
-    opened.finish(shard)?;
+    opened.complete(shards, &routing, (number, shard), &in_other)?;
+    let own = &opened.table;
     if routing.is_reference() {
         // The other copies can't change while this copy is missing.
         Copies::of(shards, tables)?.replace(&store_of(shard)?, own)?;
