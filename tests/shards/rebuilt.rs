@@ -209,3 +209,70 @@ fn rows_are_compared_with_the_declaration() -> Result<()> {
     );
     InvoiceRepository::open(&store).map(drop)
 }
+
+/// The table of two releases: the second has a global index.
+mod releases {
+    use super::Result;
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    pub(super) mod one {
+        use super::{Deserialize, IndexTable, Serialize};
+
+        #[derive(Serialize, Deserialize, IndexTable)]
+        #[table(name = "parcels", shard_by = tenant, shard_map = "tenants")]
+        pub(crate) struct Parcel {
+            #[primary_key]
+            pub(crate) tenant: u8,
+            #[primary_key]
+            pub(crate) id: u64,
+            pub(crate) code: u64,
+        }
+    }
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "parcels", shard_by = tenant, shard_map = "tenants")]
+    #[index(code, unique, scope = "global")]
+    pub(crate) struct Parcel {
+        #[primary_key]
+        pub(crate) tenant: u8,
+        #[primary_key]
+        pub(crate) id: u64,
+        pub(crate) code: u64,
+    }
+
+    /// Reads the table in a store that is only read.
+    pub(super) fn read(path: &std::path::Path) -> Result<Option<u64>> {
+        let options = index_table::Store::options().read_only(true);
+        let store = index_table::ShardedStore::options().options(options).open(path)?;
+        let parcels = ParcelRepository::open(&store)?;
+        Ok(parcels.get_by_code(&store.read()?, 12)?.map(|parcel| parcel.id))
+    }
+}
+
+/// The rows of such a shard are looked for, and a declaration there would leave a global index that is not built.
+#[test]
+fn a_rebuilt_shard_without_keys_has_no_part_in_a_new_global_index() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let entries = ShardMap::hashed(["s1", "s2"]);
+        let store = options(Kind::Ranges, 3).map("parcels.code", entries).open(dir.path())?;
+        let parcels = releases::one::ParcelRepository::open(&store)?;
+        store.transaction(|txn| {
+            (0..TENANTS).try_for_each(|tenant| {
+                let code = u64::from(tenant) + 10;
+                parcels.insert(txn, &releases::one::Parcel { tenant, id: 1, code })
+            })
+        })?;
+        store.rebalance("tenants").onto(["s1", "s2"]).exact().plan()?.run()?;
+    }
+    lose_manager(dir.path());
+    {
+        let store = shards(3).rebuild(dir.path())?;
+        drop(releases::one::ParcelRepository::open(&store)?);
+        let parcels = releases::ParcelRepository::open(&store)?;
+        assert_eq!(parcels.get_by_code(&store.read()?, 12)?.map(|parcel| parcel.tenant), Some(2));
+    }
+    assert_eq!(releases::read(dir.path())?, Some(1));
+    Ok(())
+}

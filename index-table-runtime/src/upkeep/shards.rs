@@ -277,7 +277,7 @@ pub(super) fn open_in(
         if unchecked.is_some()
             && moves_with_copies(shards, routing.map(), number).is_empty()
             && has_table(opened.engine(), rows.schema)?
-            && has_rows(&store_of(shard)?, rows, online)?
+            && has_rows(&store_of(shard)?, rows)?
         {
             let difference = format!(
                 "its rows are in shard `{}`, and it is declared to have none there",
@@ -393,14 +393,12 @@ pub(super) fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) ->
     Ok(engine.catalog()?.iter().any(|(name, _)| name == schema.name))
 }
 
-/// Whether a table has rows in a shard. Without rows, it may be there from earlier.
-fn has_rows(store: &Store, rows: &'static RowVtable, online: bool) -> Result<bool> {
-    let in_shard = InShard {
-        is_shard: true,
-        global: rows.distribution.global(),
-        online,
-        ..InShard::default()
-    };
+/// Whether a table has rows in a shard without keys of it. Without rows, it may be there from earlier. Its indexes there don't
+/// matter, but an opening for writing must leave no state of a global index, which other openings would find.
+fn has_rows(store: &Store, rows: &'static RowVtable) -> Result<bool> {
+    let global = rows.distribution.global();
+    let in_shard =
+        InShard { is_shard: true, global, is_added: true, online: true, ..InShard::default() };
     let table = opening::open_with(store, rows, in_shard)?;
     let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
     let txn = store.read()?;
