@@ -31,6 +31,8 @@ pub(crate) struct Handle {
     pub(crate) store: Store,
     pub(crate) shards: Option<ShardedStore>,
     pub(crate) tables: Tables,
+    /// Whether the indexes of fillers are left to a build.
+    pub(crate) is_online: bool,
 }
 
 struct Threads {
@@ -68,7 +70,7 @@ pub(crate) fn open_copy(config: &Config, path: &Path, read_only: bool) -> Result
     let options = Store::options().create(false).read_only(read_only);
     if config.shards == 0 {
         let store = options.durability(index_table::Durability::Journal).open(path)?;
-        return Ok(Handle { tables: Tables::open(&store, false)?, store, shards: None });
+        return Handle::plain(store, false);
     }
     let shards = ShardedStore::options().options(options).open(path)?;
     Handle::of(shards, false)
@@ -76,8 +78,12 @@ pub(crate) fn open_copy(config: &Config, path: &Path, read_only: bool) -> Result
 
 impl Handle {
     pub(crate) fn of(shards: ShardedStore, online: bool) -> Result<Self> {
-        let store: Store = (*shards).clone();
-        Ok(Self { tables: Tables::open(&store, online)?, store, shards: Some(shards) })
+        let handle = Self::plain((*shards).clone(), online)?;
+        Ok(Self { shards: Some(shards), ..handle })
+    }
+
+    pub(crate) fn plain(store: Store, is_online: bool) -> Result<Self> {
+        Ok(Self { tables: Tables::open(&store, is_online)?, store, shards: None, is_online })
     }
 }
 
@@ -170,7 +176,7 @@ impl App {
         if online {
             drop(first::FillerRepository::open(&store)?);
         }
-        let handle = Handle { tables: Tables::open(&store, online)?, store, shards };
+        let handle = Handle { shards, ..Handle::plain(store, online)? };
         if is_new {
             self.fill(&handle)?;
             // A restored archive has the first rows.
@@ -234,19 +240,6 @@ impl App {
     /// Lets one step at a time change the list of consumers, or the shards with their changes.
     pub(crate) fn consumers(&self) -> MutexGuard<'_, ()> {
         lock(&self.consumers)
-    }
-
-    /// Returns the names of the directories with the files of a shard, which may be detached.
-    pub(crate) fn shard_directories(&self) -> Outcome<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(self.current().0)? {
-            let entry = entry?;
-            if entry.path().join("data.mdb").exists() {
-                names.push(entry.file_name().to_string_lossy().into_owned());
-            }
-        }
-        names.sort();
-        Ok(names)
     }
 
     fn go_on(&self) -> RwLockReadGuard<'_, ()> {

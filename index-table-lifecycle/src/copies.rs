@@ -16,7 +16,7 @@ use crate::{
     failure::{Failure, Outcome, same, wrong},
     model::States,
     random::Random,
-    tables::{ConsumerRepository, KindRepository, Progress, Tables},
+    tables::{ConsumerRepository, KindRepository, Progress},
 };
 
 /// The most time that the archive or a follower may need.
@@ -42,7 +42,7 @@ fn check_copy(app: &App, path: &Path) -> Outcome<BTreeMap<u32, Progress>> {
     Ok(progress)
 }
 
-fn is_complete(handle: &Handle) -> bool {
+pub(crate) fn is_complete(handle: &Handle) -> bool {
     handle.shards.as_ref().is_none_or(|it| it.unavailable_shards().is_empty())
 }
 
@@ -101,18 +101,16 @@ pub(crate) fn backup(app: &Arc<App>) -> Outcome {
 /// Loses the directory of a shard, of which there is a backup, while the store is closed.
 pub(crate) fn lose(app: &Arc<App>, shard: &str) -> Outcome {
     let _copying = app.copying();
-    let path = app.current().0.join(shard);
     // A backup of a shard that is older than a move can't be used.
-    if !app.has("backup") || app.has("moved") || !path.exists() || app.config.shards == 0 {
+    if !app.has("backup") || app.has("moved") || app.config.shards == 0 {
         return Ok(());
     }
     // A directory of a shard that has left may be in use, so only shards of the store are lost.
     let handle = app.handle()?;
-    let is_shard = handle.shards.as_ref().is_some_and(|it| it.shard(shard).is_ok());
+    let shards = handle.shards.as_ref().filter(|it| it.shard(shard).is_ok());
+    let place = shards.and_then(|it| it.shard_directories().into_iter().find(|it| it.0 == shard));
     drop(handle);
-    if !is_shard {
-        return Ok(());
-    }
+    let Some((_, path)) = place.filter(|it| it.1.exists()) else { return Ok(()) };
     app.close();
     app.mark("detached")?;
     Ok(fs::remove_dir_all(path)?)
@@ -269,10 +267,7 @@ impl Following {
 
     fn handle(&self) -> index_table::Result<Handle> {
         match self {
-            Self::Plain(it) => {
-                let store = it.store().clone();
-                Ok(Handle { tables: Tables::open(&store, false)?, store, shards: None })
-            }
+            Self::Plain(it) => Handle::plain(it.store().clone(), false),
             Self::Sharded(follower) => Handle::of(follower.store().clone(), false),
         }
     }
@@ -286,8 +281,9 @@ pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
     let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
     let mut random = Random::new(&[app.config.seed, 6]);
     while begun.elapsed() < Duration::from_millis(millis) {
-        // The archive may lack a base or a table for a while.
-        let Ok(following) = Following::open(app) else {
+        // The archive may lack a base or a table for a while, and that of a new store the first rows.
+        let following = if app.has("created") { Following::open(app).ok() } else { None };
+        let Some(following) = following else {
             thread::sleep(Duration::from_millis(20));
             continue;
         };

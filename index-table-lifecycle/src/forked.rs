@@ -12,34 +12,100 @@ use std::{
 use index_table::Error;
 
 use crate::{
-    app::{App, open_copy, read_one},
+    app::{App, Handle, open_copy, read_one, say},
+    copies::is_complete,
     failure::{Outcome, wrong},
     model::States,
     random::Random,
+    script::Step,
 };
 
-/// Forks. Each use of the store has to fail in the child with [`Error::Forked`].
-#[expect(unsafe_code, reason = "there is no safe fork")]
-pub(crate) fn fork(app: &Arc<App>) -> Outcome {
+/// The time in which a forked process has to open the store again.
+const OPENING: Duration = Duration::from_secs(10);
+
+/// Forks. In the child, each use of the store has to fail with [`Error::Forked`]: `fork`. Or the child only ends: `fork end`.
+/// Or it opens the store again: `fork open`.
+pub(crate) fn fork(app: &Arc<App>, step: &Step) -> Outcome {
     let handle = app.handle()?;
-    // SAFETY: the child uses the store only, prints nothing, and ends without returning.
+    if step.has("open") && app.is_whole() && is_complete(&handle) {
+        drop(handle);
+        return fork_and_open(app);
+    }
+    let is_refused = || {
+        matches!(handle.store.read(), Err(Error::Forked { .. }))
+            && matches!(handle.store.write(), Err(Error::Forked { .. }))
+    };
+    await_child(start_child(|| step.has("end") || is_refused())?)
+}
+
+/// Forks while no other thread has a handle. The child drops its handles, opens the store again, and reads, while this process
+/// writes. No other step runs.
+fn fork_and_open(app: &Arc<App>) -> Outcome {
+    app.close();
+    let (store, shards) = app.open_store()?;
+    let mut inherited = Some(Handle { shards, ..Handle::plain(store, false)? });
+    let pid = start_child(|| {
+        drop(inherited.take());
+        let outcome = open_again(app);
+        if let Err(failure) = &outcome {
+            say(&format!("fault a forked process: {failure}"));
+        }
+        outcome.is_ok()
+    })?;
+    let mut states = States::new(app.config.seed);
+    let mut write = || {
+        let Some(handle) = &inherited else { return Ok(()) };
+        (0..app.config.tenants).try_for_each(|tenant| {
+            match app.write_one(handle, &mut states, tenant) {
+                Err(failure) if failure.is_expected() => Ok(()),
+                outcome => outcome,
+            }
+        })
+    };
+    let written = (0..5).try_for_each(|_| write());
+    await_child(pid).and(written)
+}
+
+/// Opens the store in a forked process, and reads.
+fn open_again(app: &App) -> Outcome {
+    let app = App::new(app.dir.clone(), app.config.clone(), true);
+    let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
+    let mut random = Random::new(&[app.config.seed, 9]);
+    let handle = loop {
+        match open_copy(&app.config, &app.current().0, true) {
+            Ok(handle) => break handle,
+            Err(error) if begun.elapsed() > OPENING => return Err(error.into()),
+            Err(_) => thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    (0..5).try_for_each(|_| match read_one(&app, &handle, &mut states, &mut random) {
+        Err(failure) if failure.is_expected() => Ok(()),
+        outcome => outcome,
+    })
+}
+
+/// Forks, and runs a function in the child, which returns whether it succeeded.
+#[expect(unsafe_code, reason = "there is no safe fork")]
+fn start_child(child: impl FnOnce() -> bool) -> Outcome<libc::pid_t> {
+    // SAFETY: the child uses the memory of other threads only as far as the library does, and ends without returning.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let is_forked = matches!(handle.store.read(), Err(Error::Forked { .. }))
-            && matches!(handle.store.write(), Err(Error::Forked { .. }));
+        let is_right = child();
         // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(!is_forked)) };
+        unsafe { libc::_exit(i32::from(!is_right)) };
     }
-    if pid < 0 {
-        return wrong("no fork");
-    }
+    if pid < 0 { wrong("no fork") } else { Ok(pid) }
+}
+
+#[expect(unsafe_code, reason = "there is no safe wait for a forked child")]
+fn await_child(pid: libc::pid_t) -> Outcome {
     let (begun, mut status) = (Instant::now(), 0);
     loop {
         // SAFETY: `pid` is a child of this process.
         if unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == pid {
             break;
         }
-        if begun.elapsed() > Duration::from_secs(20) {
+        if begun.elapsed() > 3 * OPENING {
             // SAFETY: as above.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             return wrong("a forked process hangs");

@@ -117,9 +117,14 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         "check" | "close" | "wait" | "promote" | "rebuild" | "compare-follower" => {
             alone(name.to_owned())
         }
-        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "fork" | "remove-old" | "attach" => {
+        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "remove-old" | "attach" => {
             one(name.to_owned())
         }
+        "fork" => match random.below(3) {
+            0 => one("fork".to_owned()),
+            1 => one("fork end".to_owned()),
+            _ => alone("fork open".to_owned()),
+        },
         "lose" => {
             shards.is_lost = true;
             let shard = random.pick(shards.present.clone()).unwrap_or_default();

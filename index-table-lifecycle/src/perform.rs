@@ -39,7 +39,7 @@ pub(crate) fn perform(app: &Arc<App>, step: &Step) -> Outcome {
         "compare-follower" => copies::compare_follower(app),
         "promote" => copies::promote(app),
         "read-only" => crate::forked::read_only(app, step.number(1)),
-        "fork" => crate::forked::fork(app),
+        "fork" => crate::forked::fork(app, step),
         _ => change(app, step, &app.handle()?),
     }
 }
@@ -115,13 +115,15 @@ fn listing(app: &App, consumer: &str, change: impl FnOnce() -> Outcome) -> Outco
 
 /// Attaches a shard, or, without a name, the first detached shard that is not refused.
 fn attach(app: &App, shards: &ShardedStore, name: &str) -> Outcome {
-    if !name.is_empty() {
-        return Ok(shards.attach_shard(name, name).map(drop)?);
-    }
-    let mut outcome = Ok(());
-    for name in app.shard_directories()? {
-        if shards.shard_ids().iter().all(|it| it.name() != name) {
-            outcome = shards.attach_shard(&name, &name).map(drop);
+    let (store, mut outcome) = (app.current().0, Ok(()));
+    // A promoted store has other directories than its original. After a rebuild, those of detached shards are not known.
+    for (shard, path) in shards.shard_directories() {
+        let place = path.strip_prefix(&store).unwrap_or(&path);
+        let is_chosen = name.is_empty() || name == shard;
+        let is_detached = shards.shard_ids().iter().all(|it| it.name() != shard);
+        let is_there = place.file_name().is_some() && path.join("data.mdb").exists();
+        if is_chosen && is_detached && is_there {
+            outcome = shards.attach_shard(&shard, place).map(drop);
             if !matches!(outcome, Err(Error::ShardRefused { .. })) {
                 break;
             }

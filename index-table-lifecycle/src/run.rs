@@ -99,6 +99,7 @@ impl Running<'_> {
             }
             // These close the store, which the steps beside them use.
             "close" | "lose" | "rebuild" | "promote" => self.wait()?,
+            "fork" if step.has("open") => self.wait()?,
             _ => {}
         }
         self.start()?;

@@ -71,6 +71,10 @@ pub(crate) fn paused(app: &App, handle: &Handle) -> Outcome<BTreeMap<u32, Progre
     let txn = handle.store.read()?;
     let progress = app.check(&handle.tables, &txn).all(&mut states)?;
     compare_acknowledged(app, &progress)?;
+    // The check of the rows accepts an index that is being built.
+    if is_available && app.is_whole() && !handle.is_online {
+        handle.tables.fillers.by_code(&txn).count().map_err(|error| wrong_index(&error))?;
+    }
     drop(txn);
     if is_available && app.is_whole() {
         let report = handle.store.verify()?;
@@ -82,6 +86,10 @@ pub(crate) fn paused(app: &App, handle: &Handle) -> Outcome<BTreeMap<u32, Progre
         app.acknowledge(row.tenant, row.n);
     }
     Ok(progress)
+}
+
+fn wrong_index(error: &Error) -> Failure {
+    Failure::Wrong(format!("an index that the opening has built: {error}"))
 }
 
 /// No acknowledged operation is lost, and only tenants of a detached or lost shard are missing.
