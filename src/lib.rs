@@ -45,13 +45,13 @@ pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
     ArchiveFile, Available, Backup, Build, BulkLoad, Change, ChangeBatch, ChangeKind, ChangeWorker,
     ChangedRow, Changes, Combined, CommitNumber, Cursor, DeadLetter, Desc, DetachedQuery, Distinct,
-    Durability, Entries, Error, Event, EventualScan, ExpiryWorker, Finding, FindingKind, Follower,
-    FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage, IndexWorker, Keys, Lag,
-    Lagged, ListMap, MAX_KEY_LEN, Move, OnDuplicate, Options, Page, Parts, Progress, QueueFull,
-    RangeMap, ReadTxn, Readers, Rebalance, Repair, RestoreArchive, Result, Rows, Scan, Scrub,
-    ShardId, ShardKeyValue, ShardMap, ShardedFollower, ShardedOptions, ShardedStore, Stats, Store,
-    StoreError, StreamedChange, Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport,
-    Views, Watch, Watcher, WhenFull, WriteTxn,
+    Durability, DurabilityReason, Entries, Error, Event, EventualScan, ExpiryWorker, Finding,
+    FindingKind, Follower, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage,
+    IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, Move, OnDuplicate, Options, Page, Parts,
+    Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance, Repair, RestoreArchive, Result,
+    Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedFollower, ShardedOptions,
+    ShardedStore, Stats, Store, StoreError, StreamedChange, Submission, Submitted, Table, Upgrade,
+    Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs rarely name them.

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     commands::{
-        analyze, copies, dump, keys, moving, overview, readers, rows, serve, shards, streams,
-        upkeep, usage,
+        analyze, copies, dump, keys, moving, overview, readers, rows, serve, shards, status,
+        streams, upkeep, usage,
     },
     failure::{Code, Failure},
     interrupt::wait_if_interrupted,
@@ -117,6 +117,8 @@ pub(crate) enum Command {
     },
     /// Check the structure of each page in use.
     Check(Dir),
+    /// Show the durability of the store, and why it is not the journal.
+    Status(Dir),
     /// List the processes that read the store, and how old their snapshots are.
     Readers(Dir),
     /// Show the catalog: all tables and indexes as last declared.
@@ -182,6 +184,7 @@ impl Command {
                 analyze::advice(out, &dir, table.as_deref(), sample)
             }
             Self::Check(Dir { dir }) => copies::check(out, &dir),
+            Self::Status(Dir { dir }) => status::status(out, &dir),
             Self::Readers(Dir { dir }) => readers::readers(out, &dir),
             Self::Catalog(Dir { dir }) => overview::catalog(out, &dir),
             Self::Backup { dir: Dir { dir }, to, compact } => copies::copy(out, &dir, &to, compact),

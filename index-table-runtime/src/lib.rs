@@ -28,7 +28,7 @@ mod write;
 
 #[cfg(feature = "postgres")]
 pub use engine::postgres::Dialect;
-pub use engine::{ArchiveFile, CommitNumber, Durability, Options, WhenFull};
+pub use engine::{ArchiveFile, CommitNumber, Durability, DurabilityReason, Options, WhenFull};
 pub use model::{
     entity::IndexEntry,
     error::{Error, Result, StoreError},

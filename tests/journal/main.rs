@@ -3,6 +3,7 @@
 mod crashes;
 #[path = "../support/directories.rs"]
 mod directories;
+mod durabilities;
 mod images;
 mod missing;
 mod nested;

@@ -10,6 +10,7 @@ pub(crate) mod readers;
 pub(crate) mod rows;
 pub(crate) mod serve;
 pub(crate) mod shards;
+pub(crate) mod status;
 pub(crate) mod streams;
 pub(crate) mod upkeep;
 pub(crate) mod usage;

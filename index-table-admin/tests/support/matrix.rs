@@ -85,6 +85,7 @@ const COMMANDS: &[(&str, &str, Uses, &str)] = &[
     ("analyze", "STORE TABLE", Uses::Rows, "INDEX"),
     ("advice", "STORE", Uses::Rows, ""),
     ("check", "STORE", Uses::Check, "intact"),
+    ("status", "STORE", Uses::Catalog, "durability"),
     ("readers", "STORE", Uses::Readers, ""),
     ("backup", "STORE COPY", Uses::Copy, "cop"),
     ("restore", "STORE COPY", Uses::Copy, "cop"),

@@ -1,6 +1,6 @@
 //! The guarantees for a crash of the machine, and the limits for checkpoints of a journal.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,14 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// Returns the durability of options that may name none.
+    pub(crate) const fn or_default(chosen: Option<Self>) -> Self {
+        match chosen {
+            Some(chosen) => chosen,
+            None => Self::Full,
+        }
+    }
+
     /// Returns the number of the durability in the record of a shard. It is part of the format.
     pub(super) const fn number(self) -> u64 {
         match self {
@@ -52,6 +60,45 @@ impl Durability {
             Self::None => 2,
             Self::Journal => 3,
         }
+    }
+}
+
+/// The reason why commits of a store don't go to a journal; from
+/// [`Store::durability_reason`](crate::Store::durability_reason). `Display` has it as a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DurabilityReason {
+    /// The options name another durability.
+    Chosen,
+    /// The options name no durability, and the default is [`Durability::Full`].
+    Default,
+    /// The store is read-only, and its data file has no journal. The processes that write it choose their durability.
+    ReadOnly,
+    /// The store is a follower, which copies the archive again after a crash of the machine.
+    Follower,
+    /// The store was a follower, and syncs each commit since its promotion.
+    Promoted,
+    /// The store is in memory.
+    Memory,
+    /// The store is on a server, whose settings apply.
+    Server,
+}
+
+impl fmt::Display for DurabilityReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Chosen => "the options name this durability",
+            Self::Default => "the options name no durability, and the default is `Durability::Full`",
+            Self::ReadOnly => {
+                "the store is read-only and has no journal, so the durability is that of the processes that write it"
+            }
+            Self::Follower => "a follower copies the archive again after a crash of the machine",
+            Self::Promoted => {
+                "a promoted follower syncs each commit; for a journal, open it again with `Durability::Journal`"
+            }
+            Self::Memory => "the store is in memory",
+            Self::Server => "the settings of the server apply",
+        })
     }
 }
 

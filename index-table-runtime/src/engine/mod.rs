@@ -97,7 +97,7 @@ mod write;
 pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
-pub use durability::Durability;
+pub use durability::{Durability, DurabilityReason};
 pub use hand_over::ArchiveFile;
 pub(crate) use hand_over::{Destination, HandOver};
 pub(crate) use links::Links;

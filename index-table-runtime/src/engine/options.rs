@@ -57,7 +57,8 @@ pub(crate) enum WhenLost {
 pub struct Options {
     pub(crate) map_size: usize,
     pub(crate) max_map_size: usize,
-    pub(crate) durability: Durability,
+    /// `None`: the default.
+    pub(crate) durability: Option<Durability>,
     pub(crate) max_databases: u32,
     pub(crate) max_readers: u32,
     pub(crate) reserve: usize,
@@ -104,7 +105,7 @@ impl Default for Options {
         Self {
             map_size: DEFAULT_MAP_SIZE,
             max_map_size: usize::MAX,
-            durability: Durability::Full,
+            durability: None,
             max_databases: 64,
             max_readers: 126,
             reserve: 1 << 20,
@@ -163,8 +164,12 @@ impl Options {
     }
 
     /// Sets the guarantee for a crash of the machine. Default: [`Durability::Full`].
+    /// [`Store::durability`](crate::Store::durability) returns the durability of an open store.
+    ///
+    /// With [`Durability::Journal`], opening for writing fails with [`Error::Io`](crate::Error::Io) with the kind
+    /// `Unsupported` where a directory can't be locked.
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
+        self.durability = Some(durability);
         self
     }
 
@@ -498,6 +503,11 @@ impl Options {
         self
     }
 
+    /// Returns the durability of commits.
+    pub(crate) const fn used_durability(&self) -> Durability {
+        Durability::or_default(self.durability)
+    }
+
     /// Whether the store has an archive.
     pub(crate) const fn has_archive(&self) -> bool {
         self.archive.is_some() || self.hand_over.is_some()
@@ -524,7 +534,7 @@ impl Options {
         [
             ("map_size", self.map_size as u64),
             ("max_map_size", self.max_map_size as u64),
-            ("durability", self.durability.number()),
+            ("durability", self.used_durability().number()),
             ("max_databases", u64::from(self.max_databases)),
             ("max_readers", u64::from(self.max_readers)),
             ("reserve", self.reserve as u64),
@@ -544,7 +554,7 @@ impl Options {
             "durability" => {
                 let all = [Durability::Relaxed, Durability::None, Durability::Journal];
                 let found = all.into_iter().find(|it| it.number() == number);
-                self.durability = found.unwrap_or_default();
+                self.durability = Some(found.unwrap_or_default());
             }
             "max_databases" => self.max_databases = count.unwrap_or(MOST),
             "max_readers" => self.max_readers = count.unwrap_or(MOST),
@@ -566,7 +576,7 @@ impl Options {
 
     /// Refuses options that can't work.
     pub(crate) fn check(&self) -> io::Result<()> {
-        if self.has_archive() && !self.read_only && self.durability != Durability::Journal {
+        if self.has_archive() && !self.read_only && self.used_durability() != Durability::Journal {
             let reason = "`archive` needs `Durability::Journal`";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
@@ -636,7 +646,7 @@ impl Options {
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
             ("max_map_size", max_map_size, &other.max_map_size),
-            ("durability", durability, &other.durability),
+            ("durability", &Durability::or_default(*durability), &other.used_durability()),
             ("max_databases", max_databases, &other.max_databases),
             ("max_readers", max_readers, &other.max_readers),
             ("reserve", reserve, &other.reserve),

@@ -3,6 +3,7 @@
 mod archive;
 mod check;
 mod copy;
+mod durability;
 mod follower;
 mod group;
 mod inner;

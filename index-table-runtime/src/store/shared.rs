@@ -95,7 +95,7 @@ fn open_with(
             // A detached shard is still open, and is attached again.
             let is_back = inner.engine.lmdb().is_some_and(lmdb::Engine::has_left_journal);
             let is_joining =
-                journal.is_some() && options.durability == Durability::Journal && !is_back;
+                journal.is_some() && options.used_durability() == Durability::Journal && !is_back;
             let own = if open.is_shard && !is_shard {
                 Some("as a shard of a sharded store; use the `ShardedStore`, or detach the shard")
             } else if is_joining {

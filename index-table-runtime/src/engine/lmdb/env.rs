@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    durable::OpenedAs,
     gate::{Gate, Kind},
     handle,
     journal::active::Active,
@@ -30,6 +31,7 @@ pub(crate) struct Engine {
     pub(super) forks: u32,
     /// Whether the options were read-only, or the store follows an archive.
     pub(super) read_only: AtomicBool,
+    pub(super) opened_as: OpenedAs,
     pub(super) max_databases: u32,
     pub(super) max_readers: u32,
     /// The gate of all transactions, and of all other accesses to the map, with the open files.

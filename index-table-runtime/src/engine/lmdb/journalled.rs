@@ -250,7 +250,7 @@ pub(super) fn prepare(
     shared: Option<(&SharedJournal, ShardNumber)>,
 ) -> Result<Prepared> {
     let failed = |not_started| unstarted(path, not_started);
-    let wanted = match options.durability {
+    let wanted = match options.used_durability() {
         _ if options.read_only => Wanted::Read,
         Durability::Journal => Wanted::Journal,
         Durability::Full | Durability::Relaxed | Durability::None => Wanted::Plain,
@@ -390,7 +390,7 @@ fn unstarted(path: &Path, not_started: NotStarted) -> Error {
 /// Returns the number of reader slots. Two more than the option are for checkpoints, and another one for the bases of an
 /// archive, so that they can be written when all others are taken.
 pub(super) const fn readers(options: &Options) -> u32 {
-    match options.durability {
+    match options.used_durability() {
         Durability::Journal if !options.read_only => {
             options.max_readers.saturating_add(if options.has_archive() { 3 } else { 2 })
         }
@@ -407,4 +407,29 @@ pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
     const MAX_IN_FILE: u32 = 1 << 14;
     let databases = u32::try_from(databases).unwrap_or(MAX_IN_FILE).min(MAX_IN_FILE);
     max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_that_cannot_be_had_is_an_error() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path();
+        Engine::open(&Options::default(), path).map(drop).expect("a store");
+        Engine::wait_until_closed(path);
+        let prepared = |durability| {
+            let options = Options::default().durability(durability);
+            // As in a directory that can't be locked.
+            prepare(&options, path, &mut Presence::none(), None).map(|it| it.plan)
+        };
+        let refused = prepared(Durability::Journal);
+        assert!(
+            matches!(&refused, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::Unsupported),
+            "{:?}",
+            refused.map(drop)
+        );
+        assert!(matches!(prepared(Durability::Full), Ok(Plan::Open)));
+    }
 }

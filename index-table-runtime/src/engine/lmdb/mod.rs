@@ -29,6 +29,7 @@ mod catalog;
 mod check;
 mod commit;
 mod copy;
+mod durable;
 mod env;
 mod error;
 mod follow;

@@ -16,6 +16,7 @@ use heed::{EnvFlags, EnvOpenOptions, MdbError};
 
 use super::{
     begin::read_txn,
+    durable::OpenedAs,
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
@@ -150,7 +151,7 @@ impl Engine {
 
     /// Starts the journal of a process that has ended while readers have the store open, and closes it.
     pub(super) fn settle(options: &Options, path: &Path) -> Result<()> {
-        let options = Options { durability: Durability::Journal, ..options.clone() };
+        let options = options.clone().durability(Durability::Journal);
         let mut engine = Self::open_patiently(&options, path, Plan::Start, false)?;
         engine.start_journal(&options, None)?;
         drop(engine);
@@ -197,7 +198,7 @@ impl Engine {
         } else {
             let lock_file = lock::reserve(path, readers(options), alone)
                 .map_err(|source| error::not_reserved(path, source))?;
-            (flags(options.durability), lock_file)
+            (flags(options.used_durability()), lock_file)
         };
         if !flags.contains(EnvFlags::NO_LOCK) {
             claim_id(path)?;
@@ -210,7 +211,7 @@ impl Engine {
         let env = env.map_err(|error| not_opened(path, map_size, error))?;
         if options.creates()
             && databases.unwrap_or(0) == 0
-            && options.durability != Durability::None
+            && options.used_durability() != Durability::None
         {
             sync_created(&env, path)?;
         }
@@ -220,7 +221,8 @@ impl Engine {
         let map_size = AtomicUsize::new(env.info().map_size);
         let (slots, presence) = (OnceLock::new(), Presence::none());
         // A promoted follower waits for the disk.
-        let mut paths = Paths::new(options.durability == Durability::None && !options.follower);
+        let mut paths =
+            Paths::new(options.used_durability() == Durability::None && !options.follower);
         if let Some(lock_file) = lock_file {
             paths.add(path.join(LOCK_FILE), lock_file);
         }
@@ -229,6 +231,7 @@ impl Engine {
             path: path.to_owned(),
             forks: fork::forks(),
             read_only: AtomicBool::new(options.read_only || options.follower),
+            opened_as: OpenedAs::of(options),
             max_databases: options.max_databases,
             max_readers,
             gate: Gate::new(max_readers, files),
@@ -462,7 +465,7 @@ fn refuse_special(directory: &Path, name: &str) -> Result<()> {
 /// Returns the size of the reserve. Without a sync in each commit, a reserve saves no time, and a read-only
 /// file does not grow.
 const fn reserved(options: &Options) -> usize {
-    match options.durability {
+    match options.used_durability() {
         Durability::Full | Durability::Relaxed if !options.read_only => options.reserve,
         _ => 0,
     }

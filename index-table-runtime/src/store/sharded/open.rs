@@ -665,7 +665,7 @@ pub(super) fn compare_shard(
 /// Replaces `Durability::Full` by the common journal, which is as durable. `Full` is the default of [`Options`], so
 /// it does not show whether the user has chosen it.
 fn durable(options: Options) -> Options {
-    match options.durability {
+    match options.used_durability() {
         Durability::Full => options.durability(Durability::Journal),
         _ => options,
     }

@@ -1,0 +1,57 @@
+//! The durability of an open data file, and why it is not the journal.
+
+use super::{
+    env::Engine,
+    journal::{
+        marker::{Journalled, LIVE, Marker},
+        start,
+    },
+};
+use crate::engine::{Durability, DurabilityReason, Options};
+
+/// The options with which a data file was opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpenedAs {
+    chosen: Option<Durability>,
+    is_follower: bool,
+}
+
+impl OpenedAs {
+    pub(super) const fn of(options: &Options) -> Self {
+        Self { chosen: options.durability, is_follower: options.follower }
+    }
+}
+
+impl Engine {
+    /// Returns the durability of commits, and the reason if it is not the journal. For a read-only data file, its marker shows
+    /// whether it has a journal.
+    pub(crate) fn durability(&self) -> (Durability, Option<DurabilityReason>) {
+        use DurabilityReason::{Chosen, Default, Follower, Promoted, ReadOnly};
+
+        if self.has_journal() {
+            return (Durability::Journal, None);
+        }
+        let OpenedAs { chosen, is_follower } = self.opened_as;
+        let used = Durability::or_default(chosen);
+        match (self.is_read_only(), is_follower) {
+            (true, true) => (Durability::None, Some(Follower)),
+            (false, true) => (Durability::Full, Some(Promoted)),
+            (true, false) => match start::marker_of(&self.path) {
+                Ok(Marker::Needed(Journalled { identity: LIVE, .. })) => {
+                    (Durability::None, Some(Follower))
+                }
+                Ok(Marker::Needed(_) | Marker::Clean(_)) => (Durability::Journal, None),
+                // No process writes a journal.
+                Ok(Marker::None) | Err(_) if used == Durability::Journal => {
+                    (Durability::Full, Some(ReadOnly))
+                }
+                Ok(Marker::None) | Err(_) => (used, Some(ReadOnly)),
+            },
+            (false, false) => {
+                let reason = if chosen.is_some() { Chosen } else { Default };
+                // A shard that has not joined the journal of all shards can't be written.
+                (used, (used != Durability::Journal).then_some(reason))
+            }
+        }
+    }
+}
