@@ -6,6 +6,8 @@
 //! index-table-proof faults [ONE IN N [plain | journal | shards | moves | shard-list | over-time]]
 //! index-table-proof damage [BITS OF EACH PAGE [SEED]]
 //! index-table-proof snapshots [SECONDS]
+//! index-table-proof pairs [ROUNDS [SEED]]
+//! index-table-proof pairs-weakened ROUNDS SEED
 //! index-table-proof power [IMAGES [SEED [SCENARIO]]]
 //! index-table-proof power-weakened IMAGES SEED SCENARIO FILE WITHOUT SYNCS
 //! ```
@@ -16,6 +18,7 @@
 mod crash;
 mod damage;
 mod faults;
+mod pairs;
 mod power;
 mod random;
 mod sharded;
@@ -32,7 +35,7 @@ use std::{
 use index_table::{Durability, Options, Store};
 
 const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN N [KIND]], damage [BITS OF EACH \
-                     PAGE [SEED]], snapshots [SECONDS], power [IMAGES [SEED [SCENARIO]]] or power-weakened \
+                     PAGE [SEED]], snapshots [SECONDS], pairs [ROUNDS [SEED]], pairs-weakened ROUNDS SEED, power [IMAGES [SEED [SCENARIO]]] or power-weakened \
                      IMAGES SEED SCENARIO FILE";
 
 fn main() -> ExitCode {
@@ -57,6 +60,11 @@ fn main() -> ExitCode {
         ["damage", ..] => number(1, 8).and_then(|flips| damage::run(flips, number(2, 1)?)),
         ["snapshots-child", path, seconds] => snapshots::child(path, seconds),
         ["snapshots", ..] => number(1, 10).and_then(snapshots::run),
+        ["pairs-child", access, path] => pairs::child(access, path),
+        ["pairs", ..] => number(1, 4).and_then(|rounds| pairs::run(rounds, number(2, 1)?, false)),
+        ["pairs-weakened", ..] => {
+            number(1, 4).and_then(|rounds| pairs::run(rounds, number(2, 1)?, true))
+        }
         ["power-judge", scenario, path, numbers @ ..] => power::judge(scenario, path, numbers),
         ["power", ..] => {
             let only = arguments.get(3).copied().unwrap_or_default();

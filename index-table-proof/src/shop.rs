@@ -256,6 +256,31 @@ impl Shop {
         Err(format!("step {step} returns {outcomes:?}, and not {expected:?}"))
     }
 
+    /// Runs the next step after the last step in the store, which other processes write too. Returns the number of completed
+    /// steps.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`step`](Self::step).
+    pub(crate) fn step_beside(&self, model: &mut Model) -> Result<Result<u64>, String> {
+        let (mut step, mut outcomes) = (0, Vec::new());
+        let done = self.store.transaction(|txn| {
+            step = self.steps_in(txn)?;
+            let operations = operations(step).into_iter();
+            outcomes = operations.map(|it| it.run(&self.items, txn)).collect::<Result<_>>()?;
+            self.progress.put(txn, &Progress { id: 0, steps: step + 1 })
+        });
+        if let Err(error) = done {
+            return Ok(Err(error));
+        }
+        model.advance(step);
+        let expected = model.step();
+        if outcomes == expected {
+            return Ok(Ok(step + 1));
+        }
+        Err(format!("step {step} returns {outcomes:?}, and not {expected:?}"))
+    }
+
     /// Compares all results of the store with the model.
     ///
     /// # Errors

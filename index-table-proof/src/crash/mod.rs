@@ -208,7 +208,7 @@ fn spawn(number: usize, dir: &Path) -> std::io::Result<Child> {
         .spawn()
 }
 
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "{what}").and_then(|()| out.flush()).is_err() {
         // The parent has ended, so nothing would kill this process.
