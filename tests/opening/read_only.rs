@@ -244,3 +244,84 @@ fn read_permission_alone_is_refused() -> TestResult {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     Ok(())
 }
+
+/// Runs as another user, after the process that wrote a journal was killed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_may_not_recover_a_store_names_the_command_that_does() -> TestResult {
+    use std::{
+        os::unix::{fs::PermissionsExt, process::CommandExt},
+        process::Command,
+    };
+
+    use index_table::Durability;
+
+    use super::privileges::not_privileged;
+
+    const NAME: &str =
+        "read_only::a_reader_that_may_not_recover_a_store_names_the_command_that_does";
+    if let Some((path, role)) = role() {
+        let result = to_read().open(&path);
+        if role == "recovers" {
+            assert!(result?.was_recovered());
+            return Ok(());
+        }
+        let command = format!("`index-table recover {}`", path.canonicalize()?.display());
+        let is_named = matches!(&result, Err(error @ Error::RecoveryNeeded { .. })
+            if error.to_string().contains(&command));
+        assert!(is_named, "{result:?}");
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    let (open, program) = (dir.path().join("open"), dir.path().join("program"));
+    fs::copy(std::env::current_exe()?, &program)?;
+    allow(dir.path(), 0o755)?;
+    let store = Store::options().durability(Durability::Journal).open(&open)?;
+    plain::PersonRepository::open(&store)?;
+    // The modes of the directory, data.mdb, lock.mdb and the journal; 0: there is no lock file.
+    for (number, (role, [directory, data, lock, journal])) in [
+        ("refused", [0o755, 0o444, 0o666, 0o644]),
+        ("refused", [0o777, 0o444, 0o666, 0o644]),
+        ("refused", [0o755, 0o666, 0o444, 0o644]),
+        ("refused", [0o755, 0o666, 0, 0o644]),
+        ("refused", [0o755, 0o666, 0o666, 0o200]),
+        ("recovers", [0o755, 0o666, 0o666, 0o644]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let left = dir.path().join(number.to_string());
+        fs::create_dir(&left)?;
+        for (name, mode) in [
+            ("data.mdb", data),
+            ("journal.0", journal),
+            ("journal.1", journal),
+            ("journal.2", journal),
+        ] {
+            if open.join(name).exists() {
+                fs::copy(open.join(name), left.join(name))?;
+                allow(&left.join(name), mode)?;
+            }
+        }
+        if lock > 0 {
+            fs::write(left.join("lock.mdb"), "")?;
+            allow(&left.join("lock.mdb"), lock)?;
+        }
+        allow(&left, directory)?;
+        let before = fs::read(left.join("data.mdb"))?;
+        let mut command = Command::new(&program);
+        command.args(["--exact", NAME]).env("INDEX_TABLE_OTHER_PROCESS", &left);
+        let output = command.env("INDEX_TABLE_ROLE", role).current_dir("/").uid(65534).output();
+        let output = match output {
+            Ok(output) => output,
+            Err(error) => {
+                return not_privileged(&format!("no process of another user starts: {error}"));
+            }
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{role} {number}: {said}");
+        assert_eq!(role == "refused", fs::read(left.join("data.mdb"))? == before, "{number}");
+    }
+    Ok(())
+}

@@ -7,7 +7,10 @@ mod directories;
 mod lost;
 mod missing;
 mod openings;
+#[path = "../support/privileges.rs"]
+mod privileges;
 mod processes;
+mod readers;
 mod together;
 
 use std::{

@@ -14,11 +14,11 @@ use crate::{
     NoteRepository, SHARDS, TestResult, expect, expect_of, killed, many_checkpoints, options, write,
 };
 
-const CHILD: &str = "INDEX_TABLE_SHARD_JOURNAL_CHILD";
-const READER: &str = "INDEX_TABLE_SHARD_JOURNAL_READER";
+pub(crate) const CHILD: &str = "INDEX_TABLE_SHARD_JOURNAL_CHILD";
+pub(crate) const READER: &str = "INDEX_TABLE_SHARD_JOURNAL_READER";
 const KILLED: &str = "INDEX_TABLE_SHARD_JOURNAL_KILLED";
 
-fn say(word: &str) -> std::io::Result<()> {
+pub(crate) fn say(word: &str) -> std::io::Result<()> {
     println!("\n{word}");
     std::io::stdout().flush()
 }
@@ -81,24 +81,24 @@ fn steps_of(store: &Store, notes: &NoteRepository, tenant: u8) -> Result<u32, Er
     Ok(codes.collect::<Result<Vec<_>, _>>()?.into_iter().max().map_or(0, |last| last + 1))
 }
 
-fn start(
+pub(crate) fn start(
     test: &str,
     variable: &str,
     path: &Path,
 ) -> Result<(Child, impl Iterator<Item = String> + use<>), Box<dyn std::error::Error>> {
-    ready(spawn(test, variable, path)?)
+    ready(spawn(&format!("processes::{test}"), variable, path)?)
 }
 
-fn spawn(test: &str, variable: &str, path: &Path) -> std::io::Result<Child> {
+pub(crate) fn spawn(test: &str, variable: &str, path: &Path) -> std::io::Result<Child> {
     Command::new(std::env::current_exe()?)
-        .args(["--exact", &format!("processes::{test}"), "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(variable, path)
         .stdout(Stdio::piped())
         .spawn()
 }
 
 /// Waits until the process has opened the store.
-fn ready(
+pub(crate) fn ready(
     mut child: Child,
 ) -> Result<(Child, impl Iterator<Item = String> + use<>), Box<dyn std::error::Error>> {
     let out = child.stdout.take().ok_or("no output")?;
@@ -107,7 +107,7 @@ fn ready(
     Ok((child, lines))
 }
 
-fn end(mut child: Child) -> std::io::Result<()> {
+pub(crate) fn end(mut child: Child) -> std::io::Result<()> {
     child.kill()?;
     child.wait().map(drop)
 }
@@ -154,7 +154,7 @@ fn several_readers_recover_a_store_at_once() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (child, _out) = start("a_child_process_writes_and_waits", CHILD, dir.path())?;
     end(child)?;
-    let reader = || spawn("a_child_process_reads_and_waits", READER, dir.path());
+    let reader = || spawn("processes::a_child_process_reads_and_waits", READER, dir.path());
     let readers = [reader()?, reader()?, reader()?, reader()?];
     // A writer waits for the recovery.
     expect(&options().open(dir.path())?, &[10; 3])?;

@@ -5,6 +5,7 @@
 //! intact. The next child continues with the same files.
 
 mod archive;
+mod changed;
 mod evolution;
 mod groups;
 mod over_time;

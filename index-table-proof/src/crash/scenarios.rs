@@ -11,7 +11,7 @@ use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, types::Bytes};
 use index_table::Result;
 
 use super::{
-    Beside, Failure, Known, Scenario, advance, archive,
+    Beside, Failure, Known, Scenario, advance, archive, changed,
     evolution::{
         build, build_online, fill_older, forget_indexes, load, prove_built, prove_built_online,
         prove_loaded, prove_upgraded, upgrade,
@@ -29,7 +29,7 @@ use crate::{
 /// The scenario of transactions of several shards.
 pub(crate) const TOGETHER: &str = "shards together";
 
-pub(crate) const SCENARIOS: [Scenario; 19] = [
+pub(crate) const SCENARIOS: [Scenario; 20] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -172,6 +172,18 @@ pub(crate) const SCENARIOS: [Scenario; 19] = [
         is_sharded: false,
         child: write,
         before: kill_writer,
+        after: prove,
+    },
+    Scenario {
+        name: "a changed durability",
+        rounds: 4,
+        awaited: 2,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: true,
+        is_sharded: false,
+        child: changed::write,
+        before: changed::keep_reader,
         after: prove,
     },
     Scenario {

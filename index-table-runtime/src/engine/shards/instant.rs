@@ -17,10 +17,16 @@
 //!   again together with the snapshots.
 //!
 //! After [`TRIES`] rounds, all commits wait until the snapshots are taken.
+//!
+//! In a process that only reads, [`outside`](super::outside) has the second property for the commits of the process that
+//! writes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst, fence};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering::SeqCst, fence},
+};
 
-use super::{Engine, Shard, Txn};
+use super::{Engine, Shard, Txn, outside::Announced};
 use crate::{
     engine,
     locks::{RwLock, RwLockReadGuard, RwLockWriteGuard, rank},
@@ -43,6 +49,8 @@ pub(super) struct Visibility {
     /// Locked shared by each commit of several shards while it becomes visible, and exclusively to make these commits
     /// wait.
     turn: RwLock<(), rank::Visibility>,
+    /// The same numbers for processes that read the store.
+    announced: Option<Arc<Announced>>,
 }
 
 /// A commit of several shards that becomes visible.
@@ -58,6 +66,10 @@ pub(super) struct Paused<'e> {
 }
 
 impl Visibility {
+    pub(super) fn new(announced: Option<Arc<Announced>>) -> Self {
+        Self { announced, ..Self::default() }
+    }
+
     /// Counts a commit of several shards that is about to become visible in its first shard.
     pub(super) fn begin(&self) -> BecomesVisible<'_> {
         self.begun(self.turn.read())
@@ -70,6 +82,9 @@ impl Visibility {
 
     fn begun<'e>(&'e self, turn: RwLockReadGuard<'e, ()>) -> BecomesVisible<'e> {
         self.begun.fetch_add(1, SeqCst);
+        if let Some(announced) = &self.announced {
+            announced.begin();
+        }
         BecomesVisible { visibility: self, _turn: turn }
     }
 
@@ -91,6 +106,9 @@ impl Drop for BecomesVisible<'_> {
         // It is visible in all of its shards, or in none.
         if !self.visibility.is_split.load(SeqCst) {
             self.visibility.ended.fetch_add(1, SeqCst);
+            if let Some(announced) = &self.visibility.announced {
+                announced.end();
+            }
         }
     }
 }
@@ -99,6 +117,10 @@ impl Engine {
     /// Begins a read transaction: a snapshot of each shard, all of one instant.
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
         self.refuse_forked()?;
+        self.between_commits(|| self.read_all())
+    }
+
+    fn read_all(&self) -> Result<Txn<'_>> {
         let mut snapshots: Vec<Option<(u64, engine::Txn<'_>)>> = Vec::new();
         let Visibility { begun, ended, is_split, .. } = &self.visibility;
         let (mut turn, mut gate) = (None, None);

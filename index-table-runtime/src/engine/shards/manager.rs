@@ -12,13 +12,13 @@ use std::{
     hash::BuildHasher as _,
     path::{Path, PathBuf},
     process,
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
     time::SystemTime,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::MoveRecord;
+use super::{MoveRecord, outside::Announced};
 use crate::{
     engine::{Engine, Options, Query, Read as _, Writer, lmdb::ManagerArchive},
     locks::Unshared,
@@ -63,7 +63,8 @@ pub(crate) struct Manager {
     /// The archive of the store, which gets the records after each change.
     archive: OnceLock<ManagerArchive>,
     /// The lock of the process that writes the store; `None` in a reader.
-    _lock: Option<WriterLock>,
+    /// It is in the commits that this process announces.
+    lock: Option<Arc<Announced>>,
 }
 
 /// A file that this process has locked: for writing a sharded store, or for making the copy of a follower.
@@ -76,6 +77,10 @@ impl WriterLock {
     /// `unshared` is from before the file was locked.
     pub(crate) const fn new(unshared: Unshared, file: File) -> Self {
         Self { unshared, file }
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
     }
 }
 
@@ -205,8 +210,14 @@ pub(crate) struct OwnRanges {
 }
 
 impl Manager {
-    pub(crate) const fn new(engine: Engine, lock: Option<WriterLock>) -> Self {
-        Self { engine, archive: OnceLock::new(), _lock: lock }
+    pub(crate) fn new(engine: Engine, lock: Option<WriterLock>) -> Self {
+        let lock = lock.map(|lock| Arc::new(Announced::new(lock)));
+        Self { engine, archive: OnceLock::new(), lock }
+    }
+
+    /// Returns the commits of several shards that this process announces to readers; `None` in a reader.
+    pub(crate) const fn announced(&self) -> Option<&Arc<Announced>> {
+        self.lock.as_ref()
     }
 
     /// Sets the archive that gets the records after each change.

@@ -32,6 +32,7 @@ mod manager;
 mod maps;
 mod merge;
 mod moving;
+mod outside;
 mod own;
 mod parts;
 mod pin;
@@ -58,6 +59,7 @@ pub(crate) use maps::{CurrentRouting, Map, Maps};
 use merge::Filter;
 pub(crate) use merge::{Entries, LentEntries};
 pub(crate) use moving::{Held, MoveId, MoveRecord, Moving, Tracked, new_id};
+pub(crate) use outside::Observed;
 pub(crate) use own::Seen;
 pub(crate) use pin::PinnedShards;
 pub(crate) use read::{Part, Reader};
@@ -268,6 +270,8 @@ pub(crate) struct Engine {
     seen: Vec<Option<(Seen, super::Tables)>>,
     /// The version of the manager's records then.
     seen_version: Option<u64>,
+    /// The commits of several shards of that process.
+    observed: Option<Observed>,
 }
 
 impl Engine {
@@ -290,7 +294,8 @@ impl Engine {
         }
         let shards = shards.into_iter().collect();
         let (gate, tables) = (RwLock::default(), Mutex::default());
-        let (visibility, any_map) = (Visibility::default(), 0);
+        let announced = manager.as_ref().and_then(Manager::announced).cloned();
+        let (visibility, any_map) = (Visibility::new(announced), 0);
         Self {
             id,
             shards,
@@ -311,6 +316,7 @@ impl Engine {
             parts: PlacedParts::default(),
             seen: Vec::new(),
             seen_version: None,
+            observed: None,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Engine, HasTables, Identity, Maps, MoveRecord, Moving, OwnRanges, Tables, Txn,
+    Engine, HasTables, Identity, Maps, MoveRecord, Moving, Observed, OwnRanges, Tables, Txn,
     manager::{
         HIDDEN, MOVES, OWN, SHARD, decode_hidden, decode_identity, decode_moves, encode_hidden,
         encode_identity, encode_moves, own_records,
@@ -233,8 +233,13 @@ impl Engine {
         Err(Error::ReopenNeeded { path: self.directory(), reason })
     }
 
-    /// Sets the version of the manager, and the records that this reader has found in its shards.
-    pub(crate) fn with_seen(self, version: u64, seen: Vec<Option<Seen>>) -> Result<Self> {
+    /// Sets the version of the manager, the commits that another process announces, and the records that this reader has
+    /// found in its shards.
+    pub(crate) fn with_seen(
+        self,
+        (version, observed): (u64, Observed),
+        seen: Vec<Option<Seen>>,
+    ) -> Result<Self> {
         let mut all = Vec::new();
         for (shard, seen) in self.shards.iter().zip(seen) {
             let tables = match shard.current() {
@@ -243,6 +248,6 @@ impl Engine {
             };
             all.push(seen.zip(tables));
         }
-        Ok(Self { seen_version: Some(version), seen: all, ..self })
+        Ok(Self { seen_version: Some(version), seen: all, observed: Some(observed), ..self })
     }
 }

@@ -24,6 +24,10 @@ impl Engine {
     ///
     /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable)
     pub(crate) fn pin(&self) -> Result<PinnedShards<'_>> {
+        self.between_commits(|| self.pin_all())
+    }
+
+    fn pin_all(&self) -> Result<PinnedShards<'_>> {
         let _paused = self.pause()?;
         // A commit makes its maps current while it becomes visible.
         let maps = self.maps.now();

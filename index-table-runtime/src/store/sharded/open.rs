@@ -15,8 +15,8 @@ use crate::{
         self, Durability, Options, files,
         lmdb::{self, ManagerArchive, Marked, SharedJournal},
         shards::{
-            Engine, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Seen, Shard,
-            ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
+            Engine, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Observed, Seen,
+            Shard, ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
         },
     },
     locks::{Mutex, OfProcess, Unshared, rank},
@@ -89,12 +89,17 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     lmdb::Engine::wait_until_closed(&path);
     stores.retain(|_, open| open.strong_count() > 0);
     let (mut tries, began) = (0..READ_ONLY_TRIES, Instant::now());
+    let mut is_last = false;
     let engine = loop {
         match open_engine(options, &path, creates) {
             // The manager was read before a step of a move, and a shard after it.
             Err(Error::ReopenNeeded { .. }) if tries.next().is_some() => thread::sleep(PAUSE),
             // Another process is recovering the shards.
-            Err(Error::RecoveryNeeded { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(Error::RecoveryNeeded { .. }) if began.elapsed() < PATIENCE && !is_last => {
+                // It may have ended before this try.
+                is_last = !is_locked(&path);
+                thread::sleep(PAUSE);
+            }
             opened => break opened?,
         }
     };
@@ -168,7 +173,11 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             if is_follower {
                 engine.follow_own_records()?;
             }
-            if read_only { engine.with_seen(version, found.seen) } else { Ok(engine) }
+            if read_only {
+                engine.with_seen((version, Observed::new(path.join(LOCK))), found.seen)
+            } else {
+                Ok(engine)
+            }
         }
         Err(error) => {
             if changes_shards {
@@ -244,7 +253,9 @@ fn open_shards(
             Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
                 return Err(error);
             }
-            Err(Error::RecoveryNeeded { .. }) if matches!(recovery, Recovery::Elsewhere) => {
+            Err(Error::RecoveryNeeded { .. })
+                if matches!(recovery, Recovery::Elsewhere | Recovery::Impossible) =>
+            {
                 return Err(Error::RecoveryNeeded { path: path.to_owned() });
             }
             // Another process, or the original of a follower, is adding this shard, which has no rows yet.
@@ -266,7 +277,11 @@ fn open_shards(
         lmdb::known::settle(path, None).map_err(|source| Error::io(path, source))?;
     }
     if let Some(journal) = &journal {
+        // The start applies records in one shard after another. After an error, the next writer starts the journal.
+        let announced = manager.announced();
+        announced.inspect(|announced| announced.begin());
         let archive = start_journal(journal, (&shards, &complete), &options.options, &records)?;
+        announced.inspect(|announced| announced.end());
         if let Some(archive) = archive {
             manager.set_archive(archive);
         }
@@ -381,6 +396,12 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<WriterLock> {
         }
         thread::sleep(PAUSE);
     }
+}
+
+/// Whether a process has the lock of the process that writes the store.
+fn is_locked(path: &Path) -> bool {
+    File::open(path.join(LOCK))
+        .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// The journal of all shards, for a reader that recovers shards whose writer has ended without closing the store.

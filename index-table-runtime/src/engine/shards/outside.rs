@@ -1,0 +1,214 @@
+//! Commits of several shards, as processes see them that only read.
+//!
+//! Such a commit becomes visible in one shard after another. The file `writer.lock` of the shard map manager has two numbers:
+//! of the commits of several shards that have begun to become visible, and of those that have ended. The writer changes
+//! them. A reader takes its snapshots when the numbers are equal, and takes them again if the first number has changed
+//! meanwhile. So it sees a commit in all of its shards or in none.
+//!
+//! If the writer is killed between the two, the numbers stay different until the next writer has opened the store, which
+//! completes the commit by the journal. Until then, readers that have the store open can't take snapshots. If no shard
+//! needs the journal, there is nothing to complete.
+//!
+//! The numbers are not synced. After a power failure, the next process is alone, and recovers all shards.
+
+use std::{
+    fs::File,
+    io,
+    path::PathBuf,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{Engine, WriterLock};
+use crate::{
+    engine::lmdb::{self, Marked},
+    locks::Mutex,
+    model::error::{Error, Result},
+};
+
+/// The maximum time to wait for a commit that becomes visible.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The time after which a reader looks whether the writer has ended.
+const SOON: Duration = Duration::from_millis(20);
+
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// The offset of the number of commits that have begun to become visible.
+const BEGUN: u64 = 0;
+/// The offset of the number of commits that have ended.
+const ENDED: u64 = 8;
+
+/// The numbers in the process that writes the store.
+pub(crate) struct Announced {
+    lock: WriterLock,
+    numbers: Mutex<(u64, u64)>,
+}
+
+impl Announced {
+    pub(super) fn new(lock: WriterLock) -> Self {
+        // The process before may have ended in between. An earlier release has written no numbers.
+        let number = |offset| os::read(lock.file(), offset).unwrap_or_default();
+        let last = number(BEGUN).max(number(ENDED));
+        Self { lock, numbers: Mutex::new((last, last)) }
+    }
+
+    /// Announces that a commit is about to become visible in its first shard.
+    pub(crate) fn begin(&self) {
+        let (begun, _) = &mut *self.numbers.lock();
+        *begun += 1;
+        // The bytes are in the system's cache, so a write does not fail.
+        let _ = os::write(self.lock.file(), BEGUN, *begun);
+    }
+
+    /// Announces that a commit is visible in all of its shards.
+    pub(crate) fn end(&self) {
+        let (_, ended) = &mut *self.numbers.lock();
+        *ended += 1;
+        let _ = os::write(self.lock.file(), ENDED, *ended);
+    }
+}
+
+/// The numbers in a process that reads the store while another process may write it.
+pub(crate) struct Observed {
+    /// The lock file of the writer.
+    path: PathBuf,
+    file: OnceLock<File>,
+    /// A number of commits that have begun, the last of which can't become visible in more shards.
+    settled: AtomicU64,
+}
+
+impl Observed {
+    pub(crate) const fn new(lock: PathBuf) -> Self {
+        Self { path: lock, file: OnceLock::new(), settled: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Returns the lock file. If it does not exist, no process has written the store; if it can't be read, no numbers are
+    /// compared.
+    fn file(&self) -> Option<&File> {
+        if self.file.get().is_none() {
+            let _ = self.file.set(File::open(&self.path).ok()?);
+        }
+        self.file.get()
+    }
+
+    fn numbers(&self) -> io::Result<(u64, u64)> {
+        let Some(file) = self.file() else { return Ok((0, 0)) };
+        // The number that follows the other is read first.
+        let ended = os::read(file, ENDED)?;
+        Ok((os::read(file, BEGUN)?, ended))
+    }
+
+    /// Whether no process writes the store.
+    fn has_no_writer(&self) -> bool {
+        let Some(file) = self.file() else { return false };
+        let is_free = file.try_lock_shared().is_ok();
+        if is_free {
+            let _ = file.unlock();
+        }
+        is_free
+    }
+}
+
+impl Engine {
+    /// Takes snapshots of all shards. If another process may write the store, repeats `take` until no commit has become
+    /// visible meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReopenNeeded`]: the writer has ended while a commit became visible.
+    pub(super) fn between_commits<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
+        let Some(observed) = &self.observed else { return take() };
+        let began = Instant::now();
+        loop {
+            let number = self.settled_number(observed, began)?;
+            let taken = take()?;
+            let (begun, _) = observed.numbers().map_err(|source| self.unread(source))?;
+            if begun == number {
+                return Ok(taken);
+            }
+            drop(taken);
+            if began.elapsed() >= PATIENCE {
+                return Err(self.unread(io::ErrorKind::ResourceBusy.into()));
+            }
+        }
+    }
+
+    /// Waits until no commit is becoming visible. Returns the number of commits that have begun.
+    fn settled_number(&self, observed: &Observed, began: Instant) -> Result<u64> {
+        loop {
+            let (begun, ended) = observed.numbers().map_err(|source| self.unread(source))?;
+            if begun == ended || observed.settled.load(Relaxed) == begun {
+                return Ok(begun);
+            }
+            let elapsed = began.elapsed();
+            // The numbers are read again, because the writer may have changed them before it has ended.
+            if elapsed >= SOON
+                && observed.has_no_writer()
+                && observed.numbers().is_ok_and(|numbers| numbers == (begun, ended))
+            {
+                if self.needs_journal() {
+                    let reason = "a process was killed while a commit became visible in its shards; open it for \
+                                  writing, which completes the commit";
+                    return Err(Error::ReopenNeeded { path: self.directory(), reason });
+                }
+                observed.settled.store(begun, Relaxed);
+            } else if elapsed >= PATIENCE {
+                return Err(self.unread(io::ErrorKind::ResourceBusy.into()));
+            } else {
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Whether the data file of a shard may lack commits of the journal.
+    fn needs_journal(&self) -> bool {
+        let needs_it = |engine: &lmdb::Engine| {
+            let marked = lmdb::marked(engine.directory());
+            !matches!(marked, Ok(Marked::Complete | Marked::CompleteShard { .. }))
+        };
+        self.engines().filter_map(crate::engine::Engine::lmdb).any(needs_it)
+    }
+
+    #[cold]
+    fn unread(&self, source: io::Error) -> Error {
+        Error::Io { path: self.directory(), source }
+    }
+}
+
+#[cfg(unix)]
+mod os {
+    use std::{fs::File, io, os::unix::fs::FileExt as _};
+
+    /// Returns the number at an offset; 0 after the end of the file.
+    pub(super) fn read(file: &File, offset: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        match file.read_exact_at(&mut bytes, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+            read => read.map(|()| u64::from_le_bytes(bytes)),
+        }
+    }
+
+    pub(super) fn write(file: &File, offset: u64, number: u64) -> io::Result<()> {
+        file.write_all_at(&number.to_le_bytes(), offset)
+    }
+}
+
+/// Other systems prevent reads of a file that another process has locked.
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail elsewhere")]
+mod os {
+    use std::{fs::File, io};
+
+    pub(super) fn read(_: &File, _: u64) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    pub(super) fn write(_: &File, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
