@@ -212,3 +212,34 @@ mod os {
         Ok(())
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::locks::Unshared;
+
+    #[test]
+    fn the_numbers_have_the_documented_bytes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("writer.lock");
+        let observed = Observed::new(path.clone());
+        assert_eq!(observed.numbers().expect("numbers"), (0, 0));
+        for ends in [true, false] {
+            let mut open = File::options();
+            let file = open.read(true).write(true).create(true).truncate(false).open(&path);
+            let file = file.expect("a file");
+            let announced = Announced::new(WriterLock::new(Unshared::new(&file), file));
+            // The second process continues after the numbers of the first.
+            for _ in if ends { 0..257 } else { 257..258 } {
+                announced.begin();
+                if ends {
+                    announced.end();
+                }
+            }
+        }
+        assert_eq!(observed.numbers().expect("numbers"), (258, 257));
+        let bytes = std::fs::read(&path).expect("the file");
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(include_str!("../../../../docs/FORMAT.md").contains(&hex), "{hex}");
+    }
+}

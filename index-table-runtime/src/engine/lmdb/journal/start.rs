@@ -299,8 +299,9 @@ pub(super) fn recover_from(
         return Err(NotStarted::Damaged(found.ends_early(last, number.unwrap_or_default())));
     }
     let created = found.source().creates(&found.tail.records, shard)?;
-    saved.restore(&data)?;
+    // Nothing is written to the data file if the lock file can't be.
     prepare()?;
+    saved.restore(&data)?;
     let named = saved.databases().saturating_add(created);
     let databases = databases.saturating_add(u32::try_from(named).unwrap_or(u32::MAX));
     let noted = usize::try_from(saved.map_size).unwrap_or_default();
