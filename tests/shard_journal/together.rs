@@ -2,7 +2,7 @@
 
 use std::{fs, ops::Range, path::Path, thread};
 
-use index_table::{Result, ShardedStore, Store};
+use index_table::{Error, Result, ShardedStore, Store};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed,
@@ -20,6 +20,28 @@ fn write_all(store: &Store, notes: &NoteRepository, step: u32) -> Result<()> {
         }
         Ok(())
     })
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_opens_no_part_of_a_transaction_beside_readers_of_a_shard() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let left = lacking(dir.path(), 3, 2)?;
+    // A process that has one shard open, which is therefore not recovered.
+    let beside = fs::File::open(left.join("s0"))?;
+    beside.lock_shared()?;
+    let outcome = options().read_only(true).open(&left);
+    let is_refused = matches!(&outcome, Err(error @ Error::ReopenNeeded { .. })
+        if error.to_string().contains("for writing"));
+    assert!(is_refused, "{outcome:?}");
+    drop(beside);
+    let store = options().read_only(true).open(&left)?;
+    expect(&store, &[3; 3])?;
+    // All shards have the last transaction.
+    let beside = fs::File::open(left.join("s0"))?;
+    beside.lock_shared()?;
+    drop(store);
+    expect(&options().read_only(true).open(&left)?, &[3; 3])
 }
 
 /// Returns the files of a store killed after this number of steps of all tenants. Its data files have the

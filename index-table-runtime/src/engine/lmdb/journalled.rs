@@ -133,6 +133,17 @@ impl SharedJournal {
         Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
     }
 
+    /// Whether a commit is in some of these shards only. A shard that other processes read is not recovered, and may lack the
+    /// last commits of a process that was killed.
+    pub(crate) fn is_in_some_only<'e>(
+        &self,
+        shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,
+    ) -> Result<bool> {
+        let states: Vec<_> = shards.map(|(shard, engine)| (shard, engine.last_commit())).collect();
+        let is_split = self.is_split(&states);
+        is_split.map_err(|not_started| unstarted(self.path(), not_started))
+    }
+
     /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards, and `complete`
     /// are the removed shards whose data files are complete. `manager` has the records of the shard map manager, for an
     /// archive.

@@ -273,6 +273,9 @@ fn open_shards(
             }
         }
     }
+    if let Some(journal) = recovery.journal() {
+        refuse_split(journal, &shards, path)?;
+    }
     if is_writer && !options.options.has_archive() {
         lmdb::known::settle(path, None).map_err(|source| Error::io(path, source))?;
     }
@@ -302,6 +305,24 @@ fn open_shards(
         manager.write(&records)?;
     }
     Ok((shards, records, found))
+}
+
+/// Fails in a reader if a commit of a killed process is in some shards only: shards that other processes read are not
+/// recovered.
+fn refuse_split(journal: &SharedJournal, shards: &[Shard], path: &Path) -> Result<()> {
+    let open = || {
+        let opened = (0..).zip(shards).filter_map(|(at, it)| Some((at, it.opened().ok()?)));
+        opened.filter_map(|(number, shard)| Some((number, shard.engine().lmdb()?)))
+    };
+    let needs_it = |engine: &lmdb::Engine| {
+        matches!(lmdb::marked(engine.directory()), Ok(Marked::Shard { .. }))
+    };
+    if open().any(|(_, engine)| needs_it(engine)) && journal.is_in_some_only(open())? {
+        let reason = "the last commit of a process that was killed is in some of its shards only, because other processes \
+                      read the others; open it for writing, or end these processes";
+        return Err(Error::ReopenNeeded { path: path.to_owned(), reason });
+    }
+    Ok(())
 }
 
 /// The own records of the shards.

@@ -12,6 +12,7 @@ use super::{
     super::{
         archive::{known, outbox::Outbox},
         block::{Block, Saved, head_of, room_of},
+        changes::Operations,
         files::{self, OWN, SHARED},
         frame::{Salt, Section},
         limits::Limits,
@@ -109,6 +110,11 @@ impl SharedJournal {
         let directory = directory.to_owned();
         let (failed, synced) = (Mutex::default(), OnceLock::new());
         Self { directory, identity, found: Ok(None), is_running: true, failed, synced }
+    }
+
+    /// Returns the directory of the shard map manager.
+    pub(in crate::engine::lmdb) fn path(&self) -> &Path {
+        &self.directory
     }
 
     /// Whether a data file has this journal.
@@ -223,6 +229,35 @@ impl SharedJournal {
         let source = self.source(shard, &known)?;
         self.sync()?;
         start::recover_from(&source, shard, directory, known, sizes, prepare)
+    }
+
+    /// Whether a record is in the state of one of these shards, and another one lacks it. The states are the numbers of the
+    /// last transactions.
+    pub(in crate::engine::lmdb) fn is_split(
+        &self,
+        states: &[(u32, u64)],
+    ) -> Result<bool, NotStarted> {
+        let Ok(Some(found)) = &self.found else { return Ok(false) };
+        for record in &found.tail.records {
+            let (mut is_present, mut is_missing) = (false, false);
+            for place in &record.frames {
+                found.source().sections(*place, &mut |section| {
+                    let state = states.iter().find(|(shard, _)| *shard == section.shard);
+                    // LMDB does not count a transaction without changes.
+                    if let Some((_, last)) = state
+                        && Operations::of(section.changes).next().is_some()
+                    {
+                        is_present |= section.number <= *last;
+                        is_missing |= section.number > *last;
+                    }
+                    Ok(())
+                })?;
+            }
+            if is_present && is_missing {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Makes the records durable before the first shard has one of them. A process that was killed may not
