@@ -28,6 +28,7 @@ fn a_reader_opens_no_part_of_a_transaction_beside_readers_of_a_shard() -> TestRe
     let dir = tempfile::tempdir()?;
     let left = lacking(dir.path(), 3, 2)?;
     // A process that has one shard open, which is therefore not recovered.
+    fs::write(left.join("s0/lock.mdb"), "")?;
     let beside = fs::File::open(left.join("s0"))?;
     beside.lock_shared()?;
     let outcome = options().read_only(true).open(&left);
