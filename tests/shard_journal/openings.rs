@@ -49,6 +49,33 @@ fn adopting(path: &std::path::Path) -> ShardedOptions {
         .map("notes", ShardMap::ranges().to("old", ..1_u8).to("new", 1_u8..))
 }
 
+#[cfg(unix)]
+#[test]
+fn a_store_that_was_not_closed_is_adopted_beside_readers() -> TestResult {
+    for durability in [Durability::Journal, Durability::Relaxed] {
+        let dir = tempfile::tempdir()?;
+        let (open, old) = (dir.path().join("open"), dir.path().join("old"));
+        let store = journal().open(&open)?;
+        let notes = NoteRepository::open(&store)?;
+        for step in 0..5 {
+            write(&store, &notes, 0, step)?;
+        }
+        killed(&open, &old)?;
+        drop((notes, store));
+        // A process that reads the store.
+        fs::write(old.join("lock.mdb"), "")?;
+        let beside = fs::File::open(&old)?;
+        beside.lock_shared()?;
+        let options = adopting(&old).durability(durability);
+        for _ in 0..2 {
+            let store = options.open(dir.path().join("store"))?;
+            expect(&store, &[5, 0])?;
+        }
+        drop(beside);
+    }
+    Ok(())
+}
+
 #[test]
 fn stores_of_any_durability_are_adopted() -> TestResult {
     let dir = tempfile::tempdir()?;

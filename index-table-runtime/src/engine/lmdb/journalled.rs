@@ -309,7 +309,13 @@ pub(super) fn prepare(
                 })?;
                 was_left = true;
             }
-            (Plan::Settle, _) if shared.is_none() && !was_left => {
+            // A store that becomes a shard has a journal of its own, too.
+            (Plan::Settle | Plan::Start, Marker::Needed(known))
+                if (plan == Plan::Settle || shared.is_some())
+                    && others == Others::Readers
+                    && known.is_here(false)
+                    && !was_left =>
+            {
                 Engine::settle(options, path)?;
                 was_left = true;
             }
