@@ -123,29 +123,29 @@ impl Engine {
     /// [`Error::ReopenNeeded`]: the writer has ended while a commit became visible.
     pub(super) fn between_commits<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
         let Some(observed) = &self.observed else { return take() };
-        let began = Instant::now();
+        let since = Instant::now();
         loop {
-            let number = self.settled_number(observed, began)?;
+            let number = self.settled_number(observed, since)?;
             let taken = take()?;
             let (begun, _) = observed.numbers().map_err(|source| self.unread(source))?;
             if begun == number {
                 return Ok(taken);
             }
             drop(taken);
-            if began.elapsed() >= PATIENCE {
+            if since.elapsed() >= PATIENCE {
                 return Err(self.unread(io::ErrorKind::ResourceBusy.into()));
             }
         }
     }
 
     /// Waits until no commit is becoming visible. Returns the number of commits that have begun.
-    fn settled_number(&self, observed: &Observed, began: Instant) -> Result<u64> {
+    fn settled_number(&self, observed: &Observed, since: Instant) -> Result<u64> {
         loop {
             let (begun, ended) = observed.numbers().map_err(|source| self.unread(source))?;
             if begun == ended || observed.settled.load(Relaxed) == begun {
                 return Ok(begun);
             }
-            let elapsed = began.elapsed();
+            let elapsed = since.elapsed();
             // The numbers are read again, because the writer may have changed them before it has ended.
             if elapsed >= SOON
                 && observed.has_no_writer()
@@ -239,7 +239,8 @@ mod tests {
         }
         assert_eq!(observed.numbers().expect("numbers"), (258, 257));
         let bytes = std::fs::read(&path).expect("the file");
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = bytes.try_into().expect("16 bytes");
+        let hex = format!("{:032x}", u128::from_be_bytes(bytes));
         assert!(include_str!("../../../../docs/FORMAT.md").contains(&hex), "{hex}");
     }
 }
