@@ -60,13 +60,13 @@ fn work_on_a_table_continues_while_a_shard_is_detached_and_attached() -> Result<
         let (store, tasks, is_over) = (&store, &tasks, &is_over);
         scope.spawn(move || repeat(is_over, "drain", || tasks.drain(store, 100).map(drop)));
         scope.spawn(move || {
-            repeat(is_over, "dead letters", || tasks.retry_dead_letters(store).map(drop))
+            repeat(is_over, "dead letters", || tasks.retry_dead_letters(store).map(drop));
         });
         scope.spawn(move || {
-            repeat(is_over, "old changes", || tasks.remove_old_changes(store, 10).map(drop))
+            repeat(is_over, "old changes", || tasks.remove_old_changes(store, 10).map(drop));
         });
         scope.spawn(move || {
-            repeat(is_over, "expiry", || tasks.expire(store, SystemTime::now(), 100).map(drop))
+            repeat(is_over, "expiry", || tasks.expire(store, SystemTime::now(), 100).map(drop));
         });
         scope.spawn(move || {
             repeat(is_over, "a token", || {
