@@ -5,7 +5,10 @@ use std::{
     io::Read as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -15,11 +18,12 @@ use index_table::{
 };
 use serde::{Deserialize, Serialize};
 
+#[path = "support/fork.rs"]
+mod child;
 #[path = "support/threads.rs"]
 mod support;
-use support::{PATIENCE, await_blocked_process, await_true};
-
-type TestResult = Result<(), Box<dyn std::error::Error>>;
+use child::{TestResult, await_child, ensure, fork, is_forked, start_child};
+use support::{PATIENCE, Threads, await_blocked_process, await_true};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 struct Row {
@@ -30,64 +34,6 @@ struct Row {
 
 fn row(id: u32) -> Row {
     Row { id, note: format!("row {id}") }
-}
-
-/// Forks, runs `child` in the child and `parent` in the parent, and waits for the child. Each of them owns
-/// its copy of the handles.
-fn fork<T>(
-    inherited: T,
-    child: impl FnOnce(T) -> TestResult,
-    parent: impl FnOnce(T) -> TestResult,
-) -> TestResult {
-    let mut inherited = Some(inherited);
-    let pid = start_child(|| inherited.take().map_or(Ok(()), child));
-    await_child(pid)?;
-    inherited.map_or(Ok(()), parent)
-}
-
-/// Forks, and runs `child` in the child.
-#[expect(unsafe_code, reason = "there is no safe fork")]
-fn start_child(child: impl FnOnce() -> TestResult) -> libc::pid_t {
-    // SAFETY: the child uses the memory of other threads only as far as the library does.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let outcome = child();
-        if let Err(error) = &outcome {
-            println!("in the child: {error}");
-        }
-        // SAFETY: the child ends without running the test harness.
-        unsafe { libc::_exit(i32::from(outcome.is_err())) };
-    }
-    assert!(pid > 0);
-    pid
-}
-
-/// Waits for a child, for a limited time.
-#[expect(unsafe_code, reason = "there is no safe wait for a forked child")]
-fn await_child(pid: libc::pid_t) -> TestResult {
-    let (begun, mut status) = (Instant::now(), 0);
-    // SAFETY: `pid` is a child of this process.
-    while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } != pid {
-        if begun.elapsed() > PATIENCE {
-            // SAFETY: as above.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            return Err("the child hangs".into());
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    ensure(status == 0, "the child failed")
-}
-
-fn ensure(holds: bool, what: &str) -> TestResult {
-    if holds { Ok(()) } else { Err(what.into()) }
-}
-
-fn is_forked<T>(result: Result<T, Error>) -> TestResult {
-    match result {
-        Err(Error::Forked { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-        Ok(_) => Err("a child used its parent's store".into()),
-    }
 }
 
 fn assert_refused(store: &Store, rows: &RowRepository, path: &Path) -> TestResult {
@@ -230,17 +176,19 @@ fn with_a_writer(path: &Path) -> TestResult {
 fn with_a_group_writer(path: &Path) -> TestResult {
     let (store, rows) = open(path)?;
     let writer = store.writer()?;
+    let threads = Arc::new(Threads::default());
     let submit = |writer: &GroupWriter, rows: &RowRepository, id| {
-        let rows = rows.clone();
-        writer.submit(move |txn| rows.put(txn, &row(id)))
+        let (rows, threads) = (rows.clone(), Arc::clone(&threads));
+        writer.submit(move |txn| {
+            threads.enter();
+            rows.put(txn, &row(id))
+        })
     };
     submit(&writer, &rows, 1).wait()?;
     let submitted = submit(&writer, &rows, 2);
-    // The writer has finished both closures before the fork.
-    while rows.get(&store.read()?, 2)?.is_none() {
-        std::thread::yield_now();
-    }
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    // The writer has finished both closures before the fork, and waits.
+    await_true(|| store.read().is_ok_and(|txn| rows.get(&txn, 2).is_ok_and(|row| row.is_some())));
+    threads.await_blocked(2);
     fork(
         (store, rows, writer, submitted),
         |(store, rows, writer, submitted)| {
@@ -322,6 +270,122 @@ fn with_shards(path: &Path) -> TestResult {
             write.commit()?;
             store.transaction(|txn| rows.put(txn, &Spread { id: 5 }))?;
             assert_eq!(rows.all(&store.read()?).count()?, 5);
+            Ok(())
+        },
+    )
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(expires = ends, changes, shard_by = id)]
+#[index(note, consistency = "eventual")]
+#[index(code, unique, scope = "global")]
+struct Job {
+    #[primary_key]
+    id: u32,
+    note: String,
+    code: u32,
+    ends: std::time::SystemTime,
+}
+
+/// No method of an inherited handle waits for a lock. In builds with debug assertions, it would panic.
+fn with_handles(path: &Path) -> TestResult {
+    let (store, jobs) = {
+        let map = ShardMap::ranges().to("north", 0u32..);
+        let codes = ShardMap::ranges().to("south", 0u32..);
+        let options = ShardedStore::options().shard("north", "north").shard("south", "south");
+        let store = options.map("job", map).map("job.code", codes).open(path)?;
+        (store.clone(), JobRepository::open(&store)?)
+    };
+    let ends = std::time::SystemTime::now() + Duration::from_hours(1);
+    let job = move |id| Job { id, note: format!("job {id}"), code: id, ends };
+    let changes = jobs.changes(&store, "mailer")?;
+    let mut txn = store.write()?;
+    jobs.insert(&mut txn, &job(1))?;
+    let token = txn.commit_with_token()?;
+    let shard = store.shard("north")?;
+    let handles = (
+        (store.start_index_worker()?, store.start_expiry_worker()?, store.scrub(1_000_000)?),
+        (store.writer()?, changes),
+    );
+    let submitted = {
+        let jobs = jobs.clone();
+        handles.1.0.submit(move |txn| jobs.insert(txn, &job(2)))
+    };
+    await_true(|| handles.0.2.is_done());
+    // Each lock is in use before the fork.
+    assert!(handles.0.0.error().is_none() && handles.0.1.error().is_none());
+    drop((store.moves()?, store.shards()?, store.hot_keys("job", 1)?, store.sizes()?));
+    drop((store.usage(), store.readers(), store.backup_to(path.join("before"))?));
+    fork(
+        (handles, submitted),
+        |(((worker, expiry, scrub), (writer, mut changes)), submitted)| {
+            let (again, hour) = (|error: Option<Error>| error.map_or(Ok(()), Err), 3600);
+            is_forked(again(worker.error()))?;
+            is_forked(again(expiry.error()))?;
+            ensure(expiry.deleted() == 0, "a child has deleted rows")?;
+            ensure(scrub.is_done() && scrub.report().tables.is_empty(), "a child has a report")?;
+            let shown =
+                format!("{worker:?} {expiry:?} {scrub:?} {writer:?} {submitted:?} {store:?}");
+            ensure(!shown.is_empty(), "nothing is shown")?;
+            is_forked(scrub.wait())?;
+            is_forked(writer.on(&shard))?;
+            is_forked(writer.submit_on(&shard, |_| Ok::<_, Error>(())).wait())?;
+            is_forked(store.rebalance("job").plan())?;
+            is_forked(changes.lag())?;
+            is_forked(changes.next_batch(1))?;
+            is_forked(changes.skip_to(9))?;
+            is_forked(jobs.changes(&store, "other"))?;
+            is_forked(jobs.remove_change_consumer(&store, "mailer"))?;
+            is_forked(jobs.drain(&store, 1))?;
+            is_forked(jobs.wait_for(&store, &token, Duration::from_secs(hour)))?;
+            is_forked(jobs.expire(&store, ends, 1))?;
+            is_forked(jobs.build(&store).run())?;
+            is_forked(jobs.upgrade(&store).run())?;
+            is_forked(jobs.bulk_load(&store, [job(9)]).run())?;
+            is_forked(jobs.shard_of(&store, 1))?;
+            is_forked(store.verify())?;
+            is_forked(store.sizes())?;
+            is_forked(store.check())?;
+            is_forked(store.catalog())?;
+            is_forked(store.upgrade())?;
+            is_forked(store.drop_retired())?;
+            is_forked(store.autocommit())?;
+            is_forked(store.scrub(1))?;
+            is_forked(store.start_index_worker())?;
+            is_forked(store.start_expiry_worker())?;
+            is_forked(store.backup_to(path.join("copy")))?;
+            is_forked(store.compact_to(path.join("copy")))?;
+            is_forked(store.backup_shard(&shard, path.join("copy")))?;
+            is_forked(store.read_on(&shard))?;
+            is_forked(store.write_on(&shard))?;
+            is_forked(store.verify_on(&shard))?;
+            is_forked(store.sizes_on(&shard))?;
+            is_forked(store.shards())?;
+            is_forked(store.ranges("job"))?;
+            is_forked(store.moves())?;
+            is_forked(store.move_range("job", 5u32.., "south").run())?;
+            is_forked(store.resume_move(1).run())?;
+            is_forked(store.cancel_move(1))?;
+            is_forked(store.hot_keys("job", 1))?;
+            is_forked(store.shard_advice("job"))?;
+            is_forked(store.add_shard("east", "east"))?;
+            is_forked(store.detach_shard("south"))?;
+            is_forked(store.attach_shard("south", "south"))?;
+            is_forked(store.remove_shard("south"))?;
+            is_forked(store.restore_shard(&shard, path.join("copy")))?;
+            ensure(store.usage().is_empty(), "a child has statistics")?;
+            drop((store.readers(), store.archive_lag(), store.was_recovered(), jobs.usage()));
+            drop((store.shard_ids(), store.unavailable_shards()));
+            // Without the store, no thread can finish the closure.
+            drop((store, jobs, worker, expiry, writer, changes));
+            let lost = submitted.wait();
+            ensure(matches!(lost, Err(Error::WriterClosed | Error::Forked { .. })), "it is done")
+        },
+        |(((worker, expiry, scrub), (writer, ..)), submitted)| {
+            assert!(scrub.wait()?.is_clean());
+            submitted.wait()?;
+            writer.close()?;
+            assert!(worker.error().is_none() && expiry.error().is_none());
             Ok(())
         },
     )
@@ -445,6 +509,7 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
             "watcher" => with_a_watcher(&path),
             "forker" => with_a_writer(&path),
             "shards" => with_shards(&path),
+            "handles" => with_handles(&path),
             "threads" => beside_threads(&path),
             "killed" => killed(&path),
             "readers" => {
@@ -469,7 +534,10 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
             run(role, durability)?;
         }
     }
-    run("shards", "journal")
+    for role in ["shards", "handles"] {
+        run(role, "journal")?;
+    }
+    Ok(())
 }
 
 #[test]

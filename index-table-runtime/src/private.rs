@@ -5,6 +5,7 @@ pub use serde;
 
 pub use crate::{
     engine::shards::count_in_parallel_from,
+    locks::refuse_inherited_locks,
     model::{
         aggregate::{Aggregate, AggregateSchema, Extreme, SumSchema, Summand, Totals},
         carried::{

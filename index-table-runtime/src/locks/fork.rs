@@ -54,6 +54,26 @@ pub(crate) fn watch() {
     }
 }
 
+/// The process in which a value was made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    forks: u32,
+}
+
+impl Origin {
+    /// Returns this process.
+    pub(crate) fn here() -> Self {
+        watch();
+        Self { forks: forks() }
+    }
+
+    /// Whether this process has inherited the value in a fork. Threads that use the value do not exist then, and its locks may
+    /// be locked for ever.
+    pub(crate) fn is_inherited(self) -> bool {
+        self.forks != forks()
+    }
+}
+
 /// Delays the fork until no thread is in a section.
 #[cfg(unix)]
 extern "C" fn before() {

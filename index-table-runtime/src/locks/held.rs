@@ -1,10 +1,12 @@
 //! The locks that a thread holds.
 
 use std::marker::PhantomData;
-
 #[cfg(debug_assertions)]
-use super::rank::Rank;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
 use super::rank::Ranked;
+#[cfg(debug_assertions)]
+use super::{fork::forks, rank::Rank};
 
 /// A lock that the thread holds, or is about to wait for. It is dropped by the same thread.
 ///
@@ -60,6 +62,43 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         checked::remove(self.lock);
+    }
+}
+
+/// Whether [`refuse_inherited_locks`] was called.
+#[cfg(debug_assertions)]
+static REFUSES_INHERITED: AtomicBool = AtomicBool::new(false);
+
+/// Lets this process panic where it waits for a lock of its parent, with debug assertions. For tests.
+pub fn refuse_inherited_locks() {
+    #[cfg(debug_assertions)]
+    REFUSES_INHERITED.store(true, Relaxed);
+}
+
+/// The process that has waited for a lock.
+#[cfg(debug_assertions)]
+pub(super) struct User(AtomicU32);
+
+#[cfg(debug_assertions)]
+impl User {
+    const NONE: u32 = u32::MAX;
+
+    pub(super) const fn new() -> Self {
+        Self(AtomicU32::new(Self::NONE))
+    }
+
+    /// Panics, if this was [requested](refuse_inherited_locks) and the process from which this process was forked has used
+    /// the lock. A thread that this process does not have may hold it.
+    #[expect(clippy::panic, reason = "a mistake of this crate that may block threads for ever")]
+    pub(super) fn refuse_inherited(&self, rank: Rank) {
+        let forks = forks();
+        let known = self.0.compare_exchange(Self::NONE, forks, Relaxed, Relaxed);
+        if known.is_err_and(|known| known != forks)
+            && REFUSES_INHERITED.load(Relaxed)
+            && !std::thread::panicking()
+        {
+            panic!("a forked process waits for a lock of its parent: {rank:?}");
+        }
     }
 }
 

@@ -38,8 +38,9 @@ use std::{
 };
 
 pub(crate) use file::Unshared;
-pub(crate) use fork::OfProcess;
+pub(crate) use fork::{OfProcess, Origin};
 pub(crate) use held::Held;
+pub use held::refuse_inherited_locks;
 use rank::{Leaf, Ranked};
 
 /// A value that one thread uses at a time.
@@ -90,7 +91,9 @@ pub(crate) fn next_store() -> u64 {
 /// The number of a lock among the locks of its rank.
 struct Number<R> {
     #[cfg(debug_assertions)]
-    number: AtomicU64,
+    value: AtomicU64,
+    #[cfg(debug_assertions)]
+    user: held::User,
     rank: PhantomData<fn() -> R>,
 }
 
@@ -99,7 +102,9 @@ impl<R: Ranked> Number<R> {
     const fn new(number: u64) -> Self {
         Self {
             #[cfg(debug_assertions)]
-            number: AtomicU64::new(number),
+            value: AtomicU64::new(number),
+            #[cfg(debug_assertions)]
+            user: held::User::new(),
             rank: PhantomData,
         }
     }
@@ -108,7 +113,9 @@ impl<R: Ranked> Number<R> {
     #[inline]
     fn wait(&self) -> Held {
         #[cfg(debug_assertions)]
-        return Held::wait::<R>(self.number.load(Relaxed));
+        self.user.refuse_inherited(R::RANK);
+        #[cfg(debug_assertions)]
+        return Held::wait::<R>(self.value.load(Relaxed));
         #[cfg(not(debug_assertions))]
         Held::wait::<R>(0)
     }
@@ -117,7 +124,7 @@ impl<R: Ranked> Number<R> {
     #[inline]
     fn got(&self) -> Held {
         #[cfg(debug_assertions)]
-        return Held::got::<R>(self.number.load(Relaxed));
+        return Held::got::<R>(self.value.load(Relaxed));
         #[cfg(not(debug_assertions))]
         Held::got::<R>(0)
     }
@@ -139,7 +146,7 @@ impl<T, R: Ranked> Mutex<T, R> {
     #[cfg_attr(not(debug_assertions), expect(clippy::unused_self, reason = "nothing is checked"))]
     pub(crate) fn set_number(&self, number: u64) {
         #[cfg(debug_assertions)]
-        self.number.number.store(number, Relaxed);
+        self.number.value.store(number, Relaxed);
     }
 
     #[inline]

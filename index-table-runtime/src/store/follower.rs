@@ -309,6 +309,7 @@ impl Follower {
     /// open the follower again and promote it. If `open` fails because the directory is not that of a follower, it is already
     /// the promoted store. To write to the original instead, open it with another archive.
     pub fn promote(mut self) -> Result<Store> {
+        self.store.inner.engine.refuse_forked()?;
         self.stop();
         // A follower that can't continue does not refuse the writes of the original.
         self.shared.advance(&self.store)?;
@@ -372,6 +373,7 @@ impl Store {
     /// [`Error::Io`] if the directory can't be read.
     #[doc(hidden)]
     pub fn follower_lag(&self) -> Result<Option<FollowerLag>> {
+        self.inner.engine.refuse_forked()?;
         let shared = self.inner.follower.lock().upgrade();
         let lag = if let Some(shared) = shared {
             shared.lag(self)

@@ -1,7 +1,8 @@
 //! Verification of all tables in the background.
 
 use std::{
-    fmt, process,
+    fmt,
+    path::PathBuf,
     sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -9,7 +10,7 @@ use std::{
 
 use super::StoreReport;
 use crate::{
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{Condvar, Mutex, MutexGuard, Origin},
     model::error::{Error, Result},
     query::Cursor,
     store::{Inner, OpenTable, Store},
@@ -33,8 +34,10 @@ const LARGEST: u64 = 10_000;
 pub struct Scrub {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// The directory of the store, for errors.
+    path: PathBuf,
     /// The process that started the thread. A forked process doesn't have the thread.
-    process: u32,
+    origin: Origin,
 }
 
 #[derive(Default)]
@@ -110,22 +113,26 @@ impl Store {
                 .spawn(move || work.run())
                 .map_err(|source| Error::Thread { name: NAME, source })?
         };
-        Ok(Scrub { shared, thread: Some(thread), process: process::id() })
+        let (path, origin) = (self.inner.engine.location(), Origin::here());
+        Ok(Scrub { shared, thread: Some(thread), path, origin })
     }
 }
 
 impl Scrub {
     /// Returns the report so far. A table that is not verified to its end has a [`next`](VerifyReport::next)
-    /// position, or no rows yet.
+    /// position, or no rows yet. In a forked process, which doesn't have the thread, the report is empty.
     #[must_use]
     pub fn report(&self) -> StoreReport {
+        if self.origin.is_inherited() {
+            return StoreReport::new(Vec::new());
+        }
         StoreReport::new(self.shared.state().reports.clone())
     }
 
-    /// Whether the verification has ended.
+    /// Whether the verification has ended. In a forked process, it has.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.shared.state().is_done
+        self.origin.is_inherited() || self.shared.state().is_done
     }
 
     /// Waits until all tables are verified, and returns the report. If the store is closed earlier, or a table
@@ -133,11 +140,12 @@ impl Scrub {
     ///
     /// # Errors
     ///
-    /// The errors of [`Store::read`] and of [`Verify::run`]. The findings are in the report.
+    /// The errors of [`Store::read`] and of [`Verify::run`], such as [`Error::Forked`]. The findings are in the report.
     pub fn wait(mut self) -> Result<StoreReport> {
-        if let Some(thread) = self.thread.take()
-            && self.process == process::id()
-        {
+        if self.origin.is_inherited() {
+            return Err(Error::Forked { path: self.path.clone() });
+        }
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
         let error = self.shared.state().error.take();
@@ -147,7 +155,7 @@ impl Scrub {
 
 impl Drop for Scrub {
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if self.origin.is_inherited() {
             return;
         }
         self.shared.state().is_stopped = true;

@@ -8,7 +8,7 @@
 use std::{
     error, fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    process,
+    path::PathBuf,
     sync::{Arc, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant, SystemTime},
@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     engine::Read as _,
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{Condvar, Mutex, MutexGuard, Origin},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -57,6 +57,7 @@ pub(crate) fn expire(
     limit: u64,
 ) -> Result<u64> {
     table.check_store(store.inner.id)?;
+    store.inner.engine.refuse_forked()?;
     store.inner.engine.refuse_read_only()?;
     let Some(expiry) = table.rows.expiry else { return Ok(0) };
     let (range, mut deleted, mut pace) = (expiry.expired(now), 0, Pace::default());
@@ -201,8 +202,10 @@ pub struct ExpiryWorker {
     shared: Arc<Shared>,
     store: Weak<Inner>,
     thread: Option<JoinHandle<()>>,
+    /// The directory of the store, for errors.
+    path: PathBuf,
     /// The process that started the thread. A forked process doesn't have the thread.
-    process: u32,
+    origin: Origin,
 }
 
 #[derive(Default)]
@@ -270,29 +273,34 @@ impl Store {
                 .spawn(move || run(&shared, &store))
                 .map_err(|source| Error::Thread { name: NAME, source })?
         };
-        Ok(ExpiryWorker { shared, store, thread: Some(thread), process: process::id() })
+        let (path, origin) = (self.inner.engine.location(), Origin::here());
+        Ok(ExpiryWorker { shared, store, thread: Some(thread), path, origin })
     }
 }
 
 impl ExpiryWorker {
     /// Returns the error of the last round; `None` if it succeeded. After an error, the worker tries again in the next
     /// round, and an error in one table does not stop the others. A panic in the function of
-    /// [`archive_expired`](crate::Table::archive_expired) or in a method of a row is [`Error::Panicked`].
+    /// [`archive_expired`](crate::Table::archive_expired) or in a method of a row is [`Error::Panicked`]. In a forked process,
+    /// which doesn't have the thread, the error is [`Error::Forked`].
     #[must_use]
     pub fn error(&self) -> Option<Error> {
+        if self.origin.is_inherited() {
+            return Some(Error::Forked { path: self.path.clone() });
+        }
         self.shared.state().error.as_ref().map(Error::again)
     }
 
-    /// Returns the number of rows that this worker has deleted.
+    /// Returns the number of rows that this worker has deleted. In a forked process, it is zero.
     #[must_use]
     pub fn deleted(&self) -> u64 {
-        self.shared.state().deleted
+        if self.origin.is_inherited() { 0 } else { self.shared.state().deleted }
     }
 }
 
 impl Drop for ExpiryWorker {
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if self.origin.is_inherited() {
             return;
         }
         self.shared.state().is_stopped = true;

@@ -168,6 +168,18 @@ impl Engine {
         }
     }
 
+    /// Returns the directory or the server of the store, for errors.
+    pub(crate) fn location(&self) -> PathBuf {
+        match self {
+            Self::Lmdb(engine) => engine.directory().to_owned(),
+            Self::Sharded(engine) => engine.directory(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => "memory".into(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(engine) => engine.location(),
+        }
+    }
+
     /// Sets the place of the turn to write this shard among the turns of all shards.
     pub(crate) fn set_place(&self, place: u64) {
         match self {

@@ -10,7 +10,7 @@ use std::{
 
 use super::thread;
 use crate::{
-    locks::{Condvar, Mutex, MutexGuard},
+    locks::{Condvar, Mutex, MutexGuard, Origin},
     model::error::{Error, Result},
     store::Inner,
 };
@@ -23,6 +23,7 @@ use crate::{
 pub struct Submitted<T, E> {
     slot: Arc<Slot<T, E>>,
     store: Weak<Inner>,
+    origin: Origin,
 }
 
 struct Slot<T, E> {
@@ -43,7 +44,10 @@ impl<T, E> Submitted<T, E> {
     pub(super) fn new(store: &Arc<Inner>) -> (Replier<T, E>, Self) {
         let state = Mutex::new(State { outcome: None, waker: None });
         let slot = Arc::new(Slot { state, filled: Condvar::new() });
-        (Replier(Some(Arc::clone(&slot))), Self { slot, store: Arc::downgrade(store) })
+        (
+            Replier(Some(Arc::clone(&slot))),
+            Self { slot, store: Arc::downgrade(store), origin: Origin::here() },
+        )
     }
 
     /// Returns the error of a closure that was not accepted.
@@ -86,7 +90,11 @@ impl<T, E: From<Error>> Submitted<T, E> {
 impl<T, E> Submitted<T, E> {
     /// Fails in a forked process, which has no thread that could reply.
     fn refuse_forked(&self) -> Result<()> {
-        self.store.upgrade().map_or(Ok(()), |store| store.engine.refuse_forked())
+        if !self.origin.is_inherited() {
+            return Ok(());
+        }
+        let refused = self.store.upgrade().map_or(Ok(()), |store| store.engine.refuse_forked());
+        refused.and(Err(Error::WriterClosed))
     }
 }
 
@@ -109,7 +117,7 @@ impl<T, E: From<Error>> Future for Submitted<T, E> {
 
 impl<T, E> fmt::Debug for Submitted<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let replied = self.slot.state().outcome.is_some();
+        let replied = !self.origin.is_inherited() && self.slot.state().outcome.is_some();
         f.debug_struct("Submitted").field("replied", &replied).finish_non_exhaustive()
     }
 }

@@ -329,7 +329,10 @@ impl Store {
 /// Returns the shards of a store.
 pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
     let not_sharded = Error::NotOffered { what: "shards, because it is not a sharded store" };
-    store.inner.engine.sharded().ok_or(not_sharded)
+    let shards = store.inner.engine.sharded().ok_or(not_sharded)?;
+    // In a forked process, a lock may be held by a thread that does not exist.
+    shards.refuse_forked()?;
+    Ok(shards)
 }
 
 /// Returns the engine of a sharded store whose shards are to be changed.
@@ -339,7 +342,6 @@ pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
 /// The store can't be written, or this thread has a write transaction.
 pub(crate) fn engine_to_change(store: &Store) -> Result<&Engine> {
     let shards = engine_of(store)?;
-    shards.refuse_forked()?;
     shards.refuse_read_only()?;
     store.inner.refuse_nested_write()?;
     Ok(shards)

@@ -4,7 +4,6 @@ use std::{
     fmt,
     marker::PhantomData,
     pin::Pin,
-    process,
     sync::{
         Arc,
         mpsc::{RecvTimeoutError, TryRecvError},
@@ -16,6 +15,7 @@ use std::{
 use futures_core::Stream;
 
 use super::event::{Change, Event};
+use crate::locks::Origin;
 use crate::store::OpenTable;
 use crate::write::watch::{Buffer, Subscriber};
 
@@ -39,13 +39,13 @@ pub struct Watcher<R> {
     subscriber: Arc<Subscriber>,
     table: Arc<OpenTable>,
     /// The process of the watcher. In a forked process, a thread that does not exist may hold a lock.
-    process: u32,
+    origin: Origin,
     row: PhantomData<fn() -> R>,
 }
 
 impl<R> Watcher<R> {
     pub(super) fn new(subscriber: Arc<Subscriber>, table: &Arc<OpenTable>) -> Self {
-        Self { subscriber, table: Arc::clone(table), process: process::id(), row: PhantomData }
+        Self { subscriber, table: Arc::clone(table), origin: Origin::here(), row: PhantomData }
     }
 
     /// Waits for the next event; `None` if the store is closed.
@@ -122,7 +122,7 @@ impl<R> Watcher<R> {
     }
 
     fn is_inherited(&self) -> bool {
-        process::id() != self.process
+        self.origin.is_inherited()
     }
 }
 

@@ -195,6 +195,7 @@ impl Store {
     /// # }
     /// ```
     pub fn drop_retired(&self) -> Result<Vec<String>> {
+        self.inner.engine.refuse_forked()?;
         if let Some(shards) = self.inner.engine.sharded() {
             let mut dropped = BTreeSet::new();
             for (_, shard) in shards.shards() {

@@ -1,7 +1,8 @@
 //! The thread that applies messages.
 
 use std::{
-    fmt, process,
+    fmt,
+    path::PathBuf,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +13,7 @@ use std::{
 
 use super::apply;
 use crate::{
-    locks::{Mutex, MutexGuard},
+    locks::{Mutex, MutexGuard, Origin},
     write::queue::Signals,
 };
 use crate::{
@@ -44,8 +45,10 @@ pub struct IndexWorker {
     shared: Arc<Shared>,
     store: Weak<Inner>,
     thread: Option<JoinHandle<()>>,
+    /// The directory of the store, for errors.
+    path: PathBuf,
     /// The process that started the thread. A forked process doesn't have the thread.
-    process: u32,
+    origin: Origin,
 }
 
 struct Shared {
@@ -115,20 +118,25 @@ impl IndexWorker {
                 .spawn(move || run(&shared, &weak))
                 .map_err(|source| Error::Thread { name: NAME, source })?
         };
-        Ok(Self { shared, store: weak, thread: Some(thread), process: process::id() })
+        let (path, origin) = (store.inner.engine.location(), Origin::here());
+        Ok(Self { shared, store: weak, thread: Some(thread), path, origin })
     }
 
     /// Returns the error of the last round; `None` if it succeeded. After an error, the worker retries five times
-    /// a second. A message that can't be applied is not an error here; it becomes a dead letter.
+    /// a second. A message that can't be applied is not an error here; it becomes a dead letter. In a forked process, which
+    /// doesn't have the thread, the error is [`Error::Forked`].
     #[must_use]
     pub fn error(&self) -> Option<Error> {
+        if self.origin.is_inherited() {
+            return Some(Error::Forked { path: self.path.clone() });
+        }
         self.shared.error().as_ref().map(Error::again)
     }
 }
 
 impl Drop for IndexWorker {
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if self.origin.is_inherited() {
             return;
         }
         self.shared.stopped.store(true, Ordering::Release);
