@@ -2,11 +2,15 @@
 //! `scripts/postgres`. Without a server, the tests print that they are not run.
 
 mod changes;
+#[cfg(unix)]
+#[path = "../support/fork.rs"]
+mod child;
 mod clients;
 mod cuts;
 #[cfg(feature = "postgres-tls")]
 mod encrypted;
 mod eventual;
+mod forked;
 mod numbers;
 mod plans;
 #[path = "../support/postgres.rs"]

@@ -2,7 +2,6 @@
 
 use std::{
     pin::Pin,
-    process,
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,6 +12,7 @@ use super::{
     socket::{Reactor, Stream},
     tls::Tls,
 };
+use crate::locks::Origin;
 
 /// The client library's half of a connection that does the I/O.
 type Half = tokio_postgres::Connection<Stream, <Tls as MakeTlsConnect<Stream>>::Stream>;
@@ -24,19 +24,24 @@ pub(super) struct Driver {
     half: Option<Half>,
     reactor: Reactor,
     /// The process that has opened the connection. A forked process must not use it.
-    process: u32,
+    origin: Origin,
 }
 
 impl Driver {
     pub(super) fn new(half: Half, reactor: Reactor) -> Self {
-        Self { half: Some(half), reactor, process: process::id() }
+        Self { half: Some(half), reactor, origin: Origin::here() }
+    }
+
+    /// Ends the use of an inherited connection, without a message to the server: it would end the session of the parent.
+    fn leave_inherited(&mut self) {
+        if self.origin.is_inherited() {
+            self.half = None;
+        }
     }
 
     /// Sends and receives as much as possible without blocking.
     pub(super) fn turn(&mut self) {
-        if process::id() != self.process {
-            self.half = None;
-        }
+        self.leave_inherited();
         let Some(half) = &mut self.half else { return };
         let mut context = Context::from_waker(&self.reactor.waker);
         // After its end, or an error, all requests fail, since they have no response.
@@ -47,6 +52,11 @@ impl Driver {
 
     /// Reads the received messages, without blocking. Returns false if the connection has ended.
     pub(super) fn check(&mut self) -> bool {
+        self.leave_inherited();
+        // A forked process would take the events of its parent.
+        if self.half.is_none() {
+            return false;
+        }
         if self.reactor.block(Some(Duration::ZERO)).is_err() {
             self.half = None;
         }

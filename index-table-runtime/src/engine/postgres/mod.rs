@@ -52,7 +52,7 @@ pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
 pub(crate) use write::{LAYOUT, Writer};
 
-use std::{io, mem, process, sync::Arc, time::Duration};
+use std::{io, mem, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_postgres::{Config, config::Host};
 
@@ -79,8 +79,6 @@ pub(crate) struct Engine {
     pool: Arc<Pool>,
     catalog: Catalog,
     schema: String,
-    /// The process that has opened the store. A forked process would share its connections.
-    process: u32,
     /// See [`Options::retry_for`].
     retry_for: Duration,
     is_read_only: bool,
@@ -118,9 +116,9 @@ impl Engine {
             return Err(invalid("`splits` has no effect on PostgreSQL".to_owned()));
         }
         let (catalog, splits) = (Catalog::new(&schema), Dialect::splits(options.splits));
-        let (process, retry_for) = (process::id(), options.retry_for);
+        let retry_for = options.retry_for;
         let is_read_only = options.read_only;
-        let engine = Self { pool, catalog, schema, process, retry_for, is_read_only, splits };
+        let engine = Self { pool, catalog, schema, retry_for, is_read_only, splits };
         if is_read_only {
             engine.check()?;
         } else {
@@ -317,10 +315,12 @@ impl Engine {
 
     /// Returns an error if this process has inherited the store in a fork.
     pub(crate) fn refuse_forked(&self) -> Result<()> {
-        if process::id() == self.process {
-            return Ok(());
-        }
-        Err(Error::Forked { path: self.pool.server().into() })
+        self.pool.refuse_forked()
+    }
+
+    /// Returns the server, for errors.
+    pub(crate) fn location(&self) -> PathBuf {
+        self.pool.server().into()
     }
 
     pub(crate) fn catalog(&self) -> Result<Records> {

@@ -22,7 +22,7 @@ use super::{
     tls::Tls,
 };
 use crate::{
-    locks::{Condvar, Mutex, MutexGuard, rank::ServerPool},
+    locks::{Condvar, Mutex, MutexGuard, Origin, rank::ServerPool},
     model::error::{Error, Result},
 };
 
@@ -50,6 +50,8 @@ pub(super) struct Pool {
     server: String,
     most: usize,
     patience: Duration,
+    /// The process that has opened the store. A forked process shares its connections, and must not use them.
+    origin: Origin,
 }
 
 #[derive(Default)]
@@ -83,6 +85,7 @@ impl Pool {
             server,
             most: most.max(1),
             patience,
+            origin: Origin::here(),
         }
     }
 
@@ -133,6 +136,19 @@ impl Pool {
         self.known.lock()
     }
 
+    /// Whether this process has inherited the store in a fork. Then it must neither wait for a lock nor use a connection.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.origin.is_inherited()
+    }
+
+    /// Returns an error if this process has inherited the store in a fork.
+    pub(super) fn refuse_forked(&self) -> Result<()> {
+        if self.is_inherited() {
+            return Err(Error::Forked { path: self.server().into() });
+        }
+        Ok(())
+    }
+
     pub(super) fn server(&self) -> &str {
         &self.server
     }
@@ -159,6 +175,9 @@ impl Pool {
 
     /// Returns the number of read transactions, and the age of the oldest.
     pub(super) fn ages(&self) -> (usize, Option<Duration>) {
+        if self.is_inherited() {
+            return (0, None);
+        }
         let readers = self.readers();
         (readers.len(), readers.values().map(|(begun, _)| begun).min().map(Instant::elapsed))
     }
@@ -255,7 +274,9 @@ pub(super) struct Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.pool.readers().remove(&self.number);
+        if !self.pool.is_inherited() {
+            self.pool.readers().remove(&self.number);
+        }
     }
 }
 
@@ -307,7 +328,7 @@ impl Leased {
 impl Drop for Leased {
     fn drop(&mut self) {
         self.connection = None;
-        if self.counts {
+        if self.counts && !self.pool.is_inherited() {
             self.pool.state().open -= 1;
             self.pool.returned.notify_one();
         }

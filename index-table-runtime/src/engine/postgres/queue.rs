@@ -47,6 +47,7 @@ impl Reader<'_> {
     /// Returns the number of messages in the queue, up to a limit. It may be a second old.
     pub(crate) fn queued(self, most: u64) -> Result<u64> {
         let Some(queue) = &self.tables.queue else { return Ok(0) };
+        self.txn.pool().refuse_forked()?;
         // Other transactions of this process wait for the count.
         let mut counted = queue.counted.lock();
         if let Some(known) = *counted

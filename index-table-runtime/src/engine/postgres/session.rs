@@ -530,6 +530,9 @@ impl<'s> Session<'s> {
 
     /// Notes a new row, or a row with a new key, or `None` for many rows.
     pub(super) fn note_new(&self, tables: &Tables, primary_key: Option<&[u8]>) {
+        if self.pool.is_inherited() {
+            return;
+        }
         let numbers = &self.pool.numbers;
         if primary_key.is_some_and(|key| numbers.note(tables, key) == Explicit::Settled) {
             return;
@@ -546,6 +549,7 @@ impl<'s> Session<'s> {
         tables: &Tables,
         numbering: &Numbering<'_>,
     ) -> Result<Option<u128>> {
+        self.pool.refuse_forked()?;
         if self.explicit.lock().contains(&tables.schema.name) {
             return Ok(None);
         }

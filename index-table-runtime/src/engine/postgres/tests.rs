@@ -1,7 +1,7 @@
 //! Tests on a server. They need the URL of a database in `INDEX_TABLE_POSTGRES_URL`; see `scripts/postgres`.
 
 use std::{
-    env,
+    env, process,
     sync::{
         Once,
         atomic::{AtomicU32, Ordering},

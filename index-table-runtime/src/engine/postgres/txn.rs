@@ -102,6 +102,9 @@ impl<'s> Txn<'s> {
 
     /// Lets the transaction assume that new keys are free. If a key is taken, it fails with a conflict.
     pub(crate) fn assume_new(&mut self) {
+        if self.pool().is_inherited() {
+            return;
+        }
         self.session().pending.lock().is_single = true;
     }
 
@@ -189,12 +192,16 @@ impl<'s> Txn<'s> {
 
     /// Returns the reason to run the closure again.
     pub(crate) fn retry(&self) -> Option<Retry> {
+        if self.pool().is_inherited() {
+            return None;
+        }
         let failure = self.session().failure.lock();
         failure.as_ref().is_some_and(|it| it.is_conflict).then_some(Retry::Conflict)
     }
 
     /// Fails if a statement has failed.
     fn refuse_failed(&self) -> Result<()> {
+        self.pool().refuse_forked()?;
         if let Some(failure) = &*self.session().failure.lock() {
             return Err(failed(&failure.error));
         }
@@ -230,6 +237,7 @@ impl<'s> Txn<'s> {
 
     /// Sends the pending items.
     pub(super) fn send_pending(&self) -> Result<()> {
+        self.pool().refuse_forked()?;
         if self.session().pending.lock().items.is_empty() {
             return self.refuse_failed();
         }
@@ -273,6 +281,9 @@ impl<'s> Txn<'s> {
     /// [`abandon_new`](Self::abandon_new). Returns false if the server can't do that.
     pub(super) fn defer_new(&self) -> bool {
         let session = self.session();
+        if session.pool.is_inherited() {
+            return false;
+        }
         let mut pending = session.pending.lock();
         if !session.pool.dialect().has_writing_ctes() && !pending.is_single {
             return false;
@@ -287,12 +298,13 @@ impl<'s> Txn<'s> {
     }
 
     pub(super) fn is_deferring(&self) -> bool {
-        self.session().pending.lock().is_deferring
+        !self.pool().is_inherited() && self.session().pending.lock().is_deferring
     }
 
     /// Sends the new rows of the operation with its other changes. Returns false if a key is taken, and nothing has
     /// changed.
     pub(super) fn settle_new(&self) -> Result<bool> {
+        self.pool().refuse_forked()?;
         let is_single = self.session().pending.lock().is_single;
         let sent = if is_single { Ok(()) } else { self.send_pending() };
         let mut pending = self.session().pending.lock();
@@ -304,6 +316,9 @@ impl<'s> Txn<'s> {
     /// Removes the changes of an operation that has failed.
     pub(super) fn abandon_new(&self) {
         let session = self.session();
+        if session.pool.is_inherited() {
+            return;
+        }
         let mut pending = session.pending.lock();
         if !std::mem::take(&mut pending.is_deferring) {
             return;
@@ -544,7 +559,8 @@ fn failed(error: &Error) -> Error {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
-        if self.has_ended {
+        // The transaction of an inherited store belongs to the parent.
+        if self.has_ended || self.pool().is_inherited() {
             return;
         }
         if self.depth > 0 {
