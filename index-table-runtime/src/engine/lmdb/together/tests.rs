@@ -15,7 +15,10 @@ use std::{
 use crate::{
     engine::{
         self, Durability, Options, Query, Retry,
-        lmdb::{Archive, SharedJournal, UntilShards, journal::archive::format::Manifest},
+        lmdb::{
+            Archive, SharedJournal, UntilShards,
+            journal::{active::Active, archive::format::Manifest},
+        },
         shards::{self, HasEngine, HasTables, Shard},
     },
     model::{
@@ -306,6 +309,74 @@ fn an_archive_has_no_gap_if_a_checkpoint_is_made_while_shards_are_closed() {
     assert_eq!(opened.rows().expect("rows"), [[1, 2], [1, 2], [1, 2]]);
     let manifest = std::fs::read(archive.join("manifest")).expect("a manifest");
     assert_eq!(Manifest::read(&manifest).map(|found| found.generation), Some(1));
+}
+
+/// Closes the last shard as after an error, before its data file is complete. The other shards stay open.
+fn close_incomplete(opened: &Opened) {
+    let last = opened.engines.last().and_then(|engine| engine.0.lmdb()).expect("a data file");
+    let Some(Active::Shared(member)) = last.journal.get() else { panic!("no common journal") };
+    member.close_incomplete();
+}
+
+#[test]
+fn no_shard_is_written_after_another_was_closed_incomplete() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut expected: Vec<u8> = (1..130).collect();
+    let left = {
+        let endless = Options::default().map_size(1 << 24).checkpoint(
+            u64::MAX,
+            u64::MAX,
+            Duration::from_hours(1),
+        );
+        let opened = open_with(directory.path(), &endless).expect("a store");
+        for id in &expected {
+            opened.write_row(&[2], *id, &[7; 4000]).expect("a commit");
+        }
+        killed(directory.path())
+    };
+    // The files of the journal are longer than these limits allow, so that they would be truncated after a checkpoint.
+    let options = Options::default().map_size(1 << 24);
+    let options = options.checkpoint(u64::MAX, 1 << 12, Duration::from_hours(1));
+    let opened = open_with(left.path(), &options).expect("a store");
+    let long = std::fs::read_dir(left.path()).expect("a directory").filter(|entry| {
+        let length = entry.as_ref().ok().and_then(|entry| Some(entry.metadata().ok()?.len()));
+        length > Some(1 << 18)
+    });
+    assert!(long.count() > 0, "no file of the journal is long");
+    opened.write(&[2], 200).expect("a commit");
+    expected.push(200);
+    close_incomplete(&opened);
+    for shards in [&[0][..], &[1, 0]] {
+        let outcome = opened.write(shards, 201);
+        assert!(matches!(outcome, Err((Error::ReopenNeeded { .. }, None))), "{outcome:?}");
+    }
+    assert_eq!(opened.rows().expect("rows"), [vec![], vec![], expected.clone()]);
+    drop(opened);
+    let opened = open_with(left.path(), &options).expect("a store");
+    assert_eq!(opened.rows().expect("rows"), [vec![], vec![], expected]);
+    opened.write(&[0, 1, 2], 201).expect("a commit");
+}
+
+#[test]
+fn a_shard_that_was_closed_incomplete_needs_the_store_to_be_opened_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let opened = open(directory.path()).expect("a store");
+    opened.write(&[2], 1).expect("a commit");
+    close_incomplete(&opened);
+    let Opened { tables, engine, mut engines } = opened;
+    drop((tables, engine, engines.pop()));
+    let place = directory.path().join("2");
+    engine::lmdb::Engine::wait_until_closed(&place);
+    // The data file is not damaged, but this process does not read the journal that it writes.
+    let running = SharedJournal::running(directory.path(), [7; 16]);
+    let options = Options::default().map_size(1 << 24).durability(Durability::Journal);
+    let outcome = engine::Engine::open_shard(&options, &place, (&running, 2)).map(drop);
+    let said = outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    assert!(matches!(outcome, Err(Error::Io { .. })), "{outcome:?}");
+    assert!(said.contains("drop all handles to the store, and open it again"), "{said}");
+    drop(engines);
+    let opened = open(directory.path()).expect("a store");
+    assert_eq!(opened.rows().expect("rows"), [vec![], vec![], vec![1]]);
 }
 
 /// Copies the files except LMDB's lock files: the files that remain if the process is killed now.

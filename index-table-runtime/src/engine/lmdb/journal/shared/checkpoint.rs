@@ -63,7 +63,7 @@ const TRIES: u32 = 10;
 pub(in crate::engine::lmdb) struct Member {
     pub(super) common: Arc<Common>,
     /// The position among the shards of the journal.
-    at: usize,
+    pub(super) at: usize,
 }
 
 /// A lock that excludes other commits of a shard, and checkpoints.
@@ -446,10 +446,10 @@ impl Common {
     /// be written.
     pub(super) fn shrink_closed(&self, _turn: &Turn<'_>) {
         let is_long = || self.group.is_longer(self.limits.longest());
-        // After a shard was closed with an incomplete data file, a checkpoint would lack the state of this shard.
+        // After a shard was closed with an incomplete data file, a checkpoint would lack the state of this shard. Then writes
+        // are refused.
         if self.archive.get().is_none()
             && self.refused().is_none()
-            && !self.lock().is_closed
             && is_long()
             && let Err(Missed::Ever(reason)) = self.checkpoint()
         {

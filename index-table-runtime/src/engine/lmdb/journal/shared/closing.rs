@@ -18,9 +18,12 @@ use super::{
 const WRITTEN: &str = "another process has opened its directory since it left the store, and transactions of this process that began before \
                        still use it; attach the shard when they have ended";
 
+const INCOMPLETE: &str = "a shard was closed after an error, before its data file was complete; its commits are in the journal, \
+                          which is applied when the store is opened again";
+
 impl Member {
     /// Ends the journal of this shard. If LMDB can still write, and no error occurs, the data file is complete without the
-    /// journal afterwards. Otherwise, the next opening applies the journal.
+    /// journal afterwards. Otherwise, the next opening applies the journal, and until then no shard is written.
     pub(in crate::engine::lmdb) fn close(self, is_writable: bool) {
         let common = &*self.common;
         let turn = common.turn();
@@ -29,17 +32,18 @@ impl Member {
             common.shrink_closed(&turn);
         }
         let open = shard.and_then(|shard| shard.lock().take());
-        let mut is_complete = true;
         if let (Some(open), Some(shard)) = (&open, shard) {
-            is_complete = self.complete(open, is_writable);
-            if is_complete {
+            if self.complete(open, is_writable) {
                 shard.closed.store(open.number, SeqCst);
+            } else {
+                // The next checkpoint would lack the state of this shard. Without checkpoints, the journal would grow with
+                // each commit of the other shards.
+                common.refuse(INCOMPLETE);
             }
             common.count_closed();
         }
         let mut state = common.lock();
-        // If the data file is incomplete, the journal is closed: the next checkpoint would lack the state of this shard.
-        state.is_closed |= state.open == 0 || !is_complete;
+        state.is_closed |= state.open == 0;
         let thread = if state.is_closed { state.thread.take() } else { None };
         let archiver = if state.open == 0 { state.archiver.take() } else { None };
         drop(state);
@@ -52,6 +56,12 @@ impl Member {
             archiver.close();
         }
         drop(open);
+    }
+
+    /// Closes the shard as after an error, before its data file is complete.
+    #[cfg(test)]
+    pub(in crate::engine::lmdb) fn close_incomplete(&self) {
+        Self { common: Arc::clone(&self.common), at: self.at }.close(false);
     }
 
     /// Removes the shard from the journal, which the other shards still use. This process no longer writes it. Returns
