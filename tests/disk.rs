@@ -337,6 +337,57 @@ fn a_full_disk_refuses_an_attached_shard_and_loses_no_entry() -> TestResult {
     Parts::open(&path)?.check()
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "notes", shard_by = tenant)]
+struct Note {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u32,
+    bytes: Vec<u8>,
+}
+
+/// The disk with less space has enough for its part of the commit, and the other disk does not.
+#[test]
+fn a_commit_that_does_not_fit_on_one_of_two_disks_changes_no_shard() -> TestResult {
+    let (Some(first), Some(second)) = (Disk::new()?, Disk::new()?) else { return Ok(()) };
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let map = ShardMap::ranges().to("first", ..1u32).to("second", 1u32..);
+    let options = ShardedStore::options().shard("first", first.path().join("shard"));
+    let options = options.shard("second", second.path().join("shard")).map("notes", map);
+    let store = options.open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    let insert = |numbers: std::ops::Range<u32>, length| {
+        store.transaction(|txn| {
+            notes.insert(txn, &Note { tenant: 0, number: numbers.start, bytes: vec![7] })?;
+            numbers.clone().try_for_each(|number| {
+                notes.insert(txn, &Note { tenant: 1, number, bytes: vec![7; length] })
+            })
+        })
+    };
+    insert(0..1, 1)?;
+    for (disk, left) in [(&first, 320 << 10), (&second, 512 << 10)] {
+        fill_disk(disk.path())?;
+        let filler = fs::File::options().write(true).open(disk.path().join("filler"))?;
+        filler.set_len(filler.metadata()?.len() - left)?;
+    }
+    let outcome = insert(1..2001, 1000);
+    assert!(matches!(outcome, Err(Error::DiskFull { .. })), "{outcome:?}");
+    assert_eq!(notes.all(&store.read()?).count()?, 2);
+    // The open store continues.
+    for disk in [&first, &second] {
+        fs::remove_file(disk.path().join("filler"))?;
+    }
+    insert(1..101, 1000)?;
+    assert_eq!(notes.all(&store.read()?).count()?, 103);
+    drop((store, notes));
+    let store = ShardedStore::open(&path)?;
+    assert_eq!(NoteRepository::open(&store)?.all(&store.read()?).count()?, 103);
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
 fn as_other_process() -> Option<PathBuf> {
     std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
 }

@@ -11,6 +11,7 @@ use super::{
     env::Engine,
     journal::{
         active::Active,
+        checkpoint::pages,
         log::AppendFailure,
         recorder::{Record, Recorded, Recorder},
         shared::checkpoint::Held,
@@ -51,8 +52,9 @@ const SPACE: u64 = 1 << 18;
 /// The transaction of one data file. Fields are dropped in order: the transaction before its turn.
 struct Part<'s> {
     engine: &'s Engine,
-    /// The bytes that are free on the disk, as far as this is known.
-    space: u64,
+    /// The bytes that are left after the commit, as far as this is known. The part with the least is committed first, so that
+    /// its commit can be taken back if it fails.
+    margin: i64,
     txn: heed::RwTxn<'s>,
     /// The part of the record for this file.
     logged: Option<(Recorded, Option<Held<'s>>)>,
@@ -97,9 +99,10 @@ impl Part<'_> {
     /// already.
     fn check_space(&mut self) -> Result<(), CommitFailure> {
         let Some(Space { available, free }) = process::space(&self.engine.path) else {
+            self.margin = self.margin(u64::MAX);
             return Ok(());
         };
-        self.space = available;
+        self.margin = self.margin(available);
         if free >= SPACE {
             return Ok(());
         }
@@ -110,6 +113,17 @@ impl Part<'_> {
     /// Returns the number of bytes of the map that no page uses.
     fn room(&self) -> usize {
         self.engine.map_size().saturating_sub(self.engine.used())
+    }
+
+    /// Returns the bytes that are left if this commit adds as many pages as it changes. Negative if there may not be enough.
+    fn margin(&self, space: u64) -> i64 {
+        let recorder = &self.turn.writing.scratch.recorder;
+        let page_size = self.engine.env().map_or(0, |env| env.unnamed_database_stat().page_size);
+        let pages = pages(recorder.changes()).saturating_add(COMMIT_PAGES as u64);
+        let needed = pages.saturating_mul(page_size.into()).saturating_add(recorder.bytes());
+        let limit = process::file_limit().saturating_sub(self.engine.used() as u64);
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        signed(space.min(self.room() as u64).min(limit)).saturating_sub(signed(needed))
     }
 }
 
@@ -127,7 +141,7 @@ impl<'s> Txn<'s> {
         for txn in txns {
             txn.engine().refuse_forked().map_err(CommitFailure::Failed)?;
             if let Some((engine, txn, turn)) = txn.into_writing() {
-                parts.push(Part { engine, space: u64::MAX, txn, logged: None, turn });
+                parts.push(Part { engine, margin: i64::MAX, txn, logged: None, turn });
             }
         }
         for part in &mut parts {
@@ -176,7 +190,7 @@ impl<'s> Txn<'s> {
             part.logged = Some(logged);
         }
         // If a map or a disk is full despite these checks, the first commit probably fails, and can be taken back.
-        parts.sort_by_key(|part| part.space.min(part.room() as u64));
+        parts.sort_by_key(|part| part.margin);
         Ok(Prepared { parts, record })
     }
 }

@@ -119,7 +119,7 @@ pub(super) const OTHER_WRITER: &str = "a program without the journal has written
 
 /// Estimates the number of pages that a commit with this number of operations has changed. Each operation changes a leaf.
 /// The first 16 operations change two branch pages each, and later operations share them.
-pub(super) const fn pages(operations: u64) -> u64 {
+pub(in crate::engine::lmdb) const fn pages(operations: u64) -> u64 {
     let paths = if operations < 16 { operations } else { 16 };
     operations.saturating_add(2 * paths)
 }

@@ -228,6 +228,13 @@ impl Recorder {
         self.journal.as_ref().map_or(0, |recording| recording.changes.operations())
     }
 
+    /// Returns the number of bytes of the recorded changes.
+    pub(in crate::engine::lmdb) fn bytes(&self) -> u64 {
+        self.journal
+            .as_ref()
+            .map_or(0, |recording| recording.changes.bytes().len() as u64 + recording.parts.bytes())
+    }
+
     /// Whether the recorder shares the journal of all shards.
     pub(in crate::engine::lmdb) fn is_shared(&self) -> bool {
         let recording = self.journal.as_ref();

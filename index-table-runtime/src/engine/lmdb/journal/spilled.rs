@@ -57,6 +57,11 @@ impl<'c> Stored<'c> {
 }
 
 impl Spilled {
+    /// Returns the number of bytes of all parts.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.in_memory as u64 + self.in_file
+    }
+
     /// Returns the number of parts.
     pub(super) const fn len(&self) -> usize {
         self.parts.len()
