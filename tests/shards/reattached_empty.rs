@@ -129,6 +129,14 @@ struct Region {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "pictures", reference)]
+struct Picture {
+    #[primary_key]
+    code: u32,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "people", shard_by = tenant)]
 #[index(town)]
 #[index(region)]
@@ -219,6 +227,33 @@ fn a_shard_with_a_reference_table_is_attached_while_the_table_is_open() -> Resul
     }
     drop((store, towns, regions, people));
     let (store, ..) = with_references(&path)?;
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+/// Attaching the shard writes rows of the reference table, for which its map has no room.
+#[test]
+fn the_map_of_an_attached_shard_is_enlarged() -> Result<()> {
+    const SIZE: usize = 1 << 20;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
+    let options = ShardedStore::options().options(Store::options().map_size(SIZE));
+    let store = options.shard("a", "a").shard("b", "b").map("people", map).open(&path)?;
+    let pictures = PictureRepository::open(&store)?;
+    store.detach_shard("b")?;
+    for codes in [0..100, 100..200, 200..300, 300..400] {
+        store.transaction(|txn| {
+            let picture = |code| Picture { code, bytes: vec![7; 8000] };
+            codes.clone().try_for_each(|code| pictures.insert(txn, &picture(code)))
+        })?;
+    }
+    store.attach_shard("b", "b")?;
+    for shard in store.shard_ids() {
+        assert_eq!(pictures.all(&store.read_on(&shard)?).count()?, 400);
+    }
+    let length = std::fs::metadata(path.join("b/data.mdb")).expect("a file").len();
+    assert!(length > SIZE as u64, "the map had room for {length} bytes");
     assert!(store.verify()?.is_clean());
     Ok(())
 }
