@@ -232,6 +232,11 @@ impl App {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits after a batch of a long operation, so that other steps run meanwhile.
+    pub(crate) fn rest(&self) {
+        thread::sleep(Duration::from_millis(self.config.pause.into()));
+    }
+
     /// Lets one step at a time use the directories of copies.
     pub(crate) fn copying(&self) -> MutexGuard<'_, ()> {
         lock(&self.copying)

@@ -42,14 +42,18 @@ const OF_SHARDS: [(&str, u64); 11] = [
 const OF_ARCHIVES: [(&str, u64); 4] =
     [("follow", 3), ("compare-follower", 3), ("promote", 1), ("restore-archive", 3)];
 
+/// These take the longest, so they run beside the next steps more often.
+const LONG: [&str; 5] = ["build", "move", "empty", "backup", "resume"];
+
 /// The consumers have these numbers, so some are added again, and some are not there.
 const CONSUMERS: u64 = 4;
 
 /// The shards that a script probably has.
 struct Shards {
     present: Vec<String>,
-    /// Whether a shard is lost. Most steps are refused until it is restored.
-    is_lost: bool,
+    /// The steps that end what another step has begun: a lost shard is restored, a detached shard is attached, and an
+    /// interrupted move is resumed.
+    due: Vec<&'static str>,
     next: u32,
 }
 
@@ -59,6 +63,32 @@ fn some_maps(random: &mut Random) -> String {
     let chosen =
         maps.map(|map| if random.below(3) < 2 { format!(" {map}") } else { String::new() });
     if random.one_in(2) { String::new() } else { chosen.concat() }
+}
+
+/// The steps of one script.
+struct Choice {
+    steps: Vec<(&'static str, u64)>,
+    /// The chance of a step to run beside the next steps, in tenths.
+    beside: u64,
+}
+
+/// Returns the steps of a script with their weights. Half of the scripts repeat some steps, and leave out others. So each
+/// combination of steps is frequent in some scripts, and a step that fails doesn't hide the failures of all others.
+fn choice(random: &mut Random, config: &Config, without: &[String]) -> Choice {
+    let mut steps = STEPS.to_vec();
+    if config.shards > 0 {
+        steps.extend(OF_SHARDS);
+    }
+    if config.archive == 1 {
+        steps.extend(OF_ARCHIVES);
+    }
+    steps.retain(|it| without.iter().all(|name| name != it.0));
+    if random.one_in(2) {
+        for step in &mut steps {
+            step.1 *= [0, 1, 4][random.below(3) as usize % 3];
+        }
+    }
+    Choice { steps, beside: [3, 6, 8][random.below(3) as usize % 3] }
 }
 
 /// Returns the script of a seed, without the steps of `without`.
@@ -73,33 +103,29 @@ pub(crate) fn script(seed: u64, without: &[String]) -> Script {
         writers: 1 + random.below(2) as u32,
         readers: random.below(3) as u32,
         workers: random.below(4).min(1) as u32,
+        pause: [0, 0, 5, 20][random.below(4) as usize % 4],
     };
+    let choice = choice(&mut random, &config, without);
     let mut shards = Shards {
         present: (0..config.shards).map(shard_name).collect(),
-        is_lost: false,
+        due: Vec::new(),
         next: config.shards,
     };
     let mut steps = Vec::new();
     while steps.len() < 30 {
-        let text = step(&mut random, &config, &mut shards);
-        for text in text {
-            let step = Step::new(&text);
-            if !without.iter().any(|it| it == step.name()) {
-                steps.push(step);
-            }
-        }
+        let text = step(&mut random, (&config, &choice), &mut shards);
+        let chosen = text.iter().map(|text| Step::new(text));
+        steps.extend(chosen.filter(|step| without.iter().all(|name| name != step.name())));
     }
     Script { config, steps }
 }
 
-fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String> {
-    let mut steps = STEPS.to_vec();
-    if config.shards > 0 {
-        steps.extend(OF_SHARDS);
-    }
-    if config.archive == 1 {
-        steps.extend(OF_ARCHIVES);
-    }
+fn step(
+    random: &mut Random,
+    (config, choice): (&Config, &Choice),
+    shards: &mut Shards,
+) -> Vec<String> {
+    let steps = &choice.steps;
     let mut at = random.below(steps.iter().map(|it| it.1).sum());
     let name = steps.iter().find(|it| {
         let is_this = at < it.1;
@@ -107,8 +133,11 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         is_this
     });
     let name = name.map_or("check", |it| it.0);
-    let name = if shards.is_lost && random.one_in(3) { "restore-shard" } else { name };
-    let beside = if random.one_in(2) { "&" } else { "" };
+    let due = random.below(shards.due.len() as u64) as usize;
+    let name =
+        if !shards.due.is_empty() && random.one_in(4) { shards.due.remove(due) } else { name };
+    let is_long = LONG.contains(&name) && random.one_in(2);
+    let beside = if is_long || random.below(10) < choice.beside { "&" } else { "" };
     let one = |words: String| vec![format!("{beside}{words}")];
     let alone = |words: String| vec![words];
     match name {
@@ -117,22 +146,17 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         "check" | "close" | "wait" | "promote" | "rebuild" | "compare-follower" => {
             alone(name.to_owned())
         }
-        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "remove-old" | "attach" => {
-            one(name.to_owned())
-        }
+        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "remove-old" | "attach"
+        | "restore-shard" => one(name.to_owned()),
         "fork" => match random.below(3) {
             0 => one("fork".to_owned()),
             1 => one("fork end".to_owned()),
             _ => alone("fork open".to_owned()),
         },
         "lose" => {
-            shards.is_lost = true;
+            shards.due.push("restore-shard");
             let shard = random.pick(shards.present.clone()).unwrap_or_default();
             vec!["backup".to_owned(), format!("lose {shard}")]
-        }
-        "restore-shard" => {
-            shards.is_lost = false;
-            one(name.to_owned())
         }
         "add" => {
             let shard = shard_name(shards.next);
@@ -142,14 +166,16 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
         }
         // They are refused if the shard has rows, or rows of some tables.
         "remove" | "detach" => {
+            if name == "detach" {
+                shards.due.push("attach");
+            }
             let shard = random.pick(shards.present.clone()).unwrap_or_default();
             let prepared = if random.one_in(3) { "" } else { " prepared" };
             let step = format!("{beside}{name} {shard}{prepared}");
-            if random.one_in(3) {
-                vec![step]
-            } else {
-                vec![format!("empty {shard}{}", some_maps(random)), step]
-            }
+            // A shard keeps rows when it is detached, and not when it is removed.
+            let is_emptied = random.one_in(if name == "remove" { 1 } else { 3 });
+            let empty = is_emptied.then(|| format!("empty {shard}{}", some_maps(random)));
+            empty.into_iter().chain([step]).collect()
         }
         "move" => {
             let to = random.pick(shards.present.clone()).unwrap_or_default();
@@ -165,16 +191,18 @@ fn step(random: &mut Random, config: &Config, shards: &mut Shards) -> Vec<String
             let end = if map.starts_with('t') { config.tenants.into() } else { 4096 };
             let (a, b) = (random.below(end), random.below(end));
             let how = random.pick(["", "", "", " offline", " interrupted", " offline interrupted"]);
-            one(format!("move {map} {to} {} {}{}", a.min(b), a.max(b), how.unwrap_or_default()))
+            let how = how.unwrap_or_default();
+            if how.ends_with("interrupted") {
+                shards.due.push(if random.one_in(2) { "resume" } else { "cancel" });
+            }
+            one(format!("move {map} {to} {} {}{how}", a.min(b), a.max(b)))
         }
         "empty" => {
             let shard = random.pick(shards.present.clone()).unwrap_or_default();
             one(format!("empty {shard}{}", some_maps(random)))
         }
         "build" => {
-            let build =
-                if random.one_in(3) { format!("{beside}build") } else { "&build slow".to_owned() };
-            vec!["close".to_owned(), "open online".to_owned(), build]
+            vec!["close".to_owned(), "open online".to_owned(), format!("{beside}build")]
         }
         "add-consumer" => {
             let number = random.below(CONSUMERS);

@@ -5,7 +5,7 @@
 //! ```text
 //! index-table-lifecycle run [--seed N] [--minutes M | --seconds S] [--keep-going] [--without STEP]… [--found DIRECTORY]
 //! index-table-lifecycle script FILE [TIMES]
-//! index-table-lifecycle reduce FILE [MINUTES]
+//! index-table-lifecycle reduce FILE [MINUTES [WORDS]]
 //! index-table-lifecycle show SEED
 //! ```
 
@@ -38,7 +38,10 @@ use std::{
 use script::Script;
 
 const USAGE: &str = "run [--seed N] [--minutes M | --seconds S] [--keep-going] [--without STEP] [--found DIRECTORY], \
-                     script FILE [TIMES], reduce FILE [MINUTES] or show SEED";
+                     script FILE [TIMES], reduce FILE [MINUTES [WORDS]] or show SEED";
+
+/// A script is reduced if one of so many runs fails.
+const TRIES: u32 = 3;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,7 +53,7 @@ fn main() -> ExitCode {
         }
         ["run", options @ ..] => random(options),
         ["script", file, times @ ..] => again(file, times.first()),
-        ["reduce", file, minutes @ ..] => reduce(file, minutes.first()),
+        ["reduce", file, options @ ..] => reduce(file, options),
         ["show", seed] => {
             number(Some(seed)).map(|seed| println!("{}", generate::script(seed, &[])))
         }
@@ -98,12 +101,12 @@ fn random(options: &[&str]) -> Result<(), String> {
     while begun.elapsed() < Duration::from_secs(seconds) {
         let script = generate::script(seed + count, &without);
         count += 1;
-        let Err(failure) = run::run(&script, run::LIMIT, false, &known) else { continue };
+        let is_known = |kind: &str| known.contains(kind);
+        let Err(failure) = run::run(&script, run::LIMIT, false, &is_known) else { continue };
         let after = format!("{:.0?} ({} s of CPU time)", begun.elapsed(), cpu_seconds());
         println!("after {after}, seed {}: {failure}", seed + count - 1);
         let time = Duration::from_secs(if keeps_going { 90 } else { 300 });
-        let short =
-            if reduces { reduce::reduce(&script, &failure, (2, time), &known) } else { script };
+        let short = if reduces { reduce::reduce(&script, &failure, (TRIES, time)) } else { script };
         known.insert(reduce::kind(&failure));
         let text = format!("# seed {}, after {after}\n# {failure}\n{short}", seed + count - 1);
         println!("{text}");
@@ -133,20 +136,24 @@ fn cpu_seconds() -> u64 {
 /// Runs a script several times.
 fn again(file: &str, times: Option<&&str>) -> Result<(), String> {
     let (script, times) = (read(file)?, times.map_or(Ok(1), |it| number(Some(it)))?);
-    let failures = (0..times)
-        .filter_map(|_| run::run(&script, run::LIMIT, times == 1, &BTreeSet::new()).err());
+    let failures =
+        (0..times).filter_map(|_| run::run(&script, run::LIMIT, times == 1, &|_| false).err());
     let failures: Vec<_> = failures.inspect(|failure| println!("{failure}")).collect();
     println!("{} of {times} runs failed", failures.len());
     if failures.is_empty() { Ok(()) } else { Err("the script failed".to_owned()) }
 }
 
-fn reduce(file: &str, minutes: Option<&&str>) -> Result<(), String> {
-    let (script, minutes) = (read(file)?, minutes.map_or(Ok(5), |it| number(Some(it)))?);
-    let Err(failure) = run::run(&script, run::LIMIT, true, &BTreeSet::new()) else {
-        return Err("the script does not fail".to_owned());
+/// Reduces a script that fails in a way whose kind begins with these words, or in any way.
+fn reduce(file: &str, options: &[&str]) -> Result<(), String> {
+    let (script, minutes) = (read(file)?, options.first().map_or(Ok(5), |it| number(Some(it)))?);
+    let words = options.get(1).copied().unwrap_or_default();
+    let is_other = |kind: &str| !kind.starts_with(words);
+    let failures = (0..TRIES).map(|_| run::run(&script, run::LIMIT, true, &is_other).err());
+    let Some(failure) = failures.flatten().next() else {
+        return Err("the script does not fail in this way".to_owned());
     };
     println!("{failure}");
     let time = Duration::from_secs(60 * minutes);
-    println!("{}", reduce::reduce(&script, &failure, (3, time), &BTreeSet::new()));
+    println!("{}", reduce::reduce(&script, &failure, (TRIES, time)));
     Ok(())
 }

@@ -49,9 +49,8 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
     let states = || States::new(app.config.seed);
     match (step.name(), &handle.shards) {
         ("build", _) => {
-            let pause = Duration::from_millis(if step.has("slow") { 20 } else { 0 });
-            let steps = tables.fillers.build(store).batch_bytes(5000);
-            let built = steps.progress(|_| thread::sleep(pause)).run()?;
+            let steps = tables.fillers.build(store).batch_bytes(1000);
+            let built = steps.progress(|_| app.rest()).run()?;
             if built.is_readable() { Ok(()) } else { wrong("the built indexes are not readable") }
         }
         ("upgrade", _) => Ok(store.upgrade().map(drop)?),
@@ -91,7 +90,9 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         }
         ("move", Some(shards)) => moved(app, || run_move(app, handle, shards, step)),
         ("resume", Some(shards)) => moved(app, || {
-            shards.moves()?.iter().try_for_each(|it| shards.resume_move(it.id).run().map(drop))?;
+            for it in shards.moves()? {
+                shards.resume_move(it.id).progress(|_| app.rest()).run()?;
+            }
             Ok(())
         }),
         ("cancel", Some(shards)) => {
@@ -160,7 +161,7 @@ fn run_move(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> O
         let moving = moving.progress(|_| resume_unwind(Box::new(())));
         catch_unwind(AssertUnwindSafe(|| moving.run())).ok().transpose()
     } else {
-        moving.run().map(Some)
+        moving.progress(|_| app.rest()).run().map(Some)
     };
     assigned_since(app, detaches)?;
     Ok(moved.map(drop)?)

@@ -1,54 +1,56 @@
 //! Reduces a script that fails: removes steps, threads, tenants and rows as long as the same failure happens.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::{
     run::run,
     script::{Config, Script},
 };
 
-/// Returns the kind of a failure: its text without numbers.
+/// The threads and steps that only compare. A difference that one finds, another finds as well.
+const COMPARING: [&str; 3] = ["reader", "check", "consumers"];
+
+/// The time after which a step of a shorter script hangs.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// Returns the kind of a failure: the first words of its text without numbers, names and values.
 pub(crate) fn kind(failure: &str) -> String {
-    // Names of tables, shards and keys are in backquotes.
-    let text: String = failure.split('`').step_by(2).collect();
+    let found = failure.split_once(": ").filter(|(who, _)| COMPARING.contains(who));
+    let failure = found.map_or(failure, |(_, text)| text);
+    // Names of tables, shards and keys are in backquotes, and values in brackets.
+    let (mut text, mut depth) = (String::new(), 0_u32);
+    for at in failure.split('`').step_by(2).flat_map(str::chars) {
+        match at {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => text.push(at),
+            _ => {}
+        }
+    }
     let words = text.split(|at: char| !at.is_alphabetic()).filter(|word| word.len() > 1);
-    words.take(9).collect::<Vec<_>>().join(" ")
+    words.take(12).collect::<Vec<_>>().join(" ")
 }
 
 struct Reduction {
     kind: String,
     tries: u32,
-    limit: Duration,
     end: Instant,
-    known: BTreeSet<String>,
 }
 
 impl Reduction {
-    /// Returns whether a script fails in the same way, in one of several runs.
+    /// Returns whether a script fails in the same way, in one of several runs. Other failures don't end a run, so they don't
+    /// hide this one.
     fn fails(&self, script: &Script) -> bool {
         (0..self.tries).any(|_| {
             Instant::now() < self.end
-                && run(script, self.limit, false, &self.known)
-                    .is_err_and(|failure| kind(&failure) == self.kind)
+                && run(script, LIMIT, false, &|kind| kind != self.kind).is_err()
         })
     }
 }
 
 /// Returns the shortest script found in the given time that still fails in the same way.
-/// Failures of a known kind are ignored.
-pub(crate) fn reduce(
-    script: &Script,
-    failure: &str,
-    (tries, time): (u32, Duration),
-    known: &BTreeSet<String>,
-) -> Script {
-    let limit =
-        if failure.starts_with("a hang") { Duration::from_secs(20) } else { crate::run::LIMIT };
-    let (kind, end, known) = (kind(failure), Instant::now() + time, known.clone());
-    let reduction = Reduction { kind, tries, limit, end, known };
+pub(crate) fn reduce(script: &Script, failure: &str, (tries, time): (u32, Duration)) -> Script {
+    let reduction = Reduction { kind: kind(failure), tries, end: Instant::now() + time };
     let mut best = script.clone();
     let mut size = best.steps.len().div_ceil(2);
     while size > 0 {
@@ -67,12 +69,14 @@ pub(crate) fn reduce(
         }
         size = if is_shorter && size == 1 { 1 } else { size / 2 };
     }
-    let changes: [fn(&mut Config); 9] = [
+    let changes: [fn(&mut Config); 11] = [
         |it| it.readers = 0,
         |it| it.workers = 0,
         |it| it.writers = 0,
         |it| it.writers = it.writers.min(1),
         |it| it.archive = 0,
+        |it| it.pause = 0,
+        |it| it.pause = it.pause.min(10),
         |it| it.fillers = 0,
         |it| it.fillers = it.fillers.min(20),
         |it| it.tenants = 1,

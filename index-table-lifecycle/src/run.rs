@@ -1,7 +1,7 @@
 //! Runs a script: the parent of the process that performs the steps. It kills this process, and limits each step.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     env,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
@@ -35,7 +35,7 @@ struct Running<'a> {
     count: u64,
     limit: Duration,
     is_loud: bool,
-    known: &'a BTreeSet<String>,
+    is_ignored: &'a dyn Fn(&str) -> bool,
 }
 
 /// Creates a temporary directory, in memory if possible.
@@ -44,12 +44,12 @@ fn scratch() -> std::io::Result<tempfile::TempDir> {
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
 
-/// Runs a script. The error is the first failure whose kind is not `known`.
+/// Runs a script. The error is the first failure whose kind is not ignored.
 pub(crate) fn run(
     script: &Script,
     limit: Duration,
     is_loud: bool,
-    known: &BTreeSet<String>,
+    is_ignored: &dyn Fn(&str) -> bool,
 ) -> Result<(), String> {
     let dir = scratch().map_err(|error| error.to_string())?;
     let mut running = Running {
@@ -61,7 +61,7 @@ pub(crate) fn run(
         count: 0,
         limit,
         is_loud,
-        known,
+        is_ignored,
     };
     let outcome = running.all();
     running.kill();
@@ -105,8 +105,11 @@ impl Running<'_> {
         self.start()?;
         self.count += 1;
         let number = self.count;
-        self.send(&format!("{number} {step}"))?;
         self.begun.insert(number, (step.to_string(), Instant::now()));
+        self.send(&format!("{number} {step}"))?;
+        if self.process.is_none() {
+            self.begun.clear();
+        }
         while !step.beside && self.begun.contains_key(&number) {
             self.listen(Instant::now() + self.limit)?;
         }
@@ -174,15 +177,26 @@ impl Running<'_> {
                 if let Some((step, _)) = self.begun.values().find(|it| it.1.elapsed() >= self.limit)
                 {
                     let all: Vec<_> = self.begun.values().map(|it| it.0.as_str()).collect();
-                    return Err(format!("a hang: `{step}` does not end; beside it: {all:?}"));
+                    let name = Step::new(step).name().to_owned();
+                    return self
+                        .end(format!("a hang: {name} does not end: `{step}` beside {all:?}"));
                 }
                 Ok(false)
             }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = process.child.wait().map_err(|error| error.to_string())?;
-                Err(format!("the process has ended: {status}"))
+                self.end(format!("the process has ended: {status}"))
             }
         }
+    }
+
+    /// Ends the process after a failure. Another process continues if the failure is ignored.
+    fn end(&mut self, failure: String) -> Result<bool, String> {
+        if !(self.is_ignored)(&kind(&failure)) {
+            return Err(failure);
+        }
+        self.kill();
+        Ok(false)
     }
 
     fn hear(&mut self, line: &str) -> Result<(), String> {
@@ -203,7 +217,10 @@ impl Running<'_> {
             }
             "fault" => {
                 let failure = line.trim_start_matches("fault ");
-                if !self.known.contains(&kind(failure)) {
+                if self.is_loud {
+                    println!("    {failure}");
+                }
+                if !(self.is_ignored)(&kind(failure)) {
                     return Err(failure.to_owned());
                 }
             }

@@ -20,6 +20,8 @@ pub(crate) struct Config {
     pub(crate) readers: u32,
     /// The workers of eventual indexes and of expiry, and a thread for the consumers.
     pub(crate) workers: u32,
+    /// The pause after each batch of a long operation, in milliseconds.
+    pub(crate) pause: u32,
 }
 
 /// A step, with its words. A step beside others does not wait for its end.
@@ -41,20 +43,20 @@ pub(crate) fn shard_name(number: u32) -> String {
 }
 
 impl Config {
-    const FIELDS: [&'static str; 8] =
-        ["seed", "tenants", "fillers", "shards", "archive", "writers", "readers", "workers"];
+    const FIELDS: [&'static str; 9] = [
+        "seed", "tenants", "fillers", "shards", "archive", "writers", "readers", "workers", "pause",
+    ];
 
-    fn values(&self) -> [u64; 8] {
-        let Self { seed, tenants, fillers, shards, archive, writers, readers, workers } = *self;
-        let threads = [writers, readers, workers].map(u64::from);
-        let [tenants, fillers, shards, archive] =
-            [tenants, fillers, shards, archive].map(u64::from);
-        let [writers, readers, workers] = threads;
-        [seed, tenants, fillers, shards, archive, writers, readers, workers]
+    fn values(&self) -> [u64; 9] {
+        let Self { tenants, fillers, shards, archive, writers, readers, workers, pause, .. } =
+            *self;
+        let [tenants, fillers, shards, archive, writers, readers, workers, pause] =
+            [tenants, fillers, shards, archive, writers, readers, workers, pause].map(u64::from);
+        [self.seed, tenants, fillers, shards, archive, writers, readers, workers, pause]
     }
 
-    const fn of(values: [u64; 8]) -> Self {
-        let [seed, tenants, fillers, shards, archive, writers, readers, workers] = values;
+    const fn of(values: [u64; 9]) -> Self {
+        let [seed, tenants, fillers, shards, archive, writers, readers, workers, pause] = values;
         Self {
             seed,
             tenants: tenants as u32,
@@ -64,10 +66,11 @@ impl Config {
             writers: writers as u32,
             readers: readers as u32,
             workers: workers as u32,
+            pause: pause as u32,
         }
     }
 
-    /// Returns the options that create the store. Each map assigns its keys to some of the shards.
+    /// Returns the options that create the store. Each map assigns its keys to some of the shards, and one has the placed table.
     pub(crate) fn sharded(&self, options: Options) -> ShardedOptions {
         let mut random = Random::new(&[self.seed, 2]);
         let names: Vec<_> = (0..self.shards).map(shard_name).collect();
@@ -95,7 +98,11 @@ impl Config {
         let mut slots = slots;
         slots.sort();
         slots.dedup();
-        options.map("events", ShardMap::hashed(slots))
+        let options = options.map("events", ShardMap::hashed(slots));
+        match random.pick(names) {
+            Some(shard) => options.place("ledger", shard),
+            None => options,
+        }
     }
 }
 
@@ -149,7 +156,7 @@ impl FromStr for Config {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut values = [0; 8];
+        let mut values = [0; 9];
         for word in text.split_whitespace().filter(|word| *word != "config") {
             let (name, value) =
                 word.split_once('=').ok_or_else(|| format!("`{word}` has no value"))?;

@@ -220,7 +220,7 @@ pub(crate) struct Consumer {
     pub(crate) is_shared: bool,
 }
 
-/// A table in the first shard.
+/// A table that is placed in a shard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "ledger")]
 pub(crate) struct Entry {

@@ -3,10 +3,11 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, RwLockWriteGuard},
+    thread,
     time::{Duration, Instant},
 };
 
-use index_table::{Error, Result};
+use index_table::{Error, Result, ShardedStore};
 
 use crate::{
     app::{App, Handle},
@@ -17,6 +18,9 @@ use crate::{
     script::Step,
     tables::Progress,
 };
+
+/// The time that a prepared step waits for a move beside it.
+const MOVING: Duration = Duration::from_secs(2);
 
 /// Checks the open store while its writers wait.
 pub(crate) fn check(app: &Arc<App>) -> Outcome {
@@ -38,8 +42,9 @@ pub(crate) fn check(app: &Arc<App>) -> Outcome {
     Ok(())
 }
 
-/// Returns, if a step is `prepared`, a guard that stops the writers. All messages of eventual indexes are applied, and all
-/// consumers have received all changes.
+/// Returns, if a step is `prepared`, a guard that stops the writers. Then little keeps the shard from leaving: moves have
+/// ended, the shard has no rows with hashed keys, all messages of eventual indexes are applied, and
+/// all consumers have received all changes.
 pub(crate) fn prepared<'a>(
     app: &'a App,
     handle: &Handle,
@@ -49,11 +54,29 @@ pub(crate) fn prepared<'a>(
         return Ok(None);
     }
     let paused = app.pause();
-    if is_available(handle) {
+    if let Some(shards) = handle.shards.as_ref().filter(|_| is_available(handle)) {
+        let begun = Instant::now();
+        // A move may run beside this step.
+        while let Err(error) = end_moves(shards, step.word(1)) {
+            if !matches!(error, Error::ShardRefused { .. }) || begun.elapsed() > MOVING {
+                return Err(error.into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
         drain(app, handle)?;
         consumers(app, handle, &mut States::new(app.config.seed))?;
     }
     Ok(Some(paused))
+}
+
+/// Ends all moves, and moves the rows with hashed keys out of a shard.
+fn end_moves(shards: &ShardedStore, shard: &str) -> Result<()> {
+    for it in shards.moves()? {
+        shards.resume_move(it.id).run()?;
+    }
+    let others = shards.shard_ids().into_iter().map(|it| it.name().to_owned());
+    let others: Vec<_> = others.filter(|it| it != shard).collect();
+    shards.rebalance("events").onto(others).exact().plan()?.run().map(drop)
 }
 
 fn is_available(handle: &Handle) -> bool {
@@ -146,7 +169,7 @@ fn consumers(app: &App, handle: &Handle, states: &mut States) -> Outcome {
             break;
         }
         // The lease of a killed worker ends after a while.
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
     }
     all.leave()?;
     if let Some(late) = late {
