@@ -48,19 +48,44 @@ impl Reduction {
     }
 }
 
+/// Each makes a script shorter or faster.
+const SIMPLER: [fn(&mut Config); 11] = [
+    |it| it.fillers = 0,
+    |it| it.fillers = it.fillers.min(20),
+    |it| it.pause = 0,
+    |it| it.pause = it.pause.min(10),
+    |it| it.readers = 0,
+    |it| it.workers = 0,
+    |it| it.writers = 0,
+    |it| it.writers = it.writers.min(1),
+    |it| it.archive = 0,
+    |it| it.tenants = 1,
+    |it| it.tenants = it.tenants.min(2),
+];
+
 /// Returns the shortest script found in the given time that still fails in the same way.
 pub(crate) fn reduce(script: &Script, failure: &str, (tries, time): (u32, Duration)) -> Script {
     let reduction = Reduction { kind: kind(failure), tries, end: Instant::now() + time };
     let mut best = script.clone();
+    // Fewer steps are faster, and may need less of the configuration.
+    shorten(&mut best, &reduction, 5);
+    simplify(&mut best, &reduction);
+    shorten(&mut best, &reduction, 1);
+    simplify(&mut best, &reduction);
+    best
+}
+
+/// Removes parts of the steps: at first the half, and at last this many steps.
+fn shorten(best: &mut Script, reduction: &Reduction, least: usize) {
     let mut size = best.steps.len().div_ceil(2);
-    while size > 0 {
+    while size >= least {
         let (mut at, mut is_shorter) = (best.steps.len().saturating_sub(size), false);
         loop {
             let mut candidate = best.clone();
             let end = (at + size).min(candidate.steps.len());
             candidate.steps.drain(at.min(end)..end);
             if candidate.steps.len() < best.steps.len() && reduction.fails(&candidate) {
-                (best, is_shorter) = (candidate, true);
+                (*best, is_shorter) = (candidate, true);
             }
             if at == 0 {
                 break;
@@ -69,25 +94,14 @@ pub(crate) fn reduce(script: &Script, failure: &str, (tries, time): (u32, Durati
         }
         size = if is_shorter && size == 1 { 1 } else { size / 2 };
     }
-    let changes: [fn(&mut Config); 11] = [
-        |it| it.readers = 0,
-        |it| it.workers = 0,
-        |it| it.writers = 0,
-        |it| it.writers = it.writers.min(1),
-        |it| it.archive = 0,
-        |it| it.pause = 0,
-        |it| it.pause = it.pause.min(10),
-        |it| it.fillers = 0,
-        |it| it.fillers = it.fillers.min(20),
-        |it| it.tenants = 1,
-        |it| it.tenants = it.tenants.min(2),
-    ];
-    for change in changes {
+}
+
+fn simplify(best: &mut Script, reduction: &Reduction) {
+    for change in SIMPLER {
         let mut candidate = best.clone();
         change(&mut candidate.config);
-        if candidate != best && reduction.fails(&candidate) {
-            best = candidate;
+        if candidate != *best && reduction.fails(&candidate) {
+            *best = candidate;
         }
     }
-    best
 }
