@@ -375,17 +375,20 @@ impl Engine {
         excluded: Option<&Tables>,
         body: impl FnOnce(&mut Txn<'_>) -> Result<T>,
     ) -> Result<T, (Error, Option<Retry>)> {
-        let plain = |error| (error, None);
-        self.refuse_read_only().map_err(plain)?;
-        self.refuse_forked().map_err(plain)?;
-        let leased = self.alone().map_err(plain)?;
+        let failed = |error| {
+            let conflicts = matches!(error, Error::RetriesExhausted { .. });
+            (error, conflicts.then_some(Retry::Conflict))
+        };
+        self.refuse_read_only().map_err(failed)?;
+        self.refuse_forked().map_err(failed)?;
+        let leased = self.alone().map_err(failed)?;
         let excluded = match excluded {
             // A table that was created in a failed attempt does not exist.
-            Some(tables) if self.has(&leased, &tables.facts).map_err(plain)? => Some(tables),
+            Some(tables) if self.has(&leased, &tables.facts).map_err(failed)? => Some(tables),
             _ => None,
         };
         let begun = Txn::new((&self.pool, &self.catalog), Some(leased), true, true);
-        let mut txn = begun.map_err(plain)?;
+        let mut txn = begun.map_err(failed)?;
         if let Some(tables) = excluded {
             txn.exclude_writers(tables);
         }

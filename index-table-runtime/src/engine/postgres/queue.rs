@@ -1,13 +1,13 @@
 //! The length of a queue.
 //!
 //! A writer compares the length of the queue with its limit. A count in the writer's transaction would read all
-//! messages, so concurrent writers would conflict. Therefore, the messages are counted outside of transactions, at most
-//! once a second.
+//! messages, so concurrent writers would conflict. Therefore, the messages are counted in a transaction of their own, at
+//! most once a second. It is READ COMMITTED: the server can refuse each statement of a SERIALIZABLE transaction, also a
+//! single one, and no closure would run again for it.
 
 use std::time::{Duration, Instant};
 
 use super::{
-    connection::Connection,
     error,
     names::Relation,
     read::{Reader, column},
@@ -58,22 +58,22 @@ impl Reader<'_> {
         }
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
         let table = &queue.relation.sql;
-        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT $1::int8) m");
+        let count = format!("SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {limit}) m");
         let pool = self.txn.pool();
-        let count = |connection: &Connection| {
-            let rows = connection.query(&sql, &[&limit]);
-            rows.map_err(|error| error::of(pool.server(), error))
-        };
-        let rows = match pool.take_another()? {
+        let length = match pool.take_another()? {
             Some(leased) => {
-                let rows = count(&*leased.get()?)?;
+                let sql = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {count}; COMMIT");
+                let length = leased.get()?.simple(&sql);
+                let length = length.map_err(|error| error::of(pool.server(), error))?;
                 leased.keep();
-                rows
+                length.and_then(|length| length.parse().ok()).unwrap_or_default()
             }
-            None => self.txn.query(&sql, &[&limit])?,
+            None => {
+                let rows = self.txn.query(&count, &[])?;
+                let length = rows.first().map(|row| column::<i64>(row, 0)).transpose()?;
+                u64::try_from(length.unwrap_or_default()).unwrap_or_default()
+            }
         };
-        let length = rows.first().map(|row| column::<i64>(row, 0)).transpose()?.unwrap_or(0);
-        let length = u64::try_from(length).unwrap_or_default();
         *counted = Some(Counted { at: Instant::now(), length, most });
         Ok(length)
     }

@@ -163,6 +163,43 @@ fn one_of_two_transactions_that_read_the_row_of_the_other_conflicts() {
     });
 }
 
+/// The count reads a message of a transaction that has read what a third transaction has changed and committed before.
+#[test]
+fn the_count_of_a_queue_does_not_conflict() {
+    const QUEUED: &TableSchema = &TableSchema {
+        name: "queued",
+        indexes: &[IndexSchema { eventual: true, ..index("later", false) }],
+        ..*TABLE
+    };
+    on_a_server(|engine| {
+        let opened = engine.open_table(QUEUED, Parts::default(), false, |_| Ok(()));
+        let tables = opened.map_err(|(error, _)| error)?;
+        let queue = tables.queue.as_ref().expect("a queue").relation.sql.clone();
+        let facts = &tables.facts.sql;
+        let run = |connection: &connection::Connection, sql: &str| {
+            connection.simple(sql).expect("a statement")
+        };
+        let (writer, third) = (engine.pool.open()?, engine.pool.open()?);
+        // The statement is prepared, so the next count takes its snapshot before it waits for the table.
+        let txn = engine.read()?;
+        assert_eq!(txn.reader(&tables).queued(10)?, 0);
+        run(&third, &format!("INSERT INTO {facts} (k, v) VALUES ('a', 'a')"));
+        run(&writer, &format!("BEGIN; SELECT v FROM {facts} WHERE k = 'a'; LOCK TABLE {queue}"));
+        run(&third, &format!("UPDATE {facts} SET v = 'b' WHERE k = 'a'"));
+        thread::scope(|scope| {
+            let count = scope.spawn(|| txn.reader(&tables).queued(11));
+            let waiting = "SELECT count(*)::text FROM pg_locks WHERE NOT granted AND relation = ";
+            let waiting = format!("{waiting} '{queue}'::regclass");
+            while run(&third, &waiting).as_deref() == Some("0") {
+                thread::yield_now();
+            }
+            run(&writer, &format!("INSERT INTO {queue} (k, v) VALUES ('a', 'a'); COMMIT"));
+            assert!(count.join().expect("no panic")? <= 1);
+            Ok(())
+        })
+    });
+}
+
 #[test]
 fn a_key_that_two_transactions_insert_is_a_conflict_or_taken() {
     on_a_server(|engine| {
