@@ -5,6 +5,7 @@ use std::{
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
@@ -30,10 +31,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) fn child(access: &str, path: &str) -> Result<(), Failure> {
     let (access, path) = (Access::find(access).ok_or("no such access")?, Path::new(path));
     match access.options(path).open(store(path)) {
-        Ok(store) => {
-            let used = work(access, store);
-            used.map_err(|error| error.to_string())?
-        }
+        Ok(store) => work(access, store).map_err(|error| error.to_string())?,
         Err(Error::WriterElsewhere { process, has_journal, .. }) => {
             say(&format!("elsewhere {} {has_journal}", process.unwrap_or_default()));
             Ok(())
@@ -49,33 +47,32 @@ pub(crate) fn child(access: &str, path: &str) -> Result<(), Failure> {
 fn work(access: Access, store: Store) -> Result<Result<(), Failure>> {
     let shop = Shop::new(store)?;
     say("opened");
-    let (is_over, mut model) = (AtomicBool::new(false), Model::default());
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let _ = std::io::stdin().read(&mut [0]);
-            is_over.store(true, Relaxed);
-        });
-        while !is_over.load(Relaxed) {
-            if access.writes() {
-                match shop.step_beside(&mut model) {
-                    Ok(steps) => say(&format!("done {}", steps?)),
-                    Err(wrong) => return Ok(Err(wrong)),
-                }
-            } else {
-                let txn = shop.store.read()?;
-                let (steps, before) = (shop.steps_in(&txn)?, model.steps);
-                model.advance(steps);
-                if steps < before {
-                    return Ok(Err(format!("step {steps} is read after step {before}")));
-                }
-                if let Some(difference) = shop.differs(&txn, &model.rows)? {
-                    return Ok(Err(format!("after {steps} steps: {difference}")));
-                }
-                say(&format!("read {steps}"));
+    let (is_over, mut model) = (Arc::new(AtomicBool::new(false)), Model::default());
+    let ends = Arc::clone(&is_over);
+    thread::spawn(move || {
+        let _ = std::io::stdin().read(&mut [0]);
+        ends.store(true, Relaxed);
+    });
+    while !is_over.load(Relaxed) {
+        if access.writes() {
+            match shop.step_beside(&mut model) {
+                Ok(steps) => say(&format!("done {}", steps?)),
+                Err(wrong) => return Ok(Err(wrong)),
             }
+        } else {
+            let txn = shop.store.read()?;
+            let (steps, before) = (shop.steps_in(&txn)?, model.steps);
+            model.advance(steps);
+            if steps < before {
+                return Ok(Err(format!("step {steps} is read after step {before}")));
+            }
+            if let Some(difference) = shop.differs(&txn, &model.rows)? {
+                return Ok(Err(format!("after {steps} steps: {difference}")));
+            }
+            say(&format!("read {steps}"));
         }
-        Ok(Ok(()))
-    })
+    }
+    Ok(Ok(()))
 }
 
 /// A process that has the store open, or is opening it.
