@@ -20,7 +20,6 @@ mod forked;
 mod generate;
 mod model;
 mod perform;
-mod random;
 mod reduce;
 mod run;
 mod script;
@@ -34,6 +33,8 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant, SystemTime},
 };
+
+use index_table_proof::random;
 
 use script::Script;
 
@@ -59,13 +60,7 @@ fn main() -> ExitCode {
         }
         _ => Err(USAGE.to_owned()),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    index_table_proof::end(outcome)
 }
 
 fn number(text: Option<&&str>) -> Result<u64, String> {

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     env,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     thread,
@@ -38,12 +38,6 @@ struct Running<'a> {
     is_ignored: &'a dyn Fn(&str) -> bool,
 }
 
-/// Creates a temporary directory, in memory if possible.
-fn scratch() -> std::io::Result<tempfile::TempDir> {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
-}
-
 /// Runs a script. The error is the first failure whose kind is not ignored.
 pub(crate) fn run(
     script: &Script,
@@ -51,7 +45,7 @@ pub(crate) fn run(
     is_loud: bool,
     is_ignored: &dyn Fn(&str) -> bool,
 ) -> Result<(), String> {
-    let dir = scratch().map_err(|error| error.to_string())?;
+    let dir = index_table_proof::scratch().map_err(|error| error.to_string())?;
     let mut running = Running {
         script,
         dir: dir.path().to_owned(),

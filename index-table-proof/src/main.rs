@@ -20,7 +20,6 @@ mod damage;
 mod faults;
 mod pairs;
 mod power;
-mod random;
 mod sharded;
 mod shop;
 mod snapshots;
@@ -33,6 +32,7 @@ use std::{
 };
 
 use index_table::{Durability, Options, Store};
+use index_table_proof::{random, scratch};
 
 const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN N [KIND]], damage [BITS OF EACH \
                      PAGE [SEED]], snapshots [SECONDS], pairs [ROUNDS [SEED]], pairs-weakened ROUNDS SEED, power [IMAGES [SEED [SCENARIO]]] or power-weakened \
@@ -74,19 +74,7 @@ fn main() -> ExitCode {
             .and_then(|images| power::run_weakened(images, number(2, 1)?, only, ignored)),
         _ => Err(USAGE.to_owned()),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Creates a temporary directory, in memory if possible. For tests that don't depend on the speed of a disk.
-fn scratch() -> std::io::Result<tempfile::TempDir> {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+    index_table_proof::end(outcome)
 }
 
 /// Returns the options of the stores of `crash` and `power`.
