@@ -10,14 +10,14 @@ use crate::{
 /// The threads and steps that only compare. A difference that one finds, another finds as well.
 const COMPARING: [&str; 3] = ["reader", "check", "consumers"];
 
-/// The time after which a step of a shorter script hangs.
-const LIMIT: Duration = Duration::from_secs(40);
+/// The time after which a step of a shorter script hangs, and if a hang is reduced.
+const LIMITS: (Duration, Duration) = (Duration::from_secs(40), Duration::from_secs(20));
 
 /// Returns the kind of a failure: the first words of its text without numbers, names and values.
 pub(crate) fn kind(failure: &str) -> String {
     let found = failure.split_once(": ").filter(|(who, _)| COMPARING.contains(who));
     let failure = found.map_or(failure, |(_, text)| text);
-    // Names of tables, shards and keys are in backquotes, and values in brackets.
+    // Names of tables, shards and keys are in backquotes, and values in brackets. The paths differ in each run.
     let (mut text, mut depth) = (String::new(), 0_u32);
     for at in failure.split('`').step_by(2).flat_map(str::chars) {
         match at {
@@ -27,8 +27,9 @@ pub(crate) fn kind(failure: &str) -> String {
             _ => {}
         }
     }
-    let words = text.split(|at: char| !at.is_alphabetic()).filter(|word| word.len() > 1);
-    words.take(12).collect::<Vec<_>>().join(" ")
+    let parts = text.split_whitespace().filter(|part| !part.contains('/'));
+    let words = parts.flat_map(|part| part.split(|at: char| !at.is_alphabetic()));
+    words.filter(|word| word.len() > 1).take(12).collect::<Vec<_>>().join(" ")
 }
 
 struct Reduction {
@@ -41,9 +42,10 @@ impl Reduction {
     /// Returns whether a script fails in the same way, in one of several runs. Other failures don't end a run, so they don't
     /// hide this one.
     fn fails(&self, script: &Script) -> bool {
+        let limit = if self.kind.starts_with("hang") { LIMITS.1 } else { LIMITS.0 };
         (0..self.tries).any(|_| {
             Instant::now() < self.end
-                && run(script, LIMIT, false, &|kind| kind != self.kind).is_err()
+                && run(script, limit, false, &|kind| kind != self.kind).is_err()
         })
     }
 }
