@@ -278,6 +278,8 @@ pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
     if app.config.archive == 0 {
         return Ok(());
     }
+    // The archive of a new store has all first rows when the store is open.
+    app.handle()?;
     let (begun, mut states) = (Instant::now(), States::new(app.config.seed));
     let mut random = Random::new(&[app.config.seed, 6]);
     while begun.elapsed() < Duration::from_millis(millis) {
