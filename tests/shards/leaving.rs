@@ -87,7 +87,7 @@ fn work_on_a_table_continues_while_a_shard_is_detached_and_attached() -> Result<
                 tasks.upgrade(store).run().map(drop)
             });
         });
-        for round in 0..25 {
+        for round in 0..8 {
             if is_over.load(SeqCst) {
                 break;
             }

@@ -366,9 +366,11 @@ pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Ar
     open.downcast().ok()
 }
 
-/// Whether a shard, as a store of its own, has left the sharded store meanwhile. Then no transaction begins in it.
+/// Whether a shard, as a store of its own, has left the sharded store meanwhile. It leaves the journal, which refuses its writes,
+/// and then no transaction begins in it.
 pub(crate) fn has_left(shard: &Store) -> bool {
-    shard.inner.engine.lmdb().is_some_and(lmdb::Engine::is_leaving)
+    let has_left = |own: &lmdb::Engine| own.has_left_journal() || own.is_leaving();
+    shard.inner.engine.lmdb().is_some_and(has_left)
 }
 
 /// Returns the shards of a table, or only one of them, each as a store of its own. Leaves out a shard that is removed or
