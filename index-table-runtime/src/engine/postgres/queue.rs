@@ -60,19 +60,16 @@ impl Reader<'_> {
         let table = &queue.relation.sql;
         let count = format!("SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {limit}) m");
         let pool = self.txn.pool();
-        let length = match pool.take_another()? {
-            Some(leased) => {
-                let sql = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {count}; COMMIT");
-                let length = leased.get()?.simple(&sql);
-                let length = length.map_err(|error| error::of(pool.server(), error))?;
-                leased.keep();
-                length.and_then(|length| length.parse().ok()).unwrap_or_default()
-            }
-            None => {
-                let rows = self.txn.query(&count, &[])?;
-                let length = rows.first().map(|row| column::<i64>(row, 0)).transpose()?;
-                u64::try_from(length.unwrap_or_default()).unwrap_or_default()
-            }
+        let length = if let Some(leased) = pool.take_another()? {
+            let sql = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {count}; COMMIT");
+            let length = leased.get()?.simple(&sql);
+            let length = length.map_err(|error| error::of(pool.server(), error))?;
+            leased.keep();
+            length.and_then(|length| length.parse().ok()).unwrap_or_default()
+        } else {
+            let rows = self.txn.query(&count, &[])?;
+            let length = rows.first().map(|row| column::<i64>(row, 0)).transpose()?;
+            u64::try_from(length.unwrap_or_default()).unwrap_or_default()
         };
         *counted = Some(Counted { at: Instant::now(), length, most });
         Ok(length)
