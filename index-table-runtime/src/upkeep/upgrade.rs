@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Instant};
 
+use crate::engine::lmdb::is_of_left_shard;
 use crate::model::KeyRange;
 use crate::{
     engine::{Cursor as _, Query, Read, Reader, Tables},
@@ -12,7 +13,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    store::{OpenTable, ShardId, Store, engine_of, has_left, parts_of},
+    store::{OpenTable, ShardId, Store, engine_of, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
     write::rows,
@@ -180,7 +181,7 @@ impl<'a> Upgrade<'a> {
                 of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
             let work = Work { store: &store, table: &table, rows: table.rows, batch_bytes };
             let Upgraded { rows, upgraded } = match work.run(of_shard) {
-                Err(_) if shard.is_none() && has_left(&store) => continue,
+                Err(error) if shard.is_none() && is_of_left_shard(&error) => continue,
                 done => done?,
             };
             done.rows += rows;

@@ -105,12 +105,24 @@ impl Engine {
     /// Returns the error of a transaction that begins after the environment was closed.
     #[cold]
     pub(super) fn retired(&self) -> Error {
-        self.reopen_needed("its shard was removed or detached from the store")
+        self.reopen_needed(RETIRED)
     }
 
     pub(super) fn reopen_needed(&self, reason: &'static str) -> Error {
         Error::ReopenNeeded { path: self.path.clone(), reason }
     }
+}
+
+/// The reason why a removed or detached shard is not written.
+pub(super) const LEFT: &str =
+    "this directory was removed from a sharded store, which this process still has open";
+
+/// The reason why no transaction begins in it.
+const RETIRED: &str = "its shard was removed or detached from the store";
+
+/// Whether this is the error of work in a shard that was removed or detached. The shard may have come back since.
+pub(crate) fn is_of_left_shard(error: &Error) -> bool {
+    matches!(error, Error::ReopenNeeded { reason, .. } if [LEFT, RETIRED].contains(reason))
 }
 
 /// Returns an error that this crate has no variant for, with LMDB's description.

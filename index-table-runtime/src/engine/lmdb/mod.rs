@@ -64,6 +64,7 @@ mod write;
 pub(crate) use check::{Piece, Pieces};
 pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
+pub(crate) use error::is_of_left_shard;
 pub(crate) use follow::Left;
 pub(crate) use handle::refuse_inherited;
 pub(crate) use journal::archive::{

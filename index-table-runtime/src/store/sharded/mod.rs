@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     engine::{
-        Retry, Tables, lmdb,
+        Retry, Tables,
         shards::{self, Engine, HasEngine, HasTables, Locks},
     },
     model::{
@@ -364,13 +364,6 @@ pub(crate) fn store_of(shard: &crate::engine::shards::Shard) -> Result<Store> {
 pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Arc<OpenTable>> {
     let open: Arc<dyn Any + Send + Sync> = Arc::clone(tables.in_shard(shard)?) as _;
     open.downcast().ok()
-}
-
-/// Whether a shard, as a store of its own, has left the sharded store meanwhile. It leaves the journal, which refuses its writes,
-/// and then no transaction begins in it.
-pub(crate) fn has_left(shard: &Store) -> bool {
-    let has_left = |own: &lmdb::Engine| own.has_left_journal() || own.is_leaving();
-    shard.inner.engine.lmdb().is_some_and(has_left)
 }
 
 /// Returns the shards of a table, or only one of them, each as a store of its own. Leaves out a shard that is removed or

@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen};
+use crate::engine::lmdb::is_of_left_shard;
 use crate::{
     engine::{
         Read as _,
@@ -16,7 +17,7 @@ use crate::{
         error::Result,
         schema::{IndexState, Source},
     },
-    store::{OpenTable, Store, WriteTxn, engine_of, has_left, parts_of},
+    store::{OpenTable, Store, WriteTxn, engine_of, parts_of},
     upkeep::parallel::{self, Sum},
     usage::Progress,
 };
@@ -38,7 +39,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
         let progress: Box<dyn FnMut(Progress)> = Box::new(progress);
         let (store, table, progress) = (&store, &table, Some(progress));
         match (Build { store, table, rows, options: local, limit, progress }.run()) {
-            Err(_) if has_left(store) => Ok(BuildReport::of_nothing(rows)),
+            Err(error) if is_of_left_shard(&error) => Ok(BuildReport::of_nothing(rows)),
             done => done,
         }
     };
@@ -106,7 +107,7 @@ fn expected(parts: &[(Store, Arc<OpenTable>)], global: &[usize]) -> Result<Vec<(
     let (mut expected, mut all, mut is_global_built) = (Vec::new(), 0, false);
     for (part, (store, table)) in parts.iter().enumerate() {
         let txn = match store.read() {
-            Err(_) if has_left(store) => continue,
+            Err(error) if is_of_left_shard(&error) => continue,
             begun => begun?,
         };
         let reader = txn.reader(table)?;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::engine::lmdb::is_of_left_shard;
 use crate::model::schema::IndexState;
 use crate::{
     engine::Records,
@@ -18,7 +19,7 @@ use crate::{
             StrategyRecord, TableRecord, is_index, version_of,
         },
     },
-    store::{Store, has_left, store_of},
+    store::{Store, store_of},
 };
 
 /// The tables and indexes of a store, as last declared, and the states of the indexes. From
@@ -201,7 +202,7 @@ impl Store {
             for (_, shard) in shards.shards() {
                 let Ok(store) = store_of(shard) else { continue };
                 match store.drop_retired() {
-                    Err(_) if has_left(&store) => {}
+                    Err(error) if is_of_left_shard(&error) => {}
                     of_shard => dropped.extend(of_shard?),
                 }
             }

@@ -51,9 +51,6 @@ use crate::{
 
 const NAME: &str = "index-table-journal";
 
-const LEFT: &str =
-    "this directory was removed from a sharded store, which this process still has open";
-
 const CLOSED: &str = "the store is being closed";
 
 /// How often a checkpoint for a new shard is tried, with pauses of [`SHORT`].
@@ -584,7 +581,7 @@ impl Member {
     /// Returns the reason why the shard is no longer written.
     pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
         let has_left = self.shard().is_none_or(|shard| shard.has_left.load(SeqCst));
-        if has_left { Some(LEFT) } else { self.common.refused() }
+        if has_left { Some(crate::engine::lmdb::error::LEFT) } else { self.common.refused() }
     }
 
     /// Whether writers wait for a late checkpoint.
