@@ -142,6 +142,31 @@ fn a_consumer_gets_the_changes_of_a_shard_that_was_restored_since_it_was_created
 }
 
 #[test]
+fn the_changes_of_moved_rows_are_received_from_a_restored_shard_first() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, backup) = (directory.path().join("shop"), directory.path().join("backup"));
+    let store = create(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    drop(notes.changes(&store, "mailer")?);
+    (0..10).try_for_each(|text| put(&store, &notes, 107, text))?;
+    store.move_range("notes", 100_u32.., "a").run()?;
+    store.backup_shard(&store.shard_ids()[1], &backup)?;
+    (10..20).try_for_each(|text| put(&store, &notes, 107, text))?;
+    drop((notes, store));
+    std::fs::remove_dir_all(path.join("b")).expect("removed");
+
+    let store = ShardedStore::open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    let refused = notes.changes(&store, "mailer").expect_err("a shard is missing");
+    assert!(matches!(refused, Error::ShardUnavailable { .. }), "{refused:?}");
+    let (shard, _) = store.unavailable_shards().remove(0);
+    store.restore_shard(&shard, &backup)?;
+    let received = drain(&store, &notes, "mailer", 3)?;
+    assert_eq!(received, (0..20).map(|text| (107, text)).collect::<Vec<_>>());
+    Ok(())
+}
+
+#[test]
 fn the_list_of_consumers_is_corrected_when_the_table_is_opened() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let store = create(directory.path())?;

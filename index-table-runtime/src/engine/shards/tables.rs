@@ -111,16 +111,36 @@ impl Tables {
         Some((shard, Arc::clone(&self.shared.shards.get(shard as usize)?.name)))
     }
 
-    /// Adds the databases in a shard that has become available, or that was added to the store. The caller has the lock of
-    /// opening tables.
+    /// Adds the databases in a shard that was added to the store, or to which rows move. The caller has the lock of opening
+    /// tables.
     pub(crate) fn add(&self, shard: ShardNumber, name: &Arc<str>, tables: Arc<dyn HasTables>) {
+        // Snapshots of this generation may be older than the databases.
+        self.add_since(self.shared.maps.generation() + 1, (shard, name), tables);
+    }
+
+    /// Adds the databases in a shard that was restored. Older snapshots don't have the shard, so reading it fails. The caller
+    /// has the lock of opening tables.
+    pub(crate) fn add_restored(
+        &self,
+        shard: ShardNumber,
+        name: &Arc<str>,
+        tables: Arc<dyn HasTables>,
+    ) {
+        self.add_since(0, (shard, name), tables);
+    }
+
+    fn add_since(
+        &self,
+        generation: u64,
+        (shard, name): (ShardNumber, &Arc<str>),
+        tables: Arc<dyn HasTables>,
+    ) {
         let shards = &self.shared.shards;
         while shards.len() <= shard as usize {
             shards.push(OfShard::new(name, None));
         }
         if let Some(own) = shards.get(shard as usize) {
-            // Snapshots of this generation may be older than the databases.
-            own.since.store(self.shared.maps.generation() + 1, Release);
+            own.since.store(generation, Release);
             let is_same =
                 |open: &Arc<dyn HasTables>| ptr::addr_eq(Arc::as_ptr(open), Arc::as_ptr(&tables));
             if !own.open().is_some_and(is_same) {

@@ -233,7 +233,7 @@ fn open_in_restored(
         changes::join(shards, tables, (&store_of(shard)?, own))?;
     }
     raise_orders(table, &store_of(shard)?, own)?;
-    tables.add(number, shard.name(), Arc::clone(own) as _);
+    tables.add_restored(number, shard.name(), Arc::clone(own) as _);
     if table.rows.distribution.global().is_empty() {
         return Ok(());
     }
