@@ -23,6 +23,8 @@ mod scans;
 mod turning;
 mod widths;
 
+use std::{panic, thread};
+
 use index_table::{Result, Store, Verify};
 use proptest::prelude::*;
 
@@ -53,10 +55,20 @@ fn cases(most: u32) -> u32 {
 type Open<'a> = &'a dyn Fn() -> Result<Store, TestCaseError>;
 
 /// Runs `check` on a store of each engine, which it opens, and may close and open again, and in a sample of
-/// the cases on a store with a journal, which is killed instead of closed, and on a server.
+/// the cases on a store with a journal, which is killed instead of closed, and on a server. The store in memory has a
+/// thread of its own, because the longest tests are the last ones that run.
 fn on_both_engines(
-    check: impl Fn(Open<'_>) -> Result<(), TestCaseError>,
+    check: impl Fn(Open<'_>) -> Result<(), TestCaseError> + Sync,
 ) -> Result<(), TestCaseError> {
+    let memory = Store::in_memory();
+    thread::scope(|scope| {
+        let in_memory = scope.spawn(|| check(&|| Ok(memory.clone())));
+        on_disk(&check)?;
+        in_memory.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
+    })
+}
+
+fn on_disk(check: impl Fn(Open<'_>) -> Result<(), TestCaseError>) -> Result<(), TestCaseError> {
     let dir = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
     let options = Store::options().map_size(1 << 28);
     check(&|| options.open(dir.path()).map_err(fail))?;
@@ -67,8 +79,7 @@ fn on_both_engines(
     })?;
     #[cfg(feature = "postgres")]
     on_a_server(&check, dir.path())?;
-    let memory = Store::in_memory();
-    check(&|| Ok(memory.clone()))
+    Ok(())
 }
 
 /// Runs `check` on a server, in one of twelve cases, and compares all databases with those of the same case on disk.
