@@ -175,7 +175,7 @@ impl SharedJournal {
             let name = left::name(shard);
             return Err(NotStarted::Damaged(format!(
                 "data.mdb lacks commits that `{name}` in the directory of the shard map manager has; put the newer data.mdb \
-                 back, or, to use this one, remove that file"
+                 back, or restore the shard with `restore_shard`"
             )));
         }
         Ok(())
