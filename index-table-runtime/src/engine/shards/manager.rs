@@ -62,9 +62,8 @@ pub(crate) struct Manager {
     engine: Engine,
     /// The archive of the store, which gets the records after each change.
     archive: OnceLock<ManagerArchive>,
-    /// The lock of the process that writes the store; `None` in a reader.
-    /// It is in the commits that this process announces.
-    lock: Option<Arc<Announced>>,
+    /// The lock of the process that writes the store, with the numbers in its file; `None` in a reader.
+    announced: Option<Arc<Announced>>,
 }
 
 /// A file that this process has locked: for writing a sharded store, or for making the copy of a follower.
@@ -211,13 +210,13 @@ pub(crate) struct OwnRanges {
 
 impl Manager {
     pub(crate) fn new(engine: Engine, lock: Option<WriterLock>) -> Self {
-        let lock = lock.map(|lock| Arc::new(Announced::new(lock)));
-        Self { engine, archive: OnceLock::new(), lock }
+        let announced = lock.map(|lock| Arc::new(Announced::new(lock)));
+        Self { engine, archive: OnceLock::new(), announced }
     }
 
     /// Returns the commits of several shards that this process announces to readers; `None` in a reader.
     pub(crate) const fn announced(&self) -> Option<&Arc<Announced>> {
-        self.lock.as_ref()
+        self.announced.as_ref()
     }
 
     /// Sets the archive that gets the records after each change.

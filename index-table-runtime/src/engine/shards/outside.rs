@@ -1,8 +1,7 @@
 //! Commits of several shards, as processes see them that only read.
 //!
-//! Such a commit becomes visible in one shard after another. The file `writer.lock` of the shard map manager has two numbers:
-//! of the commits of several shards that have begun to become visible, and of those that have ended. The writer changes
-//! them. A reader takes its snapshots when the numbers are equal, and takes them again if the first number has changed
+//! Such a commit becomes visible in one shard after another. The file `writer.lock` of the shard map manager counts these
+//! commits in two numbers: how many have begun to become visible, and how many have ended. The writer changes the numbers. A reader takes its snapshots when the numbers are equal, and takes them again if the first number has changed
 //! meanwhile. So it sees a commit in all of its shards or in none.
 //!
 //! If the writer is killed between the two, the numbers stay different until the next writer has opened the store, which

@@ -366,7 +366,7 @@ pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Ar
     open.downcast().ok()
 }
 
-/// Returns the shards of a table, or only one of them, each as a store of its own. Leaves out a shard that is removed or
+/// Returns the shards that have a table, or only one shard, each as a store of its own. Leaves out a shard that is removed or
 /// detached meanwhile.
 ///
 /// # Errors

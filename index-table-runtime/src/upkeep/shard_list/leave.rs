@@ -102,8 +102,8 @@ impl ShardedStore {
     /// [`build`](crate::Build).
     ///
     /// Cost: one commit in all shards. For each global index, the cost of moving its entries in the shard, a scan of its entries,
-    /// and the removal of the entries of the detached rows, in transactions of up to 2,048 entries. Meanwhile, a query of a range
-    /// reads past the entries of the detached rows. Memory does not grow with the entries.
+    /// and the removal of the detached rows' entries, in transactions of up to 2,048 entries. Meanwhile, a query of a range reads
+    /// past these entries. Memory does not grow with the entries.
     ///
     /// # Errors
     ///
