@@ -154,6 +154,27 @@ fn a_message_of_a_row_that_has_moved_to_a_detached_shard_is_applied() -> Result<
     Ok(())
 }
 
+#[test]
+fn a_shard_with_messages_of_rows_in_other_shards_is_not_detached() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, tasks) = opened(&dir.path().join("shop"))?;
+    store.transaction(|txn| tasks.insert(txn, &task(5, 1)))?;
+    store.move_range("tasks", 5u32..6, "b").run()?;
+    let refused = store.detach_shard("a").expect_err("a message is left");
+    assert!(refused.to_string().contains("queued messages"), "{refused}");
+    tasks.drain(&store, u64::MAX)?;
+    // The messages of its own rows leave with a shard.
+    store.transaction(|txn| tasks.insert(txn, &task(6, 1)))?;
+    store.detach_shard("a")?;
+    assert_eq!(tasks.find_by_owner(&store.read()?, 2).stale().count()?, 1);
+    store.attach_shard("a", "a")?;
+    tasks.drain(&store, u64::MAX)?;
+    assert_eq!(tasks.find_by_owner(&store.read()?, 2).stale().count()?, 2);
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "members", shard_by = tenant)]
 #[index(email, unique, scope = "global")]

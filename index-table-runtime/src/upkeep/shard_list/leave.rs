@@ -108,7 +108,7 @@ impl ShardedStore {
     /// # Errors
     ///
     /// The errors of [`remove_shard`](ShardedStore::remove_shard), except that rows in range maps and lists are
-    /// allowed, unless they can have parts in another shard.
+    /// allowed, unless they can have parts in another shard, and that the queued messages of these rows are allowed.
     ///
     /// # Examples
     ///

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 use super::super::{build, changes, numbers::Numbered, opening};
 use crate::{
     engine::{
-        self, Query, Read as _, ReadRecords as _, Tables,
+        self, Query, Read as _, ReadRecords as _, Reader, Tables,
         shards::{self, Changed, MoveRecord},
     },
     model::{
@@ -15,11 +15,11 @@ use crate::{
         shard::{GlobalIndex, ShardNumber},
     },
     store::OpenTable,
-    write::queue::QueueState,
+    write::queue::{DEAD_LETTERS, DeadLetterRecord, Message, QUEUE_STATE, QueueState, decode},
 };
 
-/// Refuses to remove a shard with messages of eventual indexes, unless it keeps the rows, or with changes that a consumer has
-/// not committed.
+/// Refuses to remove a shard with messages of eventual indexes, or with changes that a consumer has not committed. If the shard
+/// keeps its rows, it may keep their messages, but not those of rows that have moved away: they would lack their entries.
 fn refuse_unread(
     txn: &shards::Txn<'_>,
     table: &OpenTable,
@@ -29,7 +29,8 @@ fn refuse_unread(
 ) -> Result<()> {
     let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
     let (part, name) = (txn.reader(tables).of_shard(number)?, table.schema.name);
-    if !keeps_rows && table.schema.has_eventual() {
+    if table.schema.has_eventual() && (!keeps_rows || has_messages_of_others(tables, number, part)?)
+    {
         let queue = QueueState::read(table.schema, part)?;
         if queue.left(part)? > 0 {
             return Err(refused(format!(
@@ -51,6 +52,27 @@ fn refuse_unread(
         )));
     }
     Ok(())
+}
+
+/// Whether the queue of a shard has messages of rows that are in another shard.
+fn has_messages_of_others(
+    tables: &shards::Tables,
+    number: ShardNumber,
+    part: Reader<'_>,
+) -> Result<bool> {
+    let routing = tables.routing();
+    let mut from = QUEUE_STATE + 1;
+    while let Some((at, bytes)) = part.message(from)? {
+        let dead_letter = if at < DEAD_LETTERS { None } else { decode::<DeadLetterRecord>(bytes) };
+        let bytes = dead_letter.as_ref().map_or(bytes, |dead_letter| &dead_letter.message);
+        let shard = decode::<Message>(bytes).and_then(|it| routing.shard_of(&it.primary_key));
+        if shard.is_some_and(|shard| shard != number) {
+            return Ok(true);
+        }
+        let Some(next) = at.checked_add(1) else { break };
+        from = next;
+    }
+    Ok(false)
 }
 
 /// Whether a move brings entries of a global index from this shard to another.
