@@ -1,8 +1,14 @@
 //! The directory of a shard as a plain store: it can be read, and can be written only if it belongs to no store.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
-use index_table::{Durability, Error, Options, Result, ShardedStore, Store};
+use index_table::{Durability, Error, Options, Result, ShardedFollower, ShardedStore, Store};
 
 use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
@@ -161,6 +167,97 @@ fn a_shard_of_a_killed_process_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Checks that the directory of a shard is refused, and that it can be read and copied. Then the copy can be written.
+fn belongs(shard: &Path, what: &str) -> Result<()> {
+    is_refused(shard, what);
+    {
+        let alone = Store::options().read_only(true).open(shard)?;
+        assert_eq!(OrderRepository::open(&alone)?.all(&alone.read()?).count()?, 1, "{what}");
+    }
+    let copy = shard.with_file_name("copy");
+    Store::restore(shard, &copy)?;
+    write(&copy)?;
+    let alone = Store::open(&copy)?;
+    assert_eq!(OrderRepository::open(&alone)?.all(&alone.read()?).count()?, 2, "{what}");
+    drop(alone);
+    fs::remove_dir_all(copy).expect("the copy");
+    Ok(())
+}
+
+#[test]
+fn a_shard_in_a_copy_of_the_whole_store_is_not_written_alone() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, copied) = (dir.path().join("shop"), dir.path().join("copied"));
+        let (backup, restored) = (dir.path().join("backup"), dir.path().join("restored"));
+        create(&path, durability)?;
+        ShardedStore::open(&path)?.backup_to(&backup)?;
+        ShardedStore::restore(&backup, &restored)?;
+        copy(&path, &copied);
+        belongs(&backup.join("shard.1"), "a backup")?;
+        belongs(&restored.join("shard.1"), "a restored store")?;
+        belongs(&copied.join("s1"), "copied files")?;
+        // A shard that the original has detached since still belongs to the copies.
+        {
+            let store = ShardedStore::open(&path)?;
+            let _orders = OrderRepository::open(&store)?;
+            store.detach_shard("s1")?;
+        }
+        write(&path.join("s1"))?;
+        belongs(&backup.join("shard.1"), "a backup before the detachment")?;
+        belongs(&restored.join("shard.1"), "a restored store before the detachment")?;
+        fs::remove_dir_all(&path).expect("the store");
+        belongs(&backup.join("shard.1"), "a backup without the original")?;
+        for whole in [backup, restored] {
+            assert_eq!(rows(&whole)?, 2);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_of_a_follower_is_not_written_alone() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, archive) = (dir.path().join("shop"), dir.path().join("archive"));
+    let (follower, restored) = (dir.path().join("follower"), dir.path().join("restored"));
+    {
+        let store = options(Kind::Ranges, 2).archive(&archive).open(&path)?;
+        let orders = OrderRepository::open(&store)?;
+        for tenant in [0, 16] {
+            store.transaction(|txn| orders.insert(txn, &order(tenant, 1)))?;
+        }
+        let begun = Instant::now();
+        while !store.archive_lag().expect("an archive").has_base {
+            assert!(begun.elapsed() < Duration::from_mins(1), "the archive gets no base");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    ShardedStore::restore_archive(&archive).run(&restored)?;
+    belongs(&restored.join("shard.1"), "a store that was restored from an archive")?;
+    assert_eq!(rows(&restored)?, 2);
+    drop(ShardedFollower::open(&follower, &archive)?);
+    belongs(&follower.join("shard.1"), "a closed follower")?;
+    drop(ShardedFollower::open(&follower, &archive)?.promote()?);
+    belongs(&follower.join("shard.1"), "a promoted store")?;
+    assert_eq!(rows(&follower)?, 2);
+    Ok(())
+}
+
+#[test]
+fn a_shard_that_was_moved_to_another_disk_is_not_written_alone() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, disk) = (dir.path().join("shop"), dir.path().join("disk"));
+        create(&path, durability)?;
+        fs::rename(path.join("s1"), &disk).expect("the directory");
+        belongs(&disk, "a shard that is not relocated yet")?;
+        drop(ShardedStore::options().relocate("s1", &disk).open(&path)?);
+        belongs(&disk, "a relocated shard")?;
+        assert_eq!(rows(&path)?, 2);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_copy_of_a_shard_in_another_directory_is_written() -> Result<()> {
     for durability in DURABILITIES {
@@ -169,9 +266,60 @@ fn a_copy_of_a_shard_in_another_directory_is_written() -> Result<()> {
         create(&path, durability)?;
         Store::options().read_only(true).open(path.join("s1"))?.backup_to(&backup)?;
         write(&backup)?;
-        let _store = ShardedStore::open(&path)?;
-        let again = Store::open(&backup)?;
-        assert_eq!(OrderRepository::open(&again)?.all(&again.read()?).count()?, 2);
+        {
+            let _store = ShardedStore::open(&path)?;
+            let again = Store::open(&backup)?;
+            assert_eq!(OrderRepository::open(&again)?.all(&again.read()?).count()?, 2);
+        }
+        // In the place of the shard, it belongs to the store, which checks its rows.
+        fs::remove_dir_all(path.join("s1")).expect("the shard");
+        copy(&backup, &path.join("s1"));
+        assert_eq!(rows(&path)?, 3);
+        is_refused(&path.join("s1"), "a shard that a copy has replaced");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_rows_of_a_copy_that_replaces_a_shard_are_checked() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (path, copied) = (dir.path().join("shop"), dir.path().join("copied"));
+        create(&path, durability)?;
+        Store::restore(path.join("s1"), &copied)?;
+        {
+            let store = Store::open(&copied)?;
+            let orders = OrderRepository::open(&store)?;
+            // Its key is in the range of the other shard.
+            store.transaction(|txn| orders.insert(txn, &order(0, 7)))?;
+        }
+        fs::remove_dir_all(path.join("s1")).expect("the shard");
+        copy(&copied, &path.join("s1"));
+        let store = ShardedStore::open(&path)?;
+        let outcome = OrderRepository::open(&store);
+        assert!(matches!(&outcome, Err(Error::SchemaMismatch { .. })), "{outcome:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_is_restored_from_a_copy_of_its_backup() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    create(&path, Durability::Journal)?;
+    ShardedStore::open(&path)?.backup_to(&backup)?;
+    let (one, copied) = (backup.join("shard.1"), dir.path().join("copied"));
+    Store::restore(&one, &copied)?;
+    write(&copied)?;
+    for (from, expected) in [(&one, 2), (&copied, 3)] {
+        fs::remove_dir_all(path.join("s1")).expect("the shard");
+        {
+            let store = ShardedStore::open(&path)?;
+            let _orders = OrderRepository::open(&store)?;
+            store.restore_shard(&store.shard("s1")?, from)?;
+        }
+        is_refused(&path.join("s1"), "a restored shard");
+        assert_eq!(rows(&path)?, expected);
     }
     Ok(())
 }

@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Store, sharded::copy_shards};
+use super::{
+    Store,
+    sharded::{copy_shards, mark_copy},
+};
 use crate::engine::{
     CopyKind, DIRECTORY_MODE, files,
     lmdb::{FILE, MANIFEST_FILE},
@@ -176,6 +179,8 @@ impl Store {
     /// the backup. `backup` does not change, except that LMDB creates its lock file there. For progress, open
     /// `backup` as a store and use its [`backup`](Store::backup).
     ///
+    /// `backup` can be the directory of a shard. The copy is a plain store, which can be written.
+    ///
     /// # Errors
     ///
     /// [`Error::Io`] with the kind `NotFound` if there is no store at `backup`, and the errors of
@@ -186,12 +191,23 @@ impl Store {
         if let Err(source) = fs::metadata(&file) {
             return Err(Error::Io { path: file, source });
         }
-        let store = match Self::open(&backup) {
-            // A backup on a read-only file system can be read too.
-            Err(Error::ReadOnly { .. }) => Self::options().read_only(true).open(&backup),
+        Self::open_backup(backup.as_ref())?.backup_to(path)
+    }
+
+    /// Opens a store that is only read: also one on a read-only file system, and a shard in a backup of a sharded store.
+    pub(crate) fn open_backup(path: &Path) -> Result<Self> {
+        let options = Self::options().create(false);
+        match options.clone().open(path) {
+            Err(Error::ReadOnly { .. } | Error::ShardRefused { .. }) => {
+                options.read_only(true).open(path)
+            }
             opened => opened,
-        };
-        store?.backup_to(path)
+        }
+    }
+
+    /// Copies a shard to a directory in which it belongs to its store.
+    pub(crate) fn copy_of_member(&self, path: &Path) -> Result<()> {
+        self.copy_one(path, CopyKind::Whole, &mut |_| (), false)
     }
 
     fn copy(&self, path: &Path, copy: CopyKind, progress: &mut dyn FnMut(Progress)) -> Result<()> {
@@ -200,12 +216,25 @@ impl Store {
         if let Some(shards) = self.inner.engine.sharded() {
             return copy_shards(shards, path, copy, progress);
         }
+        self.copy_one(path, copy, progress, true)
+    }
+
+    /// Copies a data file. `is_alone` if a copy of a shard belongs to no store.
+    fn copy_one(
+        &self,
+        path: &Path,
+        copy: CopyKind,
+        progress: &mut dyn FnMut(Progress),
+        is_alone: bool,
+    ) -> Result<()> {
         let size = self.inner.engine.on_disk()?.size()?;
         let io = |source| Error::io(path, source);
         let modes = Modes::of(&self.inner.engine.directory());
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
-        self.fill(&file, copy, size, progress).map_err(|error| at_path(error, path))?;
+        let filled = self.fill(&file, copy, size, progress);
+        let filled = filled.and_then(|()| mark_copy(&self.inner.engine, &partial.0, is_alone));
+        filled.map_err(|error| at_path(error, path))?;
         modes.apply(&file, &partial.0).map_err(io)?;
         file.sync_all().map_err(io)?;
         drop(file);

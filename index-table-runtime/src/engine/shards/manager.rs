@@ -49,6 +49,8 @@ pub(super) const OWN: &[u8] = b"own";
 pub(super) const MOVES: &[u8] = b"moves";
 /// The key of the global indexes with hidden entries, in each shard.
 pub(super) const HIDDEN: &[u8] = b"hidden";
+/// The key of the record by which a copy of a single shard belongs to no store.
+pub(super) const ALONE: &[u8] = b"alone";
 const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
@@ -446,12 +448,21 @@ impl Identity {
         own.map(|(_, bytes)| decode_identity(bytes)).transpose()
     }
 
+    /// Writes the identity of a shard, which belongs to its store from now on.
     pub(crate) fn write(&self, engine: &Engine) -> Result<()> {
         let mut records = read(engine, &SHARD)?;
-        records.retain(|(key, _)| key != OWN);
+        records.retain(|(key, _)| key != OWN && key != ALONE);
         records.push((OWN.to_vec(), encode_identity(self)?));
         replace(engine, &SHARD, &records)
     }
+}
+
+/// Records in a copy of a single shard that it belongs to no store.
+pub(crate) fn write_alone(engine: &Engine) -> Result<()> {
+    let mut records = read(engine, &SHARD)?;
+    records.retain(|(key, _)| key != ALONE);
+    records.push((ALONE.to_vec(), encode(&SHARD, &())?));
+    replace(engine, &SHARD, &records)
 }
 
 /// Returns a random number for a new manager.

@@ -53,7 +53,8 @@ pub(crate) use hidden::{Coming, first_holder};
 pub(crate) use load::Load;
 pub(crate) use manager::{
     Identity, Manager, ManagerId, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord,
-    ShardState, TableRecord, WriterLock, encoded, options_of, place_of, recorded, write_moves,
+    ShardState, TableRecord, WriterLock, encoded, options_of, place_of, recorded, write_alone,
+    write_moves,
 };
 pub(crate) use maps::{CurrentRouting, Map, Maps};
 use merge::Filter;

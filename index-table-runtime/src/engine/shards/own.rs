@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     Engine, HasTables, Identity, Maps, MoveRecord, Moving, Observed, OwnRanges, Tables, Txn,
     manager::{
-        HIDDEN, MOVES, OWN, SHARD, decode_hidden, decode_identity, decode_moves, encode_hidden,
-        encode_identity, encode_moves, own_records,
+        ALONE, HIDDEN, MOVES, OWN, SHARD, decode_hidden, decode_identity, decode_moves,
+        encode_hidden, encode_identity, encode_moves, own_records,
     },
 };
 use crate::{
@@ -40,21 +40,36 @@ pub(crate) struct Seen {
     moves: Option<Vec<u8>>,
     /// The global indexes with hidden entries, by the names of their shard maps.
     hidden: BTreeSet<String>,
+    /// Whether the shard is a copy of a single shard, and belongs to no store.
+    is_alone: bool,
 }
 
 impl Seen {
     /// Reads the records of a shard; `None` if it has none.
     pub(crate) fn read(engine: &engine::Engine) -> Result<Option<Self>> {
         let (mut identity, mut moves, mut hidden) = (None, None, BTreeSet::new());
+        let mut is_alone = false;
         for (key, bytes) in own_records(engine)? {
             match key.as_slice() {
                 OWN => identity = Some(decode_identity(&bytes)?),
                 MOVES => moves = Some(bytes),
                 HIDDEN => hidden = decode_hidden(&bytes)?,
+                ALONE => is_alone = true,
                 _ => {}
             }
         }
-        Ok(identity.map(|identity| Self { identity, moves, hidden }))
+        Ok(identity.map(|identity| Self { identity, moves, hidden, is_alone }))
+    }
+
+    /// Whether the directory of the shard is a plain store: the shard was removed or detached, or it is a copy of a single
+    /// shard.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_alone || self.identity.removed.contains(&self.identity.number)
+    }
+
+    /// Whether the shard is a copy of a single shard, to which others may have written.
+    pub(crate) const fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     pub(crate) const fn identity(&self) -> &Identity {

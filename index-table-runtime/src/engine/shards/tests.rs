@@ -8,7 +8,7 @@ use super::{
     recorded,
 };
 use crate::{
-    engine::{Durability, Options},
+    engine::{Durability, Engine, Options},
     model::shard::{Boundaries, Declared, MapKind},
 };
 
@@ -134,6 +134,25 @@ fn records_equal_their_decoded_bytes() {
     manager.write_table("x", &TableRecord::Whole(0)).expect("written");
     written.tables.insert("x".to_owned(), TableRecord::Whole(0));
     assert_eq!(manager.read().expect("records"), Some(written));
+}
+
+#[test]
+fn the_record_of_a_copy_of_a_single_shard_has_these_bytes_until_it_belongs_to_a_store() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::default().durability(Durability::Full);
+    let shard = Engine::open(&options, dir.path()).expect("an engine");
+    let records = ManagerRecords::new();
+    let identity = records.identity(0, "a", Path::new("shop"), Path::new("shop/a"), None);
+    let keys = || {
+        let records = manager::own_records(&shard).expect("records");
+        records.into_iter().filter(|(key, _)| key != manager::OWN).collect::<Vec<_>>()
+    };
+    identity.write(&shard).expect("written");
+    assert_eq!(keys(), []);
+    manager::write_alone(&shard).expect("written");
+    assert_eq!(keys(), [(b"alone".to_vec(), vec![1])]);
+    identity.write(&shard).expect("written");
+    assert_eq!(keys(), []);
 }
 
 #[test]

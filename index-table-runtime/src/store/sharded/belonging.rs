@@ -1,79 +1,90 @@
 //! Refusing to open the directory of a shard as a plain store. Rows that are written to it alone may be outside of the
 //! shard's ranges, or missing in global indexes, so the store would not find them.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Weak,
-};
+use std::{path::Path, sync::Weak};
 
-use super::open::{OPEN, manager_options, refused};
+use super::{
+    copy::close,
+    open::{OPEN, manager_options, refused},
+};
 use crate::{
     engine::{
-        self, Options, lmdb,
-        shards::{Identity, Manager, ManagerRecords, place_of},
+        self, Durability, Options, lmdb,
+        shards::{Identity, Manager, ManagerRecords, Seen, place_of, write_alone},
     },
     model::error::{Error, Result},
     store::shared,
 };
 
-/// Fails if the directory has a shard that belongs to a store.
+/// Fails if the directory has a shard that belongs to a store, wherever the directory is.
 ///
-/// A shard that was removed or detached records this itself, unless an older release has removed it. Then the shard
-/// map manager has the record, if it is where it was, or where it would be if the directory of the whole store was
-/// moved. A copy of a shard in another directory belongs to no store.
+/// The shard's own record states whether it belongs to a store. A shard that was removed or detached has recorded this, and
+/// so has a [copy](mark_copy) of a single shard. All other copies of a shard belong to a store too: to a backup or a
+/// restored store, or to a follower. An earlier release did not record that it removed a shard, so the shard map manager is
+/// read too.
 pub(in crate::store) fn refuse_shard(path: &Path) -> Result<()> {
     let what = format!("`{}`", path.display());
     let path = path.canonicalize().map_err(|source| Error::opening(path, source))?;
-    let identity = match shared::read_apart(&path, Identity::read) {
+    let seen = match shared::read_apart(&path, Seen::read) {
         Err(Error::RecoveryNeeded { .. }) => {
             let reason = "it is a shard of a sharded store, whose journal has commits of the shard; open the sharded \
                           store first";
             return Err(refused(&what, reason));
         }
-        identity => identity?,
+        seen => seen?,
     };
-    let Some(identity) = identity.filter(|own| !own.removed.contains(&own.number)) else {
-        return Ok(());
-    };
-    let mut known = Vec::new();
-    for manager in managers(&identity, &path) {
-        if let Some(records) = records(&manager).filter(|it| it.own.id == identity.manager) {
-            known.push(is_listed(&records, &manager, &identity, &path));
-        }
-    }
-    let is_in_place = Path::new(&identity.directory) == path;
-    let belongs = if known.is_empty() { is_in_place } else { known.contains(&true) };
-    if !belongs {
+    let Some(seen) = seen.filter(|seen| !seen.is_plain()) else { return Ok(()) };
+    let identity = seen.identity();
+    if managers(identity, &path).any(|manager| has_removed(manager, identity, &path)) {
         return Ok(());
     }
     let reason = format!(
-        "it is shard `{}` of the sharded store in `{}`, which would not find rows that are written to the shard alone; \
-         open that store, detach the shard first, or open the directory with `read_only(true)`",
+        "it is shard `{}` of the sharded store in `{}` or of a copy of this store, which would not find rows that are \
+         written to the shard alone; open that store, detach the shard first, open the directory with `read_only(true)`, \
+         or write to a copy of the shard that `Store::restore` makes",
         identity.name, identity.manager_directory
     );
     Err(refused(&what, &reason))
 }
 
-/// Returns the directories in which the shard map manager can be.
-fn managers(identity: &Identity, path: &Path) -> Vec<PathBuf> {
-    let recorded = Path::new(&identity.manager_directory);
-    let mut all = vec![recorded.to_owned()];
-    if let Ok(relative) = Path::new(&identity.directory).strip_prefix(recorded)
-        && path.ends_with(relative)
-        && let Some(moved) = path.ancestors().nth(relative.components().count())
-        && moved != recorded
-    {
-        all.push(moved.to_owned());
+/// Records in a copy whether it belongs to a sharded store, if it is a copy of a shard. `directory` has no other files than
+/// the copy.
+pub(in crate::store) fn mark_copy(
+    source: &engine::Engine,
+    directory: &Path,
+    is_alone: bool,
+) -> Result<()> {
+    let Some(seen) = Seen::read(source)? else { return Ok(()) };
+    if is_alone == seen.is_plain() {
+        return Ok(());
     }
-    all
+    let options = Options::default().create(false).durability(Durability::Full);
+    let copy = engine::Engine::open(&options, directory)?;
+    if is_alone {
+        write_alone(&copy)?
+    } else {
+        seen.identity().write(&copy)?
+    }
+    close(copy, directory)
 }
 
-/// Whether the records of the shard's manager have it in this directory.
-fn is_listed(records: &ManagerRecords, manager: &Path, identity: &Identity, path: &Path) -> bool {
-    let record = records.shards.get(identity.number as usize);
-    let record = record.filter(|own| !own.is_removed());
-    let place = record.and_then(|own| place_of(manager, &own.place).canonicalize().ok());
-    place.is_some_and(|place| place == path)
+/// Returns the directories in which the shard map manager can be.
+fn managers<'m>(identity: &'m Identity, path: &'m Path) -> impl Iterator<Item = &'m Path> {
+    let recorded = Path::new(&identity.manager_directory);
+    let relative = Path::new(&identity.directory).strip_prefix(recorded).ok();
+    let relative = relative.filter(|relative| path.ends_with(relative));
+    // Of a store that was moved as a whole.
+    let moved = relative.and_then(|relative| path.ancestors().nth(relative.components().count()));
+    let moved = moved.filter(|moved| *moved != recorded);
+    [Some(recorded), moved].into_iter().flatten()
+}
+
+/// Whether the manager in a directory has removed the shard from the directory `path`.
+fn has_removed(manager: &Path, identity: &Identity, path: &Path) -> bool {
+    let records = records(manager).filter(|it| it.own.id == identity.manager);
+    let record = records.as_ref().and_then(|it| it.shards.get(identity.number as usize));
+    let place = record.filter(|it| it.is_removed()).map(|it| place_of(manager, &it.place));
+    place.and_then(|place| place.canonicalize().ok()).is_some_and(|place| place == path)
 }
 
 /// Returns the records of the manager in a directory; `None` if they can't be read.

@@ -15,7 +15,7 @@ mod settle;
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
 pub(super) use archive::restore_shards;
-pub(super) use belonging::refuse_shard;
+pub(super) use belonging::{mark_copy, refuse_shard};
 pub(super) use copy::copy_shards;
 pub use follower::ShardedFollower;
 pub(crate) use join::{open_added, open_attached, open_restored};

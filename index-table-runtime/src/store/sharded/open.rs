@@ -690,6 +690,8 @@ pub(super) fn compare_shard(
         }
     }
     let is_other = identity.contradicts(&expected);
+    // Its files were replaced by a copy, to which rows may have been written alone.
+    let is_alone = seen.as_ref().is_some_and(Seen::is_alone);
     // The shard was restored from a backup, and its global indexes may have entries of rows in a removed shard.
     let is_removed = |number| identity.removed.contains(number);
     let is_behind = !read_only && !expected.removed.iter().all(is_removed);
@@ -697,10 +699,12 @@ pub(super) fn compare_shard(
         let reason = "another process is moving rows between the shards";
         return Err(Error::ReopenNeeded { path: manager.to_owned(), reason });
     }
-    // The files of the shard, or of the manager, are older than a move or a removal. Each table is checked when it is opened.
-    let adopted = if is_other || is_behind { Some(Vec::new()) } else { expected.adopted.clone() };
+    // The files of the shard, or of the manager, are older than a move or a removal, or are a copy. Each table is checked when
+    // it is opened.
+    let is_unchecked = is_other || is_behind || is_alone;
+    let adopted = if is_unchecked { Some(Vec::new()) } else { expected.adopted.clone() };
     let expected = Identity { adopted, ..expected };
-    let changed = (identity != expected && !read_only).then_some(expected);
+    let changed = ((identity != expected || is_alone) && !read_only).then_some(expected);
     Ok((inner, changed, seen))
 }
 

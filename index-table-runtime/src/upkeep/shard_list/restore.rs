@@ -118,7 +118,7 @@ impl ShardedStore {
         }
         let manager = shards.directory();
         let place = place_of(&manager, &record.place);
-        Store::restore(backup, &place)?;
+        Store::open_backup(backup)?.copy_of_member(&place)?;
         lmdb::forget_left(&manager, number)?;
         let restored: Arc<dyn HasEngine> = {
             let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
@@ -192,8 +192,8 @@ fn check_restored(
         let Some(own) = own else { continue };
         let checked = Copies::of(shards, tables)?.check_references(&store_of(shard)?, &own.table);
         checked.map_err(|error| {
-            let way_out = "restore a later backup, or open the backup with `Store::open` and change or delete the \
-                           referring rows";
+            let way_out = "restore a later backup, or copy the backup with `Store::restore`, change or delete the referring \
+                           rows in the copy, and restore the copy";
             deleted_meanwhile(shard.name(), error, way_out)
         })?;
     }
@@ -243,12 +243,6 @@ fn open_in_restored(
 
 /// Whether a directory contains a copy of the shard with this number.
 fn is_backup(path: &Path, records: &ManagerRecords, number: ShardNumber) -> Result<bool> {
-    let options = Store::options().create(false);
-    let store = match options.clone().open(path) {
-        // A backup on a read-only file system.
-        Err(Error::ReadOnly { .. }) => options.read_only(true).open(path)?,
-        opened => opened?,
-    };
-    let identity = Identity::read(&store.inner.engine)?;
+    let identity = Identity::read(&Store::open_backup(path)?.inner.engine)?;
     Ok(identity.is_some_and(|own| own.manager == records.own.id && own.number == number))
 }
