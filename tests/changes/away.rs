@@ -1,6 +1,8 @@
 //! Consumers of shards that were away: detached, or restored from a backup.
 
-use index_table::{Error, Result, ShardMap, ShardedStore, Store};
+use std::{cell::Cell, path::Path, time::Duration};
+
+use index_table::{ChangeWorker, Error, Result, ShardMap, ShardedStore, Store};
 
 use crate::moved::{Note, NoteRepository, create, drain, put};
 
@@ -213,5 +215,155 @@ fn write_mailed(store: &Store, notes: &NoteRepository) -> Result<()> {
     let found = drain(store, notes, "mailer", 2)?;
     assert_eq!(found.len(), 5);
     assert!(found.contains(&(107, 9)) && found.contains(&(7, 9)), "{found:?}");
+    Ok(())
+}
+
+/// Takes the shard `b` away and brings it back, and does something meanwhile. Returns the store and the repository.
+type Absence = fn(
+    &Path,
+    (ShardedStore, NoteRepository),
+    &dyn Fn(&Store, &NoteRepository) -> Result<()>,
+) -> Result<(ShardedStore, NoteRepository)>;
+
+/// The ways in which a shard is away while a table is open or closed, and comes back.
+const ABSENCES: [Absence; 3] = [
+    |_, (store, notes), meanwhile| {
+        store.detach_shard("b")?;
+        meanwhile(&store, &notes)?;
+        store.attach_shard("b", "b")?;
+        Ok((store, notes))
+    },
+    |path, (store, notes), meanwhile| {
+        store.detach_shard("b")?;
+        meanwhile(&store, &notes)?;
+        drop((notes, store));
+        let store = ShardedStore::open(path)?;
+        store.attach_shard("b", "b")?;
+        let notes = NoteRepository::open(&store)?;
+        Ok((store, notes))
+    },
+    |path, (store, notes), meanwhile| {
+        let backup = tempfile::tempdir().expect("a directory");
+        let backup = backup.path().join("backup");
+        store.backup_shard(&store.shard_ids()[1], &backup)?;
+        meanwhile(&store, &notes)?;
+        drop((notes, store));
+        std::fs::remove_dir_all(path.join("b")).expect("removed");
+        let store = ShardedStore::open(path)?;
+        let notes = NoteRepository::open(&store)?;
+        let (shard, _) = store.unavailable_shards().remove(0);
+        store.restore_shard(&shard, &backup)?;
+        Ok((store, notes))
+    },
+];
+
+#[test]
+fn a_consumer_that_was_created_again_does_not_continue_in_a_shard_that_was_away() -> Result<()> {
+    for absence in ABSENCES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("shop");
+        let store = create(&path)?;
+        let notes = NoteRepository::open(&store)?;
+        drop((notes.changes(&store, "mailer")?, notes.changes(&store, "other")?));
+        (0..10).try_for_each(|text| put(&store, &notes, 107, text))?;
+        for consumer in ["mailer", "other"] {
+            assert_eq!(drain(&store, &notes, consumer, 64)?.len(), 10);
+        }
+        let created_again = |store: &Store, notes: &NoteRepository| {
+            assert!(notes.remove_change_consumer(store, "mailer")?);
+            drop(notes.changes(store, "mailer")?);
+            put(store, notes, 7, 10)
+        };
+        let (store, notes) = absence(&path, (store, notes), &created_again)?;
+        assert_eq!(notes.changes(&store, "mailer")?.lag()?.changes, 11);
+        let received = drain(&store, &notes, "mailer", 3)?;
+        let expected = (0..10).map(|text| (107, text)).chain([(7, 10)]);
+        assert_eq!(received, expected.collect::<Vec<_>>());
+        assert_eq!(drain(&store, &notes, "other", 64)?, [(7, 10)], "it continues");
+
+        // It is the same consumer from now on.
+        let (store, notes) = absence(&path, (store, notes), &|_, _| Ok(()))?;
+        let changes = notes.changes(&store, "mailer")?;
+        assert_eq!(changes.lag()?.changes, 0);
+    }
+    Ok(())
+}
+
+/// As [`create`]; `b` is the first shard.
+fn create_with_first_b(path: &Path) -> Result<(ShardedStore, NoteRepository)> {
+    let options = ShardedStore::options().shard("b", "b").shard("a", "a");
+    let map = ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..);
+    let store = options.map("notes", map).open(path)?;
+    let notes = NoteRepository::open(&store)?;
+    Ok((store, notes))
+}
+
+const LONG: Duration = Duration::from_hours(1);
+
+#[test]
+fn a_lease_that_ended_while_the_first_shard_was_away_does_not_come_back_with_it() -> Result<()> {
+    for absence in &ABSENCES[..2] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (store, notes) = create_with_first_b(directory.path())?;
+        put(&store, &notes, 107, 0)?;
+        let mut worker = notes.changes(&store, "mailer")?.share(LONG);
+        worker.next_batch(9)?.commit(&store)?;
+        let worker = Cell::new(Some(worker));
+        let left = |store: &Store, notes: &NoteRepository| {
+            worker.take().map_or(Ok(()), ChangeWorker::leave)?;
+            put(store, notes, 7, 1)
+        };
+        let (store, notes) = absence(directory.path(), (store, notes), &left)?;
+        assert_eq!(drain(&store, &notes, "mailer", 9)?, [(7, 1)]);
+    }
+    Ok(())
+}
+
+#[test]
+fn leases_continue_when_an_earlier_shard_comes_back() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, notes) = create_with_first_b(directory.path())?;
+    let mut former = notes.changes(&store, "mailer")?.share(LONG);
+    assert!(former.next_batch(9)?.is_empty());
+    store.detach_shard("b")?;
+    put(&store, &notes, 7, 1)?;
+    let mut worker = notes.changes(&store, "mailer")?.share(LONG);
+    let batch = worker.next_batch(9)?;
+    store.attach_shard("b", "b")?;
+    batch.commit(&store)?;
+    put(&store, &notes, 107, 2)?;
+    let refused = notes.changes(&store, "mailer")?.next_batch(9).expect_err("shared");
+    assert!(matches!(refused, Error::ConsumerShared { .. }), "{refused:?}");
+    let batch = worker.next_batch(9)?;
+    assert_eq!(batch.len(), 1, "it has all keys");
+    batch.commit(&store)?;
+    worker.leave()?;
+    put(&store, &notes, 107, 3)?;
+    assert_eq!(drain(&store, &notes, "mailer", 9)?, [(107, 3)]);
+    Ok(())
+}
+
+#[test]
+fn adopted_stores_with_a_consumer_of_the_same_name_keep_its_positions() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("shop");
+    for (shard, tenant) in [("a", 7), ("b", 107)] {
+        let store = Store::open(path.join(shard))?;
+        let notes = NoteRepository::open(&store)?;
+        (0..5).try_for_each(|text| put(&store, &notes, tenant, text))?;
+        notes.changes(&store, "mailer")?.next_batch(3)?.commit(&store)?;
+    }
+    let map = ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..);
+    let options = ShardedStore::options().adopt("a", "a").adopt("b", "b").map("notes", map);
+    for _ in 0..2 {
+        let store = options.clone().open(&path)?;
+        let notes = NoteRepository::open(&store)?;
+        assert_eq!(notes.changes(&store, "mailer")?.lag()?.changes, 4);
+    }
+    let store = ShardedStore::open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    let mut received = drain(&store, &notes, "mailer", 9)?;
+    received.sort_unstable();
+    assert_eq!(received, [(7, 3), (7, 4), (107, 3), (107, 4)]);
     Ok(())
 }

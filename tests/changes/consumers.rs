@@ -182,3 +182,18 @@ fn names_of_consumers_have_a_limit() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_batch_is_superseded_if_the_consumer_was_removed_and_created_again() -> Result<()> {
+    for store in all_stores()? {
+        let invoices = InvoiceRepository::open(&store)?;
+        fill(&store, &invoices, 0..3)?;
+        let former = invoices.changes(&store, "mailer")?.next_batch(10)?;
+        assert!(invoices.remove_change_consumer(&store, "mailer")?);
+        let mut changes = invoices.changes(&store, "mailer")?;
+        let refused = former.commit(&store).expect_err("of the former consumer");
+        assert!(matches!(refused, Error::BatchSuperseded { .. }), "{refused:?}");
+        assert_eq!(changes.next_batch(10)?.len(), 3);
+    }
+    Ok(())
+}

@@ -223,17 +223,23 @@ pub(crate) struct ConsumerRecord {
     pub(crate) at: Mark,
     /// The time of the last commit, or of the creation, in milliseconds since 1970.
     pub(crate) time: u64,
+    /// A random number from its creation, the same in all shards; 0 if an earlier build created it. A later consumer of the
+    /// same name has another identity.
+    pub(crate) identity: u64,
 }
 
 impl ConsumerRecord {
     pub(crate) fn encode(self) -> Vec<u8> {
-        [&self.at.encode()[..], &self.time.to_be_bytes()].concat()
+        let identity = self.identity.to_be_bytes();
+        let identity: &[u8] = if self.identity == 0 { &[] } else { &identity };
+        [&self.at.encode()[..], &self.time.to_be_bytes(), identity].concat()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (at, mut rest) = bytes.split_at_checked(16)?;
-        let record = Self { at: Mark::decode(at)?, time: take(&mut rest)? };
-        rest.is_empty().then_some(record)
+        let (at, time) = (Mark::decode(at)?, take(&mut rest)?);
+        let identity = if rest.is_empty() { 0 } else { take(&mut rest)? };
+        rest.is_empty().then_some(Self { at, time, identity })
     }
 }
 
@@ -291,14 +297,21 @@ mod tests {
         assert_eq!(StoredChange::decode(&ordered_bytes), Some(ordered));
         assert_eq!((ordered.number(9), change.number(9)), (0x0304, 9));
 
-        let consumer = ConsumerRecord { at: Mark { number: 3, end: 75 }, time: 0x0102 };
-        let bytes = consumer.encode();
+        let at = Mark { number: 3, end: 75 };
+        let earlier = ConsumerRecord { at, time: 0x0102, identity: 0 };
+        let bytes = earlier.encode();
         assert_eq!(bytes, b"\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x4B\0\0\0\0\0\0\x01\x02");
-        assert_eq!(ConsumerRecord::decode(&bytes), Some(consumer));
-        assert_eq!(ConsumerRecord::decode(&bytes[1..]), None);
-        assert_eq!(Mark::decode(&bytes[..16]), Some(consumer.at));
+        assert_eq!(ConsumerRecord::decode(&bytes), Some(earlier));
+        assert_eq!(Mark::decode(&bytes[..16]), Some(at));
+        let consumer = ConsumerRecord { identity: 0x0506, ..earlier };
+        let consumer_bytes = consumer.encode();
+        assert_eq!(consumer_bytes, [&bytes[..], &[0, 0, 0, 0, 0, 0, 5, 6]].concat());
+        assert_eq!(ConsumerRecord::decode(&consumer_bytes), Some(consumer));
+        for len in (0..consumer_bytes.len()).filter(|len| *len != bytes.len()) {
+            assert_eq!(ConsumerRecord::decode(&consumer_bytes[..len]), None, "{len}");
+        }
 
-        for bytes in [&change_bytes(&change), &ordered_bytes, &bytes] {
+        for bytes in [&change_bytes(&change), &ordered_bytes, &bytes, &consumer_bytes] {
             let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             let vector = format!("`{}`", hex.join(" "));
             assert!(include_str!("../../../docs/FORMAT.md").contains(&vector), "{vector}");

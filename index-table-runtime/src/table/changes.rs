@@ -328,7 +328,7 @@ impl<R: Entity> Changes<R> {
     /// ```
     #[must_use]
     pub fn share(self, lease: Duration) -> ChangeWorker<R> {
-        ChangeWorker { changes: self, worker: changes::new_worker(), lease }
+        ChangeWorker { changes: self, worker: changes::random(), lease }
     }
 
     /// Returns the changes that the consumer has not committed yet.
@@ -527,9 +527,9 @@ impl<R: Entity> ChangeBatch<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::BatchSuperseded`] if the consumer has committed other changes since the batch was read; then roll back
-    /// the transaction. [`Error::NoConsumer`] if it was removed, [`Error::WrongStore`] in a transaction of another
-    /// store; the [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
+    /// [`Error::BatchSuperseded`] if the consumer has committed other changes since the batch was read, or was removed and
+    /// created again; then roll back the transaction. [`Error::NoConsumer`] if it was removed, [`Error::WrongStore`] in a
+    /// transaction of another store; the [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
     ///
     /// # Examples
     ///

@@ -3,13 +3,14 @@
 //! A consumer is created and removed in all shards in one transaction, which also increments the version of the list in each
 //! of them. So a shard that was away meanwhile, because it was detached or its files are from a backup, has an earlier
 //! version, and gets the current list when it comes back: a further consumer begins at the oldest change kept there, and
-//! a consumer that was removed meanwhile is removed. A shard that was a plain store has no version, because consumers of the
+//! a consumer that was removed meanwhile is removed. A consumer that was removed and created again has another identity, and is
+//! a further consumer. The leases of workers don't come back. A shard that was a plain store has no version, because consumers of the
 //! plain store are not those of the sharded store.
 //!
 //! If no shard has a version, the list has the consumers of all shards: a plain store was adopted, or the shard map
-//! manager was rebuilt.
+//! manager was rebuilt. Consumers with the same name then become one, which continues at its position in each shard.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{beside, shared::Keys};
 use crate::{
@@ -24,49 +25,88 @@ use crate::{
 };
 
 /// The consumers in one shard.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct List {
     version: Option<u64>,
-    /// The keys of the consumers.
-    keys: BTreeSet<Vec<u8>>,
+    /// The consumers, by their keys.
+    consumers: BTreeMap<Vec<u8>, ConsumerRecord>,
 }
 
 impl List {
     fn read(reader: Reader<'_>) -> Result<Self> {
-        let keys = changes::consumers(reader)?.into_iter().map(|(key, _)| key).collect();
-        Ok(Self { version: version(reader)?, keys })
+        let consumers = changes::consumers(reader)?.into_iter().collect();
+        Ok(Self { version: version(reader)?, consumers })
     }
 
     fn of(store: &Store, table: &OpenTable) -> Result<Self> {
         Self::read(store.read()?.reader(table)?)
     }
 
-    /// Returns the list of the latest version.
+    /// Returns the list of the latest version; without a version, of all shards. Of several consumers with the same name, it
+    /// has the one with the latest commit.
     fn latest(lists: &[Self]) -> Self {
         let version = lists.iter().filter_map(|list| list.version).max();
-        let latest = lists.iter().filter(|list| list.version == version);
-        let keys = latest.flat_map(|list| list.keys.iter().cloned()).collect();
-        Self { version: version.or(Some(0)), keys }
+        let mut consumers: BTreeMap<Vec<u8>, ConsumerRecord> = BTreeMap::new();
+        for (key, record) in
+            lists.iter().filter(|it| it.version == version).flat_map(|it| &it.consumers)
+        {
+            let latest = consumers.entry(key.clone()).or_insert(*record);
+            if (latest.identity == 0, record.time) > (record.identity == 0, latest.time) {
+                *latest = *record;
+            }
+        }
+        Self { version, consumers }
+    }
+
+    /// The version of a list that is written.
+    fn next_version(&self) -> u64 {
+        self.version.unwrap_or_default()
+    }
+
+    /// Whether a shard has this list.
+    fn is_in(&self, own: &Self) -> bool {
+        let identities = |list: &Self| {
+            let all = list.consumers.iter().map(|(key, record)| (key.clone(), record.identity));
+            all.collect::<Vec<_>>()
+        };
+        own.version == Some(self.next_version()) && identities(own) == identities(self)
     }
 
     /// Makes the consumers of a shard those of this list.
     fn write(&self, writer: &mut Writer<'_, '_>) -> Result<()> {
         let own = Self::read(writer.reader())?;
-        if own == *self {
+        if self.is_in(&own) {
             return Ok(());
         }
-        for key in self.keys.difference(&own.keys) {
-            let record = ConsumerRecord { at: changes::removed(writer.reader())?, time: now() };
-            writer.put(Space::Changes, key, &record.encode())?;
+        let was_away = self.version.is_some() && own.version != self.version;
+        // Since the consumers of adopted stores became those of this store, which is version 0, one was created or removed.
+        let has_changed = was_away && self.version > Some(0);
+        for (key, record) in &self.consumers {
+            let at = match own.consumers.get(key) {
+                Some(own) if own.identity == record.identity => None,
+                Some(own) if !has_changed => Some((own.at, own.time)),
+                known => {
+                    if known.is_some() {
+                        clear(key, writer)?;
+                    }
+                    Some((changes::removed(writer.reader())?, now()))
+                }
+            };
+            if let Some((at, time)) = at {
+                let record = ConsumerRecord { at, time, identity: record.identity };
+                writer.put(Space::Changes, key, &record.encode())?;
+            }
+            if was_away {
+                let shared = shared(key);
+                let group = shared.group(writer.reader())?;
+                shared.release(writer, &group)?;
+            }
         }
-        for key in own.keys.difference(&self.keys) {
-            let name = String::from_utf8_lossy(key.get(1..).unwrap_or_default());
-            let shared = Keys::of(&name);
-            let group = shared.group(writer.reader())?;
-            shared.clear(writer, &group)?;
+        for key in own.consumers.keys().filter(|key| !self.consumers.contains_key(*key)) {
+            clear(key, writer)?;
             writer.remove(Space::Changes, key)?;
         }
-        set_version(writer, self.version.unwrap_or_default())
+        set_version(writer, self.next_version())
     }
 
     fn write_in(&self, store: &Store, table: &OpenTable) -> Result<()> {
@@ -75,6 +115,18 @@ impl List {
             self.write(&mut writer)
         })
     }
+}
+
+/// Returns the keys of the slots and workers of a consumer.
+fn shared(key: &[u8]) -> Keys {
+    Keys::of(&String::from_utf8_lossy(key.get(1..).unwrap_or_default()))
+}
+
+/// Removes the slots and workers of a consumer.
+fn clear(key: &[u8], writer: &mut Writer<'_, '_>) -> Result<()> {
+    let shared = shared(key);
+    let group = shared.group(writer.reader())?;
+    shared.clear(writer, &group)
 }
 
 fn version(reader: Reader<'_>) -> Result<Option<u64>> {
@@ -122,7 +174,7 @@ pub(crate) fn align(shards: &[(Store, &OpenTable)]) -> Result<()> {
     let lists = lists.collect::<Result<Vec<_>>>()?;
     let latest = List::latest(&lists);
     for ((store, table), list) in shards.iter().zip(lists) {
-        if list != latest {
+        if !latest.is_in(&list) {
             latest.write_in(store, table)?;
         }
     }

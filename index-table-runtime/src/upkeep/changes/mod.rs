@@ -3,7 +3,7 @@
 //! In a sharded store, each shard has a stream and the positions of the consumers in it. A consumer reads one snapshot of all
 //! shards, and merges the streams by the places of their changes in the order of all shards. So it gets the changes of a
 //! row in their order, also after the row has moved to another shard. Slots have a position in each shard; their holders
-//! and the leases of the workers are in the first shard.
+//! and the leases of the workers are in one shard (see [`with_leases`]).
 
 mod list;
 mod shared;
@@ -54,6 +54,8 @@ pub(crate) struct Span {
     parts: Vec<PartSpan>,
     /// The worker that holds the slots; 0 if no worker does.
     worker: u64,
+    /// The identity of the consumer.
+    identity: u64,
 }
 
 impl Span {
@@ -78,6 +80,8 @@ struct Part<'t> {
     shard: ShardNumber,
     reader: Reader<'t>,
     group: Group,
+    /// The identity of the consumer; 0 without a record of it.
+    identity: u64,
     /// The position of the consumer.
     at: Mark,
     /// The position before the first taken change.
@@ -119,6 +123,18 @@ fn first<'p, 't>(parts: &'p mut [Part<'t>]) -> Option<&'p mut Part<'t>> {
     let place = |part: &Part<'_>| part.next.front().map(|(number, change)| change.number(*number));
     let parts = parts.iter_mut().filter(|part| !part.next.is_empty());
     parts.min_by_key(|part| place(part))
+}
+
+/// Returns the part whose shard has the leases of the workers and the holders of the slots: the first with leases, or the
+/// first. A shard that comes back has none (see [`list`]), so the leases stay where they are. If that shard leaves, the
+/// leases begin again in another one.
+fn with_leases<'p, 't>(parts: &'p [Part<'t>]) -> Option<&'p Part<'t>> {
+    parts.iter().find(|part| part.group.has_workers()).or_else(|| parts.first())
+}
+
+/// Returns the identity of the consumer.
+fn identity(parts: &[Part<'_>]) -> u64 {
+    parts.iter().map(|part| part.identity).max().unwrap_or_default()
 }
 
 /// Receives the changes of a worker. Each attempt begins with `None`.
@@ -190,13 +206,22 @@ impl Consumer {
         if !exists {
             store.transaction(|txn| {
                 let (mut writer, ..) = txn.writer(table)?;
-                for shard in writer.with_changes() {
+                let (shards, mut identity) = (writer.with_changes(), None);
+                for shard in &shards {
+                    let own = beside(&mut writer, *shard, |writer| {
+                        changes::consumer(writer.reader(), &consumer.key)
+                    })?;
+                    identity = identity.max(own.map(|own| own.identity));
+                }
+                let identity = identity.unwrap_or_else(random);
+                for shard in shards {
                     beside(&mut writer, shard, |writer| {
                         if changes::consumer(writer.reader(), &consumer.key)?.is_some() {
                             return Ok(());
                         }
                         let at = changes::removed(writer.reader())?;
-                        consumer.set(writer, at)
+                        let record = ConsumerRecord { at, time: now(), identity };
+                        writer.put(Space::Changes, &consumer.key, &record.encode())
                     })?;
                 }
                 list::changed(&mut writer, table)
@@ -206,7 +231,9 @@ impl Consumer {
     }
 
     fn set(&self, writer: &mut Writer<'_, '_>, at: Mark) -> Result<()> {
-        let record = ConsumerRecord { at, time: now() };
+        let own = changes::consumer(writer.reader(), &self.key)?;
+        let identity = own.map_or(0, |own| own.identity);
+        let record = ConsumerRecord { at, time: now(), identity };
         writer.put(Space::Changes, &self.key, &record.encode())
     }
 
@@ -235,6 +262,7 @@ impl Consumer {
                 shard,
                 reader,
                 group,
+                identity: record.map_or(0, |record| record.identity),
                 at,
                 before: at,
                 to: at,
@@ -255,7 +283,7 @@ impl Consumer {
         mut each: impl FnMut(u64, StoredChange<'_>) -> Result<()>,
     ) -> Result<Span> {
         let (mut parts, mut taken) = (self.streams(txn)?, 0);
-        if parts.iter().any(|part| part.group.is_in_use(now())) {
+        if with_leases(&parts).is_some_and(|part| part.group.is_in_use(now())) {
             return Err(self.shared_error());
         }
         self.refuse_missed(parts.iter().map(|part| (part.reader, part.at)))?;
@@ -278,7 +306,8 @@ impl Consumer {
             to: part.to,
             slots: part.group.slots.iter().map(|slot| (slot.number, slot.at.number)).collect(),
         });
-        Ok(Span { parts: spans.collect(), worker: 0 })
+        let identity = identity(&parts);
+        Ok(Span { parts: spans.collect(), worker: 0, identity })
     }
 
     /// Calls `each` with the next changes in the slots of a worker, in their order, and extends its lease. `restart` is
@@ -294,10 +323,11 @@ impl Consumer {
             let (span, is_at_end) = store.transaction(|txn| {
                 restart_and_each(None)?;
                 let own = self.join(txn, worker, lease)?;
-                if own.is_empty() {
-                    return Ok((Span { parts: Vec::new(), worker }, true));
-                }
                 let mut parts = self.streams(txn)?;
+                let identity = identity(&parts);
+                if own.is_empty() {
+                    return Ok((Span { parts: Vec::new(), worker, identity }, true));
+                }
                 for part in &mut parts {
                     let held = part.group.slots.iter().filter(|slot| own.contains(&slot.number));
                     let first = held.map(|slot| slot.at).min_by_key(|at| at.number);
@@ -338,7 +368,7 @@ impl Consumer {
                         spans.push(PartSpan { shard, from: before.number, to, slots });
                     }
                 }
-                Ok((Span { parts: spans, worker }, is_at_end || taken > 0))
+                Ok((Span { parts: spans, worker, identity }, is_at_end || taken > 0))
             })?;
             if is_at_end || limit == 0 {
                 return Ok(span);
@@ -348,26 +378,27 @@ impl Consumer {
 
     /// Extends the lease of a worker, and gives it its share of the slots. Returns the slots that it holds.
     fn join(&self, txn: &mut WriteTxn<'_>, worker: u64, lease: Duration) -> Result<Vec<u8>> {
-        self.streams(txn)?;
+        let leases = with_leases(&self.streams(txn)?).map(|part| part.shard);
         let (mut writer, ..) = txn.writer(&self.table)?;
         let now = now();
         let length = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         let until = now.saturating_add(length);
         let lease = Lease { worker, until, length: length.max(1) };
-        let mut own = None;
+        let mut own = Vec::new();
         for shard in writer.with_changes() {
             beside(&mut writer, shard, |writer| {
                 let at = self.position(writer.reader())?;
                 let mut group = self.shared.group(writer.reader())?;
-                if own.is_some() {
+                if Some(shard) != leases {
+                    self.shared.release(writer, &group)?;
                     return self.shared.fill(writer, &mut group, at);
                 }
                 self.shared.join(writer, &mut group, at, lease, now)?;
-                own = Some(group.held(worker).map(|slot| slot.number).collect());
+                own = group.held(worker).map(|slot| slot.number).collect();
                 Ok(())
             })?;
         }
-        Ok(own.unwrap_or_default())
+        Ok(own)
     }
 
     /// Moves these slots forward, and the consumer to the least position of all slots.
@@ -396,8 +427,12 @@ impl Consumer {
     pub(crate) fn leave(&self, store: &Store, worker: u64) -> Result<()> {
         store.transaction(|txn| {
             let (mut writer, ..) = txn.writer(&self.table)?;
-            let Some(first) = writer.with_changes().first().copied() else { return Ok(()) };
-            beside(&mut writer, first, |writer| self.shared.leave(writer, worker))
+            for shard in writer.with_changes() {
+                if beside(&mut writer, shard, |writer| self.shared.leave(writer, worker))? {
+                    break;
+                }
+            }
+            Ok(())
         })
     }
 
@@ -425,26 +460,27 @@ impl Consumer {
 
     /// Sets the positions after a batch.
     pub(crate) fn commit(&self, txn: &mut WriteTxn<'_>, span: &Span) -> Result<()> {
-        self.streams(txn)?;
-        let (mut writer, ..) = txn.writer(&self.table)?;
-        let shards = writer.with_changes();
-        let Some(first) = shards.first().copied() else { return Ok(()) };
-        if !span.parts.iter().all(|part| shards.contains(&part.shard)) {
-            // A shard leaves when the consumer has committed its changes, so another handle has done so.
+        let parts = self.streams(txn)?;
+        let Some(leases) = with_leases(&parts).map(|part| &part.group) else { return Ok(()) };
+        let is_present = |own: &PartSpan| parts.iter().any(|part| part.shard == own.shard);
+        if !span.parts.iter().all(is_present) || span.identity != identity(&parts) {
+            // A shard leaves when the consumer has committed its changes, so another handle has done so. Or the consumer was
+            // removed, and created again.
             return Err(self.superseded());
         }
-        let is_held = beside(&mut writer, first, |writer| {
-            let group = self.shared.group(writer.reader())?;
-            if span.worker == 0 {
-                return if group.is_in_use(now()) { Err(self.shared_error()) } else { Ok(true) };
+        if span.worker == 0 {
+            if leases.is_in_use(now()) {
+                return Err(self.shared_error());
             }
-            let held: Vec<u8> = group.held(span.worker).map(|slot| slot.number).collect();
+        } else {
+            let held: Vec<u8> = leases.held(span.worker).map(|slot| slot.number).collect();
             let mut slots = span.parts.iter().flat_map(|part| &part.slots);
-            Ok(slots.all(|(slot, _)| held.contains(slot)))
-        })?;
-        if !is_held {
-            return Err(self.superseded());
+            if !slots.all(|(slot, _)| held.contains(slot)) {
+                return Err(self.superseded());
+            }
         }
+        drop(parts);
+        let (mut writer, ..) = txn.writer(&self.table)?;
         for part in &span.parts {
             beside(&mut writer, part.shard, |writer| {
                 self.check(writer.reader(), span.worker, part)
@@ -585,8 +621,8 @@ fn number(store: &Store, table: &OpenTable) -> Result<()> {
     }
 }
 
-/// Returns the number of a new worker; not 0.
-pub(crate) fn new_worker() -> u64 {
+/// Returns a random number for a new worker or consumer; not 0.
+pub(crate) fn random() -> u64 {
     RandomState::new().hash_one(now()).max(1)
 }
 

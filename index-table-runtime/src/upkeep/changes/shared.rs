@@ -245,13 +245,28 @@ impl Keys {
         group.slots.iter().try_for_each(|slot| self.set_slot(writer, *slot))
     }
 
-    /// Ends the lease of a worker, and releases its slots.
-    pub(crate) fn leave(&self, writer: &mut Writer<'_, '_>, worker: u64) -> Result<()> {
+    /// Ends the lease of a worker, and releases its slots. Returns false if the worker has no lease here.
+    pub(crate) fn leave(&self, writer: &mut Writer<'_, '_>, worker: u64) -> Result<bool> {
         let group = self.group(writer.reader())?;
+        if group.workers.iter().all(|lease| lease.worker != worker) {
+            return Ok(false);
+        }
         for slot in group.held(worker) {
             self.set_slot(writer, Slot { holder: 0, ..*slot })?;
         }
-        writer.remove(Space::Changes, &self.worker(worker))
+        writer.remove(Space::Changes, &self.worker(worker))?;
+        Ok(true)
+    }
+
+    /// Ends all leases, and releases all slots.
+    pub(crate) fn release(&self, writer: &mut Writer<'_, '_>, group: &Group) -> Result<()> {
+        for slot in group.slots.iter().filter(|slot| slot.holder != 0) {
+            self.set_slot(writer, Slot { holder: 0, ..*slot })?;
+        }
+        for lease in &group.workers {
+            writer.remove(Space::Changes, &self.worker(lease.worker))?;
+        }
+        Ok(())
     }
 }
 
@@ -275,6 +290,11 @@ impl Group {
 
     pub(crate) fn slot(&self, number: u8) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.number == number)
+    }
+
+    /// Whether a worker has or had a lease here.
+    pub(crate) const fn has_workers(&self) -> bool {
+        !self.workers.is_empty()
     }
 
     /// Whether a worker has a lease at this time.
