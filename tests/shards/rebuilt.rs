@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Error, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use index_table::{Durability, Error, Result, ShardMap, ShardedOptions, ShardedStore, Store};
 
 use crate::{
     opening::{Invoice, InvoiceRepository, SpreadInvoiceRepository, copy, reason},
@@ -72,6 +72,38 @@ fn a_lost_manager_is_rebuilt_from_its_shards() -> Result<()> {
         assert_eq!(placement(&store)?, placed);
         assert_whole(&store)?;
     }
+    Ok(())
+}
+
+#[test]
+fn a_rebuild_continues_after_processes_that_were_killed() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, empty) = (dir.path().join("shop"), dir.path().join("empty"));
+    drop(Store::options().durability(Durability::Relaxed).open(&empty)?);
+    fill(&options(Kind::Ranges, 2).place("invoices", "s1").open(&path)?)?;
+    let (file, partial) = (path.join("data.mdb"), path.join(".manager.partial"));
+    // A process that creates a store leaves a file without commits, and a rebuild leaves a directory.
+    let none = || Ok(());
+    let without_bytes = || fs::write(&file, []);
+    let without_commits = || fs::copy(empty.join("data.mdb"), &file).map(drop);
+    let with_directory = || fs::create_dir(&partial);
+    let with_file =
+        || fs::create_dir(&partial).and_then(|()| fs::write(partial.join("data.mdb"), b"part"));
+    let left: [&dyn Fn() -> std::io::Result<()>; 5] =
+        [&none, &without_bytes, &without_commits, &with_directory, &with_file];
+    for left in left {
+        lose_manager(&path);
+        left().expect("files");
+        assert_whole(&shards(2).rebuild(&path)?)?;
+        assert!(!partial.exists());
+        assert_whole(&ShardedStore::open(&path)?)?;
+    }
+    // A store with a journal is no such file, even if it has no table.
+    lose_manager(&path);
+    without_commits().expect("a file");
+    fs::write(path.join("journal.0"), []).expect("a file");
+    let refused = reason(shards(2).rebuild(&path));
+    assert!(refused.contains("there is a `data.mdb`"), "{refused}");
     Ok(())
 }
 

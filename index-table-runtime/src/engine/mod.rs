@@ -101,9 +101,7 @@ pub use durability::{Durability, DurabilityReason};
 pub use hand_over::ArchiveFile;
 pub(crate) use hand_over::{Destination, HandOver};
 pub(crate) use links::Links;
-pub(crate) use options::{
-    CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST, WhenLost,
-};
+pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST};
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry};
 pub(crate) use query::{KeyList, Query, Sampled};

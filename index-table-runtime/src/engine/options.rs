@@ -31,15 +31,6 @@ pub(crate) const FILE_MODE: u32 = 0o600;
 /// See [`Options::directory_mode`].
 pub(crate) const DIRECTORY_MODE: u32 = 0o700;
 
-/// What opening does if the data file is missing, and other files show that it had commits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum WhenLost {
-    #[default]
-    Refuse,
-    /// Creates an empty data file.
-    Replace,
-}
-
 /// The options for opening a store. From [`Store::options`](crate::Store::options).
 ///
 /// They can be serialized, for a program's settings. A missing option has its default.
@@ -83,8 +74,6 @@ pub struct Options {
     /// Whether the directory of a shard is refused, unless the store is read-only.
     #[serde(skip)]
     pub(crate) refuses_shards: bool,
-    #[serde(skip)]
-    pub(crate) when_lost: WhenLost,
     #[cfg(feature = "postgres")]
     pub(crate) schema: String,
     #[cfg(feature = "postgres")]
@@ -121,7 +110,6 @@ impl Default for Options {
             manager: false,
             follower: false,
             refuses_shards: false,
-            when_lost: WhenLost::Refuse,
             #[cfg(feature = "postgres")]
             schema: "index_table".to_owned(),
             #[cfg(feature = "postgres")]
@@ -615,7 +603,6 @@ impl Options {
             index_queue,
             // These options have no effect on an open store.
             create: _,
-            when_lost: _,
             file_mode: _,
             directory_mode: _,
             refuses_shards: _,

@@ -41,7 +41,7 @@ use super::{
     turn::Writing,
 };
 use crate::{
-    engine::{Durability, FILE_MODE, Options, WhenLost, files},
+    engine::{Durability, FILE_MODE, Options, files},
     locks::{Held, Mutex, Unshared, fork, next_store, place, rank},
     model::{
         error::{Error, Result},
@@ -99,7 +99,7 @@ impl Engine {
         for name in [FILE, LOCK_FILE] {
             refuse_special(path, name)?;
         }
-        refuse_missing(options, path)?;
+        refuse_missing(path)?;
         let opening = Opening::begin(options, &path.join(FILE));
         let opening = opening.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound if !options.creates() => missing(path),
@@ -181,7 +181,7 @@ impl Engine {
         let mut databases = look(false)?;
         if databases.is_none() {
             // The data file may have the first pages of a new store.
-            refuse_commits(options, path)?;
+            refuse_commits(path)?;
             if !options.creates() {
                 return Err(missing(path));
             }
@@ -369,7 +369,7 @@ fn sync_created(env: &Env, path: &Path) -> Result<()> {
 }
 
 /// Refuses to create a data file if other files show that the store had one with commits.
-pub(crate) fn refuse_missing(options: &Options, path: &Path) -> Result<()> {
+pub(crate) fn refuse_missing(path: &Path) -> Result<()> {
     let file = path.join(FILE);
     let is_lost = || match fs::metadata(&file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => true,
@@ -379,18 +379,23 @@ pub(crate) fn refuse_missing(options: &Options, path: &Path) -> Result<()> {
     if !is_lost() {
         return Ok(());
     }
-    match refuse_commits(options, path) {
+    match refuse_commits(path) {
         // Another process has created the store in the meantime.
         Err(Error::DamagedFile { .. }) if !is_lost() => Ok(()),
         outcome => outcome,
     }
 }
 
+/// Whether the data file in a directory is missing, or has no table and no journal, such as the file of a killed process that
+/// was creating a store.
+pub(crate) fn is_vacant(path: &Path) -> bool {
+    let databases = pages::look_at_head(&path.join(FILE), false);
+    let is_empty = databases.is_ok_and(|databases| databases.unwrap_or(0) == 0);
+    is_empty && !evidence::has_journal(path)
+}
+
 /// Does the same for a data file without commits.
-fn refuse_commits(options: &Options, path: &Path) -> Result<()> {
-    if options.when_lost == WhenLost::Replace {
-        return Ok(());
-    }
+fn refuse_commits(path: &Path) -> Result<()> {
     let has_pages = fs::metadata(path.join(FILE)).is_ok_and(|file| file.len() > 0);
     let found =
         evidence::of_commits(path, has_pages).map_err(|source| error::not_opened(path, source))?;

@@ -115,7 +115,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     if !creates && !path.join("data.mdb").exists() {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
-    lmdb::refuse_missing(&options.options, path)?;
+    lmdb::refuse_missing(path)?;
     let lock = (!read_only).then(|| lock(path, options.options.file_mode)).transpose()?;
     if !read_only && !options.options.follower {
         lmdb::known::check(&options.options, path)?;

@@ -2,19 +2,20 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    mem,
+    fs, io, mem,
     path::{Path, PathBuf},
 };
 
 use super::{
     ShardedOptions, ShardedStore,
+    copy::close,
     open::{OPEN, lock, manager_options, refused},
     options::Declared as DeclaredShard,
 };
 use crate::{
     engine::{
-        self, Durability, Options, Records, WhenLost, files,
-        lmdb::{self, Marked, SharedJournal},
+        self, Durability, Options, Records, files,
+        lmdb::{self, FILE, Marked, SharedJournal},
         shards::{
             Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
             TableRecord, place_of, recorded,
@@ -28,6 +29,9 @@ use crate::{
     },
     store::shared,
 };
+
+/// The directory in which the manager is written. A process that is killed leaves it, and the next call removes it.
+const PARTIAL: &str = ".manager.partial";
 
 impl ShardedOptions {
     /// Rebuilds the shard map manager in the directory `path` from its shards, and opens the store. Use this if the
@@ -44,6 +48,9 @@ impl ShardedOptions {
     /// Shards that were closed properly need no other files. After a crash, they need their journal, the files
     /// `shards.journal.*` in `path`. So leave the journal in place, and move away only the `data.mdb` of a damaged
     /// manager.
+    ///
+    /// The manager is written in a directory `.manager.partial` in `path`, and its file gets its name when it is complete. So a
+    /// process that is killed leaves what was there, or the complete manager, and the next call continues.
     ///
     /// Cost: opening each shard, and a scan of each table when its repository is opened.
     ///
@@ -127,21 +134,50 @@ impl ShardedOptions {
 
 fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
     let _opening = OPEN.lock();
-    let lock = lock(path, options.options.file_mode)?;
-    if path.join("data.mdb").exists() {
+    let _lock = lock(path, options.options.file_mode)?;
+    if !lmdb::is_vacant(path) {
         let reason =
             "there is a `data.mdb`: open the store, or move a damaged shard map manager away";
         return Err(refused(&path.display().to_string(), reason));
     }
     let found = options.shards.iter().map(|shard| find(options, shard, path));
     let records = records(found.collect::<Result<_>>()?)?;
-    let manager = Options {
-        create: true,
-        when_lost: WhenLost::Replace,
-        file_mode: options.options.file_mode,
-        ..manager_options()
-    };
-    Manager::new(engine::Engine::open(&manager, path)?, Some(lock)).write(&records)
+    let partial = path.join(PARTIAL);
+    let outcome =
+        remove(&partial).and_then(|()| write(&records, &partial, options.options.file_mode));
+    let outcome = outcome.and_then(|()| place(&partial, path));
+    if outcome.is_err() {
+        // The first error is returned.
+        let _ = remove(&partial);
+    }
+    outcome
+}
+
+/// Writes the records of a manager to a new directory.
+fn write(records: &ManagerRecords, partial: &Path, file_mode: u32) -> Result<()> {
+    files::create_directory(partial).map_err(|source| Error::io(partial, source))?;
+    let options = Options { create: true, file_mode, ..manager_options() };
+    let manager = Manager::new(engine::Engine::open(&options, partial)?, None);
+    manager.write(records)?;
+    close(manager, partial)
+}
+
+/// Gives a complete manager its place. A file without commits there is replaced.
+fn place(partial: &Path, path: &Path) -> Result<()> {
+    let placed = fs::rename(partial.join(FILE), path.join(FILE));
+    let placed = placed.and_then(|()| files::sync_directory(path));
+    placed.map_err(|source| Error::io(path, source))?;
+    // An empty directory that remains has no effect.
+    let _ = fs::remove_dir(partial);
+    Ok(())
+}
+
+/// Removes a directory, which may be missing.
+fn remove(directory: &Path) -> Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|source| Error::io(directory, source)),
+    }
 }
 
 /// One of the given shards.

@@ -52,6 +52,11 @@ pub(in crate::engine::lmdb) fn of_commits(
     Ok(found.into_iter().min())
 }
 
+/// Whether a data file has a journal, or has had one.
+pub(in crate::engine::lmdb) fn has_journal(directory: &Path) -> bool {
+    files::path(directory, OWN, 0).exists()
+}
+
 /// Whether a file of a journal has a frame, valid or not. Frames begin after the checkpoint, which may be damaged.
 fn has_frame(path: &Path) -> io::Result<bool> {
     let file = File::open(path)?;
