@@ -5,7 +5,7 @@
 //! tenants also inserts a label for each tenant. The labels' entries in a global index are in other shards.
 //!
 //! Another child also moves the rows of a tenant, and entries of the global index, to other shards. A third one adds,
-//! removes, detaches, attaches and relocates shards ([`list`]).
+//! removes, detaches, attaches and relocates shards, and rebuilds the shard map manager ([`list`]).
 
 pub(super) mod list;
 
@@ -352,7 +352,10 @@ pub(super) fn judge(said: &str, files: &Path) -> Result<(), Failure> {
 
 /// Opens the store of a child that changes the list of shards, and makes its last step and the following ones.
 pub(super) fn judge_list(said: &str, files: &Path) -> Result<(), Failure> {
-    list::complete_relocation(&files.join("store")).map_err(|error| error.to_string())?;
+    let (path, shown) = (files.join("store"), |error: Error| error.to_string());
+    // The rebuilt manager has the last directory of the shard.
+    list::complete_rebuild(&path).map_err(shown)?;
+    list::complete_relocation(&path).map_err(shown)?;
     prove(said, "store", files)?.finish(said)
 }
 

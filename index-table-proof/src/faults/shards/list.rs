@@ -1,5 +1,6 @@
 //! System calls that fail while the list of shards changes: a shard is added and gets the rows of a tenant, the shard that
-//! had them is removed, and the new shard is detached, attached in another directory, and relocated to a third one.
+//! had them is removed, and the new shard is detached, attached in another directory, and relocated to a third one. Then the
+//! shard map manager is lost and rebuilt.
 
 use std::fs;
 use std::path::Path;
@@ -24,10 +25,21 @@ pub(super) enum Step {
     Detach,
     Attach,
     Relocate,
+    Rebuild,
 }
 
-pub(super) const STEPS: [Step; 6] =
-    [Step::Add, Step::Move, Step::Remove, Step::Detach, Step::Attach, Step::Relocate];
+pub(super) const STEPS: [Step; 7] = [
+    Step::Add,
+    Step::Move,
+    Step::Remove,
+    Step::Detach,
+    Step::Attach,
+    Step::Relocate,
+    Step::Rebuild,
+];
+
+/// The shard map manager, and its name after its loss.
+const MANAGER: [&str; 2] = ["data.mdb", "lost.mdb"];
 
 fn has(store: &ShardedStore, name: &str) -> bool {
     store.shard_ids().iter().any(|shard| shard.name() == name)
@@ -47,6 +59,24 @@ pub(super) fn complete_relocation(path: &Path) -> Result<()> {
         ShardedStore::options().relocate(ADDED, DIRECTORIES[2]).open(path)?;
     }
     Ok(())
+}
+
+/// Loses the shard map manager, and rebuilds it unless it was rebuilt before. A killed process leaves no other manager.
+fn rebuild(path: &Path) -> Result<()> {
+    rename(path, MANAGER[0], MANAGER[1])?;
+    let store = if path.join(MANAGER[0]).exists() {
+        ShardedStore::open(path)?
+    } else {
+        let options = ShardedStore::options().options(crate::journal().map_size(1 << 17));
+        let options = options.shard("s0", "s0").shard("s1", "s1").shard("s2", "s2");
+        options.shard(ADDED, DIRECTORIES[2]).rebuild(path)?
+    };
+    super::require_all(&store)
+}
+
+/// Rebuilds the shard map manager, if it was lost.
+pub(super) fn complete_rebuild(path: &Path) -> Result<()> {
+    if path.join(MANAGER[1]).exists() { rebuild(path) } else { Ok(()) }
 }
 
 impl Opened {
@@ -110,9 +140,8 @@ impl Run {
     /// Makes a step, and makes it again after an error. A fault that has not ended stops the child.
     fn change(&mut self, step: Step) -> Result<(), Failure> {
         for _ in 0..2 {
-            if step == Step::Relocate {
-                self.opened = None;
-                if self.relocate().is_ok() {
+            if let Some(outcome) = self.change_closed(step) {
+                if outcome.is_ok() {
                     return Ok(());
                 }
                 continue;
@@ -135,13 +164,21 @@ impl Run {
         std::process::exit(0)
     }
 
-    fn relocate(&self) -> Result<()> {
-        let relocated = || {
+    /// Makes a step for which the store is closed; `None` for other steps.
+    fn change_closed(&mut self, step: Step) -> Option<Result<()>> {
+        let relocate = || {
             rename(&self.path, DIRECTORIES[1], DIRECTORIES[2])?;
             let options = ShardedStore::options().relocate(ADDED, DIRECTORIES[2]);
             super::require_all(&options.open(&self.path)?)
         };
-        relocated().inspect_err(|error| println!("error: {error}"))
+        let made = match step {
+            Step::Relocate | Step::Rebuild => {
+                self.opened = None;
+                if step == Step::Relocate { relocate() } else { rebuild(&self.path) }
+            }
+            _ => return None,
+        };
+        Some(made.inspect_err(|error| println!("error: {error}")))
     }
 
     /// Continues with the steps from the last one of the child, and checks everything after each of them. No call fails.
@@ -151,9 +188,10 @@ impl Run {
         let first = STEPS.into_iter().rfind(begun).unwrap_or(Step::Add);
         for step in STEPS.into_iter().filter(|step| *step >= first) {
             let opened = self.opened.take().ok_or("no store")?;
-            if step == Step::Relocate {
+            if matches!(step, Step::Relocate | Step::Rebuild) {
                 drop(opened);
-                self.relocate().map_err(shown)?;
+                let made = self.change_closed(step).unwrap_or(Ok(()));
+                made.map_err(|error| format!("{step:?}, without a fault: {error}"))?;
             } else {
                 // If the child was attaching the shard, it may be attached where it was, or not be detached yet.
                 let made = opened.change(step, &self.path);
