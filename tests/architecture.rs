@@ -8,9 +8,20 @@ use std::{
 };
 
 /// The top modules of the runtime, from the lowest layer to the highest.
-const LAYERS: [&str; 12] = [
-    "locks", "model", "engine", "sort", "usage", "query", "write", "store", "upkeep", "table",
-    "private", "fuzzing",
+const LAYERS: [&str; 13] = [
+    "locks",
+    "background",
+    "model",
+    "engine",
+    "sort",
+    "usage",
+    "query",
+    "write",
+    "store",
+    "upkeep",
+    "table",
+    "private",
+    "fuzzing",
 ];
 
 /// Client libraries, and the folders that may name them.

@@ -10,6 +10,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod background;
 mod engine;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

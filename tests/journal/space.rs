@@ -100,3 +100,47 @@ fn a_journal_shrinks_after_a_large_transaction() -> TestResult {
     assert_eq!(notes.all(&store.read()?).count()?, 300);
     Ok(())
 }
+
+#[test]
+fn a_journal_with_an_archive_shrinks() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let open = || journalled().archive(&archive).open(&path);
+    let store = open()?;
+    let notes = NoteRepository::open(&store)?;
+    let longest = || bytes(&path, |name: &str| name.starts_with("journal."));
+    let large = |txn: &mut index_table::WriteTxn<'_>, from: u32| {
+        (from..from + 100)
+            .try_for_each(|version| (0..300).try_for_each(|id| notes.put(txn, &note(id, version))))
+    };
+    store.transaction(|txn| large(txn, 0))?;
+    assert!(longest()? > 6 << 20);
+    notes.drain(&store, u64::MAX)?;
+    let started = Instant::now();
+    while longest()? > 3 << 20 {
+        assert!(started.elapsed() < Duration::from_mins(1), "{}", longest()?);
+        store.transaction(|txn| notes.put(txn, &note(1, 99)))?;
+    }
+    // The last transaction is large.
+    store.transaction(|txn| large(txn, 100))?;
+    let generation = |from: &Path| -> std::io::Result<usize> {
+        let names = fs::read_dir(from)?.filter_map(|it| it.ok()?.file_name().into_string().ok());
+        Ok(names.filter(|name| name.starts_with("base.")).count())
+    };
+    drop((notes, store));
+    assert!(longest()? <= 6 << 20, "{}", longest()?);
+    let bases = generation(&archive)?;
+    // The archive continues without a gap.
+    let store = open()?;
+    let notes = NoteRepository::open(&store)?;
+    store.transaction(|txn| notes.put(txn, &note(301, 1)))?;
+    drop((notes, store));
+    assert_eq!(generation(&archive)?, bases);
+    let restored = dir.path().join("restored");
+    Store::restore_archive(&archive).run(&restored)?;
+    let store = Store::open(&restored)?;
+    let notes = NoteRepository::open(&store)?;
+    assert_eq!(notes.get(&store.read()?, 0)?, Some(note(0, 199)));
+    assert_eq!(notes.all(&store.read()?).count()?, 301);
+    Ok(())
+}

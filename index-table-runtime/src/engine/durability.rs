@@ -17,8 +17,8 @@ pub enum Durability {
     /// A commit returns when its changes are on disk, in a journal next to the data file: one sync. A crash
     /// of the machine loses no commit, as with `Full`.
     ///
-    /// Use it if single commits have to be fast. It costs disk space, at most about 50 MiB for the journal, a thread that makes
-    /// [checkpoints](crate::Options::checkpoint), and a recovery when the store is opened after a crash: the journal is
+    /// Use it if single commits have to be fast. It costs disk space, at most about 50 MiB for the journal, two threads that make
+    /// the [checkpoints](crate::Options::checkpoint) of all stores, and a recovery when the store is opened after a crash: the journal is
     /// applied to the data file. One process at a time writes such a store. Others can open it with
     /// [`read_only`](crate::Options::read_only); a second process that opens it for writing gets
     /// [`Error::WriterElsewhere`](crate::Error::WriterElsewhere). Opening it with another durability applies the journal and

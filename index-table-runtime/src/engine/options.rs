@@ -279,7 +279,7 @@ impl Options {
     /// Default: a minute, and limits that follow the size of the store. `changed` is the bytes of all pages in use, but at
     /// least 1 MiB and at most 32 MiB. `journal` is half as many bytes, but at least 256 KiB and at most 16 MiB.
     ///
-    /// A checkpoint is made by a thread of the store, which syncs the data file while others write. Until it
+    /// A checkpoint is made by a background thread, which syncs the data file while others write. Until it
     /// is complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the
     /// file has up to about twice the pages that are changed between two checkpoints. If a checkpoint takes
     /// so long that four times a limit is reached, writers wait for it. With higher limits, fewer pages are
@@ -450,7 +450,9 @@ impl Options {
     ///
     /// The function gets complete segments only: at the latest 10 seconds after a commit, after 16 MiB, and when the last
     /// handle to the store is dropped. It stores the contents of the file under the name, and replaces an object with the
-    /// same name. After an error, or if the process ends, it gets the file again. It is called by two threads. Files stay in
+    /// same name. After an error, or if the process ends, it gets the file again. It is called by background threads of
+    /// all stores, at most two at the same time for a store. So it must not wait for ever: with eight such functions that wait, no
+    /// other archive continues. Files stay in
     /// `archive.pending` until the function has returned `Ok`. A base is written there first, so the disk of the store needs
     /// room for a copy of the data file.
     ///

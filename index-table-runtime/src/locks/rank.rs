@@ -97,6 +97,8 @@ ranks! {
     ServerPool,
     /// A connection that sends or receives.
     ServerDriver,
+    /// The jobs of the background threads. A thread holds it for a moment, or to start a thread.
+    Background,
     /// A value that is used for a moment. No other lock is taken meanwhile.
     Leaf,
 }

@@ -7,23 +7,25 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    thread::{self, JoinHandle},
     time::{Duration, SystemTime},
 };
 
 use super::{ShardedStore, Store};
 use crate::{
+    background::{Job, Lane, Work},
     engine::{
         Durability, FILE_MODE, Options, files,
         lmdb::{self, Archive, FILE, Following, Left, Mark, position},
         shards::{self, WriterLock},
     },
-    locks::{Condvar, Mutex, Unshared, rank},
+    locks::{Mutex, Unshared, rank},
     model::error::{Error, Result},
 };
 
-/// The name of the thread that applies commits.
-const NAME: &str = "index-table-follower";
+/// The name of the thread that applies commits, in an error.
+const NAME: &str = "index-table-clock";
+
+const PANICKED: &str = "applying a commit has ended with a panic; open the follower again";
 
 /// The time between two reads of the archive.
 const TICK: Duration = Duration::from_millis(200);
@@ -76,7 +78,7 @@ const TICK: Duration = Duration::from_millis(200);
 pub struct Follower {
     store: Store,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    job: Option<Job>,
 }
 
 /// The distance between a follower and its archive; from [`Follower::lag`].
@@ -95,12 +97,10 @@ pub struct FollowerLag {
     pub error: Option<String>,
 }
 
-/// The state that the thread shares.
+/// The state that the job shares.
 pub(super) struct Shared {
     following: Mutex<Following, rank::Follower>,
     error: Mutex<Option<String>>,
-    is_closing: Mutex<bool>,
-    closing: Condvar,
 }
 
 impl Shared {
@@ -129,16 +129,23 @@ impl Shared {
         let lag = lag_of(store, following)?;
         Ok(FollowerLag { error: lag.error.or(error), ..lag })
     }
+}
 
-    fn run(&self, store: &Store) {
-        loop {
-            let closing = self.is_closing.lock();
-            if *self.closing.wait_timeout_while(closing, TICK, |it| !*it) {
-                return;
-            }
-            let outcome = self.advance(store);
-            *self.error.lock() = outcome.err().map(|error| error.to_string());
-        }
+/// The job that applies commits.
+struct Applying {
+    shared: Arc<Shared>,
+    store: Store,
+}
+
+impl Work for Applying {
+    fn run(&self) -> Option<Duration> {
+        let outcome = self.shared.advance(&self.store);
+        *self.shared.error.lock() = outcome.err().map(|error| error.to_string());
+        Some(TICK)
+    }
+
+    fn panicked(&self) {
+        *self.shared.error.lock() = Some(PANICKED.to_owned());
     }
 }
 
@@ -187,7 +194,7 @@ fn lag_of(store: &Store, mut following: Following) -> Result<FollowerLag> {
 
 impl Follower {
     /// Opens the follower in the directory `path`, or creates it from the archive, and applies all commits that the
-    /// archive has. Then a thread applies further commits. Only one process at a time can open a follower. Other
+    /// archive has. Then a background thread applies further commits. Only one process at a time can open a follower. Other
     /// processes can open its directory [read-only](crate::Options::read_only) at the same time.
     ///
     /// If the copy was not closed, or if the archive continues after a gap, the archive is copied again, to a directory
@@ -244,14 +251,9 @@ impl Follower {
         for (_, engine) in engines(&store)? {
             engine.begin_to_follow()?;
         }
-        let shared = Arc::new(Shared {
-            following: Mutex::new(following),
-            error: Mutex::default(),
-            is_closing: Mutex::default(),
-            closing: Condvar::new(),
-        });
+        let shared = Arc::new(Shared { following: Mutex::new(following), error: Mutex::default() });
         *store.inner.follower.lock() = Arc::downgrade(&shared);
-        let mut follower = Self { store, shared, thread: None };
+        let mut follower = Self { store, shared, job: None };
         match follower.shared.advance(&follower.store) {
             // The archive has no base after the gap yet.
             Err(error @ Error::NotInArchive { .. }) => {
@@ -260,9 +262,8 @@ impl Follower {
             outcome => outcome?,
         }
         let (shared, store) = (Arc::clone(&follower.shared), follower.store.clone());
-        let run = move || shared.run(&store);
-        let thread = thread::Builder::new().name(NAME.to_owned()).spawn(run);
-        follower.thread = Some(thread.map_err(|source| Error::Thread { name: NAME, source })?);
+        let job = Job::start(Arc::new(Applying { shared, store }), Lane::Followers, Some(TICK));
+        follower.job = Some(job.map_err(|source| Error::Thread { name: NAME, source })?);
         Ok(follower)
     }
 
@@ -281,12 +282,7 @@ impl Follower {
     ///
     /// [`Error::DamagedArchive`] and [`Error::Io`] if the archive can't be read; [`Error::Forked`].
     pub fn lag(&self) -> Result<FollowerLag> {
-        let mut lag = self.shared.lag(&self.store)?;
-        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
-            lag.error
-                .get_or_insert_with(|| "its thread has ended; open the follower again".to_owned());
-        }
-        Ok(lag)
+        self.shared.lag(&self.store)
     }
 
     /// Applies all commits of the archive, and makes the copy a writable store. Repositories of the follower stay valid.
@@ -335,10 +331,8 @@ impl Follower {
     }
 
     fn stop(&mut self) {
-        *self.shared.is_closing.lock() = true;
-        self.shared.closing.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Some(job) = self.job.take() {
+            job.stop();
         }
     }
 
@@ -400,8 +394,7 @@ impl Store {
 impl Drop for Follower {
     fn drop(&mut self) {
         if self.store.inner.engine.refuse_forked().is_err() {
-            // The thread and the marker belong to the other process.
-            std::mem::forget(self.thread.take());
+            // The job and the marker belong to the other process.
             return;
         }
         self.stop();

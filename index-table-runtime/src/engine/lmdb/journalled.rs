@@ -118,7 +118,7 @@ impl Engine {
         })?;
         let writing = self.writing.get_mut();
         writing.scratch.recorder = journal.recorder();
-        writing.paths.add_all(journal.files(&self.path));
+        writing.paths.add_all(journal.files());
         if let Ok(files) = self.files() {
             let _ = files.slots.set(journal.slots());
         }

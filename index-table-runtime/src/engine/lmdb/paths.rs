@@ -45,9 +45,9 @@ impl Paths {
         self.recent = None;
     }
 
-    /// Adds open files.
-    pub(super) fn add_all<'f>(&mut self, files: impl Iterator<Item = (PathBuf, &'f File)>) {
-        files.for_each(|(path, file)| self.add_open(path, file));
+    /// Adds files.
+    pub(super) fn add_all(&mut self, files: impl Iterator<Item = (PathBuf, FileId)>) {
+        files.for_each(|(path, file)| self.add(path, file));
     }
 
     /// Adds an open file. On systems without numbers of files, does nothing.

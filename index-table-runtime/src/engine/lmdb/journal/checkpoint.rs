@@ -2,20 +2,19 @@
 //!
 //! 1. A committing thread begins a checkpoint ([`Journal::committed`]). It pins the committed state, copies the meta pages
 //!    and switches to the next segment.
-//! 2. The thread of the journal makes it durable ([`Shared::finish`]). It syncs the data file, writes the block into the
-//!    segment and syncs the segment.
+//! 2. A [background](crate::background) thread makes it durable ([`Shared::finish`]). It syncs the data file, writes the block
+//!    into the segment and syncs the segment.
 //! 3. The next write transaction ([`Journal::begin`]) records the new checkpoint in the log, and then releases the pin of
 //!    the previous checkpoint. So each commit that may reuse pages of the old state has a frame that names the new
 //!    checkpoint.
 
 use std::{
     fs::File,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -25,25 +24,24 @@ use super::{
         worker::{Archiver, Archiving, Beginning, Distance},
     },
     block::{Block, HEAD},
-    files::{self, OWN},
+    files::Segments,
     frame::Place,
     limits::Limits,
     log::{self, Log, Switched},
     marker::{self, Journalled, Marker},
     pinned::Slots,
     recorder::{Recorded, Recorder},
-    snapshot::Snapshot,
+    snapshot::{Refused, Snapshot},
     weaken,
     write_back::write_back,
 };
 use crate::{
-    engine::lmdb::names::Env,
+    background::{Job, Lane, Work},
+    engine::{files::FileId, lmdb::names::Env},
     locks::{Condvar, Mutex, MutexGuard, Unshared, rank},
 };
 
-const NAME: &str = "index-table-journal";
-
-/// Bounds of the time that the thread waits before it compares the age of the last checkpoint with its limit.
+/// The pause before another attempt, and the shortest time between two looks at the age of the last checkpoint.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 pub(super) const LONG: Duration = Duration::from_hours(1);
 
@@ -53,16 +51,15 @@ pub(super) const PATIENCE: u64 = 4;
 /// The journal of a store whose writer is this process.
 pub(in crate::engine::lmdb) struct Journal {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    job: Job,
     archiver: Option<Archiver>,
 }
 
 pub(super) struct Shared {
     pub(super) env: Env,
-    pub(super) data: File,
     /// See [`lock_writer`](super::presence::lock_writer).
     _unshared: Unshared,
-    pub(super) files: Arc<Vec<File>>,
+    pub(super) files: Arc<Segments>,
     pub(super) log: Arc<Mutex<Log, rank::JournalLog>>,
     pub(super) journalled: Journalled,
     pub(super) limits: Limits,
@@ -82,7 +79,7 @@ struct State {
     pin: Option<Snapshot>,
     /// A checkpoint was begun, and is not yet recorded in the log.
     making: bool,
-    /// The begun checkpoint, until the thread takes it.
+    /// The begun checkpoint, until the job takes it.
     pending: Option<Pending>,
     /// The segment of a checkpoint that has become durable, and the pin of the previous one.
     done: Option<(u64, Option<Snapshot>)>,
@@ -100,17 +97,34 @@ struct State {
     is_due: bool,
     /// The reason why the store is no longer written.
     refused: Option<&'static str>,
-    is_closed: bool,
 }
 
 struct Pending {
     snapshot: Snapshot,
+    data: File,
+    /// The file of the segment, for the block.
+    block: File,
+    /// All files of the journal, for an archive.
+    all: Vec<File>,
     switched: Switched,
+}
+
+/// The files that a checkpoint needs. They are opened before it begins, so that it does not fail afterwards if no descriptor is
+/// free.
+struct Opened {
+    data: File,
+    /// The file of the next segment, for the commits.
+    next: File,
+    /// The same file, for the block.
+    block: File,
+    /// All files of the journal, for an archive.
+    all: Vec<File>,
 }
 
 pub(in crate::engine::lmdb) const DATA_SYNC: &str = "the data file could not be written to the disk; commits are in the \
                                     journal, which is applied when the store is opened again";
 pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
+pub(super) const PANICKED: &str = "a checkpoint has ended with a panic";
 pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
 pub(super) const MAP_LOST: &str = "the data file of a shard could not be mapped again";
 pub(super) const PROMOTED: &str = "a follower of its archive has been promoted and is written instead, so that this \
@@ -129,6 +143,22 @@ impl Shared {
         self.state.lock()
     }
 
+    /// Opens the files for a checkpoint.
+    fn open(&self) -> Result<Opened, Refused> {
+        let (next, block) = {
+            let log = self.log.lock();
+            (log.next_file()?, log.next_file()?)
+        };
+        let all = if self.archive.is_some() { self.files.open_all()? } else { Vec::new() };
+        Ok(Opened { data: self.data()?, next, block, all })
+    }
+
+    /// Returns LMDB's descriptor of the data file, whose sync returns the errors of earlier writes. LMDB's own function to sync
+    /// reads the map, which a writer may be replacing. The result is not kept, so that a store has few open files.
+    fn data(&self) -> Result<File, Refused> {
+        Ok(self.env.try_clone_inner_file()?)
+    }
+
     fn refuse(&self, state: &mut State, reason: &'static str) {
         state.refused.get_or_insert(reason);
         self.is_refused.store(true, SeqCst);
@@ -137,18 +167,16 @@ impl Shared {
 
     /// Makes a pending checkpoint durable.
     fn finish(&self, pending: &mut Pending) -> Result<(), &'static str> {
-        let Pending { snapshot, switched } = pending;
+        let Pending { snapshot, data, block: file, all, switched } = pending;
         weaken::pause();
-        write_back(&self.data).map_err(|_| DATA_SYNC)?;
-        // The sync needs LMDB's descriptor, which returns the errors of earlier writes. LMDB's own function to sync reads
-        // the map, which a writer may be replacing.
-        let data = self.env.try_clone_inner_file().map_err(|_| DATA_SYNC)?;
+        // Either of the two returns the error of an earlier write.
+        write_back(data).map_err(|_| DATA_SYNC)?;
         data.sync_data().map_err(|_| DATA_SYNC)?;
         weaken::pause();
         snapshot.pin_late(&self.env);
-        snapshot.copy_late(&self.data);
-        let saved = snapshot.saved(0, &self.data).map_err(|_| DATA_SYNC)?;
-        self.limits.follow(snapshot.used(&self.data));
+        snapshot.copy_late(data);
+        let saved = snapshot.saved(0, data).map_err(|_| DATA_SYNC)?;
+        self.limits.follow(snapshot.used(data));
         if !self.slots.has(snapshot.number) && !weaken::any() {
             return Err(PIN_LOST);
         }
@@ -157,27 +185,38 @@ impl Shared {
         if let Some(archive) = &self.archive {
             // Files of the journal are reused after the checkpoint.
             let at = Place { sequence: salt.sequence, offset: HEAD };
-            archive.save(&self.bound(Place::default()), (at, link, record), snapshot.number);
+            let bound = self.bound(Place::default());
+            archive.save(all, &bound, (at, link, record), snapshot.number);
         }
-        log::put_block(&self.files, &block).map_err(|_| JOURNAL_SYNC)
+        log::put_block(file, &block).map_err(|_| JOURNAL_SYNC)
     }
 
-    /// Truncates long files of the journal, which the last checkpoint has made free. With an archive, which may still read
-    /// them, they are truncated when they are used again.
-    fn shrink(&self) {
-        if self.archive.is_none() {
-            self.log.lock().shrink(self.limits.longest());
+    /// Continues in the next segment.
+    fn switch(&self, state: &mut State, file: File) -> Switched {
+        let switched = self.log.lock().switch(file, self.limits.longest());
+        if self.archive.is_some() {
+            let end = state.committed;
+            state.ends.push(end);
         }
+        state.committed = Place { sequence: switched.salt.sequence, offset: HEAD };
+        switched
+    }
+
+    /// Truncates long files of the journal, which the last checkpoint has made free. An archive has their records in its
+    /// outbox, or continues after them.
+    fn shrink(&self) {
+        self.log.lock().shrink(self.limits.longest());
     }
 
     /// Makes a last checkpoint if files of the journal are long, so that they can be truncated. No thread writes.
     fn shrink_closed(&self) {
-        if self.archive.is_some() || !self.log.lock().is_longer(self.limits.longest()) {
+        if !self.log.lock().is_longer(self.limits.longest()) {
             return;
         }
-        let Ok(snapshot) = Snapshot::of_last(&self.env, &self.data) else { return };
-        let switched = self.log.lock().switch(self.limits.longest());
-        match self.finish(&mut Pending { snapshot, switched }) {
+        let Ok(Opened { data, next, block, all }) = self.open() else { return };
+        let Ok(snapshot) = Snapshot::of_last(&self.env, &data) else { return };
+        let switched = self.switch(&mut self.lock(), next);
+        match self.finish(&mut Pending { snapshot, data, block, all, switched }) {
             Ok(()) => self.shrink(),
             Err(reason) => self.refuse(&mut self.lock(), reason),
         }
@@ -190,47 +229,36 @@ impl Shared {
         let (committed, ends) = (state.committed, state.ends.clone());
         Bound { committed, ends, taken_back: Vec::new() }
     }
+}
 
-    fn run(&self) {
-        loop {
-            let mut pending = {
-                let mut state = self.lock();
-                loop {
-                    if state.is_closed || state.refused.is_some() {
-                        return;
-                    }
-                    if let Some(pending) = state.pending.take() {
-                        break pending;
-                    }
-                    let age = state.since.elapsed();
-                    let mut left = self.limits.time().saturating_sub(age).min(LONG);
-                    if left.is_zero() {
-                        // The next commit begins it.
-                        state.is_due = state.pages > 0;
-                        left = self.limits.time().clamp(SHORT, LONG);
-                    }
-                    state = self.changed.wait_timeout(state, left);
-                }
-            };
-            let outcome = self.finish(&mut pending);
-            if outcome.is_ok() {
-                self.shrink();
-            }
-            let mut state = self.lock();
-            match outcome {
-                Ok(()) => {
-                    let before = state.pin.replace(pending.snapshot);
-                    state.done = Some((pending.switched.salt.sequence, before));
-                    self.is_done.store(true, SeqCst);
-                    self.changed.notify_all();
-                }
-                Err(reason) => {
-                    // The pin of the last checkpoint stays, and the pin of this checkpoint may stay.
-                    self.refuse(&mut state, reason);
-                    return;
-                }
-            }
+impl Work for Shared {
+    fn run(&self) -> Option<Duration> {
+        let mut state = self.lock();
+        if state.refused.is_some() {
+            return None;
         }
+        let mut pending = state.pending.take()?;
+        drop(state);
+        let outcome = self.finish(&mut pending);
+        if outcome.is_ok() {
+            self.shrink();
+        }
+        let mut state = self.lock();
+        match outcome {
+            Ok(()) => {
+                let before = state.pin.replace(pending.snapshot);
+                state.done = Some((pending.switched.salt.sequence, before));
+                self.is_done.store(true, SeqCst);
+                self.changed.notify_all();
+            }
+            // The pin of the last checkpoint stays, and the pin of this checkpoint may stay.
+            Err(reason) => self.refuse(&mut state, reason),
+        }
+        None
+    }
+
+    fn panicked(&self) {
+        self.refuse(&mut self.lock(), PANICKED);
     }
 }
 
@@ -239,7 +267,7 @@ pub(super) struct Start {
     pub(super) env: Env,
     pub(super) data: File,
     pub(super) unshared: Unshared,
-    pub(super) files: Arc<Vec<File>>,
+    pub(super) files: Arc<Segments>,
     pub(super) log: Log,
     pub(super) journalled: Journalled,
     pub(super) pin: Snapshot,
@@ -278,11 +306,9 @@ impl Journal {
             since: Instant::now(),
             is_due: false,
             refused: None,
-            is_closed: false,
         };
         let shared = Arc::new(Shared {
             env,
-            data,
             _unshared: unshared,
             files,
             log: Arc::new(Mutex::new(log)),
@@ -301,21 +327,18 @@ impl Journal {
         let own = Arc::clone(&shared);
         let refuse = move || own.refuse(&mut own.lock(), PROMOTED);
         let archiver = rounds.map(|rounds| Archiver::start(rounds, bound, refuse)).transpose()?;
-        let own = Arc::clone(&shared);
-        let thread = thread::Builder::new().name(NAME.to_owned()).spawn(move || own.run())?;
-        Ok(Self { shared, thread: Some(thread), archiver })
+        let own = Arc::clone(&shared) as Arc<dyn Work>;
+        let job = Job::start(own, Lane::of(&data), None)?;
+        Ok(Self { shared, job, archiver })
     }
 
     pub(in crate::engine::lmdb) fn recorder(&self) -> Recorder {
         Recorder::new(Arc::clone(&self.shared.log))
     }
 
-    /// Returns the files of the journal, with their paths.
-    pub(in crate::engine::lmdb) fn files(
-        &self,
-        directory: &Path,
-    ) -> impl Iterator<Item = (PathBuf, &File)> {
-        files::paths(directory, OWN).zip(self.shared.files.iter())
+    /// Returns the paths and the numbers of the files of the journal.
+    pub(in crate::engine::lmdb) fn files(&self) -> impl Iterator<Item = (PathBuf, FileId)> {
+        self.shared.files.paths()
     }
 
     /// Returns the distance between the store and its archive; `None` without an archive.
@@ -401,9 +424,8 @@ impl Journal {
     #[cold]
     fn pin_base(&self) {
         let shared = &*self.shared;
-        if let (Some(archive), Ok(snapshot)) =
-            (&shared.archive, Snapshot::take(&shared.env, &shared.data))
-        {
+        let take = |data: File| Snapshot::take(&shared.env, &data);
+        if let (Some(archive), Ok(snapshot)) = (&shared.archive, shared.data().and_then(take)) {
             archive.give_base(snapshot);
         }
     }
@@ -411,8 +433,10 @@ impl Journal {
     #[cold]
     fn begin_checkpoint(&self, state: &mut State) {
         let shared = &*self.shared;
-        // Without a free reader slot, the next commit tries again.
-        let Ok(snapshot) = Snapshot::take(&shared.env, &shared.data) else {
+        // Without a free reader slot or a descriptor, the next commit tries again.
+        let opened = shared.open();
+        let take = |opened: Opened| Ok((Snapshot::take(&shared.env, &opened.data)?, opened));
+        let Ok((snapshot, Opened { data, next, block, all })) = opened.and_then(take) else {
             state.is_due = true;
             return;
         };
@@ -420,21 +444,16 @@ impl Journal {
             shared.refuse(state, OTHER_WRITER);
             return;
         }
-        let switched = shared.log.lock().switch(shared.limits.longest());
+        let switched = shared.switch(state, next);
         if weaken::is("early-release") {
             state.pin = None;
         }
-        if shared.archive.is_some() {
-            let end = state.committed;
-            state.ends.push(end);
-        }
-        state.committed = Place { sequence: switched.salt.sequence, offset: HEAD };
         state.making = true;
-        state.pending = Some(Pending { snapshot, switched });
+        state.pending = Some(Pending { snapshot, data, block, all, switched });
         state.pages = 0;
         state.since = Instant::now();
         state.is_due = false;
-        shared.changed.notify_all();
+        self.job.wake();
     }
 
     /// Stops all writes, because a sync has failed, or because LMDB and the journal differ.
@@ -447,11 +466,7 @@ impl Journal {
     /// Otherwise the next opening applies the journal.
     pub(in crate::engine::lmdb) fn close(mut self, is_writable: bool) {
         let shared = Arc::clone(&self.shared);
-        shared.lock().is_closed = true;
-        shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.job.stop();
         if let Some(archiver) = self.archiver.take() {
             archiver.close();
         }
@@ -462,12 +477,11 @@ impl Journal {
         if is_sound() && shared.env.force_sync().is_ok() {
             let clean = Marker::Clean(shared.journalled);
             // Without the marker, the next opening applies the journal, which changes nothing.
-            let _ = marker::put(&shared.data, clean).and_then(|()| shared.data.sync_data());
+            let put = |data: File| Ok(marker::put(&data, clean).and_then(|()| data.sync_data())?);
+            let _ = shared.data().and_then(put);
         }
-        if let Some(first) = shared.files.first() {
-            // A process that another thread is starting has the file open too, so closing it does not release the lock.
-            let _ = first.unlock();
-        }
+        // A process that another thread is starting has the file open too, so closing it does not release the lock.
+        let _ = shared.files.first().unlock();
     }
 
     /// Leaks the journal, in a process that was forked from the writer of the journal.

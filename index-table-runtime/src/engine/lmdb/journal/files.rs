@@ -9,9 +9,12 @@ use std::{
 
 use super::{
     block::{Block, HEAD},
-    tail::Source,
+    tail::{Source, file_of},
 };
-use crate::engine::lmdb::names::FILE;
+use crate::engine::{
+    files::{FileId, id},
+    lmdb::names::FILE,
+};
 
 /// The number of files. While a checkpoint is made, the segments since the last checkpoint are needed, which
 /// are two. A recovery needs one more.
@@ -35,7 +38,7 @@ pub(crate) fn path(directory: &Path, journal: &str, at: impl Display) -> PathBuf
 }
 
 /// Returns the paths of the files of a journal.
-pub(super) fn paths(directory: &Path, journal: &str) -> impl Iterator<Item = PathBuf> {
+pub(crate) fn paths(directory: &Path, journal: &str) -> impl Iterator<Item = PathBuf> {
     (0..FILES).map(move |at| path(directory, journal, at))
 }
 
@@ -62,6 +65,64 @@ pub(crate) fn create(directory: &Path, journal: &str) -> io::Result<Vec<File>> {
         sync_directory(directory)?;
     }
     Ok(files)
+}
+
+/// The files of a journal that this process writes.
+///
+/// Only the first file stays open, because it may have the lock of the writer. The others are opened when they are needed, so
+/// that a store has few open files; the log keeps the file of the current segment.
+pub(crate) struct Segments {
+    first: File,
+    files: Vec<(PathBuf, FileId)>,
+}
+
+impl Segments {
+    /// Returns the files with these paths.
+    pub(crate) fn new(paths: impl Iterator<Item = PathBuf>, files: Vec<File>) -> io::Result<Self> {
+        let numbered = |(path, file): (_, &File)| Ok((path, id(&file.metadata()?)?));
+        let numbered = paths.zip(&files).map(numbered).collect::<io::Result<_>>()?;
+        let first = files.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self { first, files: numbered })
+    }
+
+    /// Returns the number of files.
+    pub(crate) const fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    pub(crate) const fn first(&self) -> &File {
+        &self.first
+    }
+
+    /// Returns the paths and the numbers of the files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (PathBuf, FileId)> {
+        self.files.iter().cloned()
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// If the file can't be opened, or if another file is at its path.
+    pub(crate) fn open(&self, at: usize) -> io::Result<File> {
+        let (path, number) = self.files.get(at).ok_or(io::ErrorKind::NotFound)?;
+        let file = File::options().read(true).write(true).open(path)?;
+        if id(&file.metadata()?)? == *number {
+            Ok(file)
+        } else {
+            Err(io::Error::other("a file of the journal was replaced"))
+        }
+    }
+
+    /// Opens the file of a segment.
+    pub(crate) fn of(&self, sequence: u64) -> io::Result<File> {
+        self.open(file_of(sequence, self.len()))
+    }
+
+    /// Opens all files.
+    pub(crate) fn open_all(&self) -> io::Result<Vec<File>> {
+        (0..self.len()).map(|at| self.open(at)).collect()
+    }
 }
 
 /// Opens a file for writing. If it is new, it has the mode of the data file.

@@ -3,7 +3,7 @@
 use std::{fs::File, io, sync::Arc, time::SystemTime};
 
 use super::{
-    files::{FIRST, ZEROS, write_at, zero},
+    files::{FIRST, Segments, ZEROS, write_at, zero},
     frame::{self, Body, Header, Kind, Place, Salt, Section},
     tail::file_of,
 };
@@ -13,7 +13,9 @@ const STEP: u64 = 1 << 20;
 
 /// The journal, for appends.
 pub(crate) struct Log {
-    files: Arc<Vec<File>>,
+    files: Arc<Segments>,
+    /// The file of the current segment.
+    current: Arc<File>,
     /// The written length of each file.
     written: Vec<u64>,
     /// The salt of the current segment.
@@ -71,15 +73,17 @@ pub(crate) fn nanoseconds() -> u64 {
 impl Log {
     /// Creates a log that starts in an empty segment. The first frame of each segment is at offset `head`.
     pub(crate) fn new(
-        files: Arc<Vec<File>>,
+        files: Arc<Segments>,
         salt: Salt,
         record: u64,
         head: u64,
     ) -> io::Result<Self> {
-        let lengths = files.iter().map(|file| Ok(file.metadata()?.len()));
+        let lengths = files.open_all()?.into_iter().map(|file| Ok(file.metadata()?.len()));
+        let current = files.of(salt.sequence)?;
         Ok(Self {
             written: lengths.collect::<io::Result<_>>()?,
             files,
+            current: Arc::new(current),
             salt,
             head,
             offset: head,
@@ -160,14 +164,13 @@ impl Log {
         Ok(())
     }
 
-    fn file(&self) -> io::Result<(usize, &File)> {
-        let at = file_of(self.salt.sequence, self.files.len());
-        let file = self.files.get(at).ok_or(io::ErrorKind::NotFound)?;
-        Ok((at, file))
+    /// The number of the file of the current segment.
+    fn at(&self) -> usize {
+        file_of(self.salt.sequence, self.files.len())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (at, file) = self.file()?;
+        let (at, file) = (self.at(), &*self.current);
         let end = self.offset + bytes.len() as u64;
         let written = self.written.get(at).copied().unwrap_or_default();
         let mut longer = written;
@@ -188,7 +191,7 @@ impl Log {
 
     /// Makes all appended frames durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
-        self.file()?.1.sync_data()?;
+        self.current.sync_data()?;
         self.synced(self.end());
         Ok(())
     }
@@ -204,8 +207,8 @@ impl Log {
     }
 
     /// Returns the file whose sync makes all appended frames durable. Frames in earlier segments are durable already.
-    pub(crate) fn unsynced(&self) -> (Arc<Vec<File>>, usize) {
-        (Arc::clone(&self.files), file_of(self.salt.sequence, self.files.len()))
+    pub(crate) fn unsynced(&self) -> Arc<File> {
+        Arc::clone(&self.current)
     }
 
     /// Records that everything before this position was synced.
@@ -231,7 +234,7 @@ impl Log {
     /// Erases the start of a record whose append has failed, so that the record is never read.
     pub(crate) fn erase(&mut self) -> io::Result<()> {
         self.roll_back();
-        let (_, file) = self.file()?;
+        let file = &*self.current;
         if self.offset < file.metadata()?.len() {
             write_at(file, self.offset, &[0; 8])?;
             file.sync_data()?;
@@ -239,20 +242,26 @@ impl Log {
         Ok(())
     }
 
-    /// Switches to the next segment, whose file must be free. A file longer than `longest` is truncated.
-    pub(crate) fn switch(&mut self, longest: u64) -> Switched {
+    /// Opens the file of the next segment.
+    pub(crate) fn next_file(&self) -> io::Result<File> {
+        self.files.of(self.salt.sequence + 1)
+    }
+
+    /// Switches to the next segment, whose [file](Self::next_file) must be free. A file longer than `longest` is truncated.
+    pub(crate) fn switch(&mut self, file: File, longest: u64) -> Switched {
         self.roll_back();
         let Self { record, link, .. } = *self;
         self.salt.sequence += 1;
         self.offset = self.head;
         self.whole = (self.head, link);
-        self.truncate(file_of(self.salt.sequence, self.files.len()), longest);
+        self.current = Arc::new(file);
+        self.truncate(self.at(), longest);
         Switched { salt: self.salt, record, link }
     }
 
     /// Truncates the files of all earlier segments, which are not needed if the current segment has a durable checkpoint.
     pub(crate) fn shrink(&mut self, longest: u64) {
-        let current = file_of(self.salt.sequence, self.files.len());
+        let current = self.at();
         for at in (0..self.files.len()).filter(|at| *at != current) {
             self.truncate(at, longest);
         }
@@ -265,19 +274,18 @@ impl Log {
 
     fn truncate(&mut self, at: usize, longest: u64) {
         let longest = self.longest(longest);
-        if let (Some(file), Some(written)) = (self.files.get(at), self.written.get_mut(at))
+        if let Some(written) = self.written.get_mut(at)
             && *written > longest
-            && file.set_len(longest).is_ok()
+            && self.files.open(at).is_ok_and(|file| file.set_len(longest).is_ok())
         {
             *written = longest;
         }
     }
 }
 
-/// Writes a checkpoint block into its segment, and makes it durable.
-pub(crate) fn put_block(files: &[File], block: &super::block::Block) -> io::Result<()> {
-    let file = files.get(file_of(block.salt.sequence, files.len()));
-    let file = file.ok_or(io::ErrorKind::NotFound)?;
+/// Writes a checkpoint block into the file of its segment, and makes it durable. The file was opened for the block, so that its
+/// sync does not take an error from the sync of a commit.
+pub(crate) fn put_block(file: &File, block: &super::block::Block) -> io::Result<()> {
     write_at(file, 0, &block.bytes().ok_or(io::ErrorKind::FileTooLarge)?)?;
     file.sync_data()
 }

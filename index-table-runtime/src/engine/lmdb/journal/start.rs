@@ -15,7 +15,7 @@ use super::{
     block::{Block, HEAD, Saved},
     changes::Operations,
     checkpoint::{Journal, Start},
-    files::{self, OWN, Segment},
+    files::{self, OWN, Segment, Segments},
     frame::{Kind, Place, Salt, Section},
     limits::Limits,
     log::{self, Log},
@@ -392,7 +392,7 @@ pub(in crate::engine::lmdb) fn start(
     files::forget_others(&files, &journalled.identity)?;
     let salt = Salt { identity: journalled.identity, epoch: journalled.epoch, sequence };
 
-    let files = Arc::new(files);
+    let files = Arc::new(Segments::new(files::paths(directory, OWN), files)?);
     let missing = match &left {
         Some(found) => found.records_after(0, pin.number)?,
         None => Vec::new(),
@@ -418,7 +418,7 @@ pub(in crate::engine::lmdb) fn start(
     let saved = pin.saved(0, &data)?;
     let page_size = saved.page_size.into();
     let block = Block { salt, record: first, link: 0, time: log::now(), shards: vec![saved] };
-    log::put_block(&files, &block)?;
+    log::put_block(&files.of(sequence)?, &block)?;
     marker::put(&data, Marker::Needed(journalled))?;
     data.sync_data()?;
 

@@ -5,7 +5,6 @@ use std::{
     io,
     path::PathBuf,
     sync::Arc,
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -16,11 +15,10 @@ use super::{
     to::{To, Writing},
 };
 use crate::{
+    background::{Lane, Task},
     engine::lmdb::journal::snapshot::Snapshot,
     locks::{Condvar, Mutex, rank},
 };
-
-const NAME: &str = "index-table-base";
 
 /// The time between a failed attempt to write bases and the next attempt.
 const RETRY: Duration = Duration::from_secs(10);
@@ -89,7 +87,7 @@ struct State {
     added: Vec<Added>,
     /// The new shards that have no base yet.
     unbased: BTreeSet<u32>,
-    /// How often the thread of the archive has tried to take them.
+    /// How often a round has tried to take them.
     rounds: u64,
 }
 
@@ -127,12 +125,12 @@ impl InProgress {
     }
 
     /// Removes the shards that `is_done` accepts.
-    fn remove(&self, is_done: impl Fn(u32) -> bool) {
+    pub(super) fn remove(&self, is_done: impl Fn(u32) -> bool) {
         self.state.lock().writing.retain(|shard| !is_done(*shard));
         self.changed.notify_all();
     }
 
-    /// Records that the thread of the archive has tried to write what is due.
+    /// Records that a round has tried to write what is due.
     pub(super) fn end_round(&self) {
         self.state.lock().rounds += 1;
         self.changed.notify_all();
@@ -183,7 +181,7 @@ pub(super) struct ShardBases {
     /// The shards that have a base.
     pub(super) based: BTreeSet<u32>,
     waiting: Option<Waiting>,
-    writing: Option<JoinHandle<Outcomes>>,
+    writing: Option<Task<Outcomes>>,
     /// The generation of the bases that are being written.
     generation: u64,
     /// The length of the last bases, and the length of all segments when these bases were pinned.
@@ -294,8 +292,8 @@ impl ShardBases {
             }
             outcomes
         };
-        if let Ok(thread) = thread::Builder::new().name(NAME.to_owned()).spawn(run) {
-            self.writing = Some(thread);
+        if let Ok(task) = Task::start(Lane::Bases, run) {
+            self.writing = Some(task);
         } else {
             self.failed = Some(Instant::now());
             self.in_progress.remove(|it| numbers.contains(&it));
@@ -305,9 +303,9 @@ impl ShardBases {
     /// Records the outcome of bases, and returns the first error. Incomplete bases are awaited if `is_closing`;
     /// otherwise, this returns `None`.
     pub(super) fn finish(&mut self, is_closing: bool, manifest: &Manifest) -> Option<io::Error> {
-        let is_finished = |it: &mut JoinHandle<_>| is_closing || it.is_finished();
-        let thread = self.writing.take_if(is_finished)?;
-        let Ok(outcomes) = thread.join() else {
+        let is_finished = |it: &mut Task<_>| is_closing || it.is_done();
+        let task = self.writing.take_if(is_finished)?;
+        let Some(outcomes) = task.join() else {
             self.in_progress.remove(|_| true);
             return Some(io::ErrorKind::Other.into());
         };

@@ -355,6 +355,11 @@ impl Outbox {
         Ok(())
     }
 
+    /// Whether there are no records before a position of the journal that are not in the outbox.
+    pub(super) fn has_all(&self, bound: &Bound) -> bool {
+        self.cursor.at >= bound.committed
+    }
+
     /// Returns whether nothing has been archived yet.
     pub(in crate::engine::lmdb::journal) const fn is_new(&self) -> bool {
         self.manifest.segment == 0 && self.manifest.generation == 1 && self.growing.is_none()

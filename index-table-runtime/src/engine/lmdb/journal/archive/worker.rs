@@ -1,4 +1,4 @@
-//! The thread that archives.
+//! The rounds of an archive, which a [background](crate::background) thread makes.
 
 use std::{
     collections::BTreeSet,
@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -20,15 +20,18 @@ use super::{
     to::To,
 };
 use crate::{
+    background::{Job, Lane, Task, Work as Background},
     engine::{
         Destination,
-        lmdb::journal::{frame::Place, snapshot::Snapshot, tail::Fault},
+        lmdb::journal::{files::Segments, frame::Place, snapshot::Snapshot, tail::Fault},
     },
-    locks::{Condvar, Mutex, rank},
+    locks::{Mutex, rank},
 };
 
+/// The name of the thread that makes the last round.
 const NAME: &str = "index-table-archive";
-const BASE_NAME: &str = "index-table-base";
+
+const PANICKED: &str = "archiving has ended with a panic; open the store again";
 
 /// The time between two rounds.
 const TICK: Duration = Duration::from_millis(250);
@@ -87,7 +90,7 @@ impl Beginning {
     /// Returns the state that the threads share, and the rounds of the thread that archives.
     pub(in crate::engine::lmdb::journal) fn share(
         self,
-        files: Arc<Vec<File>>,
+        files: Arc<Segments>,
     ) -> (Arc<Archiving>, Rounds) {
         let Self { outbox, target, outcome, base, shards } = self;
         let now = Instant::now();
@@ -107,8 +110,6 @@ impl Beginning {
             wants_base: AtomicBool::new(false),
             pinned: Mutex::new(base),
             status: Mutex::new(status),
-            is_closing: Mutex::new(false),
-            closing: Condvar::new(),
             in_progress: Arc::default(),
         });
         let own = Arc::clone(&shared);
@@ -140,20 +141,58 @@ impl Beginning {
 
 /// The archive of a journal.
 pub(in crate::engine::lmdb::journal) struct Archiver {
-    pub(in crate::engine::lmdb::journal) shared: Arc<Archiving>,
-    thread: Option<JoinHandle<()>>,
+    job: Job,
+    running: Arc<Running>,
+}
+
+/// The rounds, and their journal.
+struct Running {
+    /// `None` during a round, and after a panic.
+    rounds: Mutex<Option<Rounds>>,
+    shared: Arc<Archiving>,
+    bound: Box<dyn Fn(Place) -> Bound + Send + Sync>,
+    refuse: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Running {
+    fn run(&self, body: impl FnOnce(&mut Rounds)) {
+        let rounds = self.rounds.lock().take();
+        // Without the lock, because a round calls a function of the program.
+        if let Some(mut rounds) = rounds {
+            body(&mut rounds);
+            *self.rounds.lock() = Some(rounds);
+        }
+    }
+
+    /// Archives all commits, and waits for the bases that are being written.
+    fn close(&self) {
+        self.run(|rounds| {
+            rounds.run(&self.bound, &self.refuse, true);
+            rounds.finish();
+        });
+    }
+}
+
+impl Background for Running {
+    fn run(&self) -> Option<Duration> {
+        self.run(|rounds| rounds.run(&self.bound, &self.refuse, false));
+        Some(TICK)
+    }
+
+    fn panicked(&self) {
+        self.shared.in_progress.remove(|_| true);
+        self.shared.status.lock().error = Some(PANICKED.to_owned());
+    }
 }
 
 /// The state that the threads of an archive share.
 pub(in crate::engine::lmdb::journal) struct Archiving {
     outbox: Mutex<Outbox, rank::Outbox>,
-    files: Arc<Vec<File>>,
+    files: Arc<Segments>,
     /// A commit has to pin the state for a base.
     wants_base: AtomicBool,
     pinned: Mutex<Option<Snapshot>>,
     status: Mutex<Status>,
-    is_closing: Mutex<bool>,
-    closing: Condvar,
     in_progress: Arc<InProgress>,
 }
 
@@ -172,44 +211,60 @@ struct Status {
 }
 
 impl Archiver {
-    /// Starts the thread. `bound` returns the committed part of the journal after a position. `refuse` ends all writes,
+    /// Starts the rounds. `bound` returns the committed part of the journal after a position. `refuse` ends all writes,
     /// because a follower has been promoted: before this returns, if the archive has shown it at its opening, so that no
     /// commit of an original that starts again is lost.
     pub(in crate::engine::lmdb::journal) fn start(
-        mut rounds: Rounds,
-        bound: impl Fn(Place) -> Bound + Send + 'static,
-        refuse: impl Fn() + Send + 'static,
+        rounds: Rounds,
+        bound: impl Fn(Place) -> Bound + Send + Sync + 'static,
+        refuse: impl Fn() + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::clone(&rounds.shared);
         if rounds.target.is_promoted() {
             refuse();
         }
-        let run = move || rounds.run(&bound, &refuse);
-        let thread = thread::Builder::new().name(NAME.to_owned()).spawn(run)?;
-        Ok(Self { shared, thread: Some(thread) })
+        let running = Arc::new(Running {
+            rounds: Mutex::new(Some(rounds)),
+            shared,
+            bound: Box::new(bound),
+            refuse: Box::new(refuse),
+        });
+        let own = Arc::clone(&running) as Arc<dyn Background>;
+        let job = Job::start(own, Lane::Archives, Some(Duration::ZERO))?;
+        Ok(Self { job, running })
     }
 
-    /// Archives all commits, and ends the thread.
-    pub(in crate::engine::lmdb::journal) fn close(mut self) {
-        *self.shared.is_closing.lock() = true;
-        self.shared.closing.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+    /// Archives all commits, and ends the rounds. The last round has a thread of its own, so it does not wait for the archives
+    /// of other stores, and the function of an archive never runs in the thread that closes the store.
+    pub(in crate::engine::lmdb::journal) fn close(self) {
+        self.job.stop();
+        let own = Arc::clone(&self.running);
+        match thread::Builder::new().name(NAME.to_owned()).spawn(move || own.close()) {
+            Ok(thread) => drop(thread.join()),
+            Err(_) => self.running.close(),
         }
     }
 }
 
 impl Archiving {
-    /// Copies all committed records of the journal to the outbox, before a checkpoint becomes durable. If this fails,
+    /// Copies records of the journal to the outbox.
+    fn collect(&self, outbox: &mut Outbox, bound: &Bound) -> Result<(), Fault> {
+        // Without new records, the files are not read.
+        let files = if outbox.has_all(bound) { Vec::new() } else { self.files.open_all()? };
+        outbox.collect(&files, bound)
+    }
+
+    /// Copies all committed records of the journal, which has these files, to the outbox, before a checkpoint becomes durable. If this fails,
     /// the archive has a gap, and continues with a new base at this position of the journal and this commit.
     pub(in crate::engine::lmdb::journal) fn save(
         &self,
+        files: &[File],
         bound: &Bound,
         next: (Place, u64, u64),
         number: u64,
     ) {
         let mut outbox = self.outbox.lock();
-        let saved = outbox.collect(&self.files, bound).and_then(|()| Ok(outbox.sync()?));
+        let saved = outbox.collect(files, bound).and_then(|()| Ok(outbox.sync()?));
         if let Err(fault) = saved {
             outbox.skip(next, number);
             self.status.lock().error = Some(not_saved(&fault));
@@ -220,7 +275,7 @@ impl Archiving {
     pub(in crate::engine::lmdb::journal) fn set_manager(&self, changes: Vec<u8>, bound: &Bound) {
         let mut outbox = self.outbox.lock();
         outbox.set_manager(changes);
-        if let Err(fault) = outbox.collect(&self.files, bound) {
+        if let Err(fault) = self.collect(&mut outbox, bound) {
             self.status.lock().error = Some(not_saved(&fault));
         }
     }
@@ -228,7 +283,7 @@ impl Archiving {
     /// Starts a generation, because a shard has been added that may have an older base.
     pub(in crate::engine::lmdb::journal) fn restart(&self, bound: &Bound) {
         let mut outbox = self.outbox.lock();
-        let collected = outbox.collect(&self.files, bound);
+        let collected = self.collect(&mut outbox, bound);
         let commit = outbox.manifest().commit;
         outbox.new_generation(commit);
         if let Err(fault) = collected {
@@ -305,8 +360,8 @@ impl Request {
 struct Bases {
     /// The base whose state was or will be pinned.
     request: Option<Request>,
-    /// The thread that writes a base.
-    writing: Option<JoinHandle<io::Result<u64>>>,
+    /// The base that is being written.
+    writing: Option<Task<io::Result<u64>>>,
     /// The length of the last base, and the bytes of all segments then.
     length: u64,
     since: u64,
@@ -314,7 +369,7 @@ struct Bases {
     failed: Option<Instant>,
 }
 
-/// The work of the thread that archives.
+/// The work of a round.
 pub(in crate::engine::lmdb::journal) struct Rounds {
     shared: Arc<Archiving>,
     target: To,
@@ -329,24 +384,21 @@ pub(in crate::engine::lmdb::journal) struct Rounds {
 }
 
 impl Rounds {
-    fn run(&mut self, bound: &dyn Fn(Place) -> Bound, refuse: &dyn Fn()) {
-        loop {
-            let is_closing = *self.shared.is_closing.lock();
-            let outcome = self.round(bound, is_closing);
-            if let (Err(_), Some(shards)) = (&outcome, &mut self.shards) {
-                shards.cancel();
-            }
-            self.shared.in_progress.end_round();
-            self.shared.status.lock().error = outcome.err();
-            if self.target.is_promoted() {
-                refuse();
-            }
-            if is_closing {
-                break;
-            }
-            let closing = self.shared.is_closing.lock();
-            drop(self.shared.closing.wait_timeout_while(closing, TICK, |it| !*it));
+    /// Makes a round, and records its outcome.
+    fn run(&mut self, bound: &dyn Fn(Place) -> Bound, refuse: &dyn Fn(), is_closing: bool) {
+        let outcome = self.round(bound, is_closing);
+        if let (Err(_), Some(shards)) = (&outcome, &mut self.shards) {
+            shards.cancel();
         }
+        self.shared.in_progress.end_round();
+        self.shared.status.lock().error = outcome.err();
+        if self.target.is_promoted() {
+            refuse();
+        }
+    }
+
+    /// Waits for the bases that are being written, after the last round.
+    fn finish(&mut self) {
         self.finish_base(true);
         if let Some(shards) = &mut self.shards {
             let manifest = *self.shared.outbox.lock().manifest();
@@ -374,7 +426,7 @@ impl Rounds {
         let at = shared.outbox.lock().at();
         let bound = bound(at);
         let mut outbox = shared.outbox.lock();
-        let collected = outbox.collect(&shared.files, &bound).map_err(|fault| not_saved(&fault));
+        let collected = shared.collect(&mut outbox, &bound).map_err(|fault| not_saved(&fault));
         let is_due = self.shards.as_ref().is_some_and(ShardBases::is_waiting);
         if is_closing || is_due || self.completed.elapsed() >= self.target.oldest() {
             let completed = outbox.complete();
@@ -471,8 +523,8 @@ impl Rounds {
         let request =
             base::Request { snapshot, store, shard: None, identity, generation, segment, time };
         let run = self.target.base(&self.shared.outbox.lock(), request);
-        match thread::Builder::new().name(BASE_NAME.to_owned()).spawn(run) {
-            Ok(thread) => self.bases.writing = Some(thread),
+        match Task::start(Lane::Bases, run) {
+            Ok(task) => self.bases.writing = Some(task),
             Err(error) => self.shared.status.lock().base_error = Some(error.to_string()),
         }
     }
@@ -482,9 +534,9 @@ impl Rounds {
         if is_closing && self.bases.writing.is_none() {
             return;
         }
-        let is_finished = |it: &mut JoinHandle<_>| is_closing || it.is_finished();
-        let Some(thread) = self.bases.writing.take_if(is_finished) else { return };
-        let written = thread.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        let is_finished = |it: &mut Task<_>| is_closing || it.is_done();
+        let Some(task) = self.bases.writing.take_if(is_finished) else { return };
+        let written = task.join().unwrap_or_else(|| Err(io::ErrorKind::Other.into()));
         let mut status = self.shared.status.lock();
         let request = self.bases.request.take();
         match written {

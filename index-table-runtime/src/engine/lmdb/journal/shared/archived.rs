@@ -1,6 +1,7 @@
 //! The archive of the journal of all shards.
 
 use std::{
+    fs::File,
     io,
     sync::{Arc, atomic::Ordering::SeqCst},
 };
@@ -15,7 +16,6 @@ use super::{
         block::Block,
         checkpoint::PROMOTED,
         frame::Place,
-        snapshot::Snapshot,
     },
     checkpoint::{Common, Member, Open},
 };
@@ -55,12 +55,12 @@ pub(super) fn start(
 impl Common {
     /// Copies all records before a checkpoint to the outbox, because the files of the journal are reused after the
     /// checkpoint. These records are committed, because all shards have been locked since they were written.
-    pub(super) fn save_archive(&self, block: &Block) {
+    pub(super) fn save_archive(&self, files: &[File], block: &Block) {
         if let Some(archive) = self.archive.get() {
             let at = Place { sequence: block.salt.sequence, offset: block.head() };
             let number = block.record.saturating_sub(1);
             let bound = self.group.bound(Place::default());
-            archive.save(&bound, (at, block.link, block.record), number);
+            archive.save(files, &bound, (at, block.link, block.record), number);
         }
     }
 
@@ -79,7 +79,7 @@ impl Common {
             archive.restart(&self.group.bound(Place::default()));
         }
         // Without a free reader slot, a later state is pinned.
-        if let Ok(snapshot) = Snapshot::of_last(&open.env, &open.data) {
+        if let Some(snapshot) = open.pin_last() {
             let directory = open.env.path().to_owned();
             archive.add_shard(shard, Pinned { snapshot, directory });
         }
@@ -106,7 +106,7 @@ impl Shards for Common {
         let shard = self.shards.iter().find(|it| it.number == shard && it.lock().is_some())?;
         let open = shard.lock();
         let open = open.as_ref().filter(|open| open.is_mapped)?;
-        let snapshot = Snapshot::of_last(&open.env, &open.data).ok()?;
+        let snapshot = open.pin_last()?;
         Some(Pinned { snapshot, directory: open.env.path().to_owned() })
     }
 }

@@ -1,4 +1,4 @@
-//! Checkpoints of all shards, which a separate thread makes.
+//! Checkpoints of all shards, which a [background](crate::background) thread makes.
 //!
 //! 1. The thread continues the log in the next segment. All earlier segments are durable.
 //! 2. For each shard that has changed: with the lock of its commits, it pins the last state and copies the
@@ -15,7 +15,7 @@ use std::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -27,9 +27,10 @@ use super::{
         },
         block::{Block, Saved},
         checkpoint::{
-            DATA_SYNC, JOURNAL_SYNC, LONG, MAP_LOST, OTHER_WRITER, PATIENCE, PIN_LOST, SHORT, pages,
+            DATA_SYNC, JOURNAL_SYNC, LONG, MAP_LOST, OTHER_WRITER, PANICKED, PATIENCE, PIN_LOST,
+            SHORT, pages,
         },
-        files::{self, SHARED},
+        files::Segments,
         limits::Limits,
         log::{self, Switched},
         marker::{self, Journalled, Marker},
@@ -45,11 +46,11 @@ use super::{
     start::{Joining, open},
 };
 use crate::{
-    engine::{Destination, list::List, lmdb::names::Env},
+    background::{Job, Lane, Work},
+    engine::{Destination, files::FileId, list::List, lmdb::names::Env},
     locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, Unshared, rank},
 };
 
-const NAME: &str = "index-table-journal";
 
 const CLOSED: &str = "the store is being closed";
 
@@ -78,7 +79,7 @@ impl Held<'_> {
 /// The state that the shards of a journal share.
 pub(super) struct Common {
     pub(super) group: Arc<Group>,
-    pub(super) files: Arc<Vec<File>>,
+    pub(super) files: Arc<Segments>,
     pub(super) journalled: Journalled,
     limits: Limits,
     pub(super) shards: List<Shard>,
@@ -90,6 +91,8 @@ pub(super) struct Common {
     /// The started segment of a checkpoint that could not be made.
     begun: Mutex<Option<Switched>, rank::CheckpointBegun>,
     state: Mutex<State, rank::JournalState>,
+    /// The job that makes checkpoints.
+    pub(super) job: OnceLock<Job>,
     pub(super) changed: Condvar,
     /// Whether the limit of written bytes requires a checkpoint.
     is_due: AtomicBool,
@@ -123,7 +126,6 @@ pub(super) struct Left {
 /// An open shard.
 pub(super) struct Open {
     pub(super) env: Env,
-    pub(super) data: File,
     pub(super) slots: Arc<Slots>,
     /// The lock of the writer of the data file.
     pub(super) writer: (Unshared, File),
@@ -141,7 +143,6 @@ pub(super) struct Open {
 }
 
 pub(super) struct State {
-    pub(super) thread: Option<JoinHandle<()>>,
     pub(super) archiver: Option<Archiver>,
     /// Whether a checkpoint is being made.
     pub(super) is_working: bool,
@@ -163,13 +164,15 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.common.lock().is_working = false;
         self.common.changed.notify_all();
+        // The job has not begun a checkpoint meanwhile.
+        self.common.wake();
     }
 }
 
 /// The values with which a journal starts.
 pub(super) struct Begun {
     pub(super) group: Arc<Group>,
-    pub(super) files: Arc<Vec<File>>,
+    pub(super) files: Arc<Segments>,
     pub(super) journalled: Journalled,
     pub(super) limits: Limits,
     pub(super) shards: Vec<(u32, Open)>,
@@ -181,13 +184,12 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    /// Starts the thread. Returns the members in the order of the shards.
+    /// Starts the checkpoints. Returns the members in the order of the shards.
     pub(super) fn start(self) -> std::io::Result<Vec<Member>> {
         let Self { group, files, journalled, limits, shards, missing, room, archive } = self;
         let open = shards.len();
         let shard = |(number, open)| Shard::new(number, open);
         let state = State {
-            thread: None,
             archiver: None,
             is_working: false,
             since: Instant::now(),
@@ -205,6 +207,7 @@ impl Begun {
             archive: OnceLock::new(),
             begun: Mutex::default(),
             state: Mutex::new(state),
+            job: OnceLock::new(),
             changed: Condvar::new(),
             is_due: AtomicBool::new(false),
             is_far: AtomicBool::new(false),
@@ -214,9 +217,9 @@ impl Begun {
         if let Some((outbox, destination)) = archive {
             archived::start(&common, outbox, destination)?;
         }
-        let own = Arc::clone(&common);
-        let thread = thread::Builder::new().name(NAME.to_owned()).spawn(move || own.run())?;
-        common.lock().thread = Some(thread);
+        let lane = Lane::of(common.files.first());
+        let own = Arc::clone(&common) as Arc<dyn Work>;
+        let _ = common.job.set(Job::start(own, lane, Some(common.left()))?);
         Ok((0..open).map(|at| Member { common: Arc::clone(&common), at }).collect())
     }
 }
@@ -280,6 +283,13 @@ impl Common {
         Turn { common: self, _held: held }
     }
 
+    /// Runs the job of checkpoints.
+    fn wake(&self) {
+        if let Some(job) = self.job.get() {
+            job.wake();
+        }
+    }
+
     /// Wakes the waiting threads. They wait with the lock, so they can't miss the notification.
     fn notify(&self) {
         drop(self.lock());
@@ -296,47 +306,11 @@ impl Common {
         state.open = state.open.saturating_sub(1);
     }
 
-    fn run(&self) {
-        loop {
-            let mut state = self.lock();
-            loop {
-                if state.is_closed || self.refused.get().is_some() {
-                    return;
-                }
-                // Another thread makes a checkpoint with a new shard.
-                if state.is_working {
-                    state = self.changed.wait(state);
-                    continue;
-                }
-                let left = self.limits.time().saturating_sub(state.since.elapsed()).min(LONG);
-                // Without changes, no checkpoint is needed.
-                if self.is_due.load(SeqCst) || (left.is_zero() && self.has_changes()) {
-                    break;
-                }
-                let left =
-                    if left.is_zero() { self.limits.time().clamp(SHORT, LONG) } else { left };
-                state = self.changed.wait_timeout(state, left);
-            }
-            (state.is_working, state.since) = (true, Instant::now());
-            self.is_due.store(false, SeqCst);
-            drop(state);
-            let turn = Turn { common: self, _held: LockHeld::got::<rank::Checkpoint>(0) };
-            let outcome = self.checkpoint();
-            self.is_far.store(false, SeqCst);
-            drop(turn);
-            let state = self.lock();
-            match outcome {
-                Ok(()) => {}
-                Err(Missed::Ever(reason)) => {
-                    // The pins of the last checkpoint are kept.
-                    let _ = self.refused.set(reason);
-                }
-                Err(Missed::Now) => {
-                    self.is_due.store(true, SeqCst);
-                    drop(self.changed.wait_timeout(state, SHORT));
-                }
-            }
-        }
+    /// Returns the time until the age of the last checkpoint has to be looked at.
+    fn left(&self) -> Duration {
+        let age = self.lock().since.elapsed();
+        let left = self.limits.time().saturating_sub(age);
+        if left.is_zero() { self.limits.time().clamp(SHORT, LONG) } else { left.min(LONG) }
     }
 
     /// Makes a checkpoint in this thread, for example because a shard was added.
@@ -375,26 +349,35 @@ impl Common {
         weaken::pause();
         let switched = match *begun {
             Some(switched) => switched,
-            None => self.group.switch(longest).map_err(|_| Missed::Ever(JOURNAL_SYNC))?,
+            None => {
+                let file = self.group.next_file().map_err(|_| Missed::Now)?;
+                self.group.switch(file, longest).map_err(|_| Missed::Ever(JOURNAL_SYNC))?
+            }
         };
         *begun = Some(switched);
+        // The checkpoint is tried again if no descriptor is free.
+        let file = self.files.of(switched.salt.sequence).map_err(|_| Missed::Now)?;
+        let has_archive = self.archive.get().is_some();
+        let all = if has_archive { self.files.open_all() } else { Ok(Vec::new()) };
+        let all = all.map_err(|_| Missed::Now)?;
         let pinned = too_early.map_or_else(|| self.pin(), Ok)?;
         let mut all_made = Vec::with_capacity(pinned.len());
         for (shard, mut snapshot) in pinned {
             weaken::pause();
-            let Some((data, file)) = shard.lock().as_ref().map(Open::files) else { continue };
-            let (Ok(data), Ok(file)) = (data, file) else { return Err(Missed::Ever(DATA_SYNC)) };
+            let Some(data) = shard.lock().as_ref().map(Open::data) else { continue };
+            let data = data.map_err(|_| Missed::Now)?;
+            // Either of the two returns the error of an earlier write.
             write_back(&data).map_err(|_| Missed::Ever(DATA_SYNC))?;
-            file.sync_data().map_err(|_| Missed::Ever(DATA_SYNC))?;
+            data.sync_data().map_err(|_| Missed::Ever(DATA_SYNC))?;
             weaken::pause();
             if weaken::any()
                 && let Some(open) = &*shard.lock()
             {
                 snapshot.pin_late(&open.env);
-                snapshot.copy_late(&open.data);
+                snapshot.copy_late(&data);
             }
-            let saved = snapshot.saved(shard.number, &file).map_err(|_| Missed::Ever(DATA_SYNC))?;
-            let used = snapshot.used(&file);
+            let saved = snapshot.saved(shard.number, &data).map_err(|_| Missed::Ever(DATA_SYNC))?;
+            let used = snapshot.used(&data);
             all_made.push(Made { shard, snapshot, saved, used });
         }
         let mut shards = Vec::with_capacity(self.room);
@@ -419,8 +402,8 @@ impl Common {
         }
         let Switched { salt, record, link } = switched;
         let block = Block { salt, record, link, time: log::now(), shards };
-        self.save_archive(&block);
-        log::put_block(&self.files, &block).map_err(|_| Missed::Ever(JOURNAL_SYNC))?;
+        self.save_archive(&all, &block);
+        log::put_block(&file, &block).map_err(|_| Missed::Ever(JOURNAL_SYNC))?;
         self.group.set_checkpoint(salt.sequence);
         *begun = None;
         drop(begun);
@@ -432,10 +415,8 @@ impl Common {
             }
         }
         self.follow_size();
-        // An archive may still read the files.
-        if self.archive.get().is_none() {
-            self.group.shrink(self.limits.longest());
-        }
+        // An archive has the records of earlier segments in its outbox, or continues after them.
+        self.group.shrink(self.limits.longest());
         Ok(())
     }
 
@@ -445,8 +426,7 @@ impl Common {
         let is_long = || self.group.is_longer(self.limits.longest());
         // After a shard was closed with an incomplete data file, a checkpoint would lack the state of this shard. Then writes
         // are refused.
-        if self.archive.get().is_none()
-            && self.refused().is_none()
+        if self.refused().is_none()
             && is_long()
             && let Err(Missed::Ever(reason)) = self.checkpoint()
         {
@@ -475,12 +455,61 @@ impl Common {
     }
 }
 
+impl Work for Common {
+    fn run(&self) -> Option<Duration> {
+        let mut state = self.lock();
+        if state.is_closed || self.refused.get().is_some() {
+            return None;
+        }
+        // Another thread makes a checkpoint with a new shard, and then wakes the job.
+        if state.is_working {
+            return None;
+        }
+        let is_old = state.since.elapsed() >= self.limits.time();
+        // Without changes, no checkpoint is needed.
+        if !self.is_due.load(SeqCst) && !(is_old && self.has_changes()) {
+            drop(state);
+            return Some(self.left());
+        }
+        (state.is_working, state.since) = (true, Instant::now());
+        self.is_due.store(false, SeqCst);
+        drop(state);
+        let turn = Turn { common: self, _held: LockHeld::got::<rank::Checkpoint>(0) };
+        let outcome = self.checkpoint();
+        self.is_far.store(false, SeqCst);
+        drop(turn);
+        match outcome {
+            Ok(()) => Some(self.left()),
+            Err(Missed::Ever(reason)) => {
+                // The pins of the last checkpoint are kept.
+                self.refuse(reason);
+                None
+            }
+            Err(Missed::Now) => {
+                self.is_due.store(true, SeqCst);
+                Some(SHORT)
+            }
+        }
+    }
+
+    fn panicked(&self) {
+        self.refuse(PANICKED);
+    }
+}
+
 impl Open {
-    /// Returns two descriptors of the data file: the journal's and LMDB's. The next sync of LMDB's descriptor
-    /// returns the error of any failed write. LMDB's own sync function is not used, because it reads the map, which
-    /// a writer may be replacing.
-    fn files(&self) -> (std::io::Result<File>, heed::Result<File>) {
-        (self.data.try_clone(), self.env.try_clone_inner_file())
+    /// Returns LMDB's descriptor of the data file. Its next sync returns the error of any failed write. LMDB's own sync function
+    /// is not used, because it reads the map, which a writer may be replacing.
+    pub(super) fn data(&self) -> std::io::Result<File> {
+        self.env.try_clone_inner_file().map_err(|error| match error {
+            heed::Error::Io(error) => error,
+            error => std::io::Error::other(error),
+        })
+    }
+
+    /// Pins the last state, if there is a free reader slot. The calling thread prevents commits.
+    pub(super) fn pin_last(&self) -> Option<Snapshot> {
+        Snapshot::of_last(&self.env, &self.data().ok()?).ok()
     }
 
     /// Pins the state of a shard that has changed since its last checkpoint.
@@ -492,8 +521,8 @@ impl Open {
             return Err(Missed::Ever(MAP_LOST));
         }
         // Without a reader slot, the checkpoint is tried again.
-        let snapshot =
-            Snapshot::of_last(&self.env, &self.data).map_err(|refused| match refused {
+        let snapshot = Snapshot::of_last(&self.env, &self.data().map_err(|_| Missed::Now)?)
+            .map_err(|refused| match refused {
                 Refused::Lmdb(_) | Refused::Io(_) => Missed::Now,
                 Refused::Changed(reason) => Missed::Ever(reason),
             })?;
@@ -521,7 +550,7 @@ impl Member {
             let reason = "it was written after the journal of the other shards was started";
             return Err(NotStarted::Damaged(reason.to_owned()));
         }
-        let data = open.data.try_clone()?;
+        let data = open.data()?;
         let before = marker::find(&data)?.unwrap_or(Marker::None);
         common.archive_joining(shard, &open, is_known);
         let turn = common.turn();
@@ -568,9 +597,9 @@ impl Member {
         Recorder::shared(Arc::clone(&self.common.group), number)
     }
 
-    /// Returns the files of the journal, with their paths.
-    pub(in crate::engine::lmdb) fn files(&self) -> impl Iterator<Item = (PathBuf, &File)> {
-        files::paths(self.common.group.directory(), SHARED).zip(self.common.files.iter())
+    /// Returns the paths and the numbers of the files of the journal.
+    pub(in crate::engine::lmdb) fn files(&self) -> impl Iterator<Item = (PathBuf, FileId)> {
+        self.common.files.paths()
     }
 
     /// Returns the slots, which have to stay open as long as the environment.
@@ -625,13 +654,13 @@ impl Member {
         };
         let (is_due, is_far) = (exceeds(1), exceeds(PATIENCE));
         self.common.count_for_archive(recorded.record);
-        // The thread locks a shard with its own lock.
+        // The job locks a shard with its own lock.
         drop(held);
         if is_far {
             self.common.is_far.store(true, SeqCst);
         }
         if is_due && !self.common.is_due.swap(true, SeqCst) {
-            self.common.notify();
+            self.common.wake();
         }
     }
 

@@ -1,6 +1,7 @@
 //! Shards that are closed, or that leave the journal and come back.
 
 use std::{
+    fs::File,
     io,
     sync::{Arc, atomic::Ordering::SeqCst},
 };
@@ -44,12 +45,12 @@ impl Member {
         }
         let mut state = common.lock();
         state.is_closed |= state.open == 0;
-        let thread = if state.is_closed { state.thread.take() } else { None };
+        let is_closed = state.is_closed;
         let archiver = if state.open == 0 { state.archiver.take() } else { None };
         drop(state);
         drop(turn);
-        if let Some(thread) = thread {
-            let _ = thread.join();
+        if let Some(job) = common.job.get().filter(|_| is_closed) {
+            job.stop();
         }
         self.wait_for_base();
         if let Some(archiver) = archiver {
@@ -113,7 +114,7 @@ impl Member {
             let _ = open.writer.1.unlock();
             return Err(written());
         }
-        let data = open.data.try_clone()?;
+        let data = open.data()?;
         let before = marker::find(&data)?.unwrap_or(Marker::None);
         common.archive_joining(number, &open, true);
         let turn = common.turn();
@@ -147,7 +148,8 @@ impl Member {
             let shard = self.shard().map(|shard| shard.number);
             let clean = Marker::Clean(Journalled { shard, ..self.common.journalled });
             // Without the marker, the next opening applies the journal, which changes nothing.
-            let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
+            let put = |data: File| marker::put(&data, clean).and_then(|()| data.sync_data());
+            let _ = open.data().and_then(put);
         }
         // A process that another thread is starting has the file open too, so closing it does not release the lock.
         let _ = open.writer.1.unlock();

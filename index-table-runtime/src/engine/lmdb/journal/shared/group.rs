@@ -165,9 +165,9 @@ impl Group {
                 continue;
             }
             state.is_syncing = true;
-            let (covered, (files, at)) = (state.log.end(), state.log.unsynced());
+            let (covered, file) = (state.log.end(), state.log.unsynced());
             drop(state);
-            let outcome = files.get(at).map_or(Ok(()), File::sync_data);
+            let outcome = file.sync_data();
             state = self.lock();
             state.is_syncing = false;
             match &outcome {
@@ -185,8 +185,13 @@ impl Group {
         self.synced.notify_all();
     }
 
-    /// Continues in the next segment. The previous segment is then durable.
-    pub(super) fn switch(&self, longest: u64) -> io::Result<Switched> {
+    /// Opens the file of the next segment.
+    pub(super) fn next_file(&self) -> io::Result<File> {
+        self.lock().log.next_file()
+    }
+
+    /// Continues in the next segment, in its [file](Self::next_file). The previous segment is then durable.
+    pub(super) fn switch(&self, file: File, longest: u64) -> io::Result<Switched> {
         let mut state = self.lock();
         if self.has_failed() {
             return Err(failed());
@@ -197,7 +202,7 @@ impl Group {
         if let Some(archived) = &mut state.archived {
             archived.ends.push(end);
         }
-        Ok(state.log.switch(longest))
+        Ok(state.log.switch(file, longest))
     }
 
     /// Whether a file is longer than this.

@@ -9,7 +9,7 @@ use std::{
 
 use super::super::{
     block::{Block, head_of},
-    files::{self, SHARED, Segment},
+    files::{self, SHARED, Segment, Segments},
     frame::Salt,
     log::{self, Log},
     start::{Found, NotStarted, copy},
@@ -42,7 +42,8 @@ pub(super) fn write(directory: &Path, found: &Found, shard: u32) -> Result<(), N
     let Some(saved) = found.checkpoint.saved(shard) else { return Ok(()) };
     let path = path(directory, shard);
     remove(directory, shard)?;
-    let files = Arc::new(vec![files::create_one(directory, &path)?]);
+    let file = files::create_one(directory, &path)?;
+    let files = Arc::new(Segments::new(std::iter::once(path), vec![file])?);
     let salt = Salt { sequence: 0, ..found.checkpoint.salt };
     let record = found.checkpoint.record;
     let mut log = Log::new(Arc::clone(&files), salt, record, head_of(1))?;
@@ -51,7 +52,7 @@ pub(super) fn write(directory: &Path, found: &Found, shard: u32) -> Result<(), N
     }
     log.sync()?;
     let block = Block { salt, record, link: 0, time: log::now(), shards: vec![saved.clone()] };
-    log::put_block(&files, &block)?;
+    log::put_block(files.first(), &block)?;
     Ok(files::sync_directory(directory)?)
 }
 

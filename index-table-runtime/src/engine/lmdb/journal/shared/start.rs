@@ -13,7 +13,7 @@ use super::{
         archive::{known, outbox::Outbox},
         block::{Block, Saved, head_of, room_of},
         changes::Operations,
-        files::{self, OWN, SHARED},
+        files::{self, OWN, SHARED, Segments},
         frame::{Salt, Section},
         limits::Limits,
         log::{self, Log},
@@ -434,7 +434,7 @@ impl SharedJournal {
         &self,
         joined: &[Joined<'_>],
         found: Option<&Found>,
-    ) -> Result<(Log, Arc<Vec<File>>, Block), NotStarted> {
+    ) -> Result<(Log, Arc<Segments>, Block), NotStarted> {
         let files = files::create(&self.directory, SHARED)?;
         let heads = files::heads(&files::existing(&self.directory, SHARED)?)?;
         let known = Journalled::own(self.identity, 0);
@@ -444,7 +444,7 @@ impl SharedJournal {
         let sequence = found.map_or(sequence, |found| found.tail.last) + 1;
         let salt = Salt { identity: self.identity, epoch, sequence };
         let record = found.map_or(1, |found| found.tail.next);
-        let files = Arc::new(files);
+        let files = Arc::new(Segments::new(files::paths(&self.directory, SHARED), files)?);
         let room = room_of(joined.len());
         let mut log = Log::new(Arc::clone(&files), salt, record, head_of(room))?;
         copy_lacking(joined, found, &mut log)?;
@@ -452,7 +452,7 @@ impl SharedJournal {
         let mut shards = shards.collect::<io::Result<_>>()?;
         Saved::pad(&mut shards, room);
         let block = Block { salt, record, link: 0, time: log::now(), shards };
-        log::put_block(&files, &block)?;
+        log::put_block(&files.of(sequence)?, &block)?;
         Ok((log, files, block))
     }
 }
@@ -481,8 +481,7 @@ pub(super) fn open(
     let _ = writer.1.set_len(0);
     // A shard that has left the journal keeps its descriptor of the lock file.
     let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
-    let open =
-        Open { env, data, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true };
+    let open = Open { env, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true };
     Ok((epoch, open))
 }
 
@@ -534,7 +533,7 @@ impl Joined<'_> {
         let used = pin.used(&data);
         Ok((
             shard,
-            Open { env, data, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true },
+            Open { env, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true },
         ))
     }
 }
