@@ -9,6 +9,7 @@ use std::{
     fs, io, mem,
     path::Path,
     sync::{Arc, Condvar, Mutex, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -114,6 +115,15 @@ impl Gate {
     }
 }
 
+/// Opens the gate when it is dropped.
+struct Opening(Arc<Gate>);
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 /// The parts run one after the other, because they count the threads of the process.
 #[test]
 fn stores_share_threads_and_have_few_open_files() -> TestResult {
@@ -147,10 +157,15 @@ fn few_descriptors(path: &Path) -> TestResult {
 fn archives_that_hang(directory: &Path) -> TestResult {
     let gate = Arc::new(Gate::default());
     let mut stores = Vec::new();
+    // Stores wait for the function when they are closed, also after a failed assertion.
+    let opening = Opening(Arc::clone(&gate));
     for number in 0..20 {
         let hang = Arc::clone(&gate);
+        // Opening the store calls the function too.
         let options = journalled().archive_with(move |_| {
-            hang.wait();
+            if thread::current().name().is_some_and(|name| name.starts_with("index-table")) {
+                hang.wait();
+            }
             Ok(())
         });
         let store = options.open(directory.join(format!("hanging{number}")))?;
@@ -166,10 +181,9 @@ fn archives_that_hang(directory: &Path) -> TestResult {
     for id in 0..200 {
         store.transaction(|txn| notes.insert(txn, &note(id)))?;
     }
-    let names = background()?;
-    assert!(names.len() <= 1 + 8 + 8 + 2, "{names:?}");
-    gate.open();
-    drop(stores);
+    // The hanging rounds and bases have a thread each, and the clock.
+    threads::await_true(|| background().is_ok_and(|names| names.len() <= 1 + 8 + 8 + 1));
+    drop((opening, stores));
     Ok(())
 }
 

@@ -14,7 +14,7 @@
 //! # A disk that hangs
 //!
 //! A thread that waits for a disk can't be interrupted. So if a queued job has waited for [`PATIENCE`], the clock starts
-//! another thread, and one more after each further [`PATIENCE`]. These threads end when they are [`IDLE`]. Jobs that may
+//! another thread, and one more after each further [`PATIENCE`]. These threads end when there is no work. Jobs that may
 //! hang together have the same [`Lane`]: the stores of a disk, the archives, the followers, the copies. At most [`MOST`] jobs
 //! of a lane run at the same time. So there are at most [`MOST`] threads for each lane, and a lane that hangs does not delay the
 //! others for longer than [`PATIENCE`]. Within a lane, one disk that hangs is not told from another until all threads of
@@ -133,7 +133,7 @@ struct State {
     queue: Queue,
     has_clock: bool,
     threads: usize,
-    /// The number of threads that wait for work.
+    /// The number of threads that wait for work: one at most.
     idle: usize,
     /// When the last thread was started.
     started: Option<Instant>,
@@ -282,6 +282,10 @@ impl Background {
             if let Some(taken) = state.queue.take() {
                 state = self.run(state, taken);
                 continue;
+            }
+            // One thread waits for work, and the others end.
+            if state.idle > 0 {
+                break;
             }
             state.idle += 1;
             let begun = Instant::now();
