@@ -50,7 +50,7 @@ use std::{
 
 use self::queue::{Queue, Taken};
 pub(crate) use self::task::Task;
-use crate::locks::{Condvar, Mutex, MutexGuard, OfProcess, rank};
+use crate::locks::{Condvar, Mutex, MutexGuard, OfProcess, fork, rank};
 
 const CLOCK: &str = "index-table-clock";
 const WORK: &str = "index-table-work";
@@ -110,11 +110,22 @@ impl Lane {
     }
 }
 
-/// A job of a store.
+/// A job of a store. It ends when it is dropped.
 #[must_use]
 pub(crate) struct Job {
     background: &'static Background,
     number: u64,
+    /// See [`fork::forks`].
+    forks: u32,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // A forked process has no threads of its parent, and a lock may be held for ever.
+        if self.forks == fork::forks() {
+            self.stop();
+        }
+    }
 }
 
 /// The threads, and the jobs that wait for them.
@@ -220,14 +231,16 @@ impl Background {
         let now = Instant::now();
         state.queue.set_time(number, after.map(|after| now + after.min(LONG)));
         self.clock.notify_one();
-        Ok(Job { background: self, number })
+        Ok(Job { background: self, number, forks: fork::forks() })
     }
 
     /// Wakes a thread for a job that was added to the queue.
     fn notify(&self, state: &State) {
-        if state.idle >= state.queue.waiting() {
+        if state.idle > 0 {
             self.work.notify_one();
-        } else {
+        }
+        // Another job may need another thread, or wait for its lane.
+        if state.queue.waiting() > state.idle {
             self.clock.notify_one();
         }
     }
