@@ -115,7 +115,9 @@ fn a_disk_that_hangs_does_not_delay_other_disks() {
     // More than the number of threads of a disk.
     let hanging: Vec<_> =
         (0..2 * MOST).map(|_| own.start(Lane::Disk(1), None, None, hang())).collect();
-    hanging.iter().for_each(|(job, _)| job.wake());
+    for (job, _) in &hanging {
+        job.wake();
+    }
     wait_until(|| gate.hanging.load(SeqCst) == MOST);
     let (job, work) = own.start(Lane::Disk(2), None, None, || {});
     for count in 1..10 {

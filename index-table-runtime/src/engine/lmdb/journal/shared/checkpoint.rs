@@ -347,12 +347,11 @@ impl Common {
         let longest = self.limits.longest();
         let too_early = weaken::is("pin-first").then(|| self.pin()).transpose()?;
         weaken::pause();
-        let switched = match *begun {
-            Some(switched) => switched,
-            None => {
-                let file = self.group.next_file().map_err(|_| Missed::Now)?;
-                self.group.switch(file, longest).map_err(|_| Missed::Ever(JOURNAL_SYNC))?
-            }
+        let switched = if let Some(switched) = *begun {
+            switched
+        } else {
+            let file = self.group.next_file().map_err(|_| Missed::Now)?;
+            self.group.switch(file, longest).map_err(|_| Missed::Ever(JOURNAL_SYNC))?
         };
         *begun = Some(switched);
         // The checkpoint is tried again if no descriptor is free.
@@ -465,9 +464,9 @@ impl Work for Common {
         if state.is_working {
             return None;
         }
-        let is_old = state.since.elapsed() >= self.limits.time();
         // Without changes, no checkpoint is needed.
-        if !self.is_due.load(SeqCst) && !(is_old && self.has_changes()) {
+        let is_old = || state.since.elapsed() >= self.limits.time() && self.has_changes();
+        if !self.is_due.load(SeqCst) && !is_old() {
             drop(state);
             return Some(self.left());
         }
