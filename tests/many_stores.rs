@@ -10,10 +10,10 @@ use std::{
     path::Path,
     sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use index_table::{Durability, IndexTable, Options, Store};
+use index_table::{Durability, IndexTable, Options, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -62,18 +62,28 @@ fn descriptors(directory: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-/// Raises the limit of open files, if that is allowed, and returns it.
+/// Sets the limit of open files, or to the highest one that is allowed, and returns it.
 #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
-fn file_limit() -> u64 {
+fn set_file_limit(count: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is this function's own.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        limit.rlim_cur = limit.rlim_max;
+        limit.rlim_cur = limit.rlim_max.min(count);
         libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
     }
     limit.rlim_cur
+}
+
+/// Returns the processor time that this process has used.
+#[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
+fn used_time() -> Duration {
+    // SAFETY: all bytes of the struct may be zero.
+    let mut used: libc::timespec = unsafe { mem::zeroed() };
+    // SAFETY: the struct is this function's own.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut used) };
+    Duration::new(used.tv_sec.unsigned_abs(), u32::try_from(used.tv_nsec).unwrap_or(0))
 }
 
 /// Returns a directory in memory, if there is enough room; otherwise on the disk.
@@ -129,6 +139,12 @@ impl Drop for Opening {
 fn stores_share_threads_and_have_few_open_files() -> TestResult {
     let directory = directory()?;
     few_descriptors(&directory.path().join("one"))?;
+    let options = journalled().checkpoint(1 << 20, 1 << 16, Duration::from_mins(1));
+    let path = directory.path().join("none");
+    no_descriptors(&options.open(&path)?, &path)?;
+    let path = directory.path().join("shards");
+    let sharded = ShardedStore::options().options(options).shard("a", "a").shard("b", "b");
+    no_descriptors(&*sharded.open(&path)?, &path)?;
     archives_that_hang(directory.path())?;
     two_threads(directory.path())
 }
@@ -150,6 +166,45 @@ fn few_descriptors(path: &Path) -> TestResult {
     threads::await_true(|| descriptors(path).is_ok_and(|count| count <= most));
     drop((notes, store));
     assert_eq!(descriptors(path)?, 0);
+    Ok(())
+}
+
+/// Without a free descriptor, no checkpoint can be made. Writes go on, and the attempts take no time.
+fn no_descriptors(store: &Store, path: &Path) -> TestResult {
+    let notes = NoteRepository::open(store)?;
+    let mut ids = 0..;
+    let mut write = |count| -> index_table::Result<()> {
+        ids.by_ref()
+            .take(count)
+            .try_for_each(|id| store.transaction(|txn| notes.insert(txn, &note(id))))
+    };
+    write(1)?;
+    let before = set_file_limit(u64::MAX);
+    set_file_limit(100);
+    let taken: Vec<_> = std::iter::from_fn(|| fs::File::open(path).ok()).collect();
+    // A checkpoint is due, but not so late that writers wait for it.
+    let written = write(100);
+    let begun = used_time();
+    thread::sleep(Duration::from_secs(1));
+    let used = used_time().saturating_sub(begun);
+    set_file_limit(before);
+    drop(taken);
+    written?;
+    assert!(used < Duration::from_millis(50), "{used:?}");
+    let own = |name: &str| name.starts_with("journal.") || name.starts_with("shards.journal.");
+    let now = SystemTime::now();
+    let mut files = 0;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if own(&entry.file_name().to_string_lossy()) {
+            files += 1;
+            threads::await_true(|| {
+                write(1).is_ok()
+                    && entry.metadata().and_then(|file| file.modified()).is_ok_and(|it| it >= now)
+            });
+        }
+    }
+    assert_eq!(files, 3);
     Ok(())
 }
 
@@ -188,7 +243,7 @@ fn archives_that_hang(directory: &Path) -> TestResult {
 }
 
 fn two_threads(directory: &Path) -> TestResult {
-    let possible = file_limit().saturating_sub(100) / BEFORE as u64;
+    let possible = set_file_limit(u64::MAX).saturating_sub(100) / BEFORE as u64;
     let count = usize::try_from(possible)?.min(1000);
     let mut stores = Vec::with_capacity(count);
     for number in 0..count {

@@ -16,9 +16,8 @@
 //! A thread that waits for a disk can't be interrupted. So if a queued job has waited for [`PATIENCE`], the clock starts
 //! another thread, and one more after each further [`PATIENCE`]. These threads end when there is no work. Jobs that may
 //! hang together have the same [`Lane`]: the stores of a disk, the archives, the followers, the copies. At most [`MOST`] jobs
-//! of a lane run at the same time. So there are at most [`MOST`] threads for each lane, and a lane that hangs does not delay the
-//! others for longer than [`PATIENCE`]. Within a lane, one disk that hangs is not told from another until all threads of
-//! the lane wait.
+//! of a lane run at the same time, and a thread takes a job of the lane with the fewest running jobs. So there are at most
+//! [`MOST`] threads for each lane, and a lane that hangs does not delay the others for longer than [`PATIENCE`].
 //!
 //! If no thread can be started, the clock runs the jobs itself.
 //!

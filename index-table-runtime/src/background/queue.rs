@@ -2,22 +2,33 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
 use super::{Lane, MOST, Work};
 
+/// The number of the last job. A forked process continues after the numbers of its parent.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
 /// All jobs.
 #[derive(Default)]
 pub(super) struct Queue {
     jobs: BTreeMap<u64, Known>,
+    lanes: BTreeMap<Lane, Line>,
+    times: BTreeSet<(Instant, u64)>,
+}
+
+/// The jobs of a lane that wait or run.
+#[derive(Default)]
+struct Line {
     /// The jobs that wait for a thread, and since when.
     waiting: VecDeque<(Instant, u64)>,
-    times: BTreeSet<(Instant, u64)>,
-    /// The number of jobs of each lane that run.
-    running: BTreeMap<Lane, usize>,
-    last: u64,
+    /// The number of jobs that run.
+    running: usize,
 }
 
 struct Known {
@@ -43,13 +54,7 @@ pub(super) struct Taken {
 
 impl Queue {
     pub(super) const fn new() -> Self {
-        Self {
-            jobs: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            times: BTreeSet::new(),
-            running: BTreeMap::new(),
-            last: 0,
-        }
+        Self { jobs: BTreeMap::new(), lanes: BTreeMap::new(), times: BTreeSet::new() }
     }
 
     /// Whether there are no jobs.
@@ -59,15 +64,15 @@ impl Queue {
 
     /// The number of jobs that wait for a thread.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.lanes.values().map(|line| line.waiting.len()).sum()
     }
 
     /// Adds a job, and returns its number.
     pub(super) fn add(&mut self, work: Arc<dyn Work>, lane: Lane) -> u64 {
-        self.last += 1;
+        let number = LAST.fetch_add(1, Relaxed) + 1;
         let known = Known { work, lane, phase: Phase::Idle, time: None, is_ended: false };
-        self.jobs.insert(self.last, known);
-        self.last
+        self.jobs.insert(number, known);
+        number
     }
 
     /// Sets the time at which an idle job is queued.
@@ -87,7 +92,8 @@ impl Queue {
         match known.phase {
             Phase::Idle => {
                 known.phase = Phase::Waiting;
-                self.waiting.push_back((Instant::now(), number));
+                let line = self.lanes.entry(known.lane).or_default();
+                line.waiting.push_back((Instant::now(), number));
                 self.set_time(number, None);
                 true
             }
@@ -115,26 +121,36 @@ impl Queue {
         self.times.first().map(|(time, _)| *time)
     }
 
+    /// The lanes with a job that waits and could run.
+    fn open_lanes(&mut self) -> impl Iterator<Item = &mut Line> {
+        self.lanes.values_mut().filter(|line| line.running < MOST && !line.waiting.is_empty())
+    }
+
     /// Returns since when a job has waited that could run.
-    pub(super) fn waits_since(&self) -> Option<Instant> {
-        self.first().and_then(|at| self.waiting.get(at)).map(|(since, _)| *since)
+    pub(super) fn waits_since(&mut self) -> Option<Instant> {
+        self.open_lanes().filter_map(|line| line.waiting.front()).map(|(since, _)| *since).min()
     }
 
-    /// The position of the first job whose lane is not full.
-    fn first(&self) -> Option<usize> {
-        self.waiting.iter().position(|(_, number)| {
-            let lane = self.jobs.get(number).map(|known| known.lane);
-            lane.is_some_and(|lane| self.running.get(&lane).is_none_or(|count| *count < MOST))
-        })
-    }
-
-    /// Takes the next job, which then runs.
+    /// Takes the next job, which then runs: of the lanes with the fewest running jobs, the job that waits longest. So a lane
+    /// that hangs gets no further thread before the others.
     pub(super) fn take(&mut self) -> Option<Taken> {
-        let (_, number) = self.waiting.remove(self.first()?)?;
+        let first = |line: &&mut Line| (line.running, line.waiting.front().copied());
+        let line = self.open_lanes().min_by_key(first)?;
+        let (_, number) = line.waiting.pop_front()?;
+        line.running += 1;
         let known = self.jobs.get_mut(&number)?;
         known.phase = Phase::Running { again: false };
-        *self.running.entry(known.lane).or_default() += 1;
         Some(Taken { number, work: Arc::clone(&known.work) })
+    }
+
+    /// Records that a job of a lane does not run any more.
+    fn leave(&mut self, lane: Lane) {
+        if let Some(line) = self.lanes.get_mut(&lane) {
+            line.running = line.running.saturating_sub(1);
+            if line.running == 0 && line.waiting.is_empty() {
+                self.lanes.remove(&lane);
+            }
+        }
     }
 
     /// Records that a job has run, and when it runs again. Returns whether it has been queued.
@@ -142,13 +158,9 @@ impl Queue {
         let Some(known) = self.jobs.get_mut(&number) else { return false };
         let again = known.phase == Phase::Running { again: true };
         known.phase = Phase::Idle;
-        if let Some(count) = self.running.get_mut(&known.lane) {
-            *count -= 1;
-            if *count == 0 {
-                self.running.remove(&known.lane);
-            }
-        }
-        if known.is_ended {
+        let (lane, is_ended) = (known.lane, known.is_ended);
+        self.leave(lane);
+        if is_ended {
             return false;
         }
         if !again {
@@ -169,22 +181,21 @@ impl Queue {
     /// Ends a job: it never starts to run again.
     pub(super) fn end(&mut self, number: u64) {
         self.set_time(number, None);
-        self.waiting.retain(|(_, waiting)| *waiting != number);
-        if let Some(known) = self.jobs.get_mut(&number) {
-            known.is_ended = true;
-            if known.phase == Phase::Waiting {
-                known.phase = Phase::Idle;
-            }
+        let Some(known) = self.jobs.get_mut(&number) else { return };
+        known.is_ended = true;
+        if known.phase == Phase::Waiting
+            && let Some(line) = self.lanes.get_mut(&known.lane)
+        {
+            known.phase = Phase::Idle;
+            line.waiting.retain(|(_, waiting)| *waiting != number);
         }
     }
 
     /// Removes a job. Its work is dropped by the caller, without the lock.
     pub(super) fn remove(&mut self, number: u64) -> Option<Arc<dyn Work>> {
         let known = self.jobs.remove(&number)?;
-        if matches!(known.phase, Phase::Running { .. })
-            && let Some(count) = self.running.get_mut(&known.lane)
-        {
-            *count -= 1;
+        if matches!(known.phase, Phase::Running { .. }) {
+            self.leave(known.lane);
         }
         Some(known.work)
     }

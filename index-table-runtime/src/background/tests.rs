@@ -137,6 +137,32 @@ fn a_disk_that_hangs_does_not_delay_other_disks() {
 }
 
 #[test]
+fn a_disk_that_begins_to_hang_gets_threads_after_other_disks() {
+    let (own, gate) = (Own::new(), Arc::new(Gate::default()));
+    let start = |lane, body: Box<dyn Fn() + Send + Sync>| own.start(lane, None, None, body);
+    let hanging: Vec<_> = (0..MOST)
+        .map(|_| {
+            let gate = Arc::clone(&gate);
+            start(Lane::Disk(1), Box::new(move || gate.hang()))
+        })
+        .collect();
+    let (known, most) = (Arc::clone(&gate), Arc::new(AtomicUsize::new(0)));
+    let hung = Arc::clone(&most);
+    let count = move || hung.store(known.hanging.load(SeqCst), SeqCst);
+    let (job, work) = start(Lane::Disk(2), Box::new(count));
+    for (job, _) in &hanging {
+        job.wake();
+    }
+    job.wake();
+    wait_until(|| work.runs.load(SeqCst) == 1);
+    // The first of them was queued before.
+    assert!(most.load(SeqCst) <= 1);
+    gate.open();
+    job.stop();
+    hanging.iter().for_each(|(job, _)| job.stop());
+}
+
+#[test]
 fn a_job_that_is_woken_while_it_runs_runs_again() {
     let (own, gate) = (Own::new(), Arc::new(Gate::default()));
     let hang = Arc::clone(&gate);

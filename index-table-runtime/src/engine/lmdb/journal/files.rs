@@ -73,13 +73,14 @@ pub(crate) fn create(directory: &Path, journal: &str) -> io::Result<Vec<File>> {
 /// that a store has few open files; the log keeps the file of the current segment.
 pub(crate) struct Segments {
     first: File,
-    files: Vec<(PathBuf, FileId)>,
+    /// The paths, and the numbers of the files on systems that have numbers.
+    files: Vec<(PathBuf, Option<FileId>)>,
 }
 
 impl Segments {
     /// Returns the files with these paths.
     pub(crate) fn new(paths: impl Iterator<Item = PathBuf>, files: Vec<File>) -> io::Result<Self> {
-        let numbered = |(path, file): (_, &File)| Ok((path, id(&file.metadata()?)?));
+        let numbered = |(path, file): (_, &File)| Ok((path, id(&file.metadata()?).ok()));
         let numbered = paths.zip(&files).map(numbered).collect::<io::Result<_>>()?;
         let first = files.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
         Ok(Self { first, files: numbered })
@@ -94,9 +95,9 @@ impl Segments {
         &self.first
     }
 
-    /// Returns the paths and the numbers of the files.
+    /// Returns the paths and the numbers of the files; nothing on systems without numbers.
     pub(crate) fn paths(&self) -> impl Iterator<Item = (PathBuf, FileId)> {
-        self.files.iter().cloned()
+        self.files.iter().filter_map(|(path, number)| Some((path.clone(), (*number)?)))
     }
 
     /// Opens a file.
@@ -105,9 +106,13 @@ impl Segments {
     ///
     /// If the file can't be opened, or if another file is at its path.
     pub(crate) fn open(&self, at: usize) -> io::Result<File> {
+        // On systems without numbers, other descriptors of a locked file can't be read or written.
+        if at == 0 && cfg!(not(unix)) {
+            return self.first.try_clone();
+        }
         let (path, number) = self.files.get(at).ok_or(io::ErrorKind::NotFound)?;
         let file = File::options().read(true).write(true).open(path)?;
-        if id(&file.metadata()?)? == *number {
+        if id(&file.metadata()?).ok() == *number {
             Ok(file)
         } else {
             Err(io::Error::other("a file of the journal was replaced"))

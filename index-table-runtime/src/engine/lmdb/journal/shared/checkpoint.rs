@@ -51,7 +51,6 @@ use crate::{
     locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, Unshared, rank},
 };
 
-
 const CLOSED: &str = "the store is being closed";
 
 /// How often a checkpoint for a new shard is tried, with pauses of [`SHORT`].
@@ -157,6 +156,9 @@ pub(super) struct State {
 /// The turn to make a checkpoint.
 pub(super) struct Turn<'c> {
     common: &'c Common,
+    /// Whether the job of checkpoints has it. Otherwise the job is woken afterwards, because it has not begun a checkpoint
+    /// meanwhile.
+    is_job: bool,
     _held: LockHeld,
 }
 
@@ -164,8 +166,9 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.common.lock().is_working = false;
         self.common.changed.notify_all();
-        // The job has not begun a checkpoint meanwhile.
-        self.common.wake();
+        if !self.is_job {
+            self.common.wake();
+        }
     }
 }
 
@@ -280,7 +283,7 @@ impl Common {
         let held = LockHeld::wait::<rank::Checkpoint>(0);
         let mut state = self.changed.wait_while(self.lock(), |state| state.is_working);
         state.is_working = true;
-        Turn { common: self, _held: held }
+        Turn { common: self, is_job: false, _held: held }
     }
 
     /// Runs the job of checkpoints.
@@ -473,7 +476,8 @@ impl Work for Common {
         (state.is_working, state.since) = (true, Instant::now());
         self.is_due.store(false, SeqCst);
         drop(state);
-        let turn = Turn { common: self, _held: LockHeld::got::<rank::Checkpoint>(0) };
+        let held = LockHeld::got::<rank::Checkpoint>(0);
+        let turn = Turn { common: self, is_job: true, _held: held };
         let outcome = self.checkpoint();
         self.is_far.store(false, SeqCst);
         drop(turn);
