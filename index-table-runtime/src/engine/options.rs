@@ -277,7 +277,7 @@ impl Options {
     /// and the time since the last checkpoint, whichever comes first. Other durabilities ignore it.
     ///
     /// Default: a minute, and limits that follow the size of the store. `changed` is the bytes of all pages in use, but at
-    /// least 1 MiB and at most 16 MiB. `journal` is half as many bytes, but at least 256 KiB and at most 16 MiB.
+    /// least 1 MiB and at most 32 MiB. `journal` is half as many bytes, but at least 256 KiB and at most 16 MiB.
     ///
     /// A checkpoint is made by a background thread, which syncs the data file while others write. Until it
     /// is complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the

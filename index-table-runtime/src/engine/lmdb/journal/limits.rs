@@ -13,7 +13,7 @@ use std::{
 use crate::engine::durability::Checkpoint;
 
 /// The bounds for changed pages, if the limit follows the size of the store.
-const CHANGED: RangeInclusive<u64> = 1 << 20..=16 << 20;
+const CHANGED: RangeInclusive<u64> = 1 << 20..=32 << 20;
 
 /// The bounds for the journal, if the limit follows the size of the store.
 const JOURNAL: RangeInclusive<u64> = 1 << 18..=16 << 20;
@@ -73,8 +73,8 @@ mod tests {
         };
         assert_eq!(both(0), (1 << 20, 1 << 18));
         assert_eq!(both(1 << 20), (1 << 20, 1 << 19));
-        assert_eq!(both(12 << 20), (12 << 20, 6 << 20));
-        assert_eq!(both(u64::MAX), (16 << 20, 16 << 20));
+        assert_eq!(both(20 << 20), (20 << 20, 10 << 20));
+        assert_eq!(both(u64::MAX), (32 << 20, 16 << 20));
     }
 
     #[test]
