@@ -6,6 +6,7 @@ mod directories;
 mod earlier;
 mod forks;
 mod handed;
+mod joining;
 mod moments;
 mod named;
 mod processes;

@@ -15,7 +15,6 @@ use crate::engine::{
     lmdb::{
         journal::{
             files::{read_at, sync_directory},
-            log,
             snapshot::Snapshot,
         },
         names::FILE,
@@ -35,7 +34,7 @@ pub(super) struct Request {
     pub(super) identity: [u8; 16],
     pub(super) generation: u64,
     pub(super) segment: u64,
-    /// The time of the last commit that was archived before.
+    /// A time at or after that of the last commit in the state.
     pub(super) time: u64,
 }
 
@@ -50,7 +49,7 @@ pub(super) fn write(archive: &Path, request: &Request) -> io::Result<Base> {
         generation: request.generation,
         segment: request.segment,
         commit: request.snapshot.number,
-        time: log::nanoseconds().max(request.time),
+        time: request.time,
         length: 0,
         hash: [0; 32],
         shard,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     background::{Lane, Task},
-    engine::lmdb::journal::snapshot::Snapshot,
+    engine::lmdb::journal::{log, snapshot::Snapshot},
     locks::{Condvar, Mutex, rank},
 };
 
@@ -64,7 +64,7 @@ pub(in crate::engine::lmdb::journal) struct Pinned {
     pub(in crate::engine::lmdb::journal) directory: PathBuf,
 }
 
-/// The state of a shard before its first commit, if the shard was added while the store was open.
+/// The state of a shard for its first base: before its first commit, or at the beginning of a generation.
 struct Added {
     shard: u32,
     pinned: Pinned,
@@ -92,11 +92,18 @@ struct State {
 }
 
 impl InProgress {
-    /// Keeps the state of a new shard for its first base.
-    pub(super) fn add_shard(&self, shard: u32, pinned: Pinned, manifest: Manifest) {
+    /// Keeps the state of a shard without a base, for its first base.
+    pub(super) fn add_shard(&self, shard: u32, pinned: Option<Pinned>, manifest: Manifest) {
         let mut state = self.state.lock();
-        state.added.push(Added { shard, pinned, manifest });
+        state.added.retain(|added| added.shard != shard);
+        state.added.extend(pinned.map(|pinned| Added { shard, pinned, manifest }));
         state.unbased.insert(shard);
+    }
+
+    /// Releases the states that are not taken yet, because the archive can't be written. Later states are pinned instead.
+    pub(super) fn release(&self) {
+        self.state.lock().added.clear();
+        self.changed.notify_all();
     }
 
     /// Whether a new shard has no base yet.
@@ -210,6 +217,12 @@ impl ShardBases {
         self.shards.present()
     }
 
+    /// Whether a base waits, is written, or is wanted.
+    pub(super) fn are_due(&self) -> bool {
+        let is_tried = || self.failed.is_none_or(|failed| failed.elapsed() >= RETRY);
+        self.is_waiting() || self.writing.is_some() || (self.in_progress.lacks_base() && is_tried())
+    }
+
     /// Whether pinned states wait for the segment to which records are appended.
     pub(super) const fn is_waiting(&self) -> bool {
         self.waiting.is_some()
@@ -256,9 +269,13 @@ impl ShardBases {
         for shard in wanted {
             self.in_progress.add(shard);
             let added = self.in_progress.take_added(shard, manifest.generation);
-            let (pinned, manifest) = match added {
-                Some(added) => (Some(added.pinned), added.manifest),
-                None => (self.shards.pin(shard), manifest),
+            let (pinned, manifest, time) = match added {
+                // It has no commit after the end of the archive.
+                Some(added) => (Some(added.pinned), added.manifest, added.manifest.time),
+                None => {
+                    let pinned = self.shards.pin(shard);
+                    (pinned, manifest, log::nanoseconds().max(manifest.time))
+                }
             };
             let Some(pinned) = pinned else {
                 self.in_progress.remove(|it| it == shard);
@@ -271,7 +288,7 @@ impl ShardBases {
                 identity: manifest.identity,
                 generation: manifest.generation,
                 segment: manifest.segment + 1,
-                time: manifest.time,
+                time,
             };
             requests.push((shard, target.base(&outbox, request)));
         }

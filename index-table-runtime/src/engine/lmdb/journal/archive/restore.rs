@@ -11,6 +11,7 @@ use heed::{EnvFlags, EnvOpenOptions, MdbError};
 use super::{
     format::{self, Base, Head, MANIFEST_FILE, Manifest, nanoseconds_of},
     records::{Archived, Records, sections},
+    restore_shards::Parts,
     target::{bases, ended},
 };
 use crate::{
@@ -117,11 +118,59 @@ impl Archive {
         let later = self.bases.iter().filter(|it| it.generation > base.generation);
         let is_later = self.manifest.generation > base.generation || later.clone().count() > 0;
         if is_later && is_after(self.manifest.time) && later.clone().all(|it| is_after(it.time)) {
-            return Err(self.lacks(
-                "it has a gap, and its base after the gap is not complete; try again when `archive_lag` of the store reports \
-                 a base, or restore the last commit before the gap with `until_end` (`--until-end`)"
-                    .to_owned(),
-            ));
+            return Err(self.no_base_after_gap());
+        }
+        let Some(until) = until.filter(|_| is_later) else { return Ok(()) };
+        // Another generation has been chosen, so no base is before these commits.
+        let is_before = &mut |walked: &Walked<'_>| {
+            let Walked { path, file, head, record } = walked;
+            if nanoseconds_of(record.time) > until {
+                return Ok(Some(false));
+            }
+            if base.shard.is_none() {
+                return Ok(Some(true));
+            }
+            let parts = Parts::read(file, head, record);
+            let parts = parts.map_err(|failure| failed(&self.directory, failure, path))?;
+            // The records of the shard map manager are no commit.
+            Ok((!parts.shards.is_empty()).then_some(true))
+        };
+        self.refuse_later(base, &|_| true, is_before)
+    }
+
+    fn no_base_after_gap(&self) -> Error {
+        self.lacks(
+            "it has a gap, and no complete base between the gap and the requested commit or time; try again when `archive_lag` \
+             of the store reports a base, request a later commit, or restore the last commit before the gap with `until_end` \
+             (`--until-end`)"
+                .to_owned(),
+        )
+    }
+
+    /// Fails if `is_lacking` returns true for a record of a later generation than that of a base. It returns `None` to continue.
+    /// Only segments that `is_read` accepts are read.
+    pub(super) fn refuse_later(
+        &self,
+        base: &Base,
+        is_read: &dyn Fn(&Head) -> bool,
+        is_lacking: &mut dyn FnMut(&Walked<'_>) -> Result<Option<bool>>,
+    ) -> Result<()> {
+        for (path, _) in self.chain(base)?.segments {
+            let io = |source| Error::io(&path, source);
+            let file = File::open(&path).map_err(io)?;
+            let Some(mut records) = Records::open(&file).map_err(io)? else { continue };
+            let head = records.head;
+            let is_later = head.identity == base.identity && head.generation > base.generation;
+            if !is_later || !is_read(&head) {
+                continue;
+            }
+            while let Some(record) = records.next().map_err(io)? {
+                match is_lacking(&Walked { path: &path, file: &file, head, record })? {
+                    Some(true) => return Err(self.no_base_after_gap()),
+                    Some(false) => return Ok(()),
+                    None => {}
+                }
+            }
         }
         Ok(())
     }

@@ -108,7 +108,11 @@ impl Archive {
                 Some(shard) => missing = missing.or(Some(*shard)),
             }
         }
+        let usable: BTreeSet<_> = complete.iter().flatten().map(|base| base.generation).collect();
         if let Some(found) = self.of_commit(complete, until)? {
+            if let (Some(first), UntilShards::Commit(numbers)) = (first(&found), until) {
+                self.refuse_commit_of_later(first, numbers, (&usable, needs_base))?;
+            }
             return Ok(found);
         }
         Err(self.lacks(match (missing, self.bases.first()) {
@@ -116,6 +120,44 @@ impl Archive {
             (None, Some(first)) => format!("it begins {} ms after 1970", milliseconds(first.time)),
             (None, None) => "it has no base yet".to_owned(),
         }))
+    }
+
+    /// Fails if a generation after that of a base may have the requested commit, before its bases are complete. After an older
+    /// copy of a shard was restored or attached, two generations can have the same numbers of this shard. `usable` has the
+    /// generations whose bases are before the commit.
+    fn refuse_commit_of_later(
+        &self,
+        base: &Base,
+        numbers: &[u64],
+        (usable, needs_base): (&BTreeSet<u64>, NeedsBase<'_>),
+    ) -> Result<()> {
+        // The segments from which on a later generation has a base of each shard.
+        let mut ends = BTreeMap::new();
+        let later = self.bases.iter().filter(|it| it.generation > base.generation);
+        let generations: BTreeMap<_, _> = later.map(|base| (base.generation, base)).collect();
+        for (generation, base) in generations {
+            let own = |shard: &u32| {
+                let bases = self.bases.iter().filter(|it| it.generation == generation);
+                bases.filter(|it| it.shard() == *shard).map(|it| it.segment).min()
+            };
+            let needed = needs_base(&self.manager_of(base)?)?;
+            let end = needed.iter().try_fold(0, |end, shard| Some(own(shard)?.max(end)));
+            ends.insert(generation, end.unwrap_or(u64::MAX));
+        }
+        let is_read = |head: &Head| {
+            let end = ends.get(&head.generation).copied().unwrap_or(u64::MAX);
+            !usable.contains(&head.generation) && head.segment < end
+        };
+        let mut is_lacking = |walked: &Walked<'_>| {
+            let Walked { path, file, head, record } = walked;
+            let parts = Parts::read(file, head, record);
+            let parts = parts.map_err(|failure| failed(&self.directory, failure, path))?;
+            let is_within = |(shard, number): &(u32, u64)| {
+                numbers.get(*shard as usize).is_some_and(|last| number <= last)
+            };
+            Ok(parts.shards.iter().any(is_within).then_some(true))
+        };
+        self.refuse_later(base, &is_read, &mut is_lacking)
     }
 
     /// Returns whether the segments have all commits of a base of a shard. Earlier releases could copy a base before the segments

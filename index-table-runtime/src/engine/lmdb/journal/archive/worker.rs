@@ -23,7 +23,7 @@ use crate::{
     background::{Job, Lane, Task, Work as Background},
     engine::{
         Destination,
-        lmdb::journal::{files::Segments, frame::Place, snapshot::Snapshot, tail::Fault},
+        lmdb::journal::{files::Segments, frame::Place, log, snapshot::Snapshot, tail::Fault},
     },
     locks::{Mutex, rank},
 };
@@ -35,6 +35,9 @@ const PANICKED: &str = "archiving has ended with a panic; open the store again";
 
 /// The time between two rounds.
 const TICK: Duration = Duration::from_millis(250);
+
+/// The time between two rounds while bases of shards are due.
+const SOON: Duration = Duration::from_millis(25);
 
 /// The time after which a base that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(10);
@@ -175,8 +178,14 @@ impl Running {
 
 impl Background for Running {
     fn run(&self) -> Option<Duration> {
-        self.run(|rounds| rounds.run(&self.bound, &self.refuse, false));
-        Some(TICK)
+        let mut after = TICK;
+        self.run(|rounds| {
+            rounds.run(&self.bound, &self.refuse, false);
+            if rounds.has_bases_due() {
+                after = SOON;
+            }
+        });
+        Some(after)
     }
 
     fn panicked(&self) {
@@ -234,6 +243,11 @@ impl Archiver {
         Ok(Self { job, running })
     }
 
+    /// Makes a round soon.
+    pub(in crate::engine::lmdb::journal) fn wake(&self) {
+        self.job.wake();
+    }
+
     /// Archives all commits, and ends the rounds. The last round has a thread of its own, so it does not wait for the archives
     /// of other stores, and the function of an archive never runs in the thread that closes the store.
     pub(in crate::engine::lmdb::journal) fn close(self) {
@@ -280,19 +294,36 @@ impl Archiving {
         }
     }
 
-    /// Starts a generation, because a shard has been added that may have an older base.
-    pub(in crate::engine::lmdb::journal) fn restart(&self, bound: &Bound) {
+    /// Starts a generation, because a shard joins that may have an older base. `pin` returns the states of all other shards
+    /// between two commits, and the committed part of the journal at this moment. They are the first bases of the generation,
+    /// so no commit is between two generations.
+    pub(in crate::engine::lmdb::journal) fn restart(
+        &self,
+        pin: impl FnOnce() -> (Bound, Vec<(u32, Option<Pinned>)>),
+        joining: (u32, Option<Pinned>),
+    ) {
         let mut outbox = self.outbox.lock();
-        let collected = self.collect(&mut outbox, bound);
-        let commit = outbox.manifest().commit;
+        let (bound, pinned) = pin();
+        let collected = self.collect(&mut outbox, &bound);
+        let (commit, is_collected) = (outbox.manifest().commit, collected.is_ok());
         outbox.new_generation(commit);
         if let Err(fault) = collected {
             self.status.lock().error = Some(not_saved(&fault));
         }
+        let manifest = *outbox.manifest();
+        for (shard, pinned) in pinned.into_iter().chain([joining]) {
+            // After an error, the generation begins with later states.
+            let pinned = pinned.filter(|_| is_collected);
+            self.in_progress.add_shard(shard, pinned, manifest);
+        }
     }
 
-    /// Keeps the state of a shard that was added while the store was open, for its first base.
-    pub(in crate::engine::lmdb::journal) fn add_shard(&self, shard: u32, pinned: Pinned) {
+    /// Keeps the state of a shard that was added while the store was open, for its first base. Without a state, a later one
+    /// is pinned.
+    pub(in crate::engine::lmdb::journal) fn add_shard(
+        &self,
+        (shard, pinned): (u32, Option<Pinned>),
+    ) {
         let manifest = *self.outbox.lock().manifest();
         self.in_progress.add_shard(shard, pinned, manifest);
     }
@@ -389,12 +420,20 @@ impl Rounds {
         let outcome = self.round(bound, is_closing);
         if let (Err(_), Some(shards)) = (&outcome, &mut self.shards) {
             shards.cancel();
+            // Pages in these states would not be reused.
+            self.shared.in_progress.release();
         }
         self.shared.in_progress.end_round();
         self.shared.status.lock().error = outcome.err();
         if self.target.is_promoted() {
             refuse();
         }
+    }
+
+    /// Whether bases of shards are due, and the archive can be written.
+    fn has_bases_due(&self) -> bool {
+        let are_due = self.shards.as_ref().is_some_and(ShardBases::are_due);
+        are_due && self.shared.status.lock().error.is_none()
     }
 
     /// Waits for the bases that are being written, after the last round.
@@ -520,6 +559,8 @@ impl Rounds {
     fn write_base(&mut self, request: Request, snapshot: Snapshot) {
         let Request { identity, generation, segment, time } = request;
         let store = self.shared.outbox.lock().store().to_owned();
+        // The state has commits up to this time.
+        let time = log::nanoseconds().max(time);
         let request =
             base::Request { snapshot, store, shard: None, identity, generation, segment, time };
         let run = self.target.base(&self.shared.outbox.lock(), request);

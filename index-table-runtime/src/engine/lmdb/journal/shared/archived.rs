@@ -9,6 +9,7 @@ use std::{
 use super::{
     super::{
         archive::{
+            Bound,
             bases::{Pinned, Present, Shards},
             outbox::Outbox,
             worker::{Archiver, Beginning, Distance},
@@ -72,18 +73,38 @@ impl Common {
     }
 
     /// Pins the state of a shard that joins the journal, for its first base. If the store had the shard before, the
-    /// archive may have an old base of the shard, but lacks the changes since its removal. So a new generation starts.
+    /// archive may have an old base of the shard, but lacks the changes since its removal. So a new generation starts, with
+    /// the states of all shards between two commits.
     pub(super) fn archive_joining(&self, shard: u32, open: &Open, is_known: bool) {
         let Some(archive) = self.archive.get() else { return };
+        let joining = (shard, pinned(open));
         if is_known {
-            archive.restart(&self.group.bound(Place::default()));
+            archive.restart(|| self.pin_all(), joining);
+        } else {
+            archive.add_shard(joining);
         }
-        // Without a free reader slot, a later state is pinned.
-        if let Some(snapshot) = open.pin_last() {
-            let directory = open.env.path().to_owned();
-            archive.add_shard(shard, Pinned { snapshot, directory });
+        // The shard has no base.
+        if let Some(archiver) = &self.lock().archiver {
+            archiver.wake();
         }
     }
+
+    /// Pins the state of all shards between two commits. Returns the committed part of the journal at this moment.
+    fn pin_all(&self) -> (Bound, Vec<(u32, Option<Pinned>)>) {
+        let mut shards: Vec<_> = self.shards.iter().collect();
+        shards.sort_by_key(|shard| shard.number);
+        // No commit has a lock, so each commit is in all of its shards.
+        let held: Vec<_> = shards.iter().map(|shard| (shard.number, shard.lock())).collect();
+        let open = held.iter().filter_map(|(number, open)| Some((*number, open.as_ref()?)));
+        let pinned = open.map(|(number, open)| (number, pinned(open))).collect();
+        (self.group.bound(Place::default()), pinned)
+    }
+}
+
+/// Pins the last state of a shard, if a reader slot is free. No commit may be running.
+fn pinned(open: &Open) -> Option<Pinned> {
+    let snapshot = open.is_mapped.then(|| open.pin_last())??;
+    Some(Pinned { snapshot, directory: open.env.path().to_owned() })
 }
 
 impl Shards for Common {
@@ -104,10 +125,7 @@ impl Shards for Common {
 
     fn pin(&self, shard: u32) -> Option<Pinned> {
         let shard = self.shards.iter().find(|it| it.number == shard && it.lock().is_some())?;
-        let open = shard.lock();
-        let open = open.as_ref().filter(|open| open.is_mapped)?;
-        let snapshot = open.pin_last()?;
-        Some(Pinned { snapshot, directory: open.env.path().to_owned() })
+        pinned(shard.lock().as_ref()?)
     }
 }
 
