@@ -338,10 +338,11 @@ fn commits_without_the_archive_leave_a_gap_and_new_bases() -> TestResult {
     let rows_then = rows.clone();
     let gap = write(without_archive().without_archive(), &mut rows)?;
     write(without_archive(), &mut rows)?;
-    // One shard is written outside of the store, in another directory.
+    // One shard is written outside of the store, in a copy that replaces it.
     write(options(&archive), &mut rows)?;
     let (shard, aside) = (path.join("a"), path.join("aside"));
-    fs::rename(&shard, &aside)?;
+    Store::restore(&shard, &aside)?;
+    fs::remove_dir_all(&shard)?;
     {
         let alone = Store::open(&aside)?;
         let other = NoteOfShardRepository::open(&alone)?;

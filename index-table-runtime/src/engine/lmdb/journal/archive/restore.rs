@@ -140,8 +140,8 @@ impl Archive {
 
     fn no_base_after_gap(&self) -> Error {
         self.lacks(
-            "it has a gap, and no complete base between the gap and the requested commit or time; try again when `archive_lag` \
-             of the store reports a base, request a later commit, or restore the last commit before the gap with `until_end` \
+            "it has a gap, and its base after the gap is not complete, or later than the requested commit or time; try again when \
+             `archive_lag` of the store reports a base, or restore the last commit before the gap with `until_end` \
              (`--until-end`)"
                 .to_owned(),
         )
