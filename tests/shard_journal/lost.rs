@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use index_table::{Error, ShardedStore};
+use index_table::{Error, IndexTable, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed,
-    many_checkpoints, options, segment, write,
+    many_checkpoints, note, options, segment, write,
 };
 
 /// Returns the files of a killed store. Its data files lack all of these steps of each shard.
@@ -92,6 +93,87 @@ fn a_shard_missing_in_recovery_gets_its_commits_later() -> TestResult {
         write(&store, &notes, 2, 10)?;
     }
     expect(&options().open(&path)?, &[110, 110, 11])
+}
+
+/// Notes without the unique index.
+mod without_index {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", shard_by = tenant)]
+    pub(super) struct Note {
+        #[primary_key]
+        pub(super) tenant: u8,
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) topic: u8,
+        pub(super) title: String,
+        pub(super) code: u64,
+        pub(super) size: u32,
+        pub(super) text: String,
+    }
+}
+
+/// Writes into a backup of the last shard, so that it can't be restored: a row of another shard, or two rows with a unique key.
+fn spoil(backup: &std::path::Path, is_foreign: bool) -> TestResult {
+    let alone = Store::open(backup)?;
+    if is_foreign {
+        let notes = NoteRepository::open(&alone)?;
+        return Ok(alone.transaction(|txn| notes.insert(txn, &note(0, 1, 0)))?);
+    }
+    let notes = without_index::NoteRepository::open(&alone)?;
+    let crate::Note { tenant, topic, title, code, size, text, .. } = note(2, 1, 0);
+    Ok(alone.transaction(|txn| {
+        (1000..1002).try_for_each(|id| {
+            let (title, text) = (title.clone(), text.clone());
+            notes.insert(txn, &without_index::Note { tenant, id, topic, title, code, size, text })
+        })
+    })?)
+}
+
+#[test]
+fn a_backup_that_is_not_restored_leaves_the_commits_of_the_lost_shard() -> TestResult {
+    for is_foreign in [true, false] {
+        let dir = tempfile::tempdir()?;
+        let path = store(dir.path(), 10)?;
+        let (place, away) = (path.join("s2"), dir.path().join("away"));
+        let backup = dir.path().join("backup");
+        {
+            let copy = killed(&path, &dir.path().join("copy"))?;
+            drop(options().open(&copy)?);
+            Store::restore(copy.join("s2"), &backup)?;
+        }
+        spoil(&backup, is_foreign)?;
+        fs::rename(&place, &away)?;
+        let mut steps = 10;
+        let left = {
+            let store = many_checkpoints().open(&path)?;
+            let notes = NoteRepository::open(&store)?;
+            let (lost, _) = store.unavailable_shards().remove(0);
+            for _ in 0..2 {
+                let refused = store.restore_shard(&lost, &backup);
+                match refused {
+                    Err(Error::ShardRefused { .. }) if is_foreign => {}
+                    Err(Error::UniqueViolation { index: "tenant_code", .. }) if !is_foreign => {}
+                    refused => return Err(format!("{refused:?}").into()),
+                }
+                assert!(!place.exists() && path.join("shards.journal.left.2").exists());
+                for tenant in 0..2 {
+                    write(&store, &notes, tenant, steps)?;
+                }
+                steps += 1;
+            }
+            killed(&path, &dir.path().join("killed"))?
+        };
+        // The directory comes back after a kill, and after the store was closed.
+        killed(&away, &left.join("s2"))?;
+        fs::rename(&away, &place)?;
+        for path in [left, path] {
+            expect(&options().open(&path)?, &[steps, steps, 10])?;
+            assert!(!path.join("shards.journal.left.2").exists());
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -8,6 +8,8 @@ mod catalog;
 mod copies;
 mod counts;
 mod cross;
+#[path = "../support/directories.rs"]
+mod directories;
 mod eventual;
 mod global;
 mod groups;
@@ -41,6 +43,8 @@ mod rebuilt_moves;
 mod reference;
 mod removed;
 mod restored;
+mod restored_killed;
+mod restored_moves;
 mod results;
 mod routing;
 mod sampled;

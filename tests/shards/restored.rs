@@ -6,6 +6,7 @@ use index_table::{Error, IndexTable, ReadTxn, Result, ShardMap, ShardedStore, St
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    directories::copied,
     opening::reason,
     tables::{Kind, by_value::OrderRepository, options, order},
 };
@@ -338,5 +339,50 @@ fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_the_resto
     assert_eq!(members.get_by_email(&store.read()?, &of(21).email)?, Some(of(21)));
     let report = store.verify()?;
     assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+#[test]
+fn all_shards_of_a_store_are_restored() -> Result<()> {
+    for is_killed in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+        {
+            let store = options(Kind::Ranges, 2).open(&shop)?;
+            let orders = OrderRepository::open(&store)?;
+            store.backup_to(&backup)?;
+            // More commits than the restoration makes.
+            for number in 1..50 {
+                for tenant in [0, 16] {
+                    store.transaction(|txn| orders.insert(txn, &order(tenant, number)))?;
+                }
+            }
+            if is_killed {
+                let left = dir.path().join("left");
+                copied(&shop, &left).expect("a copy");
+                shop = left;
+            }
+        }
+        for shard in ["s0", "s1"] {
+            fs::remove_dir_all(shop.join(shard)).expect("removed");
+        }
+        {
+            let store = ShardedStore::open(&shop)?;
+            for (number, shard) in ["s0", "s1"].into_iter().enumerate() {
+                let backup = backup.join(format!("shard.{number}"));
+                store.restore_shard(&store.shard(shard)?, backup)?;
+            }
+        }
+        for number in 1..3 {
+            let store = ShardedStore::open(&shop)?;
+            assert!(store.unavailable_shards().is_empty(), "{:?}", store.unavailable_shards());
+            let orders = OrderRepository::open(&store)?;
+            for tenant in [0, 16] {
+                store.transaction(|txn| orders.insert(txn, &order(tenant, number)))?;
+            }
+            assert_eq!(orders.all(&store.read()?).count()?, 2 * u64::from(number));
+            assert!(store.verify()?.is_clean());
+        }
+    }
     Ok(())
 }

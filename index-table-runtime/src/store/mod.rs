@@ -27,8 +27,8 @@ pub use outcome::TransactionResult;
 pub use readers::Readers;
 pub use sharded::{ShardId, ShardedFollower, ShardedOptions, ShardedStore};
 pub(crate) use sharded::{
-    engine_of, engine_to_change, open_added, open_attached, open_restored, parts_of, shard_id,
-    store_of, table_of,
+    engine_of, engine_to_change, leave_records, open_added, open_attached, open_copy,
+    open_restored, parts_of, shard_id, store_of, table_of,
 };
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};

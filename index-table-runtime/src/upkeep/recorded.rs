@@ -52,8 +52,16 @@ pub(crate) fn open(store: &Store) -> Result<Recorded> {
     Ok(recorded)
 }
 
-/// Returns the row vtable of a table with this record. # Errors The reason why it can't be read.
-fn described(store: &Store, table: &str, record: &[u8]) -> Result<&'static RowVtable, String> {
+/// Returns the row vtable of a table with this record, without a struct of its rows.
+///
+/// # Errors
+///
+/// The reason why the record can't be read.
+pub(super) fn described(
+    store: &Store,
+    table: &str,
+    record: &[u8],
+) -> Result<&'static RowVtable, String> {
     let file = TableRecord::read(record)?;
     let location = store.inner.engine.sharded().and_then(|shards| shards.location_of(table));
     let mut known = KNOWN.lock();

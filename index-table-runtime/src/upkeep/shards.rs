@@ -415,8 +415,33 @@ fn check_rows(
 ) -> Result<()> {
     let store = store_of(shard)?;
     let txn = store.read()?;
+    match foreign_row(shards, number, routing, txn.reader(table)?)? {
+        None => Ok(()),
+        Some((primary_key, own)) => {
+            let place = match own {
+                Some(own) => format!("belongs to shard `{}`", shards.shard(own)?.name()),
+                None => "belongs to no shard".to_owned(),
+            };
+            let key = table.schema.show_primary_key(&primary_key);
+            let difference = format!(
+                "the row with primary key {key} is in shard `{}`, and {place}",
+                shard.name()
+            );
+            Err(mismatch(table.schema, difference))
+        }
+    }
+}
+
+/// Returns the primary key of the first row in a shard that does not belong to it, with the shard of the row. Copies of
+/// unfinished moves don't count.
+pub(super) fn foreign_row(
+    shards: &Engine,
+    number: ShardNumber,
+    routing: &Routing,
+    reader: engine::Reader<'_>,
+) -> Result<Option<(Vec<u8>, Option<ShardNumber>)>> {
     let copied = moves_with_copies(shards, routing.map(), number);
-    let mut rows = txn.reader(table)?.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
+    let mut rows = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
     while rows.advance()? {
         let primary_key = rows.entry().primary_key;
         let own = routing.shard_of(primary_key);
@@ -424,19 +449,10 @@ fn check_rows(
             routing.map_key(primary_key).is_some_and(|key| moving.record.has(&key))
         };
         if own != Some(number) && !copied.iter().any(has_key) {
-            let place = match own {
-                Some(own) => format!("belongs to shard `{}`", shards.shard(own)?.name()),
-                None => "belongs to no shard".to_owned(),
-            };
-            let key = table.schema.show_primary_key(primary_key);
-            let difference = format!(
-                "the row with primary key {key} is in shard `{}`, and {place}",
-                shard.name()
-            );
-            return Err(mismatch(table.schema, difference));
+            return Ok(Some((primary_key.to_vec(), own)));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Returns the unfinished moves of a map that have left copies in a shard.

@@ -92,6 +92,20 @@ impl Engine {
         Ok(())
     }
 
+    /// Leaves the journal of all shards, and then makes a checkpoint without the shard. So the journal has no state of the
+    /// shard and no records for it, and the records that were left for it before are used again.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`leave_journal`](Self::leave_journal). The errors of the system: the journal still has the shard.
+    pub(crate) fn leave_no_records(&self) -> Result<()> {
+        self.leave_journal()?;
+        if let Some(Active::Shared(member)) = self.journal.get() {
+            member.leave_no_records().map_err(|source| Error::io(&self.path, source))?;
+        }
+        Ok(())
+    }
+
     fn set_member(&self, member: Member) {
         let mut writing = self.lock_writing();
         writing.scratch.recorder = member.recorder();
@@ -131,6 +145,12 @@ impl SharedJournal {
     /// Reads the journal of all shards in the directory of their manager, whose id is `manager`.
     pub(crate) fn open(directory: &Path, manager: [u8; 16]) -> Result<Self> {
         Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
+    }
+
+    /// Leaves the records of the journal, which has not been started, in the files of the shards. No shard is available.
+    pub(crate) fn leave_records(directory: &Path, manager: [u8; 16]) -> Result<()> {
+        let left = Self::open(directory, manager)?.leave_all();
+        left.map_err(|not_started| unstarted(directory, not_started))
     }
 
     /// Whether a commit is in some of these shards only. A shard that other processes read is not recovered, and may lack the
@@ -197,8 +217,8 @@ fn manager_changes(records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     changes.bytes().to_vec()
 }
 
-/// Removes the commits that the journal of all shards, in the directory of their manager, has for a lost shard. A backup takes
-/// the place of the shard.
+/// Removes the commits that the journal of all shards, in the directory of their manager, has left for a lost shard. A backup
+/// has taken the place of the shard.
 pub(crate) fn forget_left(manager: &Path, shard: ShardNumber) -> Result<()> {
     left::remove(manager, shard).map_err(|source| Error::io(manager, source))
 }

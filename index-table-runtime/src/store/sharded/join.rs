@@ -6,13 +6,13 @@ use std::{path::Path, sync::Arc};
 use super::memory::memory_inner;
 use super::{
     ShardedOptions,
-    open::{compare_shard, declare_shard, open_files, open_shard, refused},
+    open::{declare_shard, open_shard, refused},
     options::Declared,
     rebuild::nameless,
 };
 use crate::{
     engine::{
-        Options,
+        Durability, Options,
         lmdb::SharedJournal,
         shards::{
             Changed, Engine, Identity, ManagerRecords, MoveRecord, OwnRanges, Seen, ShardRecord,
@@ -23,7 +23,7 @@ use crate::{
         error::{Error, Result},
         shard::{MapKind, ShardNumber},
     },
-    store::Inner,
+    store::{Inner, shared},
 };
 
 /// Opens the directory of a shard that is added while the store is open, and records it. The shard has the options of the
@@ -162,31 +162,58 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
     Ok(inner)
 }
 
+/// Opens the copy of a backup beside the place of its shard, without the journal of all shards, and makes the own record of
+/// the backup that of the shard. `records` has the current shard maps, and `moves` are the unfinished moves. Returns the moves
+/// in the record of the backup, too.
+pub(crate) fn open_copy(
+    records: &ManagerRecords,
+    (number, record): (ShardNumber, &ShardRecord),
+    moves: &[MoveRecord],
+    (manager, place, copy): (&Path, &Path, &Path),
+) -> Result<(Arc<Inner>, Vec<MoveRecord>)> {
+    let own = options_of(&record.options);
+    // A journal that is not that of all shards shows that the file lacks no commits of the other one.
+    let durability = match own.used_durability() {
+        Durability::Full | Durability::Journal => Durability::Journal,
+        Durability::Relaxed | Durability::None => Durability::Full,
+    };
+    let own = Options { create: false, ..own.durability(durability) };
+    let inner = shared::open_shard(&own, copy, None)?;
+    let of_backup = Seen::read(&inner.engine)?.map_or(Ok(Vec::new()), |seen| seen.moves())?;
+    // The rows are those of the backup, so each table is checked when it is opened.
+    let identity = records.identity(number, &record.name, manager, place, Some(Vec::new()));
+    identity.write(&inner.engine)?;
+    let of_shard = |moving: &&MoveRecord| [moving.from, moving.to].contains(&number);
+    write_moves(&inner.engine, &moves.iter().filter(of_shard).collect::<Vec<_>>())?;
+    Ok((inner, of_backup))
+}
+
+/// Prepares the journal of all shards for a shard from a backup. If no shard is available, the journal is not running, and still
+/// has the records of all shards.
+pub(crate) fn leave_records(engine: &Engine, records: &ManagerRecords) -> Result<()> {
+    if engine.engines().next().is_some() {
+        return Ok(());
+    }
+    SharedJournal::leave_records(&engine.directory(), records.own.id)
+}
+
 /// Opens a shard whose files were restored while the store is open, and adds it to the journal. `records` has the current
-/// shard maps, and `moves` are the unfinished moves.
+/// shard maps.
 pub(crate) fn open_restored(
     engine: &Engine,
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
-    moves: &[MoveRecord],
 ) -> Result<Arc<Inner>> {
     let options = ShardedOptions::default();
     let manager = engine.directory();
     let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
     let journal = member.map(|_| SharedJournal::running(&manager, records.own.id));
-    // The moves in the record of the shard are those of the backup.
-    let mut of_backup = records.clone();
-    let files = open_files(&options, &mut of_backup, (number, record), &manager, journal.as_ref())?;
-    let (inner, identity, _) = compare_shard(&options, records, (number, record), &manager, files)?;
+    let mut records = records.clone();
+    let opened = open_shard(&options, &mut records, number, record, &manager, journal.as_ref());
+    // The own record was written before.
+    let (inner, ..) = opened?;
     if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
         own.join_journal(number, member, true)?;
     }
-    let identity = identity.map_or_else(|| Identity::read(&inner.engine), |own| Ok(Some(own)))?;
-    let missing = || Error::internal("a restored shard without a record");
-    // The rows are those of the backup, so each table is checked when it is opened.
-    let own = Identity { adopted: Some(Vec::new()), ..identity.ok_or_else(missing)? };
-    own.write(&inner.engine)?;
-    let of_shard = |moving: &&MoveRecord| [moving.from, moving.to].contains(&number);
-    write_moves(&inner.engine, &moves.iter().filter(of_shard).collect::<Vec<_>>())?;
     Ok(inner)
 }

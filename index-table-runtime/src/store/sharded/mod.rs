@@ -18,7 +18,7 @@ pub(super) use archive::restore_shards;
 pub(super) use belonging::{mark_copy, refuse_shard};
 pub(super) use copy::copy_shards;
 pub use follower::ShardedFollower;
-pub(crate) use join::{open_added, open_attached, open_restored};
+pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
 pub use options::ShardedOptions;
 
 use super::{

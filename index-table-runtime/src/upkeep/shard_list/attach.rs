@@ -9,8 +9,8 @@ use super::{
         hidden, opening,
         shards::{open_in, raise_orders},
     },
+    copy::deleted_meanwhile,
     entries::ComingTable,
-    restore::deleted_meanwhile,
 };
 use crate::{
     engine::{

@@ -1,6 +1,7 @@
 //! Adding shards to an open store, removing them, attaching detached ones, and restoring lost ones.
 
 mod attach;
+mod copy;
 mod entries;
 mod leave;
 mod plan;

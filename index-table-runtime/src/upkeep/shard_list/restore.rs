@@ -1,11 +1,14 @@
 //! Restoring a lost shard from its backup, while the store is open.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
-use super::super::{
-    all_shards, changes,
-    copies::Copies,
-    shards::{open_in, raise_orders},
+use super::{
+    super::{
+        all_shards, changes,
+        copies::Copies,
+        shards::{open_in, raise_orders},
+    },
+    copy::ShardCopy,
 };
 use crate::{
     engine::{
@@ -17,8 +20,8 @@ use crate::{
         shard::ShardNumber,
     },
     store::{
-        OpenTable, ShardId, ShardedStore, Store, engine_to_change, open_restored, store_of,
-        table_of,
+        OpenTable, ShardId, ShardedStore, Store, engine_to_change, leave_records, open_restored,
+        store_of, table_of,
     },
 };
 
@@ -26,12 +29,18 @@ impl ShardedStore {
     /// Restores a shard that is not available from its backup, while the store is open. Existing repositories and new
     /// transactions can then use the shard.
     ///
-    /// `backup` is a copy of the shard made by [`Store::backup_to`]. Commits to this shard after the backup are lost. The
+    /// `backup` is a copy of the shard made by [`Store::backup_to`]. Commits to this shard after the backup are lost, and so are
+    /// the rows that were moved to the shard after the backup. A backup with rows that were moved away since is refused. The
     /// numbers that `insert_with` has assigned since are lost with them and are assigned again, except those that another
     /// shard keeps.
     /// The directory of the shard must not exist, so move a damaged directory away first.
     ///
     /// The reference tables are copied from another shard, so their repositories must be open.
+    ///
+    /// The shard is prepared in the directory `.{name}.restored` beside its own directory, whose last part is `{name}`, and is
+    /// then renamed. If the process ends before that, nothing has changed, and the next call removes the prepared directory. If
+    /// it ends afterwards, the next opening of the store has the shard, and the global indexes of all tables are built when
+    /// their repositories are opened.
     ///
     /// The entries of global indexes no longer match the restored rows, so the global indexes of open repositories are emptied
     /// and built before this method returns, in one transaction for each table. Others are built when their repository is opened.
@@ -39,15 +48,17 @@ impl ShardedStore {
     /// [`Error::IndexNotReadable`]. If another shard is not available, this lasts until it is restored, or the store is opened
     /// with all shards.
     ///
-    /// Cost: the cost of [`Store::restore`]. In addition, each table in use is opened in the shard and its rows are
-    /// scanned, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
+    /// Cost: the cost of [`Store::restore`]. In addition, the rows of all tables in the backup are scanned, each table in use is
+    /// opened in the shard and its rows are scanned again, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
     /// entries are written; other write transactions wait meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: the shard is available; `backup` is not a backup of this shard; the repository of a
-    /// reference table is not open; a row of the backup refers to a row of a reference table that was deleted since (the error
-    /// names the row). Then the shard is not restored, and its directory does not exist.
+    /// [`Error::ShardRefused`]: the shard is available; its directory exists; `backup` is not a backup of this shard; the
+    /// repository of a reference table is not open; a row of the backup refers to a row of a reference table that was deleted
+    /// since, or belongs to another shard since a move (the error names the row); the backup has a part of the rows of a move
+    /// that has ended since. Then the shard is not restored, and its directory does not exist. If the lost directory comes back,
+    /// it still gets the commits that the journal has for it.
     /// [`Error::IndexNotReadable`]: the shard is restored, and two rows have a key of a unique global index, since the restored
     /// rows are older. Change or delete one of them, and then call the `build` of the repository.
     /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
@@ -116,41 +127,45 @@ impl ShardedStore {
                 "it gets the current copy of the reference table `{closed}`: open its repository first"
             )));
         }
-        let manager = shards.directory();
-        let place = place_of(&manager, &record.place);
-        Store::open_backup(backup)?.copy_of_member(&place)?;
-        lmdb::forget_left(&manager, number)?;
-        let restored: Arc<dyn HasEngine> = {
-            let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
-            let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
-            open_restored(shards, &records, (number, record), &moves)?
-        };
-        let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
+        let place = place_of(&shards.directory(), &record.place);
+        if place.symlink_metadata().is_ok() {
+            return Err(refused(&format!(
+                "`{}` exists; move it away first, or open the store again if it has the shard",
+                place.display()
+            )));
+        }
+        let copy = ShardCopy::new(backup, &place)?;
+        copy.prepare(self, shards, &records, (number, record), &in_use)?;
+        leave_records(shards, &records)?;
+        copy.take_place()?;
+        let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
+        let restored: Arc<dyn HasEngine> = open_restored(shards, &records, (number, record))
+            .inspect_err(|_| copy.leave_place())?;
         let mut emptied = Vec::new();
         // The tables are added before the shard, so that a transaction with the shard also has its tables.
-        let checked = check_restored(shards, (number, &shard), &in_use);
-        let opened = checked.and_then(|()| {
-            in_use.iter().try_for_each(|table| {
-                let indexes = table.rows.distribution.global();
-                emptied.extend(indexes.iter().map(|index| table.will_be_emptied(*index)));
-                open_in_restored(shards, (number, &shard), table)
-            })
+        let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
+        let opened = in_use.iter().try_for_each(|table| {
+            let indexes = table.rows.distribution.global();
+            emptied.extend(indexes.iter().map(|index| table.will_be_emptied(*index)));
+            open_in_restored(shards, (number, &shard), table)
         });
         let opened = opened.and_then(|()| shards.restore_shard(number, Arc::clone(&restored)));
         if let (Err(_), Some(engine)) = (&opened, restored.engine().lmdb()) {
-            let left = engine.leave_journal();
+            let left = engine.leave_no_records();
             engine.close_when_unused();
             for table in &in_use {
                 if let Tables::Sharded(tables) = &table.tables {
                     tables.forget(number);
                 }
             }
+            // Otherwise, the next opening of the store has the restored shard.
             if left.is_ok() && engine.is_closed() {
-                // Otherwise, the next call would not restore the backup in this place.
-                let _ = fs::remove_dir_all(&place);
+                copy.leave_place();
             }
         }
         opened?;
+        // If this fails, the next start of the journal removes them.
+        let _ = lmdb::forget_left(&shards.directory(), number);
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             if tables.routing().is_reference() {
@@ -176,42 +191,6 @@ impl ShardedStore {
     }
 }
 
-/// Checks that the rows of a restored shard refer to rows that the reference tables still have.
-fn check_restored(
-    shards: &Engine,
-    (number, shard): (ShardNumber, &Shard),
-    in_use: &[Arc<OpenTable>],
-) -> Result<()> {
-    for table in in_use {
-        let Tables::Sharded(tables) = &table.tables else { continue };
-        let (routing, copies) = (tables.routing(), &mut Copies::default());
-        if !routing.is_reference() {
-            continue;
-        }
-        let own = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
-        let Some(own) = own else { continue };
-        let checked = Copies::of(shards, tables)?.check_references(&store_of(shard)?, &own.table);
-        checked.map_err(|error| {
-            let way_out = "restore a later backup, or copy the backup with `Store::restore`, change or delete the referring \
-                           rows in the copy, and restore the copy";
-            deleted_meanwhile(shard.name(), error, way_out)
-        })?;
-    }
-    Ok(())
-}
-
-/// Returns the error for rows of a shard that refer to a row of a reference table that the store no longer has.
-pub(super) fn deleted_meanwhile(name: &str, error: Error, way_out: &str) -> Error {
-    let Error::Referenced { table, key, by, reference } = error else { return error };
-    Error::ShardRefused {
-        what: format!("shard `{name}`"),
-        reason: format!(
-            "rows of table `{by}` in it refer by `{reference}` to the row with primary key {key} of the reference table \
-             `{table}`, which the store no longer has: {way_out}"
-        ),
-    }
-}
-
 /// Opens a table in a shard that was restored, and that no transaction uses yet.
 fn open_in_restored(
     shards: &Engine,
@@ -225,10 +204,6 @@ fn open_in_restored(
     let in_other = |other| table_of(tables, other);
     opened.complete(shards, &routing, (number, shard), &in_other)?;
     let own = &opened.table;
-    if routing.is_reference() {
-        // The other copies can't change while this copy is missing.
-        Copies::of(shards, tables)?.replace(&store_of(shard)?, own)?;
-    }
     if table.rows.changes.is_some() {
         changes::join(shards, tables, (&store_of(shard)?, own))?;
     }

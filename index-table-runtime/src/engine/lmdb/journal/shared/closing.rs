@@ -93,6 +93,12 @@ impl Member {
         is_complete
     }
 
+    /// Makes a checkpoint without the shard, which has left the journal.
+    pub(in crate::engine::lmdb) fn leave_no_records(&self) -> io::Result<()> {
+        let turn = self.common.turn();
+        self.common.checkpoint_now(&turn)
+    }
+
     /// Whether the shard has left the journal.
     pub(in crate::engine::lmdb) fn has_left(&self) -> bool {
         self.shard().is_some_and(|shard| shard.has_left.load(SeqCst))

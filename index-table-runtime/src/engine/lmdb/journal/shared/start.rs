@@ -375,6 +375,19 @@ impl SharedJournal {
         begun.start().map_err(|error| own(error.into()))
     }
 
+    /// Leaves the records for all shards, because none of them is available, and starts a segment without any shard. Otherwise,
+    /// the journal would still have the records when a backup has taken the place of a shard.
+    pub(in crate::engine::lmdb) fn leave_all(&self) -> Result<(), NotStarted> {
+        // A damaged journal is not used again either.
+        let Ok(Some(found)) = &self.found else { return Ok(()) };
+        let mut present = found.checkpoint.present().peekable();
+        if present.peek().is_none() {
+            return Ok(());
+        }
+        present.try_for_each(|shard| left::write(&self.directory, found, shard))?;
+        self.first_block(&[], Some(found)).map(drop)
+    }
+
     /// Returns the segments that wait for an archive, with the records of an earlier process.
     fn outbox(
         &self,

@@ -1,0 +1,282 @@
+//! The copy of a backup that takes the place of a lost shard.
+//!
+//! The backup is copied to the directory `.{name}.restored` beside the place of the shard, where `{name}` is the last part of
+//! the place. There, everything is prepared for which the shard is not available. Then the directory is renamed to its place.
+//! This is the only step that changes the store, and it is a single step. A process can end at any time:
+//!
+//! | step | state after the step |
+//! |---|---|
+//! | copies that an earlier process has left are removed | the shard is not available |
+//! | the backup is copied | the same; the copy is left, and the next call removes it |
+//! | the copy gets the own record of the shard, in which no table is checked, and the unfinished moves | the same |
+//! | its rows are compared with the shard maps | the same |
+//! | its parts of all global indexes are emptied, and recorded as emptied | the same |
+//! | it gets the current rows of the reference tables | the same |
+//! | it is closed, so that it is complete without a journal | the same |
+//! | if no shard is available: the journal of all shards leaves its records in `shards.journal.left.{number}` | the same |
+//! | it is renamed | the next opening of the store has the shard |
+//! | the shard joins the journal of all shards | the same |
+//! | the tables in use are opened in it, and the global indexes are emptied in the other shards | the same |
+//! | `shards.journal.left.{number}` is removed | the same; otherwise, the next start of the journal removes it |
+//! | the shard is available in this process, and the global indexes are built | the restoration is complete |
+//!
+//! A global index is readable if no shard records it as emptied. So from the renaming until the index is built, it is not
+//! readable in any process. The next opening of its repository for writing builds it. Since no table is recorded as checked, this
+//! opening also compares the rows and the consumers of change streams, and raises the numbers.
+//!
+//! The records in `shards.journal.left.{number}` belong to the lost directory. The copy never gets them: its marker names
+//! a journal of its own, and then an epoch of the common journal that is later than that of the file. If the shard can't be
+//! opened in its place, the journal makes a checkpoint without it, and the directory is renamed back and removed. So the lost
+//! directory can still come back, and gets its records.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::super::{
+    build,
+    copies::Copies,
+    recorded::described,
+    shards::{foreign_row, open_in},
+};
+use crate::{
+    engine::{
+        Conflicts, Tables, files,
+        lmdb::{self, Marked},
+        shards::{Engine, HasEngine, ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
+    },
+    model::{
+        error::{Error, Result},
+        row_vtable::RowVtable,
+        schema,
+        shard::ShardNumber,
+    },
+    store::{OpenTable, ShardedStore, Store, open_copy, rerun, store_of},
+};
+
+/// The end of the name of a directory with a copy.
+const RESTORED: &str = ".restored";
+
+/// The end of the name of a directory that a copy is filling.
+const PARTIAL: &str = ".partial";
+
+/// The copy of a backup. Its directory is removed, unless it gets into its place.
+pub(super) struct ShardCopy {
+    directory: PathBuf,
+    place: PathBuf,
+}
+
+impl ShardCopy {
+    /// Copies a backup to a directory beside the place of its shard. Removes the copies that killed processes have left there:
+    /// only the process that writes the store restores a shard.
+    pub(super) fn new(backup: &Path, place: &Path) -> Result<Self> {
+        let io = |source| Error::io(place, source);
+        let name = place.file_name().ok_or_else(|| io(io::ErrorKind::InvalidInput.into()))?;
+        let mut beside = OsString::from(".");
+        beside.push(name);
+        beside.push(RESTORED);
+        let parent = files::parent(place);
+        files::create_directories(parent, crate::engine::DIRECTORY_MODE).map_err(io)?;
+        let parent = parent.canonicalize().map_err(io)?;
+        remove_left(&parent, &beside).map_err(io)?;
+        let copy = Self { directory: parent.join(beside), place: parent.join(name) };
+        Store::open_backup(backup)?.copy_of_member(&copy.directory)?;
+        Ok(copy)
+    }
+
+    /// Makes the copy a shard of the store that can be opened, without the journal of all shards.
+    pub(super) fn prepare(
+        &self,
+        store: &ShardedStore,
+        shards: &Engine,
+        records: &ManagerRecords,
+        (number, record): (ShardNumber, &ShardRecord),
+        in_use: &[Arc<OpenTable>],
+    ) -> Result<()> {
+        let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
+        let directories = (&*shards.directory(), &*self.place, &*self.directory);
+        let (inner, of_backup) = open_copy(records, (number, record), &moves, directories)?;
+        let shard = Shard::open(Arc::from(&*record.name), inner as Arc<dyn HasEngine>);
+        let prepared = refuse_part_of_move(shard.name(), number, &of_backup, &moves)
+            .and_then(|()| prepare_tables(store, shards, (number, &shard)))
+            .and_then(|()| copy_references(shards, (number, &shard), in_use));
+        drop(shard);
+        lmdb::Engine::wait_until_closed(&self.directory);
+        prepared?;
+        if matches!(lmdb::marked(&self.directory)?, Marked::Complete) {
+            return Ok(());
+        }
+        let source = io::Error::other("the copy of the backup could not be closed completely");
+        Err(Error::io(&self.directory, source))
+    }
+
+    /// Renames the copy to the place of its shard.
+    pub(super) fn take_place(&self) -> Result<()> {
+        let io = |source| Error::io(&self.place, source);
+        files::sync_directory(&self.directory).map_err(io)?;
+        // Fails if the place exists by now, and is not an empty directory.
+        fs::rename(&self.directory, &self.place).map_err(io)?;
+        // A crash could undo the renaming.
+        let synced = files::sync_directory(files::parent(&self.place));
+        synced.inspect_err(|_| self.leave_place()).map_err(io)
+    }
+
+    /// Renames the directory back, so that it is removed. It must not be open.
+    pub(super) fn leave_place(&self) {
+        lmdb::Engine::wait_until_closed(&self.place);
+        // The first error is returned.
+        let _ = fs::rename(&self.place, &self.directory)
+            .and_then(|()| files::sync_directory(files::parent(&self.place)));
+    }
+}
+
+impl Drop for ShardCopy {
+    fn drop(&mut self) {
+        // The first error is returned. The next call removes the directory.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Removes the copies that killed processes have left.
+fn remove_left(parent: &Path, beside: &OsString) -> io::Result<()> {
+    let beside = beside.as_encoded_bytes();
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_partial = |name: &[u8]| {
+            let rest = name.strip_prefix(b".").and_then(|name| name.strip_prefix(beside));
+            rest.is_some_and(|rest| rest.starts_with(b".") && rest.ends_with(PARTIAL.as_bytes()))
+        };
+        if name.as_encoded_bytes() == beside || is_partial(name.as_encoded_bytes()) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn refused(shard: &str, reason: String) -> Error {
+    Error::ShardRefused { what: format!("shard `{shard}`"), reason }
+}
+
+/// Refuses a backup with a part of the rows of a move that has ended since.
+fn refuse_part_of_move(
+    name: &str,
+    number: ShardNumber,
+    of_backup: &[MoveRecord],
+    moves: &[MoveRecord],
+) -> Result<()> {
+    let is_unfinished = |own: &MoveRecord| moves.iter().any(|moving| moving.id == own.id);
+    let mut ended = of_backup
+        .iter()
+        .filter(|own| own.copier() == number && own.to == number && !is_unfinished(own));
+    ended.next().map_or(Ok(()), |own| {
+        let reason = format!(
+            "the backup has a part of the rows that move {} has copied to the shard, and the move has ended since: restore \
+             another backup",
+            own.id
+        );
+        Err(refused(name, reason))
+    })
+}
+
+/// Checks that the rows of all tables in a copy belong to its shard, and empties its parts of global indexes. The tables are
+/// read as the catalog describes them, because their repositories may not be open.
+fn prepare_tables(
+    store: &ShardedStore,
+    shards: &Engine,
+    (number, shard): (ShardNumber, &Shard),
+) -> Result<()> {
+    let engine = shard.engine()?;
+    for (table, record) in engine.catalog()?.iter().filter(|(name, _)| !name.contains('.')) {
+        let unreadable =
+            |reason| refused(shard.name(), format!("its table `{table}` can't be read: {reason}"));
+        let rows = described(store, table, record).map_err(unreadable)?;
+        let global = schema::TableRecord::read(record).map_err(unreadable)?.global();
+        check_rows(shards, (number, shard), rows)?;
+        let mut conflicts = Conflicts::default();
+        let attempt = || {
+            engine
+                .open_table(rows.schema, rows.parts(), false, &mut |writer| {
+                    build::empty(rows, writer, global)
+                })
+                .map(drop)
+        };
+        rerun::run(attempt, |retry| rerun::prepare(engine, retry, &mut conflicts))?;
+    }
+    Ok(())
+}
+
+/// Checks that the rows of a table belong to the shard.
+fn check_rows(
+    shards: &Engine,
+    (number, shard): (ShardNumber, &Shard),
+    rows: &'static RowVtable,
+) -> Result<()> {
+    let name = rows.schema.name;
+    // If the location of its rows is not known, they are checked when the repository is opened.
+    if matches!(shards.location_of(name), None | Some(TableRecord::Reference)) {
+        return Ok(());
+    }
+    let (engine, routing) = (shard.engine()?, shards.routing(rows.schema, rows.distribution)?);
+    let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { return Ok(()) };
+    let txn = engine.read()?;
+    let reader = txn.reader(&tables).ok_or_else(|| Error::internal("a table of another engine"))?;
+    let Some((primary_key, own)) = foreign_row(shards, number, &routing, reader)? else {
+        return Ok(());
+    };
+    let place = match own {
+        Some(own) => format!("shard `{}`", shards.shard(own)?.name()),
+        None => "no shard".to_owned(),
+    };
+    let key = rows.schema.show_primary_key(&primary_key);
+    let reason = format!(
+        "the row with primary key {key} of table `{name}` is in the backup, and belongs to {place} now, because its key was \
+         moved since: restore a later backup, or copy the backup with `Store::restore`, delete the rows of other shards in \
+         the copy, and restore the copy"
+    );
+    Err(refused(shard.name(), reason))
+}
+
+/// Replaces the rows of the reference tables by the current ones, which can't change while the shard is not available. Before
+/// that, checks that no row of the copy refers to a row that was deleted since.
+fn copy_references(
+    shards: &Engine,
+    (number, shard): (ShardNumber, &Shard),
+    in_use: &[Arc<OpenTable>],
+) -> Result<()> {
+    let mut references = Vec::new();
+    for table in in_use {
+        let Tables::Sharded(tables) = &table.tables else { continue };
+        let (routing, copies) = (tables.routing(), &mut Copies::default());
+        if !routing.is_reference() {
+            continue;
+        }
+        let own = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
+        let Some(own) = own else { continue };
+        references.push((Copies::of(shards, tables)?, own.table));
+    }
+    for (copies, own) in &references {
+        let checked = copies.check_references(&store_of(shard)?, own);
+        checked.map_err(|error| {
+            let way_out = "restore a later backup, or copy the backup with `Store::restore`, change or delete the referring \
+                           rows in the copy, and restore the copy";
+            deleted_meanwhile(shard.name(), error, way_out)
+        })?;
+    }
+    references.iter().try_for_each(|(copies, own)| copies.replace(&store_of(shard)?, own))
+}
+
+/// Returns the error for rows of a shard that refer to a row of a reference table that the store no longer has.
+pub(super) fn deleted_meanwhile(name: &str, error: Error, way_out: &str) -> Error {
+    let Error::Referenced { table, key, by, reference } = error else { return error };
+    refused(
+        name,
+        format!(
+            "rows of table `{by}` in it refer by `{reference}` to the row with primary key {key} of the reference table \
+             `{table}`, which the store no longer has: {way_out}"
+        ),
+    )
+}

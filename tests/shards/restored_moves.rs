@@ -1,0 +1,153 @@
+//! A lost shard is restored from a backup from before a move of its keys.
+
+use std::{fs, panic, path::Path};
+
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::opening::reason;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "orders", shard_by = tenant)]
+#[index(tenant, code, unique)]
+#[index(code, scope = "global", name = "all_codes")]
+struct Order {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    number: u32,
+    code: u32,
+}
+
+fn order(tenant: u32, number: u32) -> Order {
+    Order { tenant, number, code: number * 7 }
+}
+
+/// Creates a store in which each of the tenants 1, 11 and 12 has ten orders, the last two in shard `b`.
+fn create(shop: &Path) -> Result<(ShardedStore, OrderRepository)> {
+    let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
+    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("orders", map);
+    let store = options.open(shop)?;
+    let orders = OrderRepository::open(&store)?;
+    for tenant in [1, 11, 12] {
+        store.transaction(|txn| {
+            (0..10).try_for_each(|number| orders.insert(txn, &order(tenant, number)))
+        })?;
+    }
+    Ok((store, orders))
+}
+
+fn keys(store: &ShardedStore) -> Result<Vec<(u32, u32)>> {
+    let orders = OrderRepository::open(store)?;
+    let keys = orders.all(&store.read()?).keys().collect();
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    keys
+}
+
+fn of(tenants: &[u32]) -> Vec<(u32, u32)> {
+    tenants.iter().flat_map(|tenant| (0..10).map(move |number| (*tenant, number))).collect()
+}
+
+#[test]
+fn a_backup_from_before_a_move_is_refused_until_its_moved_rows_are_deleted() -> Result<()> {
+    for is_open in [true, false] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+        {
+            let (store, _orders) = create(&shop)?;
+            store.backup_shard(&store.shard("b")?, &backup)?;
+            store.move_range("orders", 12u32.., "a").run()?;
+        }
+        fs::remove_dir_all(shop.join("b")).expect("removed");
+        {
+            let store = ShardedStore::open(&shop)?;
+            let _orders = is_open.then(|| OrderRepository::open(&store)).transpose()?;
+            let lost = store.shard("b")?;
+            for _ in 0..2 {
+                let refused = reason(store.restore_shard(&lost, &backup));
+                let expected = "the row with primary key (12, 0) of table `orders` is in the backup, and belongs to shard \
+                                `a` now";
+                assert!(refused.contains(expected), "{refused}");
+                assert_eq!(store.unavailable_shards().len(), 1);
+                assert!(!shop.join("b").exists());
+            }
+            // The way out that the error names.
+            let copied = dir.path().join("copied");
+            Store::restore(&backup, &copied)?;
+            {
+                let plain = Store::open(&copied)?;
+                let orders = OrderRepository::open(&plain)?;
+                plain.transaction(|txn| {
+                    (0..10).try_for_each(|number| orders.delete(txn, 12, number).map(drop))
+                })?;
+            }
+            store.restore_shard(&lost, &copied)?;
+            assert_eq!(keys(&store)?, of(&[1, 11, 12]));
+        }
+        assert_eq!(keys(&ShardedStore::open(&shop)?)?, of(&[1, 11, 12]));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_backup_lacks_the_rows_that_were_moved_to_its_shard_later() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    {
+        let (store, _orders) = create(&shop)?;
+        store.backup_shard(&store.shard("b")?, &backup)?;
+        store.move_range("orders", ..10u32, "b").run()?;
+    }
+    fs::remove_dir_all(shop.join("b")).expect("removed");
+    let store = ShardedStore::open(&shop)?;
+    store.restore_shard(&store.shard("b")?, &backup)?;
+    assert_eq!(keys(&store)?, of(&[11, 12]));
+    // The keys belong to the shard.
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &order(1, 3)))?;
+    assert_eq!(orders.shard_of(&store, 1)?.name(), "b");
+    Ok(())
+}
+
+#[test]
+fn a_backup_with_a_part_of_the_rows_of_an_ended_move_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    {
+        let (store, _orders) = create(&shop)?;
+        let moving = store.move_range("orders", ..10u32, "b");
+        let moving = moving.progress(|_| panic::resume_unwind(Box::new(())));
+        assert!(panic::catch_unwind(panic::AssertUnwindSafe(|| moving.run())).is_err());
+        let [begun] = &*store.moves()? else { panic!("a move") };
+        store.backup_to(&backup)?;
+        store.resume_move(begun.id).run()?;
+    }
+    fs::remove_dir_all(shop.join("b")).expect("removed");
+    let store = ShardedStore::open(&shop)?;
+    let _orders = OrderRepository::open(&store)?;
+    let refused = reason(store.restore_shard(&store.shard("b")?, backup.join("shard.1")));
+    assert!(refused.contains("the move has ended since"), "{refused}");
+    assert!(!shop.join("b").exists());
+    Ok(())
+}
+
+#[test]
+fn the_directory_of_the_lost_shard_must_not_exist() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    {
+        let (store, _orders) = create(&shop)?;
+        store.backup_shard(&store.shard("b")?, &backup)?;
+    }
+    let (place, away) = (shop.join("b"), dir.path().join("away"));
+    fs::rename(&place, &away).expect("renamed");
+    let store = ShardedStore::open(&shop)?;
+    fs::rename(&away, &place).expect("renamed");
+    let refused = store.restore_shard(&store.shard("b")?, &backup);
+    assert!(matches!(&refused, Err(Error::ShardRefused { .. })), "{refused:?}");
+    assert!(reason(refused).contains("exists; move it away first"));
+    drop(store);
+    assert_eq!(keys(&ShardedStore::open(&shop)?)?, of(&[1, 11, 12]));
+    Ok(())
+}
