@@ -352,10 +352,7 @@ pub(super) fn judge(said: &str, files: &Path) -> Result<(), Failure> {
 
 /// Opens the store of a child that changes the list of shards, and makes its last step and the following ones.
 pub(super) fn judge_list(said: &str, files: &Path) -> Result<(), Failure> {
-    let (path, shown) = (files.join("store"), |error: Error| error.to_string());
-    // The rebuilt manager has the last directory of the shard.
-    list::complete_rebuild(&path).map_err(shown)?;
-    list::complete_relocation(&path).map_err(shown)?;
+    list::complete(&files.join("store")).map_err(|error| error.to_string())?;
     prove(said, "store", files)?.finish(said)
 }
 

@@ -1,13 +1,14 @@
 //! System calls that fail while the list of shards changes: a shard is added and gets the rows of a tenant, the shard that
 //! had them is removed, and the new shard is detached, attached in another directory, and relocated to a third one. Then the
-//! shard map manager is lost and rebuilt.
+//! shard map manager is lost and rebuilt. At the end, the shard is lost, and restored from a backup from before its labels got
+//! other codes.
 
 use std::fs;
 use std::path::Path;
 
 use index_table::{Error, Result, ShardedStore, Store};
 
-use super::{Failure, Opened, PartRepository, Run, TENANTS, UNIT};
+use super::{Failure, Label, Opened, PartRepository, Run, TENANTS, UNIT};
 
 /// The tenant whose rows are in the shard that comes and goes.
 pub(super) const TENANT: u8 = 1;
@@ -15,6 +16,13 @@ pub(super) const TENANT: u8 = 1;
 /// The shard that is added, and its directories.
 const ADDED: &str = "s3";
 const DIRECTORIES: [&str; 3] = ["s3", "s3-attached", "s3-relocated"];
+
+/// The directory of the backup of the shard, and the directory of the lost shard.
+const BACKUP: &str = "s3-backup";
+const LOST: &str = "s3-lost";
+
+/// The codes of the labels that were changed after the backup.
+const CHANGED: u64 = 1 << 40;
 
 /// The steps, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,9 +34,11 @@ pub(super) enum Step {
     Attach,
     Relocate,
     Rebuild,
+    Backup,
+    Restore,
 }
 
-pub(super) const STEPS: [Step; 7] = [
+pub(super) const STEPS: [Step; 9] = [
     Step::Add,
     Step::Move,
     Step::Remove,
@@ -36,6 +46,8 @@ pub(super) const STEPS: [Step; 7] = [
     Step::Attach,
     Step::Relocate,
     Step::Rebuild,
+    Step::Backup,
+    Step::Restore,
 ];
 
 /// The shard map manager, and its name after its loss.
@@ -53,8 +65,16 @@ fn rename(path: &Path, from: &str, to: &str) -> Result<()> {
     fs::rename(&from, &to).map_err(|source| Error::Io { path: from, source })
 }
 
-/// Opens the store with the directory of the shard, if it was renamed in the last step, and the store was not opened since.
-pub(super) fn complete_relocation(path: &Path) -> Result<()> {
+/// Completes the last step for which the store is closed: opens the store with the directory of the shard, if it was renamed and
+/// the store was not opened since, rebuilds a lost manager, and restores a lost shard.
+pub(super) fn complete(path: &Path) -> Result<()> {
+    if path.join(LOST).exists() {
+        return restore(path);
+    }
+    if path.join(MANAGER[1]).exists() {
+        // The rebuilt manager has the last directory of the shard.
+        rebuild(path)?;
+    }
     if path.join(DIRECTORIES[2]).exists() {
         ShardedStore::options().relocate(ADDED, DIRECTORIES[2]).open(path)?;
     }
@@ -74,9 +94,14 @@ fn rebuild(path: &Path) -> Result<()> {
     super::require_all(&store)
 }
 
-/// Rebuilds the shard map manager, if it was lost.
-pub(super) fn complete_rebuild(path: &Path) -> Result<()> {
-    if path.join(MANAGER[1]).exists() { rebuild(path) } else { Ok(()) }
+/// Loses the shard, unless it is lost already, and restores it.
+fn restore(path: &Path) -> Result<()> {
+    rename(path, DIRECTORIES[2], LOST)?;
+    let opened = Opened::open(path)?;
+    if let Some((lost, _)) = opened.store.unavailable_shards().pop() {
+        opened.store.restore_shard(&lost, path.join(BACKUP))?;
+    }
+    super::require_all(&opened.store)
 }
 
 impl Opened {
@@ -103,8 +128,25 @@ impl Opened {
                 rename(path, DIRECTORIES[0], DIRECTORIES[1])?;
                 store.attach_shard(ADDED, DIRECTORIES[1]).map(drop)
             }
+            Step::Backup => {
+                if !path.join(BACKUP).exists() {
+                    store.backup_shard(&store.shard(ADDED)?, path.join(BACKUP))?;
+                }
+                self.change_codes()
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Changes the codes of the tenant's labels. Their entries in the global index are in all shards.
+    fn change_codes(&self) -> Result<()> {
+        self.store.transaction(|txn| {
+            let labels =
+                self.labels.find_by_tenant(txn, TENANT).rows().collect::<Result<Vec<_>>>()?;
+            labels.into_iter().try_for_each(|label| {
+                self.labels.put(txn, &Label { code: label.code | CHANGED, ..label })
+            })
+        })
     }
 }
 
@@ -130,8 +172,10 @@ pub(in crate::faults) fn child(path: &Path) -> Result<(), Failure> {
     for step in STEPS {
         println!("step {step:?}");
         run.change(step)?;
-        // While the shard is detached, the transactions of other tenants continue.
-        run.steps(if step == Step::Detach { 1 } else { TENANTS + 1 })?;
+        // While the shard is detached, the transactions of other tenants continue. After the backup, the tenant has none that
+        // would be lost.
+        let is_short = matches!(step, Step::Detach | Step::Backup);
+        run.steps(if is_short { 1 } else { TENANTS + 1 })?;
     }
     Ok(())
 }
@@ -172,9 +216,13 @@ impl Run {
             super::require_all(&options.open(&self.path)?)
         };
         let made = match step {
-            Step::Relocate | Step::Rebuild => {
+            Step::Relocate | Step::Rebuild | Step::Restore => {
                 self.opened = None;
-                if step == Step::Relocate { relocate() } else { rebuild(&self.path) }
+                match step {
+                    Step::Relocate => relocate(),
+                    Step::Rebuild => rebuild(&self.path),
+                    _ => restore(&self.path),
+                }
             }
             _ => return None,
         };
@@ -185,10 +233,17 @@ impl Run {
     pub(super) fn finish(&mut self, said: &str) -> Result<(), Failure> {
         let shown = |error: Error| error.to_string();
         let begun = |step: &Step| said.contains(&format!("step {step:?}"));
-        let first = STEPS.into_iter().rfind(begun).unwrap_or(Step::Add);
+        let mut first = STEPS.into_iter().rfind(begun).unwrap_or(Step::Add);
+        if first == Step::Restore && !self.path.join(LOST).exists() {
+            first = Step::Backup;
+        }
         for step in STEPS.into_iter().filter(|step| *step >= first) {
             let opened = self.opened.take().ok_or("no store")?;
-            if matches!(step, Step::Relocate | Step::Rebuild) {
+            if step == Step::Backup {
+                // A backup of the child lacks the later commits of the tenant.
+                let _ = fs::remove_dir_all(self.path.join(BACKUP));
+            }
+            if matches!(step, Step::Relocate | Step::Rebuild | Step::Restore) {
                 drop(opened);
                 let made = self.change_closed(step).unwrap_or(Ok(()));
                 made.map_err(|error| format!("{step:?}, without a fault: {error}"))?;
@@ -204,13 +259,13 @@ impl Run {
                     return Err(format!("the detached shard has {found} rows of the tenant"));
                 }
             }
-            self.check().map_err(|wrong| format!("after {step:?}: {wrong}"))?;
+            self.check(step).map_err(|wrong| format!("after {step:?}: {wrong}"))?;
         }
         Ok(())
     }
 
     /// Opens the store and checks it, commits, and checks it again.
-    fn check(&mut self) -> Result<(), Failure> {
+    fn check(&mut self, step: Step) -> Result<(), Failure> {
         let shown = |error: Error| error.to_string();
         let opened = Opened::open(&self.path).map_err(shown)?;
         super::require_all(&opened.store).map_err(shown)?;
@@ -224,7 +279,9 @@ impl Run {
             if !is_written {
                 let all = 0..=super::ALL;
                 let can = |tenant: &u8| ![TENANT, super::ALL].contains(tenant);
-                let all = all.filter(|tenant| !opened.is_detached() || can(tenant));
+                // The commits after the backup are lost.
+                let is_limited = opened.is_detached() || step == Step::Backup;
+                let all = all.filter(|tenant| !is_limited || can(tenant));
                 for tenant in all {
                     opened.commit(tenant, &mut self.commits).map_err(shown)?;
                 }
