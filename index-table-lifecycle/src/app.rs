@@ -128,6 +128,12 @@ impl App {
         !self.has("restored")
     }
 
+    /// Returns whether each row has the rows on which it depends: no keys of a detached shard belong to another shard, without
+    /// their rows. Rows of a shard depend on rows of the same shard and on reference tables.
+    pub(crate) fn is_sound(&self) -> bool {
+        !self.has("assigned")
+    }
+
     /// Returns the open store, and opens it if it is closed.
     pub(crate) fn handle(self: &Arc<Self>) -> Outcome<Handle> {
         if let Some(open) = &*lock(&self.open) {

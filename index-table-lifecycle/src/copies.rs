@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -16,6 +19,7 @@ use crate::{
     failure::{Failure, Outcome, same, wrong},
     model::States,
     random::Random,
+    script::Step,
     tables::{ConsumerRepository, KindRepository, Progress},
 };
 
@@ -36,7 +40,7 @@ fn check_copy(app: &App, path: &Path) -> Outcome<BTreeMap<u32, Progress>> {
     let txn = copy.store.read()?;
     let progress = app.check(&copy.tables, &txn).all(&mut States::new(app.config.seed))?;
     let report = copy.store.verify()?;
-    if app.is_whole() && !report.is_clean() {
+    if app.is_sound() && !report.is_clean() {
         return wrong(format!("verify of the copy: {report}"));
     }
     Ok(progress)
@@ -116,8 +120,12 @@ pub(crate) fn lose(app: &Arc<App>, shard: &str) -> Outcome {
     Ok(fs::remove_dir_all(path)?)
 }
 
-/// Restores a lost shard from the backup, or, without a name, the first one.
-pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
+/// Restores a lost shard from the backup, or, without a name, the first one: `restore-shard [SHARD] [killed MICROSECONDS]`. The
+/// process ends this long after the beginning of the restoration, unless it has ended before.
+pub(crate) fn restore_shard(app: &Arc<App>, step: &Step) -> Outcome {
+    let end = step.has("killed").then(|| step.words.last().and_then(|it| it.parse().ok()));
+    let end = end.flatten().map(Duration::from_micros);
+    let name = if step.word(1) == "killed" { "" } else { step.word(1) };
     let _copying = app.copying();
     let _consumers = app.consumers();
     let handle = match app.handle() {
@@ -125,12 +133,13 @@ pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
         Err(Failure::Store(Error::ShardUnavailable { .. })) => {
             let (store, shards) = app.open_store()?;
             let _references = (KindRepository::open(&store)?, ConsumerRepository::open(&store)?);
-            return shards.map_or(Ok(()), |shards| restore_lost(app, &shards, name).map(drop));
+            let restore = |shards| restore_lost(app, &shards, (name, end)).map(drop);
+            return shards.map_or(Ok(()), restore);
         }
         handle => handle?,
     };
     let Some(shards) = &handle.shards else { return Ok(()) };
-    if !restore_lost(app, shards, name)? {
+    if !restore_lost(app, shards, (name, end))? {
         return Ok(());
     }
     let _paused = app.pause();
@@ -140,7 +149,11 @@ pub(crate) fn restore_shard(app: &Arc<App>, name: &str) -> Outcome {
 }
 
 /// Returns false if the shard is not lost.
-fn restore_lost(app: &App, shards: &ShardedStore, name: &str) -> Outcome<bool> {
+fn restore_lost(
+    app: &App,
+    shards: &ShardedStore,
+    (name, end): (&str, Option<Duration>),
+) -> Outcome<bool> {
     let is_this = |shard: &str| name.is_empty() || name == shard;
     let lost = shards.unavailable_shards().into_iter().find(|it| is_this(it.0.name()));
     let (Some((lost, _)), true) = (lost, app.has("backup")) else { return Ok(false) };
@@ -149,11 +162,17 @@ fn restore_lost(app: &App, shards: &ShardedStore, name: &str) -> Outcome<bool> {
         app.mark("restored")?;
         app.forget_acknowledged();
     }
-    let mut outcome = Ok(());
+    let (mut outcome, is_over) = (Ok(()), &AtomicBool::new(false));
     for entry in fs::read_dir(app.dir.join("backup"))? {
         let path = entry?.path();
         if path.is_dir() {
-            outcome = shards.restore_shard(&lost, &path);
+            is_over.store(false, SeqCst);
+            outcome = thread::scope(|scope| {
+                scope.spawn(|| end.map(|end| kill_after(end, is_over)));
+                let restored = shards.restore_shard(&lost, &path);
+                is_over.store(true, SeqCst);
+                restored
+            });
             if !matches!(outcome, Err(Error::ShardRefused { .. })) {
                 break;
             }
@@ -161,6 +180,21 @@ fn restore_lost(app: &App, shards: &ShardedStore, name: &str) -> Outcome<bool> {
     }
     outcome?;
     Ok(true)
+}
+
+/// Kills this process after a while, unless the work is over before.
+fn kill_after(end: Duration, is_over: &AtomicBool) {
+    let begun = Instant::now();
+    while begun.elapsed() < end {
+        if is_over.load(SeqCst) {
+            return;
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+    if !is_over.load(SeqCst) {
+        // As after a kill, no destructor runs.
+        std::process::abort();
+    }
 }
 
 /// Waits until the archive has all commits. Returns false if the store has no archive.

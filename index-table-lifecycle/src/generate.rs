@@ -146,8 +146,14 @@ fn step(
         "check" | "close" | "wait" | "promote" | "rebuild" | "compare-follower" => {
             alone(name.to_owned())
         }
-        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "remove-old" | "attach"
-        | "restore-shard" => one(name.to_owned()),
+        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "remove-old" | "attach" => {
+            one(name.to_owned())
+        }
+        // A restoration is rare, and short. So few other kills would meet one.
+        "restore-shard" if random.one_in(2) => {
+            vec![format!("{beside}{name} killed {}", random.below(20_000)), name.to_owned()]
+        }
+        "restore-shard" => one(name.to_owned()),
         "fork" => match random.below(3) {
             0 => one("fork".to_owned()),
             1 => one("fork end".to_owned()),

@@ -32,7 +32,7 @@ pub(crate) fn perform(app: &Arc<App>, step: &Step) -> Outcome {
         "check" => crate::whole::check(app),
         "backup" => copies::backup(app),
         "lose" => copies::lose(app, step.word(1)),
-        "restore-shard" => copies::restore_shard(app, step.word(1)),
+        "restore-shard" => copies::restore_shard(app, step),
         "restore-archive" => copies::restore_archive(app, step.has("paused")),
         "rebuild" => copies::rebuild(app),
         "follow" => copies::follow(app, step.number(1)),

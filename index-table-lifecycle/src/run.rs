@@ -177,6 +177,12 @@ impl Running<'_> {
                 }
                 Ok(false)
             }
+            Err(RecvTimeoutError::Disconnected)
+                if self.begun.values().any(|(step, _)| Step::new(step).has("killed")) =>
+            {
+                self.kill();
+                Ok(false)
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 let status = process.child.wait().map_err(|error| error.to_string())?;
                 self.end(format!("the process has ended: {status}"))

@@ -95,11 +95,12 @@ pub(crate) fn paused(app: &App, handle: &Handle) -> Outcome<BTreeMap<u32, Progre
     let progress = app.check(&handle.tables, &txn).all(&mut states)?;
     compare_acknowledged(app, &progress)?;
     // The check of the rows accepts an index that is being built.
-    if is_available && app.is_whole() && !handle.is_online {
+    if is_available && app.is_sound() && !handle.is_online {
         handle.tables.fillers.by_code(&txn).count().map_err(|error| wrong_index(&error))?;
     }
     drop(txn);
-    if is_available && app.is_whole() {
+    references(handle)?;
+    if is_available && app.is_sound() {
         let report = handle.store.verify()?;
         if !report.is_clean() {
             return wrong(format!("verify: {report}"));
@@ -109,6 +110,26 @@ pub(crate) fn paused(app: &App, handle: &Handle) -> Outcome<BTreeMap<u32, Progre
         app.acknowledge(row.tenant, row.n);
     }
     Ok(progress)
+}
+
+/// The copies of a reference table are equal in all available shards.
+fn references(handle: &Handle) -> Outcome {
+    let Some(shards) = &handle.shards else { return Ok(()) };
+    let (mut first, tables) = (None, &handle.tables);
+    for shard in shards.shard_ids() {
+        let txn = match shards.read_on(&shard) {
+            Err(Error::ShardUnavailable { .. }) => continue,
+            txn => txn?,
+        };
+        let kinds = tables.kinds.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        let consumers = tables.consumers.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        let own = (kinds, consumers);
+        match &first {
+            None => first = Some(own),
+            Some(first) => same(|| format!("the reference tables in shard {shard}"), &own, first)?,
+        }
+    }
+    Ok(())
 }
 
 fn wrong_index(error: &Error) -> Failure {
