@@ -10,7 +10,7 @@ use std::{
 use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, WriteTxn};
 use serde::{Deserialize, Serialize};
 
-use crate::opening::reason;
+use crate::{opening::reason, verify_global::raw};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "several indexes may be eventual")]
@@ -170,6 +170,55 @@ fn a_shard_with_messages_of_rows_in_other_shards_is_not_detached() -> Result<()>
     store.attach_shard("a", "a")?;
     tasks.drain(&store, u64::MAX)?;
     assert_eq!(tasks.find_by_owner(&store.read()?, 2).stale().count()?, 2);
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+/// Takes the messages of the tasks in shard `a` out of its file, or puts them back.
+fn exchange(path: &Path, messages: &mut Vec<(Vec<u8>, Vec<u8>)>) -> heed::Result<()> {
+    raw(path, "a", ".queue.tasks", |queue, txn| {
+        for (number, message) in &*messages {
+            queue.put(txn, number, message)?;
+        }
+        if messages.is_empty() {
+            let found = queue.iter(txn)?.map(|it| it.map(|(k, v)| (k.to_vec(), v.to_vec())));
+            *messages = found.collect::<heed::Result<_>>()?;
+            queue.clear(txn)?;
+        }
+        Ok(())
+    })
+}
+
+/// Builds before `detach_shard` refused it have detached shards with such messages.
+#[test]
+fn a_shard_that_was_detached_with_messages_of_rows_in_other_shards_brings_them_back() -> Result<()>
+{
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, tasks) = opened(&path)?;
+    store.transaction(|txn| tasks.insert(txn, &task(5, 1)))?;
+    store.move_range("tasks", 5u32..6, "b").run()?;
+    drop((tasks, store));
+    let mut messages = Vec::new();
+    exchange(&path, &mut messages).expect("taken");
+    assert_eq!(messages.len(), 1);
+
+    let (store, tasks) = opened(&path)?;
+    assert_eq!(tasks.drain(&store, u64::MAX)?.applied, 0);
+    store.detach_shard("a")?;
+    drop((tasks, store));
+    exchange(&path, &mut messages).expect("put back");
+
+    let store = ShardedStore::open(&path)?;
+    let tasks = TaskRepository::open(&store)?;
+    assert_eq!(tasks.find_by_owner(&store.read()?, 2).stale().count()?, 0);
+    store.attach_shard("a", "a")?;
+    tasks.drain(&store, u64::MAX)?;
+    let txn = store.read()?;
+    assert_eq!(tasks.find_by_owner(&txn, 2).stale().count()?, 1);
+    assert_eq!(tasks.find_by_state(&txn, 1).stale().count()?, 1);
+    drop(txn);
     let report = store.verify()?;
     assert!(report.is_clean(), "{report}");
     Ok(())

@@ -398,3 +398,70 @@ fn an_archive_has_the_commits_before_and_after_a_shard_was_detached() -> Result<
     let store = ShardedStore::open(&restored)?;
     check(&store, &OrderRepository::open(&store)?, 83)
 }
+
+/// Keeps an analysis of all rows.
+fn keep(store: &ShardedStore, orders: &OrderRepository) -> Result<()> {
+    let analysis = orders.analyze(&store.read()?)?;
+    store.transaction(|txn| orders.keep_analysis(txn, &analysis))
+}
+
+fn kept_rows(store: &ShardedStore, orders: &OrderRepository) -> Result<Option<u64>> {
+    let kept = orders.kept_analysis(&store.read()?)?;
+    Ok(kept.map(|kept| kept.analysis.rows))
+}
+
+#[test]
+fn the_last_kept_analysis_stays_when_the_first_shard_comes_back() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    let (store, orders) = opened(&path)?;
+    fill(&store, &orders)?;
+    keep(&store, &orders)?;
+    store.backup_shard(&store.shard_ids()[0], &backup)?;
+    store.detach_shard("a")?;
+    keep(&store, &orders)?;
+    store.attach_shard("a", "a")?;
+    assert_eq!(kept_rows(&store, &orders)?, Some(40));
+
+    // The table is not open when the shard is attached. The shard was a plain store.
+    store.detach_shard("a")?;
+    drop((orders, store));
+    let alone = Store::open(path.join("a"))?;
+    let orders = OrderRepository::open(&alone)?;
+    alone.transaction(|txn| orders.insert(txn, &order(1, 2)))?;
+    let analysis = orders.analyze(&alone.read()?)?;
+    alone.transaction(|txn| orders.keep_analysis(txn, &analysis))?;
+    drop((orders, alone));
+    let store = ShardedStore::open(&path)?;
+    store.attach_shard("a", "a")?;
+    let orders = OrderRepository::open(&store)?;
+    assert_eq!(kept_rows(&store, &orders)?, Some(40));
+
+    keep(&store, &orders)?;
+    drop((orders, store));
+    fs::remove_dir_all(path.join("a")).expect("removed");
+    let store = ShardedStore::open(&path)?;
+    let orders = OrderRepository::open(&store)?;
+    let (shard, _) = store.unavailable_shards().remove(0);
+    store.restore_shard(&shard, &backup)?;
+    assert_eq!(kept_rows(&store, &orders)?, Some(81));
+    Ok(())
+}
+
+#[test]
+fn an_adopted_store_keeps_its_analysis() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let store = Store::open(path.join("a"))?;
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &order(1, 2)))?;
+    let analysis = orders.analyze(&store.read()?)?;
+    store.transaction(|txn| orders.keep_analysis(txn, &analysis))?;
+    drop((orders, store));
+    let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
+    let options = ShardedStore::options().adopt("a", "a").shard("b", "b").map("orders", map);
+    let store = options.open(&path)?;
+    let orders = OrderRepository::open(&store)?;
+    assert_eq!(kept_rows(&store, &orders)?, Some(1));
+    Ok(())
+}

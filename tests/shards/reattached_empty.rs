@@ -257,3 +257,30 @@ fn the_map_of_an_attached_shard_is_enlarged() -> Result<()> {
     assert!(store.verify()?.is_clean());
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "colours", reference)]
+struct Colour {
+    #[primary_key]
+    id: u64,
+    name: String,
+}
+
+#[test]
+fn numbers_of_a_reference_table_are_not_assigned_again_after_the_first_shard_came_back()
+-> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (store, entries) = filled(&dir.path().join("shop"), Before::Added)?;
+    let colours = ColourRepository::open(&store)?;
+    let add = || {
+        store
+            .transaction(|txn| colours.insert_with(txn, |id| Colour { id, name: "red".to_owned() }))
+    };
+    assert_eq!(add()?, 1);
+    store.detach_shard("a")?;
+    assert_eq!(add()?, 2);
+    store.transaction(|txn| colours.delete(txn, 2).map(drop))?;
+    store.attach_shard("a", "a")?;
+    assert_eq!(add()?, 3);
+    check(&store, &entries)
+}

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Cursor as _, Query, Read as _, Tables,
+        self, Cursor as _, Query, Read as _, ReadRecords as _, Tables, WriteRecords as _,
         shards::{self, Engine, HasEngine, HasTables, Identity, Moving, Shard},
     },
     model::{
@@ -20,7 +20,7 @@ use crate::{
         error::{Error, Result},
         reference::ReferenceSchema,
         row_vtable::RowVtable,
-        schema::{Source, TableSchema},
+        schema::{ANALYSIS, Source, TableSchema},
         shard::{Distribution, Routing, ShardNumber},
     },
     store::{Declared, OpenTable, Store, store_of},
@@ -235,8 +235,8 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// If the shard comes from elsewhere, raises its numbers, and then records that the table was checked. `in_other` returns the
-    /// table in another shard.
+    /// If the shard comes from elsewhere, raises its numbers, copies the kept analysis to it, and then records that the table was
+    /// checked. `in_other` returns the table in another shard.
     pub(super) fn complete(
         &self,
         shards: &Engine,
@@ -247,8 +247,28 @@ impl Opened {
         let Some(identity) = &self.checked else { return Ok(()) };
         let of_shard = (number, &store_of(shard)?, &*self.table);
         numbers::raise_in(shards, routing, of_shard, in_other)?;
+        copy_analysis(shards, of_shard, in_other)?;
         identity.write(shard.engine()?)
     }
+}
+
+/// Copies the kept analysis of another shard to a shard that comes from elsewhere, and may have an earlier one.
+fn copy_analysis(
+    shards: &Engine,
+    (number, store, table): (ShardNumber, &Store, &OpenTable),
+    in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
+) -> Result<()> {
+    for other in shards.current_shards().into_iter().filter(|other| *other != number) {
+        let (Some(in_other), Ok(of_other)) = (in_other(other), store_of(shards.shard(other)?))
+        else {
+            continue;
+        };
+        let txn = of_other.read()?;
+        if let Some(record) = txn.reader(&in_other)?.record(ANALYSIS)? {
+            return store.transaction(|txn| txn.writer(table)?.0.put_record(ANALYSIS, record));
+        }
+    }
+    Ok(())
 }
 
 /// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.

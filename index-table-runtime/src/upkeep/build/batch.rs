@@ -196,7 +196,8 @@ pub(crate) fn empty(
     Ok(())
 }
 
-/// Empties the parts of these global indexes in a shard without keys of them. They are complete.
+/// Empties the parts of these global indexes in a shard without keys of them. They are complete. Queued messages stay: they can be
+/// of rows that have moved to other shards.
 pub(crate) fn leave_to_others(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -206,7 +207,7 @@ pub(crate) fn leave_to_others(
         writer.clear(index)?;
         record(rows, writer, index, None)?;
     }
-    purge(rows, writer, indexes)
+    Ok(())
 }
 
 /// Records that these indexes have to be built; `of` is the number of rows.

@@ -14,11 +14,12 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Retry, Tables,
+        self, ReadRecords as _, Retry, Tables, WriteRecords as _,
         shards::{self, Changed, Coming, HasEngine, Shard, TableRecord},
     },
     model::{
         error::{Error, Result},
+        schema::ANALYSIS,
         shard::ShardNumber,
     },
     store::{
@@ -205,7 +206,9 @@ impl ShardedStore {
             for (table, tables, copies, opened) in &in_shard {
                 let global = table.rows.distribution.global();
                 let has_stream = table.rows.changes.is_some();
-                if copies.is_none() && global.is_empty() && !has_stream {
+                let analysis = engine::Reader::Sharded(txn.reader(tables)).record(ANALYSIS)?;
+                let analysis = analysis.map(<[u8]>::to_vec);
+                if copies.is_none() && global.is_empty() && !has_stream && analysis.is_none() {
                     continue;
                 }
                 let own = (&store_of(&shard)?, &**opened);
@@ -218,6 +221,9 @@ impl ShardedStore {
                     }
                     if has_stream {
                         changes::join_in(shards, tables, own, writer)?;
+                    }
+                    if let Some(analysis) = &analysis {
+                        writer.put_record(ANALYSIS, analysis)?;
                     }
                     // It has no keys of these indexes. So far, it was a plain store with them.
                     build::leave_to_others(table.rows, writer, global)
