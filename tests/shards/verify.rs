@@ -6,6 +6,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use heed::{CommitOrAbort, Database, EnvOpenOptions, types::Bytes};
 use index_table::{
     Error, FindingKind, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store,
     VerifyReport,
@@ -63,13 +64,30 @@ fn fill(store: &Store) -> Result<()> {
     })
 }
 
-/// Changes a shard as a plain store, in another directory.
-fn alone(path: &Path, change: impl Fn(&Store) -> Result<()>) -> Result<()> {
+/// Changes a shard as a plain store, so that the sharded store does not know it, and does not check the rows.
+pub(crate) fn alone(path: &Path, change: impl Fn(&Store) -> Result<()>) -> Result<()> {
     let aside = path.with_extension("aside");
-    fs::rename(path, &aside).expect("the directory");
-    let outcome = Store::open(&aside).and_then(|store| change(&store));
+    Store::restore(path, &aside)?;
+    Store::open(&aside).and_then(|store| change(&store))?;
+    forget_that_it_was_alone(&aside).expect("a record");
+    fs::remove_dir_all(path).expect("the directory");
     fs::rename(&aside, path).expect("the directory");
-    outcome
+    Ok(())
+}
+
+/// Removes the record of a copy that it belongs to no store.
+fn forget_that_it_was_alone(path: &Path) -> heed::Result<()> {
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: no other program has this directory open, and this process opens it here only.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(8).map_size(1 << 24).open(path)? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let records: Option<Database<'_, Bytes, Bytes>> =
+            opener.open_database(txn, Some(".shard"))?;
+        assert!(records.expect("a shard").delete(txn, b"alone")?);
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    Ok(())
 }
 
 /// Returns the kinds, shards and primary keys of all findings.
