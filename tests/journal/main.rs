@@ -1,6 +1,7 @@
 //! Stores with a journal.
 
 mod crashes;
+mod direct;
 #[path = "../support/directories.rs"]
 mod directories;
 mod durabilities;

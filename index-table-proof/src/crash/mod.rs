@@ -8,6 +8,7 @@ mod archive;
 mod changed;
 mod evolution;
 mod groups;
+mod large;
 mod over_time;
 mod replaced;
 mod scenarios;
@@ -50,8 +51,8 @@ pub(crate) struct Scenario {
     pub(crate) is_beside: bool,
     /// Whether a kill alone shows nothing.
     pub(crate) needs_power: bool,
-    /// Whether the store is sharded, and so has a journal at each durability.
-    pub(crate) is_sharded: bool,
+    /// Whether the store has a journal at each durability.
+    pub(crate) has_journal: bool,
     /// Whether the scenario counts incomplete work.
     is_cut_off: bool,
     /// The work of the child.

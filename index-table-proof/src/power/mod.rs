@@ -104,9 +104,9 @@ fn run_all(images: u64, seed: u64, only: &str, ignored: &str) -> Result<u64, Fai
     println!("{:26} {:>7} {:>7} {:>7} {:>7}", "during", "records", "images", "ahead", "failed");
     let mut failed = 0;
     for (number, scenario) in SCENARIOS.iter().enumerate() {
-        // The images of a sharded store are the same at each durability.
+        // The images of a store that always has a journal are the same at each durability.
         let is_repeated =
-            only.is_empty() && scenario.is_sharded && crate::durability_name() != "journal";
+            only.is_empty() && scenario.has_journal && crate::durability_name() != "journal";
         if !scenario.is_chosen(only) || scenario.is_beside || is_repeated {
             continue;
         }

@@ -159,7 +159,9 @@ fn a_disk_that_begins_to_hang_gets_threads_after_other_disks() {
     assert!(most.load(SeqCst) <= 1);
     gate.open();
     job.stop();
-    hanging.iter().for_each(|(job, _)| job.stop());
+    for (job, _) in &hanging {
+        job.stop();
+    }
 }
 
 #[test]

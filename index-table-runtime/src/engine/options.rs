@@ -279,6 +279,9 @@ impl Options {
     /// Default: a minute, and limits that follow the size of the store. `changed` is the bytes of all pages in use, but at
     /// least 1 MiB and at most 32 MiB. `journal` is half as many bytes, but at least 256 KiB and at most 16 MiB.
     ///
+    /// A transaction with more changes than `journal`, and than 1 MiB, is not in the journal: its commit syncs the data file, and
+    /// makes a checkpoint. It is in the journal if the store has an archive or shards.
+    ///
     /// A checkpoint is made by a background thread, which syncs the data file while others write. Until it
     /// is complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the
     /// file has up to about twice the pages that are changed between two checkpoints. If a checkpoint takes

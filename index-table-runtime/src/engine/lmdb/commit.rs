@@ -4,7 +4,8 @@ use super::{
     env::Engine,
     error::Failure,
     journal::{
-        active::Active, log::AppendFailure, recorder::Recorded, shared::checkpoint::Held, weaken,
+        active::Active, checkpoint::direct::Direct, log::AppendFailure, recorder::Recorded,
+        shared::checkpoint::Held, weaken,
     },
     turn::Writing,
 };
@@ -15,11 +16,17 @@ use crate::{
 
 /// A durable record of a transaction that LMDB has yet to commit. While this exists, no checkpoint of the
 /// shard begins.
-pub(super) struct Logged<'e>(Option<Recorded>, Option<Held<'e>>);
+#[derive(Default)]
+pub(super) struct Logged<'e> {
+    recorded: Option<Recorded>,
+    held: Option<Held<'e>>,
+    /// LMDB makes the changes durable.
+    direct: Option<Direct<'e>>,
+}
 
 impl<'e> Logged<'e> {
     pub(super) const fn new(recorded: Recorded, held: Option<Held<'e>>) -> Self {
-        Self(Some(recorded), held)
+        Self { recorded: Some(recorded), held, direct: None }
     }
 }
 
@@ -30,7 +37,7 @@ impl Engine {
     pub(super) fn log(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
         Self::refuse_lost(writing).map_err(CommitFailure::Failed)?;
         if !writing.scratch.recorder.is_on() {
-            return Ok(Logged(None, None));
+            return Ok(Logged::default());
         }
         self.append(writing)
     }
@@ -38,13 +45,20 @@ impl Engine {
     #[cold]
     fn append(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
         let held = self.journal.get().and_then(Active::hold);
+        let direct = match self.journal.get() {
+            Some(Active::Own(journal)) if writing.scratch.recorder.is_direct() => {
+                let begun = journal.begin_direct().map_err(|error| Error::io(&self.path, error));
+                Some(begun.map_err(CommitFailure::Failed)?)
+            }
+            _ => None,
+        };
         let appended = writing.scratch.recorder.append();
         if weaken::is("tail-first") {
             // So that kills leave records of transactions that LMDB has not committed.
             weaken::pause();
         }
         match appended {
-            Ok(recorded) => Ok(Logged(recorded, held)),
+            Ok(recorded) => Ok(Logged { recorded, held, direct }),
             Err(AppendFailure::Refused(error)) => {
                 Err(CommitFailure::Failed(Error::io(&self.path, error)))
             }
@@ -57,9 +71,14 @@ impl Engine {
 
     /// Reports to the journal that LMDB has committed the record, and that the commit is visible.
     #[inline]
-    pub(super) fn logged(&self, Logged(recorded, held): Logged<'_>, number: usize) {
-        if let (Some(journal), Some(recorded)) = (self.journal.get(), recorded) {
-            journal.committed(held, recorded, number as u64);
+    pub(super) fn logged(&self, logged: Logged<'_>, number: usize) {
+        let Logged { recorded: Some(recorded), held, direct } = logged else { return };
+        match (self.journal.get(), direct) {
+            (Some(Active::Own(journal)), Some(direct)) => {
+                journal.committed_directly(direct, recorded, number as u64);
+            }
+            (Some(journal), _) => journal.committed(held, recorded, number as u64),
+            (None, _) => {}
         }
     }
 
@@ -68,11 +87,17 @@ impl Engine {
     pub(super) fn take_back(
         &self,
         writing: &mut Writing,
-        Logged(recorded, _): &Logged<'_>,
+        Logged { recorded, direct, .. }: &Logged<'_>,
         error: heed::Error,
     ) -> CommitFailure {
+        let is_disk = matches!(error, heed::Error::Io(_));
         let error = self.error(error);
         if recorded.is_none() || writing.scratch.recorder.take_back().is_ok() {
+            if let (Some(Active::Own(journal)), Some(_), true) =
+                (self.journal.get(), direct, is_disk)
+            {
+                journal.fail_direct();
+            }
             return CommitFailure::Failed(error);
         }
         self.fail_journal();

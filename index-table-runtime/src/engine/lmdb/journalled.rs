@@ -131,7 +131,7 @@ impl Engine {
             not_started => unstarted(&self.path, not_started),
         })?;
         let writing = self.writing.get_mut();
-        writing.scratch.recorder = journal.recorder();
+        writing.scratch.recorder = journal.recorder(options.refuses_shards);
         writing.paths.add_all(journal.files());
         if let Ok(files) = self.files() {
             let _ = files.slots.set(journal.slots());

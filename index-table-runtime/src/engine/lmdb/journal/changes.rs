@@ -93,6 +93,11 @@ impl Changes {
         self.operations = mark.operations;
     }
 
+    /// Counts an operation without its bytes.
+    pub(crate) const fn count(&mut self) {
+        self.operations += 1;
+    }
+
     pub(crate) fn add(&mut self, database: &str, operation: Operation<'_>) {
         if self.database != database {
             self.database.clear();

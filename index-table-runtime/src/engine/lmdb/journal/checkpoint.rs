@@ -8,6 +8,8 @@
 //!    the previous checkpoint. So each commit that may reuse pages of the old state has a frame that names the new
 //!    checkpoint.
 
+pub(in crate::engine::lmdb) mod direct;
+
 use std::{
     fs::File,
     path::PathBuf,
@@ -62,7 +64,7 @@ pub(super) struct Shared {
     pub(super) files: Arc<Segments>,
     pub(super) log: Arc<Mutex<Log, rank::JournalLog>>,
     pub(super) journalled: Journalled,
-    pub(super) limits: Limits,
+    pub(super) limits: Arc<Limits>,
     pub(super) page_size: u64,
     pub(super) slots: Arc<Slots>,
     archive: Option<Arc<Archiving>>,
@@ -165,12 +167,14 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Makes a pending checkpoint durable.
-    fn finish(&self, pending: &mut Pending) -> Result<(), &'static str> {
+    /// Makes a pending checkpoint durable. `is_synced` if the data file has been synced since its last change.
+    fn finish(&self, pending: &mut Pending, is_synced: bool) -> Result<(), &'static str> {
         let Pending { snapshot, data, block: file, all, switched } = pending;
         weaken::pause();
-        // Either of the two returns the error of an earlier write.
-        write_back(data).map_err(|_| DATA_SYNC)?;
+        if !is_synced {
+            // This or the sync returns the error of an earlier write.
+            write_back(data).map_err(|_| DATA_SYNC)?;
+        }
         data.sync_data().map_err(|_| DATA_SYNC)?;
         weaken::pause();
         snapshot.pin_late(&self.env);
@@ -216,7 +220,7 @@ impl Shared {
         let Ok(Opened { data, next, block, all }) = self.open() else { return };
         let Ok(snapshot) = Snapshot::of_last(&self.env, &data) else { return };
         let switched = self.switch(&mut self.lock(), next);
-        match self.finish(&mut Pending { snapshot, data, block, all, switched }) {
+        match self.finish(&mut Pending { snapshot, data, block, all, switched }, false) {
             Ok(()) => self.shrink(),
             Err(reason) => self.refuse(&mut self.lock(), reason),
         }
@@ -239,7 +243,7 @@ impl Work for Shared {
         }
         let mut pending = state.pending.take()?;
         drop(state);
-        let outcome = self.finish(&mut pending);
+        let outcome = self.finish(&mut pending, false);
         if outcome.is_ok() {
             self.shrink();
         }
@@ -313,7 +317,7 @@ impl Journal {
             files,
             log: Arc::new(Mutex::new(log)),
             journalled,
-            limits,
+            limits: Arc::new(limits),
             page_size,
             slots,
             archive,
@@ -332,8 +336,11 @@ impl Journal {
         Ok(Self { shared, job, archiver })
     }
 
-    pub(in crate::engine::lmdb) fn recorder(&self) -> Recorder {
-        Recorder::new(Arc::clone(&self.shared.log))
+    /// Returns the recorder of the data file. `may_be_direct` if transactions that are too large for the journal need not be in
+    /// it. An archive gets its records from the journal.
+    pub(in crate::engine::lmdb) fn recorder(&self, may_be_direct: bool) -> Recorder {
+        let limits = (may_be_direct && self.archiver.is_none()).then(|| &self.shared.limits);
+        Recorder::new(Arc::clone(&self.shared.log), limits.map(Arc::clone))
     }
 
     /// Returns the paths and the numbers of the files of the journal.

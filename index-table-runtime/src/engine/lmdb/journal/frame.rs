@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Part,
     /// A notice that takes the previous record back.
     TakeBack,
+    /// A record without changes. The data file has its transaction, or no part of it.
+    Direct,
 }
 
 /// The header of a frame.
@@ -84,7 +86,7 @@ pub(crate) struct Section<'b> {
 /// The contents of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body<'b> {
-    /// The contents of [`Kind::Commit`] and [`Kind::Part`].
+    /// The contents of [`Kind::Commit`] and [`Kind::Part`], and of [`Kind::Direct`], whose section has no changes.
     Sections(&'b [Section<'b>]),
     /// The contents of [`Kind::TakeBack`]: the number of the record.
     Record(u64),
@@ -115,6 +117,7 @@ pub(crate) fn write(
         Kind::Commit => 1,
         Kind::Part => 2,
         Kind::TakeBack => 3,
+        Kind::Direct => 4,
     };
     let Header { record, time, durable, checkpoint, link, .. } = header;
     let words = [kind, *record, *time, durable.sequence, durable.offset, *checkpoint, *link];
@@ -161,6 +164,7 @@ impl<'b> Frame<'b> {
             1 => Kind::Commit,
             2 => Kind::Part,
             3 => Kind::TakeBack,
+            4 => Kind::Direct,
             _ => return None,
         };
         let (record, time) = (rest.word()?, rest.word()?);
@@ -185,6 +189,12 @@ impl<'b> Frame<'b> {
         let mut rest = Rest(self.body);
         let number = rest.word()?;
         (self.header.kind == Kind::TakeBack && rest.0.is_empty()).then_some(number)
+    }
+
+    /// Returns the number of LMDB's transaction that a direct record belongs to.
+    pub(crate) fn direct(&self) -> Option<u64> {
+        let section = self.sections().next().flatten()?;
+        (self.header.kind == Kind::Direct).then_some(section.number)
     }
 
     /// Returns the sections. A malformed section is `None` and the last item.
@@ -282,14 +292,19 @@ mod tests {
 
     #[test]
     fn the_format_has_the_documented_bytes() {
+        let documented = include_str!("../../../../../docs/FORMAT.md");
         let clear = Section { shard: 0, number: 3, changes: &[1, 1, 0, b't', 4] };
         for sections in [&[clear][..], &[clear, Section { shard: 2, number: 8, ..clear }]] {
             let mut bytes = Vec::new();
             let written = write(&mut bytes, &SALT, 4096, &header(), Body::Sections(sections));
             written.expect("short enough");
             let hex = hex(&bytes);
-            let documented = include_str!("../../../../../docs/FORMAT.md");
             assert!(documented.contains(&hex), "{hex}");
         }
+        let (mut bytes, header) = (Vec::new(), Header { kind: Kind::Direct, ..header() });
+        let body = Body::Sections(&[Section { changes: &[], ..clear }]);
+        write(&mut bytes, &SALT, 4096, &header, body).expect("short enough");
+        assert_eq!(Frame::read(&bytes, &SALT, 4096).and_then(|frame| frame.direct()), Some(3));
+        assert!(documented.contains(&hex(&bytes)), "{}", hex(&bytes));
     }
 }

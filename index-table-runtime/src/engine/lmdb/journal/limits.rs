@@ -18,6 +18,9 @@ const CHANGED: RangeInclusive<u64> = 1 << 20..=32 << 20;
 /// The bounds for the journal, if the limit follows the size of the store.
 const JOURNAL: RangeInclusive<u64> = 1 << 18..=16 << 20;
 
+/// The smallest limit for the changes of a transaction that are written to the journal.
+const TRANSACTION: u64 = 1 << 20;
+
 /// The limits of a store.
 pub(in crate::engine::lmdb) struct Limits {
     wanted: Checkpoint,
@@ -43,6 +46,12 @@ impl Limits {
     /// Returns the limit for the length of the segment, in bytes.
     pub(super) fn journal(&self) -> u64 {
         self.wanted.journal.unwrap_or_else(|| within(self.used.load(Relaxed) / 2, &JOURNAL))
+    }
+
+    /// Returns the limit for the changes of a transaction that are written to the journal, in bytes. A larger transaction is not
+    /// journalled, and ends in a checkpoint.
+    pub(super) fn transaction(&self) -> u64 {
+        self.journal().max(TRANSACTION)
     }
 
     /// Returns the limit for the time since the last checkpoint. Without changes, no checkpoint is made.

@@ -142,6 +142,25 @@ impl Log {
         self.append_frame(Kind::TakeBack, Body::Record(record), nanoseconds())
     }
 
+    /// Appends a record without changes, whose transaction is in the data file only.
+    pub(crate) fn append_direct(&mut self, number: u64) -> io::Result<()> {
+        let section = Section { shard: 0, number, changes: &[] };
+        self.append_frame(Kind::Direct, Body::Sections(&[section]), nanoseconds())
+    }
+
+    /// Removes the parts of the current record, which are not on the disk yet.
+    pub(crate) fn remove_parts(&mut self) {
+        self.roll_back();
+        let end = self.offset.next_multiple_of(STEP).max(self.longest(0));
+        let at = self.at();
+        if let Some(written) = self.written.get_mut(at)
+            && *written > end
+            && self.current.set_len(end).is_ok()
+        {
+            *written = end;
+        }
+    }
+
     fn append_frame(&mut self, kind: Kind, body: Body<'_>, time: u64) -> io::Result<()> {
         let Self { record, durable, checkpoint, link, .. } = *self;
         let header = Header { kind, record, time, durable, checkpoint, link };

@@ -5,6 +5,7 @@ use std::{io, path::Path, sync::Arc};
 use super::{
     changes::{Changes, Mark, Operation},
     frame::{Kind, Section},
+    limits::Limits,
     log::{self, AppendFailure, End, Log},
     shared::group::{Group, Pending},
     spilled::{Spilled, Stored},
@@ -31,8 +32,20 @@ struct Recording {
     number: u64,
     /// The open nested transactions.
     nested: Vec<Nested>,
-    /// Whether a part could not be appended.
-    failed: bool,
+    /// The bytes of the changes that are not in memory any more.
+    earlier: u64,
+    mode: Mode,
+}
+
+/// What becomes of the changes of the current transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// They are recorded.
+    Recorded,
+    /// They are only counted, because the transaction is too large for the journal.
+    Direct,
+    /// They are refused, because a part could not be appended.
+    Failed,
 }
 
 /// An open nested transaction, whose changes may be removed again.
@@ -83,8 +96,8 @@ impl Parts<'_> {
 /// The log to which changes are appended.
 #[derive(Clone)]
 enum Sink {
-    /// The log of this data file alone.
-    Own(Arc<Mutex<Log, rank::JournalLog>>),
+    /// The log of this data file alone, and the limits of its journal. Without limits, each transaction is recorded.
+    Own(Arc<Mutex<Log, rank::JournalLog>>, Option<Arc<Limits>>),
     /// The log of all shards, and the number of this shard.
     Shared(Arc<Group>, u32),
 }
@@ -109,7 +122,7 @@ impl Record {
     /// Appends and syncs the notice that LMDB has not committed the record.
     pub(in crate::engine::lmdb) fn take_back(&self) -> io::Result<()> {
         match &self.sink {
-            Sink::Own(log) => {
+            Sink::Own(log, _) => {
                 let mut log = log.lock();
                 log.take_back(self.number)?;
                 log.sync()
@@ -133,8 +146,9 @@ fn add_parts(mut parts: Parts<'_>, changes: &[u8], nested: &mut [Nested]) -> io:
 }
 
 impl Recorder {
-    pub(super) fn new(log: Arc<Mutex<Log, rank::JournalLog>>) -> Self {
-        Self::with(Sink::Own(log))
+    /// Returns the recorder of a data file with its own journal. With limits, larger transactions are not recorded.
+    pub(super) fn new(log: Arc<Mutex<Log, rank::JournalLog>>, limits: Option<Arc<Limits>>) -> Self {
+        Self::with(Sink::Own(log, limits))
     }
 
     /// Returns the recorder of a shard that shares the journal of all shards.
@@ -144,8 +158,9 @@ impl Recorder {
 
     fn with(sink: Sink) -> Self {
         let (changes, parts) = (Changes::default(), Spilled::default());
-        let (record, number, nested, failed) = (0, 0, Vec::new(), false);
-        let recording = Recording { sink, changes, parts, record, number, nested, failed };
+        let (record, number, nested, earlier) = (0, 0, Vec::new(), 0);
+        let mode = Mode::Recorded;
+        let recording = Recording { sink, changes, parts, record, number, nested, earlier, mode };
         Self { journal: Some(Box::new(recording)) }
     }
 
@@ -219,6 +234,13 @@ impl Recorder {
         }
     }
 
+    /// Whether the transaction has changes and is too large for the journal. LMDB's commit has to make it durable, and no other
+    /// transaction may be committed before the next checkpoint.
+    pub(in crate::engine::lmdb) fn is_direct(&self) -> bool {
+        let recording = self.journal.as_ref();
+        recording.is_some_and(|it| it.mode == Mode::Direct && it.changes.operations() > 0)
+    }
+
     pub(in crate::engine::lmdb) fn has_changes(&self) -> bool {
         self.changes() > 0
     }
@@ -278,41 +300,71 @@ impl Recording {
         self.changes.clear();
         self.number = number;
         self.nested.clear();
-        self.failed = false;
+        (self.earlier, self.mode) = (0, Mode::Recorded);
         self.parts.clear();
-        if let Sink::Own(log) = &self.sink {
+        if let Sink::Own(log, _) = &self.sink {
             log.lock().roll_back();
         }
     }
 
     fn add(&mut self, database: &str, operation: Operation<'_>) -> heed::Result<()> {
-        if self.failed {
-            return Err(heed::MdbError::BadTxn.into());
+        if self.mode != Mode::Recorded {
+            return self.add_unrecorded();
         }
         self.changes.add(database, operation);
         if self.changes.bytes().len() < PART {
             return Ok(());
         }
+        self.add_part()
+    }
+
+    #[cold]
+    fn add_unrecorded(&mut self) -> heed::Result<()> {
+        if self.mode == Mode::Failed {
+            return Err(heed::MdbError::BadTxn.into());
+        }
+        self.changes.count();
+        Ok(())
+    }
+
+    /// Makes the changes in memory a part of the record, or stops recording.
+    #[cold]
+    fn add_part(&mut self) -> heed::Result<()> {
+        self.earlier += self.changes.bytes().len() as u64;
+        if let Sink::Own(log, Some(limits)) = &self.sink
+            && self.earlier > limits.transaction()
+        {
+            log.lock().remove_parts();
+            self.changes.forget_bytes();
+            self.mode = Mode::Direct;
+            return Ok(());
+        }
         let (changes, nested) = (self.changes.bytes(), &mut self.nested);
         let appended = match &self.sink {
-            Sink::Own(log) => {
+            Sink::Own(log, _) => {
                 add_parts(Parts::Appended(&mut log.lock(), self.number), changes, nested)
             }
             Sink::Shared(group, _) => {
                 add_parts(Parts::Waiting(&mut self.parts, group.directory()), changes, nested)
             }
         };
-        self.failed = appended.is_err();
+        if appended.is_err() {
+            self.mode = Mode::Failed;
+        }
         self.changes.forget_bytes();
         appended.map_err(heed::Error::Io)
     }
 
     /// Removes the changes of a nested transaction.
     fn back_to(&mut self, Nested { mark, end }: Nested) {
+        // The changes before it are not recorded either.
+        if self.mode == Mode::Direct {
+            return;
+        }
         let Some(end) = end else { return self.changes.back_to(mark) };
         self.changes.forget_after(&mark);
         match (end, &self.sink) {
-            (PartEnd::Appended(end), Sink::Own(log)) => log.lock().back_to(end),
+            (PartEnd::Appended(end), Sink::Own(log, _)) => log.lock().back_to(end),
             (PartEnd::Waiting(len), _) => self.parts.truncate(len),
             (PartEnd::Appended(_), Sink::Shared(..)) => {}
         }
@@ -331,7 +383,7 @@ impl Recording {
 
     fn append(&mut self) -> Result<Recorded, AppendFailure> {
         let (record, length) = match &self.sink {
-            Sink::Own(log) => self.append_own(&mut log.lock())?,
+            Sink::Own(log, _) => self.append_own(&mut log.lock())?,
             Sink::Shared(group, shard) => {
                 group.append(&self.sections(*shard).collect::<Vec<_>>())?
             }
@@ -350,12 +402,16 @@ impl Recording {
 
     /// Appends to the log of this data file. Returns the number of the record and the length of the segment.
     fn append_own(&self, log: &mut Log) -> Result<(u64, u64), AppendFailure> {
-        if self.failed {
+        if self.mode == Mode::Failed {
             let reason = "an earlier part of the transaction could not be written";
             return Err(AppendFailure::Refused(io::Error::other(reason)));
         }
         let record = log.next();
-        if let Err(error) = log.append(Kind::Commit, &[self.section()], log::nanoseconds()) {
+        let appended = match self.mode {
+            Mode::Direct => log.append_direct(self.number),
+            _ => log.append(Kind::Commit, &[self.section()], log::nanoseconds()),
+        };
+        if let Err(error) = appended {
             // The whole record may be in the file, and must not be read.
             return Err(match log.erase() {
                 Ok(()) => AppendFailure::Refused(error),

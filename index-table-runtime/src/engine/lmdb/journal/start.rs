@@ -185,7 +185,7 @@ pub(super) struct Found {
 
 impl Found {
     /// Reads the journal of one data file.
-    fn read(directory: &Path, known: &Journalled) -> Result<Self, NotStarted> {
+    pub(super) fn read(directory: &Path, known: &Journalled) -> Result<Self, NotStarted> {
         let files = files::existing(directory, OWN)?;
         let checkpoint = tail::newest(&files::heads(&files)?, known)?;
         if let Some(reason) = files::find_missing(directory, OWN, &files)? {
@@ -295,12 +295,21 @@ pub(super) fn recover_from(
     saved.check_length(&directory.join(FILE))?;
     // A record is durable before LMDB commits it.
     let (last, number) = (found.last(shard)?, last_number(&data)?);
+    let direct = found.tail.direct;
+    let last = direct.map_or(last, |direct| last.max(direct.number));
     if number.is_some_and(|number| number > last) && !weaken::any() {
         return Err(NotStarted::Damaged(found.ends_early(last, number.unwrap_or_default())));
     }
     let created = found.source().creates(&found.tail.records, shard)?;
     // Nothing is written to the data file if the lock file can't be.
     prepare()?;
+    let epoch = found.checkpoint.salt.epoch;
+    let clean = Marker::Clean(Journalled { epoch, ..known });
+    if direct.is_some_and(|it| !it.is_taken_back && Some(it.number) == number) {
+        // LMDB has synced the data file before it wrote this number.
+        marker::put(&data, clean)?;
+        return Ok(data.sync_data()?);
+    }
     saved.restore(&data)?;
     let named = saved.databases().saturating_add(created);
     let databases = databases.saturating_add(u32::try_from(named).unwrap_or(u32::MAX));
@@ -314,8 +323,7 @@ pub(super) fn recover_from(
     let applied = apply_all(&env, &data, found, shard);
     if applied.is_ok() {
         env.force_sync()?;
-        let epoch = found.checkpoint.salt.epoch;
-        marker::put(&data, Marker::Clean(Journalled { epoch, ..known }))?;
+        marker::put(&data, clean)?;
         data.sync_data()?;
     }
     // The reader is dropped after that.

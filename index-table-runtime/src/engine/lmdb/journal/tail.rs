@@ -64,11 +64,22 @@ impl Record {
     }
 }
 
+/// A record whose changes are in the data file only. No other record follows it, unless it was taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Direct {
+    record: u64,
+    /// The number of LMDB's transaction.
+    pub(crate) number: u64,
+    pub(crate) is_taken_back: bool,
+}
+
 /// The records after a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tail {
-    /// The records that were not taken back, in order.
+    /// The records with changes that were not taken back, in order.
     pub(crate) records: Vec<Record>,
+    /// The last direct record.
+    pub(crate) direct: Option<Direct>,
     /// The number of the next record.
     pub(crate) next: u64,
     /// The last segment with a frame, or the segment of the checkpoint.
@@ -129,6 +140,7 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
     };
     let mut tail = Tail {
         records: Vec::new(),
+        direct: None,
         next: checkpoint.record,
         last: checkpoint.salt.sequence,
         end: reading.end.at,
@@ -136,7 +148,8 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
     // The end of the last record, and the parts after it with their shards.
     let (mut whole, mut parts, mut shards) = (reading.end, Vec::new(), Vec::new());
     loop {
-        let Some(Found { place, header, taken_back, changes }) = reading.next(tail.next)? else {
+        let Some(Found { place, header, taken_back, direct, changes }) = reading.next(tail.next)?
+        else {
             // Parts without an end belong to a transaction that was rolled back. The next record may be in
             // the next segment.
             let after = parts.last().map(|last: &Place| last.sequence + 1);
@@ -158,6 +171,15 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
                 parts.push(place);
                 continue;
             }
+            Kind::Commit | Kind::Direct if tail.direct.is_some_and(|it| !it.is_taken_back) => {
+                return Err(damaged(place, "it follows a direct record without a checkpoint"));
+            }
+            Kind::Direct => {
+                let number = direct.ok_or_else(|| damaged(place, "its transaction is missing"))?;
+                tail.direct = Some(Direct { record: header.record, number, is_taken_back: false });
+                parts.clear();
+                shards.clear();
+            }
             Kind::Commit => {
                 parts.push(place);
                 let frames = std::mem::take(&mut parts);
@@ -169,7 +191,10 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
                 // A record before the checkpoint is not in its states, because its shards were pinned after
                 // the notice.
                 let is_before = taken_back.is_some_and(|number| number < checkpoint.record);
-                if !is_before && !take_back(&mut tail.records, taken_back) {
+                let direct = tail.direct.as_mut().filter(|it| Some(it.record) == taken_back);
+                if let Some(direct) = direct {
+                    direct.is_taken_back = true;
+                } else if !is_before && !take_back(&mut tail.records, taken_back) {
                     return Err(damaged(place, "it takes back another record than the last"));
                 }
                 parts.clear();
@@ -260,6 +285,8 @@ struct Found {
     header: frame::Header,
     /// The record that the frame takes back.
     taken_back: Option<u64>,
+    /// The number of LMDB's transaction, if the frame is a direct record.
+    direct: Option<u64>,
     /// The shards that the frame changes. Malformed sections are detected when the record is applied.
     changes: Vec<u32>,
 }
@@ -305,7 +332,8 @@ impl<S: Source> Reading<'_, S> {
                 let at = Place { offset: frame.end(place.offset), ..place };
                 self.end = End { at, link: frame.link(), next: place.sequence };
                 let changes = frame.sections().map_while(|it| it.map(|it| it.shard)).collect();
-                Found { place, header: frame.header, taken_back: frame.taken_back(), changes }
+                let (taken_back, direct) = (frame.taken_back(), frame.direct());
+                Found { place, header: frame.header, taken_back, direct, changes }
             });
             self.buffer = buffer;
             if let Some(Found { place, header, .. }) = next {

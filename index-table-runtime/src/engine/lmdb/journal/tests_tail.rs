@@ -2,7 +2,7 @@ use std::io;
 
 use super::{
     block::{Block, HEAD},
-    frame::{self, Body, Header, Kind, Place, Salt},
+    frame::{self, Body, Header, Kind, Place, Salt, Section},
     marker::Journalled,
     tail::{self, Fault, Source, Tail, file_of, load},
     written::{FILES, Written, block},
@@ -52,6 +52,44 @@ fn a_record_that_is_taken_back_is_left_out() {
     written.commit(&[6]);
     assert_eq!(written.numbers(), [9, 12]);
     written.append(Kind::TakeBack, Body::Record(9));
+    assert!(matches!(written.tail(), Err(Fault::Damaged(_))));
+}
+
+#[test]
+fn a_direct_record_is_the_last_record() {
+    let direct = |written: &mut Written| {
+        let section = Section { shard: 0, number: written.record + 24, changes: &[] };
+        written.append(Kind::Direct, Body::Sections(&[section]));
+    };
+    let found = |written: &Written| {
+        let tail = written.tail().expect("in order");
+        (tail.direct.map(|direct| (direct.number, direct.is_taken_back)), tail.next)
+    };
+    let mut written = Written::new();
+    written.commit(&[6]);
+    assert_eq!(found(&written), (None, 10));
+    // Parts of the record were removed.
+    direct(&mut written);
+    assert_eq!((found(&written), written.numbers()), ((Some((34, false)), 11), vec![9]));
+    let place = written.at;
+    for kind in [Kind::Commit, Kind::Direct] {
+        let mut written = Written::new();
+        written.commit(&[6]);
+        direct(&mut written);
+        match kind {
+            Kind::Commit => written.commit(&[6]),
+            _ => direct(&mut written),
+        }
+        assert!(is_damaged(written.tail(), place), "{kind:?}");
+    }
+    written.append(Kind::TakeBack, Body::Record(10));
+    written.commit(&[6]);
+    assert_eq!((found(&written), written.numbers()), ((Some((34, true)), 13), vec![9, 12]));
+    direct(&mut written);
+    assert_eq!(found(&written), (Some((37, false)), 14));
+    // Without its transaction.
+    let mut written = Written::new();
+    written.append(Kind::Direct, Body::Sections(&[]));
     assert!(matches!(written.tail(), Err(Fault::Damaged(_))));
 }
 

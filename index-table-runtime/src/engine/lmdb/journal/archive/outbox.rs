@@ -333,6 +333,10 @@ impl Outbox {
                         waiting.push(Waiting { number, time, frames, after: end });
                     }
                 }
+                Kind::Direct => {
+                    let reason = "the journal lacks the changes of a commit".to_owned();
+                    return Err(Fault::Damaged(reason));
+                }
                 Kind::TakeBack => {
                     end.record += 1;
                     parts.clear();

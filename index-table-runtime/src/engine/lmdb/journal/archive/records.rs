@@ -67,7 +67,7 @@ impl<'s, S: Source> Records<'s, S> {
             let header = frame.header;
             match header.kind {
                 Kind::Part => {}
-                Kind::TakeBack => return Ok(None),
+                Kind::TakeBack | Kind::Direct => return Ok(None),
                 Kind::Commit => {
                     (self.offset, self.link) = (offset, link);
                     (self.commit, self.time) = (header.record, header.time);
