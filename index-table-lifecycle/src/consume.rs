@@ -218,21 +218,27 @@ fn received(state: &State, consumer: String) -> Received {
 }
 
 /// Adds a consumer: `add-consumer NAME [shared] [all]`. It begins with the next change, or with the oldest
-/// change kept.
+/// change kept. `has_history` is whether the shards have all changes of people, which are kept for 7 days.
 pub(crate) fn add(
-    tables: &Tables,
-    store: &Store,
+    (tables, store): (&Tables, &Store),
     states: &mut States,
     step: &Step,
     tenants: u32,
+    has_history: &dyn Fn() -> bool,
 ) -> Outcome {
     let (name, is_shared) = (step.word(1), step.has("shared"));
-    let is_new = tables.consumers.get(&store.read()?, name)?.is_none();
+    let txn = store.read()?;
+    let is_new = tables.consumers.get(&txn, name)?.is_none();
     let has_all = is_new && step.has("all");
+    // The position of a consumer whose addition was killed can be later.
+    let is_first = tables.people.change_consumers(&txn)?.iter().all(|it| it.name != name);
+    drop(txn);
     // A killed process leaves no consumer whose record doesn't fit.
     store.transaction(|txn| tables.consumers.delete(txn, name).map(drop))?;
     let (mut people, mut orders) =
         (tables.people.changes(store, name)?, tables.orders.changes(store, name)?);
+    // A shard that is removed from now on has no change that the consumer lacks.
+    let has_history = has_all && is_first && has_history();
     let txn = store.read()?;
     if !has_all {
         people.skip_before(&txn)?;
@@ -243,7 +249,9 @@ pub(crate) fn add(
         let progress = crate::check::if_present(tables.progress.get(&txn, tenant))?.flatten();
         if let Some(progress) = progress {
             let state = states.get(tenant, progress.n);
-            rows.push(received(state, name.to_owned()));
+            let row = received(state, name.to_owned());
+            let oldest = Received { people: 0, first_people: 0, ..row.clone() };
+            rows.push(if has_history { oldest } else { row });
         }
     }
     drop(txn);

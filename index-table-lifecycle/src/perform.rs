@@ -63,7 +63,10 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             Ok(tables.orders.remove_old_changes(store, u64::MAX).map(drop)?)
         }
         ("add-consumer", _) => listing(app, step.word(1), || {
-            consume::add(tables, store, &mut states(), step, app.config.tenants)
+            let has_history =
+                || ["detached", "removed", "restored"].iter().all(|mark| !app.has(mark));
+            let tenants = app.config.tenants;
+            consume::add((tables, store), &mut states(), step, tenants, &has_history)
         }),
         ("remove-consumer", _) => {
             listing(app, step.word(1), || consume::remove(tables, store, step.word(1)))
@@ -74,6 +77,7 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         }
         ("remove", Some(shards)) => {
             let _paused = crate::whole::prepared(app, handle, step)?;
+            app.mark("removed")?;
             moved(app, || Ok(shards.remove_shard(step.word(1))?))
         }
         ("detach", Some(shards)) => {

@@ -165,7 +165,7 @@ pub(crate) struct Filler {
 }
 
 /// The number of changes that a consumer has received from a tenant. Changes before its first ones are not compared: those of
-/// a shard that was away come late, and those of a removed shard are gone.
+/// a shard that was away come late, those of a removed shard are gone, and of orders, consumed changes are removed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "received", shard_by = tenant, shard_map = "tenants")]
 pub(crate) struct Received {
