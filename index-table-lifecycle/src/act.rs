@@ -1,6 +1,6 @@
 //! Executes the operations of the model in a store.
 
-use index_table::{Error, OnDuplicate, Result, WriteTxn};
+use index_table::{Error, OnDuplicate, Result, Store, WriteTxn};
 
 use crate::{
     failure::{Outcome, same, wrong},
@@ -20,7 +20,7 @@ pub(crate) fn event(tenant: u32, write: u64) -> std::result::Result<Event, u64> 
 
 /// Writes the next operation of a tenant, with rows of others unless this is `None`. `state` is the state after `progress.n` operations, and then after the next one.
 pub(crate) fn operate(
-    tables: &Tables,
+    (tables, store): (&Tables, &Store),
     txn: &mut WriteTxn<'_>,
     (seed, others): (u64, Option<u32>),
     state: &mut State,
@@ -35,11 +35,23 @@ pub(crate) fn operate(
             Err(failure) => return Err(failure),
         }
     }
+    let changes = state.people_changes.len() as u64;
     state.operate(seed, &mut |state, act| execute(tables, txn, state, act))?;
     progress.n = state.n;
     let expected = progress.clone();
     if !tables.progress.update(txn, progress.tenant, |row| *row = expected)? {
         return wrong(format!("the progress of tenant {} is missing", progress.tenant));
+    }
+    // The shard is locked now, so the rows don't move until the transaction ends.
+    let shard = match tables.progress.shard_of(store, progress.tenant) {
+        // A plain store has no shards.
+        Err(Error::NotOffered { .. }) => "main".to_owned(),
+        shard => shard?.name().to_owned(),
+    };
+    if progress.homes.last().is_none_or(|(name, _)| *name != shard) {
+        progress.homes.push((shard, changes));
+        let homes = progress.homes.clone();
+        tables.progress.update(txn, progress.tenant, |row| row.homes = homes)?;
     }
     Ok(())
 }

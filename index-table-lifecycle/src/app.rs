@@ -17,7 +17,7 @@ use index_table::{ExpiryWorker, IndexWorker, OnDuplicate, Result, ShardedStore, 
 use crate::{
     act::operate,
     check::{Check, filler_code, if_present},
-    consume::{self, Consumers},
+    consume::{self, Consumers, Leases},
     failure::{Outcome, wrong},
     model::States,
     random::Random,
@@ -52,6 +52,7 @@ pub(crate) struct App {
     gate: Arc<RwLock<()>>,
     copying: Mutex<()>,
     consumers: Mutex<()>,
+    pub(crate) leases: Leases,
     /// The acknowledged operations of each tenant.
     acks: Mutex<BTreeMap<u32, u64>>,
 }
@@ -100,6 +101,7 @@ impl App {
             gate,
             copying,
             consumers,
+            leases: Leases::default(),
             acks,
         })
     }
@@ -189,6 +191,7 @@ impl App {
             crate::copies::wait_for_archive(self, &handle)?;
             self.mark("created")?;
         }
+        self.leases.remove_lost(self, &handle)?;
         let (stop, mut threads) = (Arc::<AtomicBool>::default(), Vec::new());
         let mut start = |run: fn(&Arc<Self>, &Handle, u64, &AtomicBool), number: u64| {
             let (app, handle, stop) = (Arc::clone(self), handle.clone(), Arc::clone(&stop));
@@ -230,6 +233,8 @@ impl App {
         let Some(open) = lock(&self.open).take() else { return };
         open.stop.store(true, SeqCst);
         open.joined.into_iter().for_each(|thread| drop(thread.join()));
+        // A worker that can't leave keeps its lease.
+        let _ = self.leases.leave(self);
         drop(open.workers);
     }
 
@@ -330,6 +335,7 @@ impl App {
                 return wrong(format!("the progress of tenant {tenant} is missing"));
             };
             let mut state = states.get(tenant, progress.n).clone();
+            let tables = (tables, &handle.store);
             operate(tables, txn, (config.seed, others), &mut state, &mut progress)?;
             Ok(Some(progress.n))
         })?;
@@ -356,7 +362,8 @@ impl App {
         let mut random = Random::new(&[self.config.seed, 5]);
         while !stop.load(SeqCst) {
             let gate = self.go_on();
-            let outcome = consumers.take(handle, &mut |name| random.one_in(consume::pace(name)));
+            let is_due = &mut |name: &str| random.one_in(consume::pace(name));
+            let outcome = consumers.take(self, handle, is_due);
             drop(gate);
             report("consumers", outcome.map(drop), stop);
             thread::sleep(Duration::from_millis(3));

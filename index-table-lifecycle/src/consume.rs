@@ -2,21 +2,27 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    time::Duration,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
 };
 
-use index_table::{ChangeBatch, ChangeWorker, Changes, Error, Result, Store, WriteTxn};
+use index_table::{
+    ChangeBatch, ChangeWorker, Changes, Error, Result, ShardedStore, Store, WriteTxn,
+};
 
 use crate::{
-    app::Handle,
+    app::{App, Handle},
     failure::{Failure, Outcome, wrong},
     model::{State, States, change},
     script::{Config, Step},
-    tables::{Consumer, Order, Person, Received, Tables},
+    tables::{Consumer, Order, Person, Progress, Received, Tables},
 };
 
 /// The most changes in a batch.
 const BATCH: usize = 40;
+
+/// The lease of the workers of a shared consumer. If they are killed, their keys are soon free.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// Which of the two streams.
 #[derive(Debug, Clone, Copy)]
@@ -34,16 +40,16 @@ enum Reader<R: index_table::__private::Entity> {
 struct Consuming {
     name: String,
     is_shared: bool,
+    created: u64,
     people: Reader<Person>,
     orders: Reader<Order>,
 }
 
 impl<R: index_table::__private::Entity + index_table::__private::Streamed> Reader<R> {
-    fn open(changes: Changes<R>, is_shared: bool) -> Self {
-        if is_shared {
-            Self::Worker(changes.share(Duration::from_secs(2)))
-        } else {
-            Self::Alone(changes)
+    fn open(changes: Changes<R>, lease: Option<Duration>) -> Self {
+        match lease {
+            Some(lease) => Self::Worker(changes.share(lease)),
+            None => Self::Alone(changes),
         }
     }
 
@@ -62,19 +68,108 @@ impl<R: index_table::__private::Entity + index_table::__private::Streamed> Reade
     }
 }
 
+/// The leases of consumers that are shared for a while. They don't end by themselves during a lifecycle: a consumer whose worker
+/// was killed is not used until it was removed.
+#[derive(Default)]
+pub(crate) struct Leases(Mutex<BTreeMap<String, Consuming>>);
+
+impl Leases {
+    fn workers(&self) -> MutexGuard<'_, BTreeMap<String, Consuming>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shares a consumer, unless it is shared already.
+    pub(crate) fn share(&self, app: &App, handle: &Handle, name: &str) -> Outcome {
+        let (store, tables) = (&handle.store, &handle.tables);
+        let consumer = tables.consumers.get(&store.read()?, name)?;
+        let is_leased = app.has(&lease_of(name));
+        let Some(consumer) = consumer.filter(|it| !it.is_shared && !is_leased) else {
+            return Ok(());
+        };
+        app.mark(&lease_of(name))?;
+        let mut worker = Consuming::open(tables, store, &consumer, Some(LONG))?;
+        worker.take(app, handle, &mut States::new(app.config.seed))?;
+        self.workers().insert(name.to_owned(), worker);
+        Ok(())
+    }
+
+    /// All workers leave.
+    pub(crate) fn leave(&self, app: &App) -> Outcome {
+        while let Some((name, worker)) = self.workers().pop_first() {
+            worker.leave()?;
+            app.unmark(&lease_of(&name))?;
+        }
+        Ok(())
+    }
+
+    fn forget(&self, app: &App, name: &str) -> Outcome {
+        self.workers().remove(name);
+        app.unmark(&lease_of(name))
+    }
+
+    /// Whether the worker of a consumer was killed, or could not leave.
+    pub(crate) fn is_lost(&self, app: &App, consumer: &str) -> bool {
+        app.has(&lease_of(consumer)) && !self.workers().contains_key(consumer)
+    }
+
+    /// Removes the consumers whose workers were killed, unless a shard is missing.
+    pub(crate) fn remove_lost(&self, app: &App, handle: &Handle) -> Outcome {
+        let txn = handle.store.read()?;
+        let consumers = handle.tables.consumers.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+        drop(txn);
+        for consumer in consumers {
+            if self.is_lost(app, &consumer.name) {
+                match listing(app, &consumer.name, || remove(app, handle, &consumer.name)) {
+                    Err(failure) if failure.is_expected() => {}
+                    outcome => outcome?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Adds or removes a consumer. The consumer may be listed in part if this fails or is killed.
+pub(crate) fn listing(app: &App, consumer: &str, change: impl FnOnce() -> Outcome) -> Outcome {
+    let _consumers = app.consumers();
+    let _paused = app.pause();
+    let mark = format!("listing.{consumer}");
+    app.mark(&mark)?;
+    change()?;
+    app.unmark(&mark)
+}
+
+/// The length of a lease that doesn't end by itself.
+const LONG: Duration = Duration::from_hours(1);
+
+fn lease_of(consumer: &str) -> String {
+    format!("lease.{consumer}")
+}
+
 impl Consuming {
-    fn open(tables: &Tables, store: &Store, consumer: &Consumer) -> Result<Self> {
+    fn open(
+        tables: &Tables,
+        store: &Store,
+        consumer: &Consumer,
+        lease: Option<Duration>,
+    ) -> Result<Self> {
         let name = &consumer.name;
         Ok(Self {
             name: name.clone(),
             is_shared: consumer.is_shared,
-            people: Reader::open(tables.people.changes(store, name)?, consumer.is_shared),
-            orders: Reader::open(tables.orders.changes(store, name)?, consumer.is_shared),
+            created: consumer.created,
+            people: Reader::open(tables.people.changes(store, name)?, lease),
+            orders: Reader::open(tables.orders.changes(store, name)?, lease),
         })
     }
 
+    fn leave(self) -> Result<()> {
+        self.people.leave()?;
+        self.orders.leave()
+    }
+
     /// Receives a batch of each stream, and compares it with the model. Returns the number of changes.
-    fn take(&mut self, tables: &Tables, store: &Store, states: &mut States) -> Outcome<usize> {
+    fn take(&mut self, app: &App, handle: &Handle, states: &mut States) -> Outcome<usize> {
         let batch = self.people.next_batch()?;
         let hashes: Vec<_> = batch
             .iter()
@@ -85,7 +180,7 @@ impl Consuming {
         let mut count = hashes.len();
         if count > 0 {
             let commit = |txn: &mut WriteTxn<'_>| batch.commit_in(txn);
-            self.commit(tables, store, states, (Stream::People, &hashes), &commit)?;
+            self.commit((app, handle), states, (Stream::People, &hashes), &commit)?;
         }
         let batch = self.orders.next_batch()?;
         let hashes: Vec<_> = batch
@@ -96,7 +191,7 @@ impl Consuming {
             .collect();
         if !hashes.is_empty() {
             let commit = |txn: &mut WriteTxn<'_>| batch.commit_in(txn);
-            self.commit(tables, store, states, (Stream::Orders, &hashes), &commit)?;
+            self.commit((app, handle), states, (Stream::Orders, &hashes), &commit)?;
         }
         count += hashes.len();
         Ok(count)
@@ -104,16 +199,16 @@ impl Consuming {
 
     fn commit(
         &self,
-        tables: &Tables,
-        store: &Store,
+        (app, handle): (&App, &Handle),
         states: &mut States,
         (stream, changes): (Stream, &[(u32, u64, String)]),
         commit: &dyn Fn(&mut WriteTxn<'_>) -> Result<()>,
     ) -> Outcome {
-        let outcome = store.try_transaction(|txn| {
+        let outcome = handle.store.try_transaction(|txn| {
             commit(txn)?;
             for (tenant, hash, text) in changes {
-                self.receive(tables, txn, states, (stream, *tenant, *hash, text))?;
+                let change = (stream, *tenant, *hash, text.as_str());
+                self.receive((app, &handle.tables), txn, states, change)?;
             }
             Ok(())
         });
@@ -127,7 +222,7 @@ impl Consuming {
     /// Compares a change with the next change of the tenant.
     fn receive(
         &self,
-        tables: &Tables,
+        (app, tables): (&App, &Tables),
         txn: &mut WriteTxn<'_>,
         states: &mut States,
         (stream, tenant, hash, text): (Stream, u32, u64, &str),
@@ -146,7 +241,11 @@ impl Consuming {
             format!("consumer {name}, {stream:?} of tenant {tenant} after {}: {text}", progress.n);
         let Some(found) = found else { return wrong(format!("{what}: no such change")) };
         // A shard was attached or restored at this moment.
-        let Some(mut row) = tables.received.get(txn, tenant, name)? else { return Ok(()) };
+        let row = tables.received.get(txn, tenant, name)?;
+        let Some(mut row) = row.filter(|it| it.created == self.created) else { return Ok(()) };
+        if !is_compared(app, &progress, &row) {
+            return Ok(());
+        }
         let (count, first) = match stream {
             Stream::People => (&mut row.people, row.first_people),
             Stream::Orders => (&mut row.orders, row.first_orders),
@@ -178,29 +277,40 @@ impl Consumers {
     /// Takes a batch of each consumer that `is_due`. Returns the number of changes.
     pub(crate) fn take(
         &mut self,
+        app: &App,
         handle: &Handle,
         is_due: &mut dyn FnMut(&str) -> bool,
     ) -> Outcome<usize> {
         let (store, tables) = (&handle.store, &handle.tables);
         let consumers = tables.consumers.all(&store.read()?).rows().collect::<Result<Vec<_>>>()?;
-        self.open.retain(|name, _| consumers.iter().any(|it| it.name == *name));
+        let is_known = |own: &Consuming| {
+            consumers.iter().any(|it| (&it.name, it.created) == (&own.name, own.created))
+        };
+        self.open.retain(|_, own| is_known(own));
         let mut count = 0;
         for consumer in consumers.iter().filter(|it| is_due(&it.name)) {
+            if let Some(worker) = app.leases.workers().get_mut(&consumer.name) {
+                count += worker.take(app, handle, &mut self.states)?;
+                continue;
+            }
+            if app.leases.is_lost(app, &consumer.name) {
+                continue;
+            }
+            let lease = consumer.is_shared.then_some(SHORT);
             let open = match self.open.entry(consumer.name.clone()) {
                 Entry::Occupied(open) => open.into_mut(),
-                Entry::Vacant(vacant) => vacant.insert(Consuming::open(tables, store, consumer)?),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(Consuming::open(tables, store, consumer, lease)?)
+                }
             };
-            count += open.take(tables, store, &mut self.states)?;
+            count += open.take(app, handle, &mut self.states)?;
         }
         Ok(count)
     }
 
     /// Releases the keys of the workers.
     pub(crate) fn leave(self) -> Outcome {
-        self.open.into_values().try_for_each(|it| {
-            it.people.leave()?;
-            Ok(it.orders.leave()?)
-        })
+        Ok(self.open.into_values().try_for_each(Consuming::leave)?)
     }
 }
 
@@ -210,23 +320,46 @@ pub(crate) fn pace(name: &str) -> u64 {
     [2, 8, 32].get((number % 3) as usize).copied().unwrap_or(1)
 }
 
-/// Returns the record of a consumer whose first change of a tenant is the next one.
-fn received(state: &State, consumer: String) -> Received {
+/// Returns the record of a consumer whose first change of a tenant is the next one, or of people this one.
+fn received(state: &State, consumer: &Consumer, first_people: Option<u64>) -> Received {
     let (people, orders) = (state.people_changes.len() as u64, state.order_changes.len() as u64);
-    let tenant = state.tenant;
-    Received { tenant, consumer, people, orders, first_people: people, first_orders: orders }
+    let (tenant, people) = (state.tenant, first_people.unwrap_or(people));
+    let (consumer, created) = (consumer.name.clone(), consumer.created);
+    Received {
+        tenant,
+        consumer,
+        created,
+        people,
+        orders,
+        first_people: people,
+        first_orders: orders,
+    }
+}
+
+/// Whether the changes that a consumer receives from a tenant are compared. If a shard was restored, its record can be older than
+/// the positions in other shards, in which the tenant was before.
+pub(crate) fn is_compared(app: &App, progress: &Progress, row: &Received) -> bool {
+    app.is_whole() || progress.homes.last().is_none_or(|(_, first)| row.first_people >= *first)
+}
+
+/// Returns the first of the last changes of people that are all in these shards.
+fn first_in(progress: &Progress, is_present: &dyn Fn(&str) -> bool) -> Option<u64> {
+    let last = progress.homes.iter().rev().take_while(|(shard, _)| is_present(shard));
+    last.last().map(|(_, first)| *first)
+}
+
+/// Returns the first of the last changes of people in this shard.
+fn last_in(progress: &Progress, shard: &str) -> Option<u64> {
+    let last = progress.homes.iter().rev().find(|(own, _)| own == shard);
+    last.map(|(_, first)| *first)
 }
 
 /// Adds a consumer: `add-consumer NAME [shared] [all]`. It begins with the next change, or with the oldest
-/// change kept. `has_history` is whether the shards have all changes of people, which are kept for 7 days.
-pub(crate) fn add(
-    (tables, store): (&Tables, &Store),
-    states: &mut States,
-    step: &Step,
-    tenants: u32,
-    has_history: &dyn Fn() -> bool,
-) -> Outcome {
-    let (name, is_shared) = (step.word(1), step.has("shared"));
+/// change kept. Changes of people are kept for 7 days.
+pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
+    let (tables, store, tenants) = (&handle.tables, &handle.store, app.config.tenants);
+    let (name, is_shared, states) =
+        (step.word(1), step.has("shared"), &mut States::new(app.config.seed));
     let txn = store.read()?;
     let is_new = tables.consumers.get(&txn, name)?.is_none();
     let has_all = is_new && step.has("all");
@@ -237,8 +370,13 @@ pub(crate) fn add(
     store.transaction(|txn| tables.consumers.delete(txn, name).map(drop))?;
     let (mut people, mut orders) =
         (tables.people.changes(store, name)?, tables.orders.changes(store, name)?);
-    // A shard that is removed from now on has no change that the consumer lacks.
-    let has_history = has_all && is_first && has_history();
+    // A shard that leaves from now on has no change that the consumer lacks.
+    let present = handle.shards.as_ref().map(ShardedStore::shard_ids);
+    let is_present =
+        |shard: &str| present.as_ref().is_none_or(|all| all.iter().any(|own| own.name() == shard));
+    let has_history = has_all && is_first && app.is_whole();
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let consumer = Consumer { name: name.to_owned(), is_shared, created: since.as_nanos() as u64 };
     let txn = store.read()?;
     if !has_all {
         people.skip_before(&txn)?;
@@ -248,10 +386,8 @@ pub(crate) fn add(
     for tenant in 0..tenants {
         let progress = crate::check::if_present(tables.progress.get(&txn, tenant))?.flatten();
         if let Some(progress) = progress {
-            let state = states.get(tenant, progress.n);
-            let row = received(state, name.to_owned());
-            let oldest = Received { people: 0, first_people: 0, ..row.clone() };
-            rows.push(if has_history { oldest } else { row });
+            let first = if has_history { first_in(&progress, &is_present) } else { None };
+            rows.push(received(states.get(tenant, progress.n), &consumer, first));
         }
     }
     drop(txn);
@@ -259,22 +395,27 @@ pub(crate) fn add(
         for row in &rows {
             tables.received.put(txn, row)?;
         }
-        tables.consumers.put(txn, &Consumer { name: name.to_owned(), is_shared })?;
+        tables.consumers.put(txn, &consumer)?;
         Ok::<_, Failure>(())
     })
 }
 
 /// Removes a consumer.
-pub(crate) fn remove(tables: &Tables, store: &Store, name: &str) -> Outcome {
+pub(crate) fn remove(app: &App, handle: &Handle, name: &str) -> Outcome {
+    let (tables, store) = (&handle.tables, &handle.store);
     store.transaction(|txn| tables.consumers.delete(txn, name).map(drop))?;
     tables.people.remove_change_consumer(store, name)?;
     tables.orders.remove_change_consumer(store, name)?;
-    Ok(())
+    app.leases.forget(app, name)
 }
 
-/// Records, for each consumer without a change of a tenant, the changes that it must receive. Forgets those of consumers that
-/// were removed while the shard of the tenant was away.
-pub(crate) fn expect(tables: &Tables, store: &Store, states: &mut States, tenants: u32) -> Outcome {
+/// Records, for each consumer without a change of a tenant, the changes that it must receive: the next ones, or, of people in
+/// the shard `since`, those since the tenant came to the shard. Forgets those of consumers that were removed while the shard of the
+/// tenant was away.
+pub(crate) fn expect(app: &App, handle: &Handle, since: Option<&str>) -> Outcome {
+    let (tables, store, tenants) = (&handle.tables, &handle.store, app.config.tenants);
+    let states = &mut States::new(app.config.seed);
+    let since = since.filter(|_| app.is_whole());
     store.try_transaction(|txn| {
         let consumers = tables.consumers.all(txn).rows().collect::<Result<Vec<_>>>()?;
         for tenant in 0..tenants {
@@ -283,13 +424,15 @@ pub(crate) fn expect(tables: &Tables, store: &Store, states: &mut States, tenant
             let state = states.get(tenant, progress.n);
             let known = tables.received.find_by_tenant(txn, tenant).rows();
             for row in known.collect::<Result<Vec<_>>>()? {
-                if consumers.iter().all(|it| it.name != row.consumer) {
+                let is_of = |it: &Consumer| (&it.name, it.created) == (&row.consumer, row.created);
+                if !consumers.iter().any(is_of) {
                     tables.received.delete(txn, tenant, &row.consumer)?;
                 }
             }
-            for consumer in consumers.iter().map(|it| it.name.clone()) {
-                if tables.received.get(txn, tenant, &consumer)?.is_none() {
-                    tables.received.insert(txn, &received(state, consumer))?;
+            let first = since.and_then(|shard| last_in(&progress, shard));
+            for consumer in &consumers {
+                if tables.received.get(txn, tenant, &consumer.name)?.is_none() {
+                    tables.received.insert(txn, &received(state, consumer, first))?;
                 }
             }
         }

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The steps and their weights.
-const STEPS: [(&str, u64); 14] = [
+const STEPS: [(&str, u64); 16] = [
     ("sleep", 5),
     ("check", 3),
     ("kill", 3),
@@ -18,6 +18,8 @@ const STEPS: [(&str, u64); 14] = [
     ("drain", 1),
     ("add-consumer", 3),
     ("remove-consumer", 2),
+    ("share", 2),
+    ("leave", 1),
     ("remove-old", 2),
     ("fork", 1),
     ("read-only", 1),
@@ -51,8 +53,8 @@ const CONSUMERS: u64 = 4;
 /// The shards that a script probably has.
 struct Shards {
     present: Vec<String>,
-    /// The steps that end what another step has begun: a lost shard is restored, a detached shard is attached, and an
-    /// interrupted move is resumed.
+    /// The steps that end what another step has begun: a lost shard is restored, a detached shard is attached, an interrupted
+    /// move is resumed, and a worker leaves.
     due: Vec<&'static str>,
     next: u32,
 }
@@ -146,9 +148,10 @@ fn step(
         "check" | "close" | "wait" | "promote" | "rebuild" | "compare-follower" => {
             alone(name.to_owned())
         }
-        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "remove-old" | "attach" => {
+        "backup" | "resume" | "cancel" | "upgrade" | "drain" | "remove-old" | "leave" => {
             one(name.to_owned())
         }
+        "attach" => one(if random.one_in(2) { "attach" } else { "attach alone" }.to_owned()),
         // A restoration is rare, and short. So few other kills would meet one.
         "restore-shard" if random.one_in(2) => {
             vec![format!("{beside}{name} killed {}", random.below(20_000)), name.to_owned()]
@@ -210,13 +213,7 @@ fn step(
         "build" => {
             vec!["close".to_owned(), "open online".to_owned(), format!("{beside}build")]
         }
-        "add-consumer" => {
-            let number = random.below(CONSUMERS);
-            let shared = if number == 3 { " shared" } else { "" };
-            let all = if random.one_in(2) { " all" } else { "" };
-            one(format!("add-consumer c{number}{shared}{all}"))
-        }
-        "remove-consumer" => one(format!("remove-consumer c{}", random.below(CONSUMERS))),
+        "add-consumer" | "remove-consumer" | "share" => one(of_consumer(random, name, shards)),
         "follow" => vec![format!("&follow {}", random.below(1500))],
         "restore-archive" => {
             if random.one_in(2) {
@@ -226,5 +223,22 @@ fn step(
             }
         }
         _ => vec![format!("&read-only {}", random.below(1500))],
+    }
+}
+
+/// Returns a step of a consumer.
+fn of_consumer(random: &mut Random, name: &str, shards: &mut Shards) -> String {
+    let number = random.below(CONSUMERS);
+    match name {
+        "add-consumer" => {
+            let shared = if number == 3 { " shared" } else { "" };
+            let all = if random.one_in(2) { " all" } else { "" };
+            format!("{name} c{number}{shared}{all}")
+        }
+        "share" => {
+            shards.due.push("leave");
+            format!("{name} c{number}")
+        }
+        _ => format!("{name} c{number}"),
     }
 }

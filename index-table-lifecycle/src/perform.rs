@@ -13,7 +13,6 @@ use crate::{
     app::{App, Handle},
     consume, copies,
     failure::{Outcome, wrong},
-    model::States,
     script::Step,
 };
 
@@ -46,7 +45,6 @@ pub(crate) fn perform(app: &Arc<App>, step: &Step) -> Outcome {
 
 fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
     let (store, tables) = (&handle.store, &handle.tables);
-    let states = || States::new(app.config.seed);
     match (step.name(), &handle.shards) {
         ("build", _) => {
             let steps = tables.fillers.build(store).batch_bytes(1000);
@@ -62,14 +60,19 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             tables.people.remove_old_changes(store, u64::MAX)?;
             Ok(tables.orders.remove_old_changes(store, u64::MAX).map(drop)?)
         }
-        ("add-consumer", _) => listing(app, step.word(1), || {
-            let has_history =
-                || ["detached", "removed", "restored"].iter().all(|mark| !app.has(mark));
-            let tenants = app.config.tenants;
-            consume::add((tables, store), &mut states(), step, tenants, &has_history)
-        }),
+        ("add-consumer", _) => {
+            consume::listing(app, step.word(1), || consume::add(app, handle, step))
+        }
         ("remove-consumer", _) => {
-            listing(app, step.word(1), || consume::remove(tables, store, step.word(1)))
+            consume::listing(app, step.word(1), || consume::remove(app, handle, step.word(1)))
+        }
+        ("share", _) => {
+            let _guards = (app.consumers(), app.pause());
+            app.leases.share(app, handle, step.word(1))
+        }
+        ("leave", _) => {
+            let _guards = (app.consumers(), app.pause());
+            app.leases.leave(app)
         }
         ("add", Some(shards)) => {
             let name = step.word(1);
@@ -77,7 +80,6 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         }
         ("remove", Some(shards)) => {
             let _paused = crate::whole::prepared(app, handle, step)?;
-            app.mark("removed")?;
             moved(app, || Ok(shards.remove_shard(step.word(1))?))
         }
         ("detach", Some(shards)) => {
@@ -88,9 +90,12 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
         }
         ("attach", Some(shards)) => {
             let _consumers = app.consumers();
-            attach(app, shards, step.word(1))?;
-            let _paused = app.pause();
-            consume::expect(tables, store, &mut states(), app.config.tenants)
+            // Without consumers beside it, each change that they then receive is compared.
+            let alone = step.has("alone").then(|| app.pause());
+            let attached = attach(app, shards, step.word(1))?;
+            let since = attached.as_deref().filter(|_| alone.is_some());
+            let _paused = alone.unwrap_or_else(|| app.pause());
+            consume::expect(app, handle, since)
         }
         ("move", Some(shards)) => moved(app, || run_move(app, handle, shards, step)),
         ("resume", Some(shards)) => moved(app, || {
@@ -108,27 +113,17 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
     }
 }
 
-/// Adds or removes a consumer. The consumer may be listed in part if this fails or is killed.
-fn listing(app: &App, consumer: &str, change: impl FnOnce() -> Outcome) -> Outcome {
-    let _consumers = app.consumers();
-    let _paused = app.pause();
-    let mark = format!("listing.{consumer}");
-    app.mark(&mark)?;
-    change()?;
-    app.unmark(&mark)
-}
-
-/// Attaches a shard, or, without a name, the first detached shard that is not refused.
-fn attach(app: &App, shards: &ShardedStore, name: &str) -> Outcome {
-    let (store, mut outcome) = (app.current().0, Ok(()));
+/// Attaches a shard, or, without a name, the first detached shard that is not refused. Returns its name.
+fn attach(app: &App, shards: &ShardedStore, name: &str) -> Outcome<Option<String>> {
+    let (store, mut outcome) = (app.current().0, Ok(None));
     // A promoted store has other directories than its original. After a rebuild, those of detached shards are not known.
     for (shard, path) in shards.shard_directories() {
         let place = path.strip_prefix(&store).unwrap_or(&path);
-        let is_chosen = name.is_empty() || name == shard;
+        let is_chosen = matches!(name, "" | "alone") || name == shard;
         let is_detached = shards.shard_ids().iter().all(|it| it.name() != shard);
         let is_there = place.file_name().is_some() && path.join("data.mdb").exists();
         if is_chosen && is_detached && is_there {
-            outcome = shards.attach_shard(&shard, place).map(drop);
+            outcome = shards.attach_shard(&shard, place).map(|_| Some(shard));
             if !matches!(outcome, Err(Error::ShardRefused { .. })) {
                 break;
             }

@@ -24,6 +24,8 @@ pub(crate) struct Progress {
     /// The sums of the transfers to and from each other tenant.
     pub(crate) sent: Vec<(u32, i64)>,
     pub(crate) received: Vec<(u32, i64)>,
+    /// The shards in which the changes of people were written, each with the number of earlier changes.
+    pub(crate) homes: Vec<(String, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Hash, Serialize, Deserialize, IndexTable)]
@@ -173,6 +175,8 @@ pub(crate) struct Received {
     pub(crate) tenant: u32,
     #[primary_key]
     pub(crate) consumer: String,
+    /// The identity of the consumer.
+    pub(crate) created: u64,
     pub(crate) people: u64,
     pub(crate) orders: u64,
     /// The first changes that the consumer has to receive.
@@ -218,6 +222,8 @@ pub(crate) struct Consumer {
     #[primary_key]
     pub(crate) name: String,
     pub(crate) is_shared: bool,
+    /// The nanoseconds from 1970 to its addition. A later consumer of the same name has another number.
+    pub(crate) created: u64,
 }
 
 /// A table that is placed in a shard.

@@ -12,7 +12,7 @@ use index_table::{Error, Result, ShardedStore};
 use crate::{
     app::{App, Handle},
     check::if_present,
-    consume::Consumers,
+    consume::{Consumers, is_compared},
     failure::{Failure, Outcome, same, wrong},
     model::States,
     script::Step,
@@ -182,10 +182,10 @@ fn consumers(app: &App, handle: &Handle, states: &mut States) -> Outcome {
     let mut all = Consumers::new(&app.config);
     let mut late = None;
     while begun.elapsed() < Duration::from_secs(20) {
-        if all.take(handle, &mut |_| true)? > 0 {
+        if all.take(app, handle, &mut |_| true)? > 0 {
             continue;
         }
-        late = first_late(handle, states)?;
+        late = first_late(app, handle, states)?;
         if late.is_none() {
             break;
         }
@@ -211,17 +211,21 @@ fn consumers(app: &App, handle: &Handle, states: &mut States) -> Outcome {
 }
 
 /// Returns a consumer that has not received a change.
-fn first_late(handle: &Handle, states: &mut States) -> Outcome<Option<String>> {
+fn first_late(app: &App, handle: &Handle, states: &mut States) -> Outcome<Option<String>> {
     let (tables, txn) = (&handle.tables, handle.store.read()?);
     for row in tables.received.all(&txn).rows() {
         let row = row?;
         let consumer = tables.consumers.get(&txn, &row.consumer)?;
-        if consumer.is_none() {
+        let is_lost = app.leases.is_lost(app, &row.consumer);
+        if is_lost || consumer.is_none_or(|it| it.created != row.created) {
             continue;
         }
         let Some(Some(progress)) = if_present(tables.progress.get(&txn, row.tenant))? else {
             continue;
         };
+        if !is_compared(app, &progress, &row) {
+            continue;
+        }
         let state = states.get(row.tenant, progress.n);
         let streams = [
             ("people", row.people, state.people_changes.len() as u64),
@@ -233,8 +237,9 @@ fn first_late(handle: &Handle, states: &mut States) -> Outcome<Option<String>> {
             }
             if count < all {
                 return Ok(Some(format!(
-                    "consumer {} has received {count} of {all} changes in {stream}, tenant {}",
-                    row.consumer, row.tenant
+                    "consumer {} has received {count} of {all} changes in {stream}, tenant {}, from change {} on; \
+                     people were written in {:?}",
+                    row.consumer, row.tenant, row.first_people, progress.homes
                 )));
             }
         }
