@@ -61,9 +61,9 @@ pub(in crate::store) fn mark_copy(
     let options = Options::default().create(false).durability(Durability::Full);
     let copy = engine::Engine::open(&options, directory)?;
     if is_alone {
-        write_alone(&copy)?
+        write_alone(&copy)?;
     } else {
-        seen.identity().write(&copy)?
+        seen.identity().write(&copy)?;
     }
     close(copy, directory)
 }

@@ -269,13 +269,12 @@ impl ShardBases {
         for shard in wanted {
             self.in_progress.add(shard);
             let added = self.in_progress.take_added(shard, manifest.generation);
-            let (pinned, manifest, time) = match added {
+            let (pinned, manifest, time) = if let Some(added) = added {
                 // It has no commit after the end of the archive.
-                Some(added) => (Some(added.pinned), added.manifest, added.manifest.time),
-                None => {
-                    let pinned = self.shards.pin(shard);
-                    (pinned, manifest, log::nanoseconds().max(manifest.time))
-                }
+                (Some(added.pinned), added.manifest, added.manifest.time)
+            } else {
+                let pinned = self.shards.pin(shard);
+                (pinned, manifest, log::nanoseconds().max(manifest.time))
             };
             let Some(pinned) = pinned else {
                 self.in_progress.remove(|it| it == shard);
