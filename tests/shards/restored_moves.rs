@@ -9,8 +9,7 @@ use crate::opening::reason;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "orders", shard_by = tenant)]
-#[index(tenant, code, unique)]
-#[index(code, scope = "global", name = "all_codes")]
+#[indexes((tenant, code, unique), (code, scope = "global", name = "all_codes"))]
 struct Order {
     #[primary_key]
     tenant: u32,
