@@ -1,6 +1,8 @@
 //! The code that the derive generates.
 
-use index_table::{Durability, Store};
+use std::time::Duration;
+
+use index_table::Store;
 use tempfile::TempDir;
 
 use super::{NAME, PAGE, Result, Side};
@@ -29,7 +31,9 @@ impl Generated {
     /// Creates a table with these rows.
     fn new(rows: &[Customer], is_beside: bool) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let options = Store::options().map_size(1 << 28).durability(Durability::None);
+        // The default durability. A checkpoint of its thread would make the counts differ from run to run.
+        let hour = Duration::from_hours(1);
+        let options = Store::options().map_size(1 << 28).checkpoint(1 << 40, 1 << 40, hour);
         let store = options.open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
         let others = if is_beside { Some(Others::open(&store)?) } else { None };

@@ -82,8 +82,8 @@ fn options() -> Options {
     match durability_name().as_str() {
         "relaxed" => Store::options().durability(Durability::Relaxed),
         "none" => Store::options().durability(Durability::None),
-        "journal" => journal(),
-        _ => Store::options().durability(Durability::Full),
+        "full" => Store::options().durability(Durability::Full),
+        _ => journal(),
     }
 }
 
@@ -94,7 +94,7 @@ fn journal() -> Options {
 }
 
 fn durability_name() -> String {
-    std::env::var("PROOF_DURABILITY").unwrap_or_else(|_| "full".to_owned())
+    std::env::var("PROOF_DURABILITY").unwrap_or_else(|_| "journal".to_owned())
 }
 
 /// Compiles a library that children preload.

@@ -130,7 +130,8 @@ fn two_open_stores_have_different_archives() -> TestResult {
 fn an_archive_needs_a_journal_and_a_directory_of_its_own() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let outcome = Store::options().archive(&archive).open(&path);
+    let full = Store::options().durability(Durability::Full);
+    let outcome = full.archive(&archive).open(&path);
     assert!(matches!(&outcome, Err(Error::Io { .. })), "{outcome:?}");
     let store = options(&path).open(&path)?;
     let error = store.archive_lag().and_then(|lag| lag.error).ok_or("no error")?;

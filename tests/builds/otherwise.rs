@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use index_table::{Error, Result, Store};
+use index_table::{Durability, Error, Result, Store};
 
 use crate::{TestResult, after, assert_clean, before, item};
 
@@ -46,10 +46,15 @@ mod changed {
     }
 }
 
+/// Opens a store that two processes write.
+fn open(path: &Path) -> Result<Store> {
+    Store::options().durability(Durability::Full).open(path)
+}
+
 /// Runs `work` in the other process, and returns true there.
 fn as_other_process(work: impl FnOnce(&Store) -> Result<()>) -> Result<bool> {
     match std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
-        Some(path) => work(&Store::open(Path::new(&path))?).map(|()| true),
+        Some(path) => work(&open(Path::new(&path))?).map(|()| true),
         None => Ok(false),
     }
 }
@@ -81,7 +86,7 @@ fn queries_on_an_index_with_another_declaration_are_refused() -> TestResult {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let store = Store::open(dir.path())?;
+    let store = open(dir.path())?;
     let towns = first::PlaceRepository::open(&store)?;
     store.transaction(|txn| {
         (0..ROWS).try_for_each(|id| {
@@ -119,7 +124,7 @@ fn an_index_dropped_by_another_process_needs_a_reopened_store() -> TestResult {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let store = Store::open(dir.path())?;
+    let store = open(dir.path())?;
     let items = after::ItemRepository::open(&store)?;
     store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
     in_another_process(
@@ -134,7 +139,7 @@ fn an_index_dropped_by_another_process_needs_a_reopened_store() -> TestResult {
     assert!(message.contains("another process has dropped an index"), "{message}");
     assert!(message.contains("close the store"), "{message}");
     drop(store);
-    let store = Store::open(dir.path())?;
+    let store = open(dir.path())?;
     let items = after::ItemRepository::open(&store)?;
     assert_eq!(items.by_code(&store.read()?).count()?, 1);
     assert_clean(&items, &store.read()?)?;

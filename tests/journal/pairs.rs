@@ -19,9 +19,11 @@ enum Access {
     Read,
     Full,
     Journal,
+    /// For writing, with the default durability.
+    Unset,
 }
 
-const ALL: [Access; 3] = [Access::Read, Access::Full, Access::Journal];
+const ALL: [Access; 4] = [Access::Read, Access::Full, Access::Journal, Access::Unset];
 
 impl Access {
     fn options(self) -> Options {
@@ -29,6 +31,16 @@ impl Access {
             Self::Read => Store::options().read_only(true),
             Self::Full => Store::options().durability(Durability::Full),
             Self::Journal => many_checkpoints(),
+            Self::Unset => Store::options(),
+        }
+    }
+
+    /// Returns the access of a process that opens the store beside another process.
+    fn beside(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unset, Self::Full) => Self::Full,
+            (Self::Unset, _) => Self::Journal,
+            _ => self,
         }
     }
 
@@ -38,7 +50,9 @@ impl Access {
 
     /// Whether the store can be opened beside a process with another access.
     fn is_possible_beside(self, other: Self) -> bool {
-        self == Self::Read || other == Self::Read || (self == other && self == Self::Full)
+        self == Self::Read
+            || other == Self::Read
+            || (self.beside(other) == other && other == Self::Full)
     }
 }
 
@@ -58,7 +72,9 @@ fn a_child_process_executes_commands() -> TestResult {
         Err(error @ Error::WriterElsewhere { .. }) => return Ok(say(&format!("refused {error}"))?),
         Err(error) => return Err(error.into()),
     };
-    say("opened")?;
+    let used =
+        if access.writes() { format!("{:?}", store.durability()) } else { "Read".to_owned() };
+    say(&format!("opened {used}"))?;
     for line in std::io::stdin().lines() {
         let line = line?;
         let (command, step) = line.split_once(' ').ok_or("no step")?;
@@ -141,7 +157,8 @@ fn open_beside(
         assert!(answer.contains(&id) && answer.contains("`Durability::Full`"), "{answer}");
         return Ok(None);
     }
-    assert_eq!(answer, "opened", "{access:?} beside {other:?}");
+    let used = format!("opened {:?}", access.beside(other));
+    assert_eq!(answer, used, "{access:?} beside {other:?}");
     process.execute("expect", *steps)?;
     if access.writes() {
         process.execute("write", *steps)?;
@@ -157,7 +174,7 @@ fn pair(left: Left, [first, second]: [Access; 2], kills_first: bool, third: Acce
     let mut steps = 0;
     let maker = if left == Left::Full { Access::Full } else { Access::Journal };
     let mut before = Process::start(path, maker)?;
-    assert_eq!(before.answer(), "opened");
+    assert_eq!(before.answer(), format!("opened {maker:?}"));
     for _ in 0..2 {
         before.execute("write", steps)?;
         steps += 1;
@@ -169,7 +186,8 @@ fn pair(left: Left, [first, second]: [Access; 2], kills_first: bool, third: Acce
     }
 
     let mut one = Process::start(path, first)?;
-    assert_eq!(one.answer(), "opened", "{first:?} of {left:?}");
+    let first = first.beside(Access::Read);
+    assert_eq!(one.answer(), format!("opened {first:?}"), "of {left:?}");
     one.execute("expect", steps)?;
     if first.writes() {
         one.execute("write", steps)?;
@@ -177,6 +195,7 @@ fn pair(left: Left, [first, second]: [Access; 2], kills_first: bool, third: Acce
     }
     let id = one.child.id();
     let other = open_beside(path, second, (first, id), &mut steps)?;
+    let second = second.beside(if other.is_some() { first } else { Access::Read });
     let (rest, (mut one, killed)) = match other {
         Some(other) if kills_first => ((second, other.child.id()), (other, one)),
         Some(other) => ((first, id), (one, other)),
@@ -184,7 +203,7 @@ fn pair(left: Left, [first, second]: [Access; 2], kills_first: bool, third: Acce
         None => {
             drop(one);
             let mut two = Process::start(path, second)?;
-            assert_eq!(two.answer(), "opened", "{second:?} after {first:?}");
+            assert_eq!(two.answer(), format!("opened {second:?}"), "after {first:?}");
             let closed = Process::start(dir.path(), Access::Read)?;
             ((second, two.child.id()), (two, closed))
         }
@@ -218,7 +237,7 @@ fn pairs_of(left: Left) -> TestResult {
                     continue;
                 }
                 // Each of the accesses is the third of some pairs.
-                let third = ALL[(at + usize::from(kills_first)) % 3];
+                let third = ALL[(at + usize::from(kills_first)) % ALL.len()];
                 pair(left, [first, second], kills_first, third).map_err(|error| {
                     format!("{first:?}, {second:?}, {third:?}, {kills_first}: {error}")
                 })?;

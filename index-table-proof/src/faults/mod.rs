@@ -361,7 +361,11 @@ impl Run {
         if let Some(shop) = self.shop.take() {
             return Ok(shop);
         }
-        let options = if self.journal { crate::journal() } else { Store::options() };
+        let options = if self.journal {
+            crate::journal()
+        } else {
+            Store::options().durability(Durability::Full)
+        };
         let options = options.map_size(1 << 18).reserve(self.reserve);
         let shop = options.open(self.path.join("store")).and_then(Shop::new)?;
         if self.is_unknown {

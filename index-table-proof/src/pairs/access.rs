@@ -67,13 +67,24 @@ impl Access {
         matches!(self, Self::Journal | Self::Archive)
     }
 
+    /// Returns the access with the durability that a process gets beside other processes.
+    pub(super) fn used(self, others: &[(Self, u32)]) -> Self {
+        let has_writer = || others.iter().any(|(other, _)| other.writes() && !other.has_journal());
+        match self {
+            Self::Unset if has_writer() => Self::Full,
+            Self::Unset => Self::Journal,
+            _ => self,
+        }
+    }
+
     /// Returns the outcome beside other processes with their ids.
     pub(super) fn beside(self, others: &[(Self, u32)], is_archived: bool) -> Outcome {
         if is_archived && self.writes() && self != Self::Archive {
             return Outcome::NotNamed;
         }
+        let own = self.used(others);
         let refuses = |(other, _): &&(Self, u32)| {
-            self.writes() && other.writes() && (self.has_journal() || other.has_journal())
+            self.writes() && other.writes() && (own.has_journal() || other.has_journal())
         };
         others.iter().find(refuses).map_or(Outcome::Opened, |(other, process)| Outcome::Elsewhere {
             process: *process,

@@ -167,8 +167,9 @@ fn run_round(
 fn start(path: &Path, access: Access, open: &mut Open, known: &mut Known) -> Result<(), Failure> {
     let others: Vec<_> = open.iter().map(|process| (process.access, process.id())).collect();
     let expected = |is_archived| access.beside(&others, is_archived);
-    let process = Process::start(path, access)?;
+    let mut process = Process::start(path, access)?;
     let outcome = process.outcome()?;
+    process.access = access.used(&others);
     let is_expected = match known.is_archived {
         Some(is_archived) => outcome == expected(is_archived),
         None => outcome == expected(false) || outcome == expected(true),

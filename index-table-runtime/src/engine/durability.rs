@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Durability {
-    /// A commit returns when it is on disk, after two syncs. The default.
-    #[default]
+    /// A commit returns when it is on disk, after two syncs. Several processes can write the store.
     Full,
     /// One sync for each commit: a crash of the machine can lose only the last commit, and the store stays
     /// consistent (LMDB's `MDB_NOMETASYNC`).
     Relaxed,
     /// A commit returns when its changes are on disk, in a journal next to the data file: one sync. A crash
-    /// of the machine loses no commit, as with `Full`.
+    /// of the machine loses no commit, as with `Full`. The default where directories can be locked.
     ///
-    /// Use it if single commits have to be fast. It costs disk space, at most about 50 MiB for the journal, two threads that make
-    /// the [checkpoints](crate::Options::checkpoint) of all stores, and a recovery when the store is opened after a crash: the journal is
+    /// It costs disk space, at most about 50 MiB for the journal, two threads that make the
+    /// [checkpoints](crate::Options::checkpoint) of all stores, and a recovery when the store is opened after a crash: the journal is
     /// applied to the data file. One process at a time writes such a store. Others can open it with
     /// [`read_only`](crate::Options::read_only); a second process that opens it for writing gets
     /// [`Error::WriterElsewhere`](crate::Error::WriterElsewhere). Opening it with another durability applies the journal and
-    /// removes it. Unix only: elsewhere, opening fails with [`Error::Io`](crate::Error::Io).
+    /// removes it. Unix only: elsewhere, `Full` is the default, and opening with `Journal` fails with
+    /// [`Error::Io`](crate::Error::Io).
     ///
     /// After a failed sync, the commit fails with [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes
     /// fail with [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) until the store is opened again. A
@@ -37,6 +37,7 @@ pub enum Durability {
     /// # Ok(())
     /// # }
     /// ```
+    #[default]
     Journal,
     /// No sync: a crash of the machine can lose the last commits, or damage the store if the file system does
     /// not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be reproduced.
@@ -44,11 +45,11 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Returns the durability of options that may name none.
+    /// Returns the durability of options that may name none, where a journal is possible.
     pub(crate) const fn or_default(chosen: Option<Self>) -> Self {
         match chosen {
             Some(chosen) => chosen,
-            None => Self::Full,
+            None => Self::Journal,
         }
     }
 
@@ -70,8 +71,12 @@ impl Durability {
 pub enum DurabilityReason {
     /// The options name another durability.
     Chosen,
-    /// The options name no durability, and the default is [`Durability::Full`].
-    Default,
+    /// The options name no durability, and the directory can't be locked, which a journal needs. So the default is
+    /// [`Durability::Full`].
+    NoLocks,
+    /// The options name no durability, and another process had the store open that may write it without a journal. So the
+    /// default was [`Durability::Full`].
+    OtherWriter,
     /// The store is read-only, and its data file has no journal. The processes that write it choose their durability.
     ReadOnly,
     /// The store is a follower, which copies the archive again after a crash of the machine.
@@ -88,7 +93,10 @@ impl fmt::Display for DurabilityReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Chosen => "the options name this durability",
-            Self::Default => "the options name no durability, and the default is `Durability::Full`",
+            Self::NoLocks => "a journal needs locks on directories, which there are not here",
+            Self::OtherWriter => {
+                "when the store was opened, another process had it open that may write it without a journal"
+            }
             Self::ReadOnly => {
                 "the store is read-only and has no journal, so the durability is that of the processes that write it"
             }

@@ -151,11 +151,14 @@ impl Options {
         self
     }
 
-    /// Sets the guarantee for a crash of the machine. Default: [`Durability::Full`].
-    /// [`Store::durability`](crate::Store::durability) returns the durability of an open store.
+    /// Sets the guarantee for a crash of the machine. Default: [`Durability::Journal`], or [`Durability::Full`] where a
+    /// journal is not possible: the directory can't be locked, or another process has the store open and may write it
+    /// without a journal. [`Store::durability`](crate::Store::durability) returns the durability of an open store, and
+    /// [`Store::durability_reason`](crate::Store::durability_reason) why it is not the journal.
     ///
-    /// With [`Durability::Journal`], opening for writing fails with [`Error::Io`](crate::Error::Io) with the kind
-    /// `Unsupported` where a directory can't be locked.
+    /// If `Journal` is named, or an [`archive`](Options::archive), opening for writing fails with
+    /// [`Error::Io`](crate::Error::Io) with the kind `Unsupported` where a directory can't be locked, and with
+    /// [`Error::WriterElsewhere`](crate::Error::WriterElsewhere) beside such a process.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
@@ -545,9 +548,9 @@ impl Options {
             "map_size" => self.map_size = size.unwrap_or(usize::MAX),
             "max_map_size" => self.max_map_size = size.unwrap_or(usize::MAX),
             "durability" => {
-                let all = [Durability::Relaxed, Durability::None, Durability::Journal];
-                let found = all.into_iter().find(|it| it.number() == number);
-                self.durability = Some(found.unwrap_or_default());
+                use Durability::{Full, Journal, None, Relaxed};
+                self.durability =
+                    [Full, Relaxed, None, Journal].into_iter().find(|it| it.number() == number);
             }
             "max_databases" => self.max_databases = count.unwrap_or(MOST),
             "max_readers" => self.max_readers = count.unwrap_or(MOST),

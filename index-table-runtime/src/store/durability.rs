@@ -20,7 +20,7 @@ impl Store {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = Store::options().durability(Durability::Journal).open(dir.path())?;
+    /// let store = Store::open(dir.path())?;
     /// assert_eq!(store.durability(), Durability::Journal);
     /// assert_eq!(store.durability_reason(), None);
     /// # Ok(())
@@ -40,15 +40,15 @@ impl Store {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{DurabilityReason, Store};
+    /// use index_table::{Durability, DurabilityReason, Store};
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = Store::open(dir.path())?;
+    /// let store = Store::options().durability(Durability::Full).open(dir.path())?;
     /// if let Some(reason) = store.durability_reason() {
     ///     println!("{:?}: {reason}", store.durability());
     /// }
-    /// assert_eq!(store.durability_reason(), Some(DurabilityReason::Default));
+    /// assert_eq!(store.durability_reason(), Some(DurabilityReason::Chosen));
     /// # Ok(())
     /// # }
     /// ```

@@ -376,6 +376,8 @@ impl Options {
         let usual = Self {
             index_queue,
             read_only: self.read_only,
+            // A server syncs each commit.
+            durability: self.durability.map(|_| crate::Durability::Full),
             schema: self.schema.clone(),
             connections: self.connections,
             retry_for: self.retry_for,

@@ -103,7 +103,7 @@ fn open_with(
             } else {
                 None
             };
-            let difference = open.difference(options, &path);
+            let difference = open.difference(&inner, options, &path);
             return match difference.or_else(|| own.map(ToOwned::to_owned)) {
                 Some(reason) => {
                     let reason = format!("in this process, {reason}");
@@ -173,19 +173,34 @@ impl Open {
     }
 
     /// Returns the reason why the store can't be shared.
-    fn difference(&self, options: &Options, path: &Path) -> Option<String> {
+    fn difference(&self, inner: &Inner, options: &Options, path: &Path) -> Option<String> {
         if file_id(path).ok() != self.file {
             return Some(
                 "and its files were replaced or removed since; drop all handles to it first"
                     .to_owned(),
             );
         }
-        self.options.difference(options).map(|(option, open, requested)| {
+        let (own, options) = self.with_durability(inner, options);
+        own.difference(&options).map(|(option, open, requested)| {
             format!(
                 "with `{option}` {open} and not {requested}; open it with the same options, or clone \
                  the `Store`"
             )
         })
+    }
+
+    /// Returns the options of this store and others, both with a durability. Options that name none accept the journal and
+    /// `Durability::Full`.
+    fn with_durability(&self, inner: &Inner, options: &Options) -> (Options, Options) {
+        let (mut own, mut options) = (self.options.clone(), options.clone());
+        if !own.read_only && !own.follower {
+            let used = || inner.engine.lmdb().map(|engine| engine.durability().0);
+            own.durability = own.durability.or_else(used);
+            if matches!(own.durability, Some(Durability::Full | Durability::Journal)) {
+                options.durability = options.durability.or(own.durability);
+            }
+        }
+        (own, options)
     }
 }
 

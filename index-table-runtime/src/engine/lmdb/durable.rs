@@ -13,12 +13,20 @@ use crate::engine::{Durability, DurabilityReason, Options};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenedAs {
     chosen: Option<Durability>,
+    /// Why a journal was not possible.
+    without_journal: Option<DurabilityReason>,
     is_follower: bool,
 }
 
 impl OpenedAs {
     pub(super) const fn of(options: &Options) -> Self {
-        Self { chosen: options.durability, is_follower: options.follower }
+        let (chosen, is_follower) = (options.durability, options.follower);
+        Self { chosen, without_journal: None, is_follower }
+    }
+
+    /// Sets the reason why a journal was not possible.
+    pub(super) const fn set_without_journal(&mut self, reason: Option<DurabilityReason>) {
+        self.without_journal = reason;
     }
 }
 
@@ -26,12 +34,12 @@ impl Engine {
     /// Returns the durability of commits, and the reason if it is not the journal. For a read-only data file, its marker shows
     /// whether it has a journal.
     pub(crate) fn durability(&self) -> (Durability, Option<DurabilityReason>) {
-        use DurabilityReason::{Chosen, Default, Follower, Promoted, ReadOnly};
+        use DurabilityReason::{Chosen, Follower, Promoted, ReadOnly};
 
         if self.has_journal() {
             return (Durability::Journal, None);
         }
-        let OpenedAs { chosen, is_follower } = self.opened_as;
+        let OpenedAs { chosen, without_journal, is_follower } = self.opened_as;
         let used = Durability::or_default(chosen);
         match (self.is_read_only(), is_follower) {
             (true, true) => (Durability::None, Some(Follower)),
@@ -48,7 +56,7 @@ impl Engine {
                 Ok(Marker::None) | Err(_) => (used, Some(ReadOnly)),
             },
             (false, false) => {
-                let reason = if chosen.is_some() { Chosen } else { Default };
+                let reason = without_journal.unwrap_or(Chosen);
                 // A shard that has not joined the journal of all shards can't be written.
                 (used, (used != Durability::Journal).then_some(reason))
             }

@@ -31,7 +31,7 @@ use super::{
     size,
 };
 use crate::{
-    engine::{Durability, Options},
+    engine::{Durability, DurabilityReason, Options},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -271,6 +271,8 @@ pub(super) struct Prepared {
     pub(super) writer: Option<u32>,
     /// Whether a process that wrote the store has ended without closing it.
     pub(super) was_left: bool,
+    /// Why a store whose options name no durability gets no journal.
+    pub(super) without_journal: Option<DurabilityReason>,
 }
 
 /// Brings a store into a state in which LMDB can open it. Returns the plan for its journal.
@@ -281,12 +283,14 @@ pub(super) fn prepare(
     shared: Option<(&SharedJournal, ShardNumber)>,
 ) -> Result<Prepared> {
     let failed = |not_started| unstarted(path, not_started);
-    let wanted = match options.used_durability() {
+    let mut wanted = match options.used_durability() {
         _ if options.read_only => Wanted::Read,
         Durability::Journal => Wanted::Journal,
         Durability::Full | Durability::Relaxed | Durability::None => Wanted::Plain,
     };
-    let mut was_left = false;
+    // An archive and the journal of all shards have no substitute.
+    let is_optional = options.durability.is_none() && !options.has_archive() && shared.is_none();
+    let (mut was_left, mut without_journal) = (false, None);
     loop {
         let marker = match shared {
             None => start::marker_of(path),
@@ -301,11 +305,15 @@ pub(super) fn prepare(
         }
         refuse_older(path, &marker, shared).map_err(failed)?;
         if marker == Marker::None && wanted != Wanted::Journal {
-            return Ok(Prepared { plan: Plan::Open, writer: None, was_left });
+            return Ok(Prepared { plan: Plan::Open, writer: None, was_left, without_journal });
         }
         if !presence.is_known() {
             if matches!(marker, Marker::Needed(_)) {
                 return Err(Error::RecoveryNeeded { path: path.to_owned() });
+            }
+            if wanted == Wanted::Journal && is_optional {
+                (wanted, without_journal) = (Wanted::Plain, Some(DurabilityReason::NoLocks));
+                continue;
             }
             if wanted == Wanted::Journal {
                 let reason = "a journal needs locks on directories, which there are not here";
@@ -350,13 +358,16 @@ pub(super) fn prepare(
             {
                 return Err(error::elsewhere(path, writer, true));
             }
+            (Plan::Elsewhere, Marker::None) if is_optional => {
+                (wanted, without_journal) = (Wanted::Plain, Some(DurabilityReason::OtherWriter));
+            }
             (Plan::Settle | Plan::Elsewhere, marker) => {
                 return Err(error::elsewhere(path, writer, marker != Marker::None));
             }
             (Plan::Start, Marker::Needed(_)) => {
-                return Ok(Prepared { plan, writer, was_left: true });
+                return Ok(Prepared { plan, writer, was_left: true, without_journal });
             }
-            _ => return Ok(Prepared { plan, writer, was_left }),
+            _ => return Ok(Prepared { plan, writer, was_left, without_journal }),
         }
     }
 }

@@ -114,13 +114,22 @@ impl Engine {
         if is_writer {
             known::check(options, path)?;
         }
-        let Prepared { plan, writer, was_left } = prepare(options, path, &mut presence, shared)?;
+        let Prepared { plan, writer, was_left, without_journal } =
+            prepare(options, path, &mut presence, shared)?;
+        let full;
+        let options = if without_journal.is_some() {
+            full = options.clone().durability(Durability::Full);
+            &full
+        } else {
+            options
+        };
         // The own journal of a store has the archive.
         let has_own_journal = plan == Plan::Start && shared.is_none();
         presence.mark(if options.read_only { Access::Read } else { Access::Write });
         let alone = presence.is_alone() || !presence.is_known();
         let mut engine = Self::open_patiently(options, path, plan, alone)?;
         engine.was_left = was_left;
+        engine.opened_as.set_without_journal(without_journal);
         if options.refuses_shards && !options.read_only && engine.has_own_records()? {
             return Err(error::is_shard(path));
         }

@@ -126,7 +126,7 @@ impl<'p> Copying<'p> {
         let whole = partial.join("whole");
         files::create_directory(&whole).map_err(|source| Error::io(&whole, source))?;
         drop(self.copy(shard, &whole)?);
-        let engine = AnyEngine::open(&Options::default().create(false), &whole)?;
+        let engine = AnyEngine::open(&Options::default().create(false).read_only(true), &whole)?;
         let path = directory.join(FILE);
         let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
         let copied = engine.on_disk()?.copy(&file, CopyKind::Compact);

@@ -387,7 +387,8 @@ fn start_journal(
 /// Returns the options of the environment of the manager.
 pub(super) fn manager_options() -> Options {
     let options = Options { manager: true, ..Options::default() };
-    options.map_size(MANAGER_MAP).max_databases(8)
+    // Readers of the store read the manager too, so it has no journal that must be recovered.
+    options.durability(Durability::Full).map_size(MANAGER_MAP).max_databases(8)
 }
 
 /// Takes the lock of the process that writes the store. Waits for a reader that recovers the shards, at most for
@@ -708,12 +709,12 @@ pub(super) fn compare_shard(
     Ok((inner, changed, seen))
 }
 
-/// Replaces `Durability::Full` by the common journal, which is as durable. `Full` is the default of [`Options`], so
-/// it does not show whether the user has chosen it.
+/// Returns options of a shard that name a durability: the common journal, unless they name a weaker one. A shard of an earlier
+/// release can have `Durability::Full`, which is as durable as the journal.
 fn durable(options: Options) -> Options {
-    match options.used_durability() {
-        Durability::Full => options.durability(Durability::Journal),
-        _ => options,
+    match options.durability {
+        None | Some(Durability::Full) => options.durability(Durability::Journal),
+        Some(_) => options,
     }
 }
 
