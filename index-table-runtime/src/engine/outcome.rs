@@ -13,6 +13,8 @@ pub(crate) enum Retry {
     Map { map_size: usize },
     /// The map of a shard was full, with this size in bytes.
     ShardMap { shard: ShardNumber, map_size: usize },
+    /// The disk was full. The next checkpoint of the journal can make pages free.
+    Disk,
     /// The outermost transaction could change no more pages. In a transaction with fewer closures, there may
     /// be room.
     Pages,
@@ -23,11 +25,17 @@ pub(crate) enum Retry {
 }
 
 impl Retry {
+    /// Whether there was no room. Another failure for the same reason shows that no room can be made.
+    pub(crate) const fn lacks_room(self) -> bool {
+        matches!(self, Self::Map { .. } | Self::ShardMap { .. } | Self::Disk)
+    }
+
     /// Returns the reason to run again after an error that ends a transaction.
     pub(crate) const fn after(error: &Error) -> Option<Self> {
         match error {
             Error::MapFull { map_size } => Some(Self::Map { map_size: *map_size }),
             Error::TransactionTooLarge => Some(Self::Pages),
+            Error::DiskFull { .. } => Some(Self::Disk),
             _ => None,
         }
     }

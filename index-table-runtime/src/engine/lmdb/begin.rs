@@ -113,13 +113,16 @@ impl Engine {
         }
         let mut writing = self.lock_writing();
         writing.scratch.forget_large();
-        writing.retry = None;
+        let lacked_room = writing.retry.take().is_some_and(Retry::lacks_room);
         if let Some(journal) = self.journal.get() {
             // Checked under the lock: a commit that fails marks the journal before another transaction begins.
             if let Some(reason) = journal.refused() {
                 return Err(self.reopen_needed(reason));
             }
             journal.begin();
+            if lacked_room {
+                journal.begin_freeing_pages();
+            }
         }
         Self::refuse_still_lost(&mut writing)?;
         let (txn, pass) = self.begin(Kind::Writer, write_txn)?;

@@ -10,7 +10,7 @@ use super::{
     turn::Writing,
 };
 use crate::{
-    engine::CommitFailure,
+    engine::{CommitFailure, Retry},
     model::error::{Error, StoreError as _},
 };
 
@@ -60,7 +60,9 @@ impl Engine {
         match appended {
             Ok(recorded) => Ok(Logged { recorded, held, direct }),
             Err(AppendFailure::Refused(error)) => {
-                Err(CommitFailure::Failed(Error::io(&self.path, error)))
+                let error = Error::io(&self.path, error);
+                writing.retry = Retry::after(&error);
+                Err(CommitFailure::Failed(error))
             }
             Err(AppendFailure::Unknown(error)) => {
                 self.fail_journal();
@@ -91,7 +93,7 @@ impl Engine {
         error: heed::Error,
     ) -> CommitFailure {
         let is_disk = matches!(error, heed::Error::Io(_));
-        let error = self.error(error);
+        let error = self.write_error(&mut writing.retry, error);
         if recorded.is_none() || writing.scratch.recorder.take_back().is_ok() {
             if let (Some(Active::Own(journal)), Some(_), true) =
                 (self.journal.get(), direct, is_disk)

@@ -66,11 +66,27 @@ impl Engine {
     /// Prepares another run of a closure. Returns false if the run would fail in the same way.
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
         match retry {
-            Retry::Map { map_size } | Retry::ShardMap { map_size, .. } => self.grow(map_size),
+            Retry::Map { map_size } | Retry::ShardMap { map_size, .. } => {
+                Ok(self.grow(map_size)? || self.free_pages())
+            }
+            Retry::Disk => Ok(self.free_pages()),
             // The transaction needs too many pages in any map.
             Retry::Pages => Ok(false),
             // LMDB has one writer at a time, so it has no conflicts. The next transaction locks the shards.
             Retry::Conflict | Retry::Shards => Ok(true),
+        }
+    }
+
+    /// Makes a checkpoint if pages were changed since the last one, which keeps their earlier versions. Returns false if no
+    /// page becomes free.
+    fn free_pages(&self) -> bool {
+        match self.journal.get() {
+            None => false,
+            Some(Active::Own(journal)) => {
+                let _turn = self.lock_writing();
+                journal.free_pages()
+            }
+            Some(Active::Shared(member)) => member.free_pages(),
         }
     }
 

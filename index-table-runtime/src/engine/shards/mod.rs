@@ -624,7 +624,7 @@ impl Engine {
                 return self.shard(shard)?.engine()?.prepare(Retry::Map { map_size });
             }
             Retry::Shards => return Ok(true),
-            Retry::Map { .. } | Retry::Pages | Retry::Conflict => {}
+            Retry::Map { .. } | Retry::Disk | Retry::Pages | Retry::Conflict => {}
         }
         // The failed commit does not name the shard with the full map, whose map is not larger than this size.
         let was_full = |engine: &&crate::engine::Engine| match retry {

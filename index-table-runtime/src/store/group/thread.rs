@@ -1,6 +1,6 @@
 //! The thread that runs the submitted closures.
 
-use std::{cell::Cell, collections::VecDeque, sync::Arc, thread};
+use std::{cell::Cell, collections::VecDeque, io, sync::Arc, thread};
 
 use super::{
     contained,
@@ -223,6 +223,11 @@ impl<'q> Groups<'q> {
                         Rerun::Engine(
                             Retry::Map { map_size } | Retry::ShardMap { map_size, .. },
                         ) if !entry.has_failed() => Some(Error::MapFull { map_size }),
+                        Rerun::Engine(Retry::Disk) if !entry.has_failed() => {
+                            let path = entry.store().inner.engine.directory();
+                            let source = io::ErrorKind::StorageFull.into();
+                            Some(Error::DiskFull { path, source })
+                        }
                         _ => None,
                     };
                     (entry.done(), error)

@@ -48,6 +48,15 @@ impl Active {
         }
     }
 
+    /// Begins a checkpoint if pages were changed since the last one, because a transaction had no room. The calling thread
+    /// must have the turn to write.
+    pub(in crate::engine::lmdb) fn begin_freeing_pages(&self) {
+        match self {
+            Self::Own(journal) => journal.begin_freeing_pages(),
+            Self::Shared(member) => member.begin_freeing_pages(),
+        }
+    }
+
     /// Excludes checkpoints of a shared journal. The caller holds the result from before the append of a record until
     /// LMDB has committed it, and while LMDB has no map.
     pub(in crate::engine::lmdb) fn hold(&self) -> Option<Held<'_>> {

@@ -50,6 +50,9 @@ pub(super) const LONG: Duration = Duration::from_hours(1);
 /// After this multiple of a limit, writers wait for the checkpoint.
 pub(super) const PATIENCE: u64 = 4;
 
+/// The maximum time to wait for a checkpoint that makes pages free.
+const ROOM: Duration = Duration::from_secs(30);
+
 /// The journal of a store whose writer is this process.
 pub(in crate::engine::lmdb) struct Journal {
     shared: Arc<Shared>,
@@ -405,6 +408,43 @@ impl Journal {
         }
         state.making = false;
         shared.is_done.store(false, SeqCst);
+    }
+
+    /// Begins a checkpoint if pages were changed since the last one. The calling thread must have the turn to write.
+    #[cold]
+    pub(in crate::engine::lmdb) fn begin_freeing_pages(&self) {
+        let mut state = self.shared.lock();
+        if state.pages > 0 && !state.making && state.refused.is_none() {
+            self.begin_checkpoint(&mut state);
+        }
+    }
+
+    /// Makes a checkpoint if pages were changed since the last one, and waits for it, at most [`ROOM`]. Returns whether a
+    /// checkpoint has ended. The calling thread must have the turn to write.
+    #[cold]
+    pub(in crate::engine::lmdb) fn free_pages(&self) -> bool {
+        let (shared, end) = (&*self.shared, Instant::now() + ROOM);
+        let (mut has_ended, mut is_last) = (false, false);
+        loop {
+            // A checkpoint that is in progress lacks later changes.
+            if !is_last {
+                self.begin_freeing_pages();
+            }
+            let state = shared.lock();
+            if !state.making {
+                return has_ended && state.refused.is_none();
+            }
+            is_last = state.pages == 0;
+            let left = end.saturating_duration_since(Instant::now());
+            let is_open = |state: &mut State| state.done.is_none() && state.refused.is_none();
+            let state = shared.changed.wait_timeout_while(state, left, is_open);
+            if state.done.is_none() {
+                return false;
+            }
+            drop(state);
+            self.begin();
+            has_ended = true;
+        }
     }
 
     /// Records that a commit is visible, and begins a checkpoint if one is due. The calling thread must have the turn to

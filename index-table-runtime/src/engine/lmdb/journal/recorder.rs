@@ -44,8 +44,8 @@ enum Mode {
     Recorded,
     /// They are only counted, because the transaction is too large for the journal.
     Direct,
-    /// They are refused, because a part could not be appended.
-    Failed,
+    /// They are refused, because a part could not be appended, with an error of this kind.
+    Failed(io::ErrorKind),
 }
 
 /// An open nested transaction, whose changes may be removed again.
@@ -348,8 +348,8 @@ impl Recording {
                 add_parts(Parts::Waiting(&mut self.parts, group.directory()), changes, nested)
             }
         };
-        if appended.is_err() {
-            self.mode = Mode::Failed;
+        if let Err(error) = &appended {
+            self.mode = Mode::Failed(error.kind());
         }
         self.changes.forget_bytes();
         appended.map_err(heed::Error::Io)
@@ -402,9 +402,9 @@ impl Recording {
 
     /// Appends to the log of this data file. Returns the number of the record and the length of the segment.
     fn append_own(&self, log: &mut Log) -> Result<(u64, u64), AppendFailure> {
-        if self.mode == Mode::Failed {
+        if let Mode::Failed(kind) = self.mode {
             let reason = "an earlier part of the transaction could not be written";
-            return Err(AppendFailure::Refused(io::Error::other(reason)));
+            return Err(AppendFailure::Refused(io::Error::new(kind, reason)));
         }
         let record = log.next();
         let appended = match self.mode {

@@ -634,6 +634,25 @@ impl Member {
         }
     }
 
+    /// Begins a checkpoint if pages of this shard were changed since the last one.
+    #[cold]
+    pub(in crate::engine::lmdb) fn begin_freeing_pages(&self) {
+        if self.has_changed_pages() && !self.common.is_due.swap(true, SeqCst) {
+            self.common.wake();
+        }
+    }
+
+    /// Makes a checkpoint of all shards if pages of this shard were changed since the last one. Returns whether it has
+    /// succeeded. The caller must not have the turn to write.
+    #[cold]
+    pub(in crate::engine::lmdb) fn free_pages(&self) -> bool {
+        self.has_changed_pages() && self.common.checkpoint_now(&self.common.turn()).is_ok()
+    }
+
+    fn has_changed_pages(&self) -> bool {
+        self.shard().is_some_and(|shard| shard.lock().as_ref().is_some_and(|open| open.pages > 0))
+    }
+
     /// Excludes checkpoints, from before a record is appended until LMDB has committed it.
     pub(in crate::engine::lmdb) fn hold(&self) -> Option<Held<'_>> {
         self.shard().map(|shard| Held(shard.lock()))
