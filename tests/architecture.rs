@@ -190,6 +190,27 @@ fn only_an_engines_folder_names_its_client_library() -> io::Result<()> {
 }
 
 #[test]
+fn contributing_lists_the_tests_that_name_full() -> io::Result<()> {
+    let folders =
+        ["tests", "index-table-admin/tests", "index-table-lifecycle/src", "index-table-proof/src"];
+    let mut named = BTreeSet::new();
+    for folder in folders {
+        let all = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))?;
+        let names =
+            |code: &str| code.contains("Durability::Full") || code.contains("Durability::{Full");
+        let own = all.into_iter().filter(|(path, code)| path != "architecture.rs" && names(code));
+        named.extend(own.map(|(path, _)| format!("{folder}/{path}")));
+    }
+    let text = include_str!("../CONTRIBUTING.md");
+    let part = text.split_once("### Tests that name `Durability::Full`").map(|(_, part)| part);
+    let table = part.and_then(|part| part.split("|---|---|").nth(1)).unwrap_or_default();
+    let table = table.split("###").next().unwrap_or_default();
+    let listed = table.split('`').filter(|word| word.ends_with(".rs")).map(str::to_owned);
+    assert_eq!(listed.collect::<BTreeSet<_>>(), named);
+    Ok(())
+}
+
+#[test]
 fn uses_of_higher_layers_are_detected() {
     let up = |path, code| upward(path, code);
     assert_eq!(up("model/row.rs", "use crate::store::Store;"), ["store"]);

@@ -78,7 +78,23 @@ fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error
     Ok(rows)
 }
 
-/// Checks that all closures of a failed commit get its error, and that the writer continues.
+/// Writes a row at a time until the disk is full, and returns the number of all rows.
+fn fill_from(
+    store: &Store,
+    blobs: &BlobRepository,
+    mut rows: u32,
+) -> Result<u32, Box<dyn std::error::Error>> {
+    let error = loop {
+        match insert(store, blobs, rows..rows + 1) {
+            Ok(()) => rows += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+    Ok(rows)
+}
+
+/// Checks that each closure of a failed commit gets the error, or is committed alone, and that the writer continues.
 fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
     let writer = store.writer()?.queue(5000).most(5000);
     let txn = store.write()?;
@@ -89,9 +105,22 @@ fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
         })
         .collect();
     drop(txn);
-    for submitted in submitted {
-        let outcome = submitted.wait();
-        assert!(matches!(outcome, Err(Error::DiskFull { .. })), "{outcome:?}");
+    let mut inserted = Vec::new();
+    for (id, submitted) in (rows..).zip(submitted) {
+        match submitted.wait() {
+            Ok(()) => inserted.push(id),
+            outcome => assert!(matches!(outcome, Err(Error::DiskFull { .. })), "{outcome:?}"),
+        }
+    }
+    assert!(inserted.len() < 1000, "{}", inserted.len());
+    let txn = store.read()?;
+    assert_eq!(blobs.all(&txn).count()?, u64::from(rows) + inserted.len() as u64);
+    for id in &inserted {
+        assert_eq!(blobs.get(&txn, *id)?, Some(blob(*id)));
+    }
+    drop(txn);
+    for id in inserted {
+        store.transaction(|txn| blobs.delete(txn, id))?;
     }
     check(store, blobs, rows)?;
     // A closure that writes nothing succeeds.
@@ -150,6 +179,17 @@ fn a_full_disk_loses_no_commit_and_the_store_works_again() -> TestResult {
     let rows = fill(&store, &blobs)?;
     assert!(rows > 100, "{rows}");
     group(&store, &blobs, rows)?;
+    // Rows can be replaced.
+    for id in rows / 2..rows {
+        store.transaction(|txn| blobs.delete(txn, id))?;
+    }
+    check(&store, &blobs, rows / 2)?;
+    insert(&store, &blobs, rows / 2..rows)?;
+    check(&store, &blobs, rows)?;
+    // The space of the rows is used again.
+    let rest = fill_from(&store, &blobs, rows)?;
+    assert!(rest < rows + rows / 4, "{rest}");
+    let rows = rest;
 
     // On a full disk, a copy fails and leaves no files.
     for result in

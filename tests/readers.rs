@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, IndexTable, Store};
+use index_table::{Durability, Error, IndexTable, Options, Store};
 use serde::{Deserialize, Serialize};
 
 #[cfg(target_os = "linux")]
@@ -56,9 +56,14 @@ fn started(
     Err(std::io::Error::other("the process ended before it was ready"))
 }
 
+/// Returns options of processes that write the same store.
+fn shared() -> Options {
+    Store::options().durability(Durability::Full)
+}
+
 /// Holds read transactions until the standard input ends, or until the process is killed.
 fn hold(path: &Path) -> TestResult {
-    let store = Store::options().max_readers(4).open(path)?;
+    let store = shared().max_readers(4).open(path)?;
     let held: usize = std::env::var("HELD")?.parse()?;
     let readers = (0..held).map(|_| store.read()).collect::<Result<Vec<_>, _>>()?;
     println!("ready");
@@ -99,7 +104,7 @@ fn readers_of_killed_processes_are_cleared() -> TestResult {
 
     // Stale readers are cleared when the store is opened.
     kill(other_process(NAME, dir.path(), 2)?)?;
-    let store = Store::options().max_readers(4).open(dir.path())?;
+    let store = shared().max_readers(4).open(dir.path())?;
     assert_eq!(store.clear_stale_readers()?, 0);
 
     // Stale readers are cleared on request, and the file stops growing.
@@ -145,7 +150,7 @@ mod with_the_same_id {
             return hold(&path);
         }
         let dir = tempfile::tempdir()?;
-        let store = Store::options().max_readers(8).open(dir.path())?;
+        let store = shared().max_readers(8).open(dir.path())?;
         let blobs = BlobRepository::open(&store)?;
         store.transaction(|txn| blobs.put(txn, &Blob { id: 1, bytes: vec![7; 50_000] }))?;
         for _ in 0..3 {
@@ -167,7 +172,7 @@ mod with_the_same_id {
                 return hold(&path);
             }
             for read_only in [false, true] {
-                let opened = Store::options().read_only(read_only).open(&path);
+                let opened = shared().read_only(read_only).open(&path);
                 let Err(error @ Error::AlreadyOpen { .. }) = &opened else {
                     return Err(format!("{opened:?}").into());
                 };
@@ -182,7 +187,7 @@ mod with_the_same_id {
         let Some(second) = in_a_container(NAME, dir.path(), 0)? else { return Ok(()) };
         kill(second)?;
         // A process with another id shares the store with the first.
-        let store = Store::open(dir.path())?;
+        let store = shared().open(dir.path())?;
         drop(store.read()?);
         kill(first)
     }

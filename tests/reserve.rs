@@ -1,4 +1,4 @@
-//! Reserved space after the used pages of a file.
+//! Reserved space after the used pages of a file, which a store with a journal does not need.
 #![cfg(unix)]
 
 use std::{fs, path::Path, process::Command};
@@ -29,6 +29,10 @@ fn length(path: &Path) -> std::io::Result<u64> {
     Ok(fs::metadata(path.join("data.mdb"))?.len())
 }
 
+fn options() -> Options {
+    Store::options().durability(Durability::Full)
+}
+
 /// Writes 3,000 rows of a thousand bytes and then single rows, while a reader prevents the reuse of pages.
 /// Returns the length of the file, and how often it has grown during the single rows.
 fn grow(options: &Options, path: &Path) -> Result<(u64, u32), Box<dyn std::error::Error>> {
@@ -49,17 +53,17 @@ fn grow(options: &Options, path: &Path) -> Result<(u64, u32), Box<dyn std::error
 #[test]
 fn the_file_grows_in_steps_or_with_each_commit() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let (none, each) = grow(&Store::options().reserve(0), &dir.path().join("none"))?;
+    let (none, each) = grow(&options().reserve(0), &dir.path().join("none"))?;
     assert_eq!(each, 100, "each commit needs new pages");
     let mut longest = none;
     for (name, step, most) in [("small", 100_000, 100), ("default", 1 << 20, 15)] {
         let path = dir.path().join(name);
-        let (length, growths) = grow(&Store::options().reserve(step), &path)?;
+        let (length, growths) = grow(&options().reserve(step), &path)?;
         assert!((1..most).contains(&growths), "{growths} steps of {step}");
         assert!(length <= none + step as u64, "more than a step is reserved");
         longest = longest.max(length);
         // Reserved space does not prevent opening, and is not copied.
-        let store = Store::options().reserve(step).open(&path)?;
+        let store = options().reserve(step).open(&path)?;
         let blobs = BlobRepository::open(&store)?;
         assert_eq!(blobs.all(&store.read()?).count()?, 3100);
         store.backup_to(path.join("copy"))?;
@@ -75,7 +79,7 @@ fn the_file_grows_in_steps_or_with_each_commit() -> TestResult {
 fn a_replaced_file_is_not_changed() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, moved) = (dir.path().join("store"), dir.path().join("moved"));
-    let store = Store::open(&path)?;
+    let store = options().open(&path)?;
     let blobs = BlobRepository::open(&store)?;
     insert(&store, &blobs, 0..3000)?;
     fs::rename(&path, &moved)?;
@@ -97,7 +101,7 @@ fn small_stores_stay_small() -> TestResult {
     let mut lengths = Vec::new();
     for step in [1 << 20, 0] {
         let path = dir.path().join(step.to_string());
-        let store = Store::options().reserve(step).open(&path)?;
+        let store = options().reserve(step).open(&path)?;
         let blobs = BlobRepository::open(&store)?;
         for id in 0..100 {
             store.transaction(|txn| blobs.insert(txn, &blob(id)))?;
@@ -112,7 +116,7 @@ fn small_stores_stay_small() -> TestResult {
 fn reserved_space_ends_with_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;
     let size = 4 << 20;
-    let store = Store::options().map_size(size).max_map_size(size).open(dir.path())?;
+    let store = options().map_size(size).max_map_size(size).open(dir.path())?;
     let blobs = BlobRepository::open(&store)?;
     let mut rows = 0;
     let full = loop {
@@ -135,7 +139,7 @@ fn a_limit_on_the_file_size_is_not_an_error() -> TestResult {
     const NAME: &str = "a_limit_on_the_file_size_is_not_an_error";
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         let path = Path::new(&path);
-        let store = Store::open(path)?;
+        let store = options().open(path)?;
         let blobs = BlobRepository::open(&store)?;
         let mut rows = 0;
         while length(path)? < 1900 << 10 {
@@ -162,7 +166,7 @@ fn a_limit_on_the_file_size_is_not_an_error() -> TestResult {
 fn processes_share_reserved_space() -> TestResult {
     const NAME: &str = "processes_share_reserved_space";
     let work = |path: &Path| -> TestResult {
-        let store = Store::open(path)?;
+        let store = options().open(path)?;
         let blobs = BlobRepository::open(&store)?;
         for _ in 0..100 {
             store.transaction(|txn| {
@@ -177,7 +181,7 @@ fn processes_share_reserved_space() -> TestResult {
     }
     let dir = tempfile::tempdir()?;
     {
-        let store = Store::open(dir.path())?;
+        let store = options().open(dir.path())?;
         insert(&store, &BlobRepository::open(&store)?, 0..3000)?;
     }
     let mut child = Command::new(std::env::current_exe()?)
@@ -186,7 +190,7 @@ fn processes_share_reserved_space() -> TestResult {
         .spawn()?;
     work(dir.path())?;
     assert!(child.wait()?.success());
-    let store = Store::open(dir.path())?;
+    let store = options().open(dir.path())?;
     let blobs = BlobRepository::open(&store)?;
     let rows: Vec<Blob> = blobs.all(&store.read()?).rows().collect::<Result<_, _>>()?;
     assert!(rows.iter().eq((0..3200).map(blob).collect::<Vec<_>>().iter()));

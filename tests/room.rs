@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Durability, Error, IndexTable, Store};
+use index_table::{Durability, Error, IndexTable, Options, Store};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/threads.rs"]
@@ -49,7 +49,16 @@ fn blob(id: u32) -> Blob {
 }
 
 fn small(path: &Path) -> index_table::Result<(Store, BlobRepository)> {
-    let store = Store::options().map_size(SMALL).open(path)?;
+    open(Store::options(), path)
+}
+
+/// Opens a store that several processes write.
+fn shared(path: &Path) -> index_table::Result<(Store, BlobRepository)> {
+    open(Store::options().durability(Durability::Full), path)
+}
+
+fn open(options: Options, path: &Path) -> index_table::Result<(Store, BlobRepository)> {
+    let store = options.map_size(SMALL).open(path)?;
     let blobs = BlobRepository::open(&store)?;
     Ok((store, blobs))
 }
@@ -269,7 +278,7 @@ fn a_blocking_reader_is_reported_with_its_age() -> TestResult {
 fn a_map_enlarged_by_another_process_is_adopted() -> TestResult {
     const NAME: &str = "a_map_enlarged_by_another_process_is_adopted";
     if let Some(path) = as_other_process() {
-        let (store, blobs) = small(&path)?;
+        let (store, blobs) = shared(&path)?;
         let first = blobs.all(&store.read()?).count()? as u32;
         store.transaction(|txn| {
             (first..first + 2000).try_for_each(|id| blobs.insert(txn, &blob(id)))
@@ -277,7 +286,7 @@ fn a_map_enlarged_by_another_process_is_adopted() -> TestResult {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let (store, blobs) = small(dir.path())?;
+    let (store, blobs) = shared(dir.path())?;
     let before = store.read()?;
     done(in_another_process(NAME, dir.path())?)?;
     let blocked = store.read().map(drop);
@@ -310,7 +319,7 @@ fn await_file(file: &Path) {
 fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
     const NAME: &str = "a_read_succeeds_while_a_write_waits_for_another_process";
     if let Some(path) = as_other_process() {
-        let (store, blobs) = small(&path)?;
+        let (store, blobs) = shared(&path)?;
         store.transaction(|txn| (0..2000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
         let txn = store.write()?;
         std::fs::write(path.join("locked"), "")?;
@@ -319,7 +328,7 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let (store, blobs) = small(dir.path())?;
+    let (store, blobs) = shared(dir.path())?;
     let other = in_another_process(NAME, dir.path())?;
     await_file(&dir.path().join("locked"));
     let (waiting, started) = (Threads::default(), AtomicBool::new(false));
@@ -350,12 +359,13 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
 fn a_map_enlarged_by_another_process_is_adopted_beyond_the_limit() -> TestResult {
     const NAME: &str = "a_map_enlarged_by_another_process_is_adopted_beyond_the_limit";
     if let Some(path) = as_other_process() {
-        let (store, blobs) = small(&path)?;
+        let (store, blobs) = shared(&path)?;
         store.transaction(|txn| (0..2000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let store = Store::options().map_size(SMALL).max_map_size(SMALL).open(dir.path())?;
+    let options = Store::options().durability(Durability::Full);
+    let store = options.map_size(SMALL).max_map_size(SMALL).open(dir.path())?;
     let blobs = BlobRepository::open(&store)?;
     done(in_another_process(NAME, dir.path())?)?;
     check(&store, &blobs, 0..2000)?;
@@ -365,13 +375,57 @@ fn a_map_enlarged_by_another_process_is_adopted_beyond_the_limit() -> TestResult
     check(&store, &blobs, 0..2000)
 }
 
+/// Fills a map with many transactions. The pages that a journal keeps for its last checkpoint become free.
+#[test]
+fn rows_of_a_full_map_are_replaced() -> TestResult {
+    for durability in [None, Some(Durability::Full)] {
+        let dir = tempfile::tempdir()?;
+        let options = Store::options().map_size(SMALL * 8).max_map_size(SMALL * 8);
+        let options = durability.into_iter().fold(options, Options::durability);
+        let store = options.open(dir.path())?;
+        let blobs = BlobRepository::open(&store)?;
+        let mut rows = 0;
+        let full = loop {
+            match store.transaction(|txn| blobs.insert(txn, &blob(rows))) {
+                Ok(()) => rows += 1,
+                Err(full) => break full,
+            }
+        };
+        assert!(matches!(full, Error::MapFull { .. }), "{full:?}");
+        assert!(rows > 1000, "{durability:?}: {rows}");
+        check(&store, &blobs, 0..rows)?;
+        for half in [0..rows / 2, rows / 2..rows] {
+            for id in half.clone() {
+                store.transaction(|txn| blobs.delete(txn, id))?;
+            }
+            for id in half {
+                store.transaction(|txn| blobs.insert(txn, &blob(id)))?;
+            }
+            check(&store, &blobs, 0..rows)?;
+        }
+        // Without a closure that runs again, a later transaction finds free pages.
+        let emptied = (0..1000).find(|_| {
+            let emptied = store.write().and_then(|mut txn| {
+                (0..rows).try_for_each(|id| blobs.delete(&mut txn, id).map(drop))?;
+                txn.commit()
+            });
+            emptied.is_ok() || {
+                thread::sleep(Duration::from_millis(10));
+                false
+            }
+        });
+        assert!(emptied.is_some(), "{durability:?}");
+    }
+    Ok(())
+}
+
 /// Each process maps the pages of the other processes, and adds pages itself.
 #[test]
 fn several_processes_can_enlarge_a_store() -> TestResult {
     const NAME: &str = "several_processes_can_enlarge_a_store";
     const ROWS: u32 = 1000;
     if let Some(path) = as_other_process() {
-        let (store, blobs) = small(&path)?;
+        let (store, blobs) = shared(&path)?;
         for _ in 0..ROWS / 10 {
             store.transaction(|txn| {
                 let next = blobs.all(txn).rev().keys().next().transpose()?.map_or(0, |id| id + 1);
@@ -384,7 +438,7 @@ fn several_processes_can_enlarge_a_store() -> TestResult {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let (store, blobs) = small(dir.path())?;
+    let (store, blobs) = shared(dir.path())?;
     let children: Vec<Child> =
         (0..3).map(|_| in_another_process(NAME, dir.path())).collect::<Result<_, _>>()?;
     for child in children {

@@ -85,12 +85,12 @@ pub const SINGLE: [Way; 5] = [
 pub const JOURNAL: [Way; 5] = [
     Way {
         name: "index-table, journal",
-        about: "`Durability::Journal`: a transaction for each row",
+        about: "`Durability::Journal`, the default: a transaction for each row",
         open: index_table::alone_in_journal,
     },
     Way {
         name: "index-table, full",
-        about: "the same with `Durability::Full`, the default",
+        about: "the same with `Durability::Full`",
         open: index_table::alone,
     },
     Way {
@@ -106,12 +106,12 @@ pub const JOURNAL: [Way; 5] = [
 pub const GROUPS: [Way; 2] = [
     Way {
         name: "group writer, journal",
-        about: "`store.writer()` with `Durability::Journal`",
+        about: "`store.writer()` with `Durability::Journal`, the default",
         open: index_table::together_in_journal,
     },
     Way {
         name: "group writer, full",
-        about: "the same with `Durability::Full`, the default",
+        about: "the same with `Durability::Full`",
         open: index_table::together,
     },
 ];

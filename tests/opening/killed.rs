@@ -10,14 +10,19 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, Store};
+use index_table::{Durability, Error, Store};
 
 use super::{TestResult, plain, support::await_blocked_process};
 
 const ROWS: u32 = 50;
 
+/// Opens a store that several processes write.
+fn open(path: &Path) -> index_table::Result<Store> {
+    Store::options().durability(Durability::Full).open(path)
+}
+
 fn insert(path: &Path, id: u32) -> index_table::Result<()> {
-    let store = Store::open(path)?;
+    let store = open(path)?;
     let people = plain::PersonRepository::open(&store)?;
     store.transaction(|txn| people.insert(txn, &plain::person(id)))
 }
@@ -106,7 +111,7 @@ fn processes_that_wait_for_a_killed_opener_open_the_store() -> TestResult {
             let said = [output.stdout, output.stderr].concat();
             assert!(output.status.success(), "{state}: {}", String::from_utf8_lossy(&said));
         }
-        let store = Store::open(dir.path())?;
+        let store = open(dir.path())?;
         store.check()?;
         let people = plain::PersonRepository::open(&store)?;
         let txn = store.read()?;
@@ -148,5 +153,5 @@ fn a_lock_file_that_stays_unusable_is_named() -> TestResult {
     other.kill()?;
     other.wait()?;
     insert(dir.path(), ROWS)?;
-    Ok(Store::open(dir.path())?.check()?)
+    Ok(open(dir.path())?.check()?)
 }

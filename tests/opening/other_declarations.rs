@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use index_table::{Error, Store};
+use index_table::{Durability, Error, Store};
 
 use super::{TestResult, fill, indexed, longer, newer, plain, retyped, same};
 
@@ -80,12 +80,13 @@ fn as_other_process() -> Option<std::path::PathBuf> {
 
 #[test]
 fn a_changed_declaration_of_another_process_is_detected() -> TestResult {
+    let full = Store::options().durability(Durability::Full);
     if let Some(path) = as_other_process() {
-        indexed::PersonRepository::open(&Store::open(path)?)?;
+        indexed::PersonRepository::open(&full.open(path)?)?;
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let store = Store::open(dir.path())?;
+    let store = full.open(dir.path())?;
     let people = plain::PersonRepository::open(&store)?;
     store.transaction(|txn| people.insert(txn, &plain::person(1)))?;
     in_another_process(

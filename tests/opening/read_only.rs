@@ -201,7 +201,7 @@ fn read_permission_alone_is_refused() -> TestResult {
         let result = to_read().open(&path);
         let expected = match &*role {
             "no slot" => matches!(result, Err(Error::NoReaderSlot { .. })),
-            "no file" => matches!(result, Err(Error::Io { .. })),
+            "no file" | "no journal" => matches!(result, Err(Error::Io { .. })),
             _ => result.is_ok(),
         };
         assert!(expected, "{result:?}");
@@ -221,13 +221,17 @@ fn read_permission_alone_is_refused() -> TestResult {
     };
     allow(dir.path(), 0o755)?;
     for (role, modes) in [
-        ("slots", [0o444, 0o666]),
-        ("no slot", [0o666, 0o444]),
-        ("no slot", [0o444, 0o000]),
-        ("no file", [0o000, 0o666]),
+        ("slots", [0o444, 0o666, 0o444]),
+        ("no slot", [0o666, 0o444, 0o444]),
+        ("no slot", [0o444, 0o000, 0o444]),
+        ("no file", [0o000, 0o666, 0o444]),
+        ("no journal", [0o444, 0o666, 0o000]),
     ] {
         allow(&data, modes[0])?;
         allow(&lock, modes[1])?;
+        for number in 0..3 {
+            allow(&dir.path().join(format!("journal.{number}")), modes[2])?;
+        }
         let output = match as_other_user(role) {
             Ok(output) => output,
             Err(error) => {

@@ -98,7 +98,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          | allocations | by Rust code, for an entry of the covered query; allocations of C code are not counted |\n\n\
          Times are for one row, entry, page or count. Every round runs the same operations on all contenders in turn, and starts with a different contender. The figure is the median of {rounds} rounds, \
          {loads} for loads. After each operation, a checksum over every byte of the results is compared among all contenders, and after the rounds a checksum over all tables. A difference ends the run.\n\n\
-         All contenders make commits durable: LMDB with two syncs, SQLite with `synchronous = FULL`, redb \
+         All contenders make commits durable: LMDB and index-table with two syncs (`Durability::Full`; its default, the journal, has figures of its own), SQLite with `synchronous = FULL`, redb \
          and `native_db` with their defaults, fjall with a sync of its journal. Operations marked *to disk* are measured on a disk. All others are measured with the files in memory. The calls are the same, but a sync costs nothing, so the figures show the work without the noise of the disk, which is larger.\n\n\
          Measured on {}.\n\n## Repeating the measurement\n\n\
          ```sh\n\

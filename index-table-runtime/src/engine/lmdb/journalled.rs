@@ -282,7 +282,10 @@ pub(super) fn prepare(
     presence: &mut Presence,
     shared: Option<(&SharedJournal, ShardNumber)>,
 ) -> Result<Prepared> {
-    let failed = |not_started| unstarted(path, not_started);
+    let failed = |not_started| match (options.read_only, unstarted(path, not_started)) {
+        (true, Error::ReadOnly { path, source: Some(source) }) => Error::Io { path, source },
+        (_, error) => error,
+    };
     let mut wanted = match options.used_durability() {
         _ if options.read_only => Wanted::Read,
         Durability::Journal => Wanted::Journal,
