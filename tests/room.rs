@@ -394,15 +394,16 @@ fn rows_of_a_full_map_are_replaced() -> TestResult {
         assert!(matches!(full, Error::MapFull { .. }), "{full:?}");
         assert!(rows > 1000, "{durability:?}: {rows}");
         check(&store, &blobs, 0..rows)?;
-        for half in [0..rows / 2, rows / 2..rows] {
-            for id in half.clone() {
-                store.transaction(|txn| blobs.delete(txn, id))?;
-            }
-            for id in half {
-                store.transaction(|txn| blobs.insert(txn, &blob(id)))?;
-            }
-            check(&store, &blobs, 0..rows)?;
+        for id in rows / 2..rows {
+            let deleted = store.transaction(|txn| blobs.delete(txn, id));
+            deleted.map_err(|error| format!("{durability:?}: {id} of {rows}: {error}"))?;
         }
+        let rows = rows / 4 * 3;
+        for id in rows / 3 * 2..rows {
+            let inserted = store.transaction(|txn| blobs.put(txn, &blob(id)));
+            inserted.map_err(|error| format!("{durability:?}: {id} of {rows}: {error}"))?;
+        }
+        check(&store, &blobs, 0..rows)?;
         // Without a closure that runs again, a later transaction finds free pages.
         let emptied = (0..1000).find(|_| {
             let emptied = store.write().and_then(|mut txn| {

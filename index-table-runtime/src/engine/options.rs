@@ -530,7 +530,8 @@ impl Options {
         [
             ("map_size", self.map_size as u64),
             ("max_map_size", self.max_map_size as u64),
-            ("durability", self.used_durability().number()),
+            // A shard without a durability has the journal, as one with `Full`.
+            ("durability", self.durability.unwrap_or(Durability::Full).number()),
             ("max_databases", u64::from(self.max_databases)),
             ("max_readers", u64::from(self.max_readers)),
             ("reserve", self.reserve as u64),

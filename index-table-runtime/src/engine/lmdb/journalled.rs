@@ -307,7 +307,12 @@ pub(super) fn prepare(
             return Err(error::is_shard(path));
         }
         refuse_older(path, &marker, shared).map_err(failed)?;
-        if marker == Marker::None && wanted != Wanted::Journal {
+        let is_complete = match marker {
+            Marker::None => wanted != Wanted::Journal,
+            Marker::Clean(_) => wanted == Wanted::Read,
+            Marker::Needed(_) => false,
+        };
+        if is_complete {
             return Ok(Prepared { plan: Plan::Open, writer: None, was_left, without_journal });
         }
         if !presence.is_known() {
@@ -468,19 +473,24 @@ mod tests {
     fn a_journal_that_cannot_be_had_is_an_error() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path();
-        Engine::open(&Options::default(), path).map(drop).expect("a store");
+        let full = Options::default().durability(Durability::Full);
+        Engine::open(&full, path).map(drop).expect("a store");
         Engine::wait_until_closed(path);
-        let prepared = |durability| {
-            let options = Options::default().durability(durability);
+        let prepared = |options: &Options| {
             // As in a directory that can't be locked.
-            prepare(&options, path, &mut Presence::none(), None).map(|it| it.plan)
+            let prepared = prepare(options, path, &mut Presence::none(), None);
+            prepared.map(|it| (it.plan, it.without_journal))
         };
-        let refused = prepared(Durability::Journal);
+        let refused = prepared(&Options::default().durability(Durability::Journal));
         assert!(
             matches!(&refused, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::Unsupported),
             "{:?}",
             refused.map(drop)
         );
-        assert!(matches!(prepared(Durability::Full), Ok(Plan::Open)));
+        let archived = prepared(&Options::default().archive("archive"));
+        assert!(matches!(archived, Err(Error::Io { .. })));
+        assert!(matches!(prepared(&full), Ok((Plan::Open, None))));
+        let unset = prepared(&Options::default());
+        assert!(matches!(unset, Ok((Plan::Open, Some(DurabilityReason::NoLocks)))));
     }
 }

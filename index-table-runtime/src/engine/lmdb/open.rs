@@ -524,7 +524,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (file, size) = (dir.path().join(FILE), process::page_size());
         let open = || {
-            let opened = Engine::open(&Options::default(), dir.path()).map(drop);
+            // Another durability has further files.
+            let options = Options::default().durability(Durability::Full);
+            let opened = Engine::open(&options, dir.path()).map(drop);
             Engine::wait_until_closed(dir.path());
             opened
         };
