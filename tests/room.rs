@@ -375,47 +375,50 @@ fn a_map_enlarged_by_another_process_is_adopted_beyond_the_limit() -> TestResult
     check(&store, &blobs, 0..2000)
 }
 
-/// Fills a map with many transactions. The pages that a journal keeps for its last checkpoint become free.
+/// Replaces the rows of a map with little room in many transactions. The pages that a journal keeps for its last checkpoint
+/// become free when the map is full.
 #[test]
-fn rows_of_a_full_map_are_replaced() -> TestResult {
-    for durability in [None, Some(Durability::Full)] {
+fn rows_of_an_almost_full_map_are_replaced() -> TestResult {
+    let map = SMALL * 8;
+    for (durability, is_manual) in [
+        (None, false),
+        (None, true),
+        (Some(Durability::Full), false),
+        (Some(Durability::Full), true),
+    ] {
         let dir = tempfile::tempdir()?;
-        let options = Store::options().map_size(SMALL * 8).max_map_size(SMALL * 8);
+        let options = Store::options().map_size(map).max_map_size(map);
         let options = durability.into_iter().fold(options, Options::durability);
         let store = options.open(dir.path())?;
         let blobs = BlobRepository::open(&store)?;
-        let mut rows = 0;
-        let full = loop {
-            match store.transaction(|txn| blobs.insert(txn, &blob(rows))) {
-                Ok(()) => rows += 1,
-                Err(full) => break full,
+        let put = |id| store.transaction(|txn| blobs.put(txn, &blob(id)));
+        (0..1000).try_for_each(put)?;
+        let full =
+            store.transaction(|txn| (1000..2000).try_for_each(|id| blobs.put(txn, &blob(id))));
+        assert!(matches!(full, Err(Error::MapFull { .. })), "{full:?}");
+        for id in (0..3).flat_map(|_| 0..1000) {
+            if !is_manual {
+                store.transaction(|txn| {
+                    blobs.delete(txn, id).and_then(|_| blobs.insert(txn, &blob(id)))
+                })?;
+                continue;
             }
-        };
-        assert!(matches!(full, Error::MapFull { .. }), "{full:?}");
-        assert!(rows > 1000, "{durability:?}: {rows}");
-        check(&store, &blobs, 0..rows)?;
-        for id in rows / 2..rows {
-            let deleted = store.transaction(|txn| blobs.delete(txn, id));
-            deleted.map_err(|error| format!("{durability:?}: {id} of {rows}: {error}"))?;
-        }
-        let rows = rows / 4 * 3;
-        for id in rows / 3 * 2..rows {
-            let inserted = store.transaction(|txn| blobs.put(txn, &blob(id)));
-            inserted.map_err(|error| format!("{durability:?}: {id} of {rows}: {error}"))?;
-        }
-        check(&store, &blobs, 0..rows)?;
-        // Without a closure that runs again, a later transaction finds free pages.
-        let emptied = (0..1000).find(|_| {
-            let emptied = store.write().and_then(|mut txn| {
-                (0..rows).try_for_each(|id| blobs.delete(&mut txn, id).map(drop))?;
-                txn.commit()
-            });
-            emptied.is_ok() || {
-                thread::sleep(Duration::from_millis(10));
-                false
+            // Without a closure that runs again, a later transaction finds free pages.
+            let mut outcome = Ok(());
+            for _ in 0..1000 {
+                outcome = store.write().and_then(|mut txn| {
+                    blobs.delete(&mut txn, id)?;
+                    blobs.insert(&mut txn, &blob(id))?;
+                    txn.commit()
+                });
+                if outcome.is_ok() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(1));
             }
-        });
-        assert!(emptied.is_some(), "{durability:?}");
+            outcome.map_err(|error| format!("{durability:?}: {id}: {error}"))?;
+        }
+        check(&store, &blobs, 0..1000)?;
     }
     Ok(())
 }

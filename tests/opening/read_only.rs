@@ -221,11 +221,11 @@ fn read_permission_alone_is_refused() -> TestResult {
     };
     allow(dir.path(), 0o755)?;
     for (role, modes) in [
+        ("no journal", [0o444, 0o666, 0o000]),
         ("slots", [0o444, 0o666, 0o444]),
         ("no slot", [0o666, 0o444, 0o444]),
         ("no slot", [0o444, 0o000, 0o444]),
         ("no file", [0o000, 0o666, 0o444]),
-        ("no journal", [0o444, 0o666, 0o000]),
     ] {
         allow(&data, modes[0])?;
         allow(&lock, modes[1])?;
