@@ -320,7 +320,7 @@ impl Recording {
 
     #[cold]
     fn add_unrecorded(&mut self) -> heed::Result<()> {
-        if self.mode == Mode::Failed {
+        if matches!(self.mode, Mode::Failed(_)) {
             return Err(heed::MdbError::BadTxn.into());
         }
         self.changes.count();
