@@ -95,10 +95,10 @@ impl Engine {
         let is_disk = matches!(error, heed::Error::Io(_));
         let error = self.write_error(&mut writing.retry, error);
         if recorded.is_none() || writing.scratch.recorder.take_back().is_ok() {
-            if let (Some(Active::Own(journal)), Some(_), true) =
+            if let (Some(Active::Own(journal)), Some(direct), true) =
                 (self.journal.get(), direct, is_disk)
             {
-                journal.fail_direct();
+                journal.fail_direct(direct);
             }
             return CommitFailure::Failed(error);
         }

@@ -19,21 +19,22 @@
 //! | 3, 4 | S, the direct record | the meta page of N, so all its pages are durable | takes the data file as it is |
 //! | later | the checkpoint of N | any later state | goes back to N, and applies the records |
 //!
-//! If LMDB can't commit, a notice takes the direct record back, and the meta page of N does not count. After an error of the
-//! disk, no further checkpoint is made, because LMDB's sync has taken the error of earlier writes; the store has to be opened
-//! again.
+//! If LMDB can't commit, a notice takes the direct record back, and the meta page of N does not count. LMDB's sync may have
+//! taken the error of earlier writes, which the next checkpoint would then miss. So another descriptor, which was opened
+//! before the commit, syncs the data file after an error of the disk. If it gets an error too, no further checkpoint is made,
+//! and the store has to be opened again. On a full disk, a write fails and not a sync, so the store continues.
 //!
 //! Data files with an archive, which gets its records from the journal, and data files that share a journal have no direct
 //! commits.
 
-use std::{io, sync::atomic::Ordering::SeqCst, thread, time::Instant};
+use std::{fs::File, io, sync::atomic::Ordering::SeqCst, thread, time::Instant};
 
 use heed::{EnvFlags, FlagSetMode};
 
 use super::{
     DATA_SYNC, HEAD, Journal, OTHER_WRITER, Opened, Pending, Recorded, Refused, SHORT, Snapshot,
 };
-use crate::engine::lmdb::names::Env;
+use crate::engine::lmdb::names::{Env, FILE};
 
 /// The number of attempts to pin the state of the commit.
 const TRIES: usize = 5;
@@ -45,6 +46,8 @@ const NOT_PINNED: &str =
 pub(in crate::engine::lmdb) struct Direct<'j> {
     opened: Opened,
     synced: Synced<'j>,
+    /// Gets the errors of writes since before the commit.
+    witness: File,
 }
 
 /// While this exists, commits of LMDB are synced.
@@ -89,14 +92,15 @@ impl Journal {
             Refused::Changed(reason) => io::Error::other(reason),
         };
         let opened = shared.open().map_err(failed)?;
+        let witness = File::open(shared.env.path().join(FILE))?;
         let synced = Synced::begin(&shared.env).map_err(|error| failed(error.into()))?;
-        Ok(Direct { opened, synced })
+        Ok(Direct { opened, synced, witness })
     }
 
     /// Records that a direct commit is visible, and makes its checkpoint.
     pub(in crate::engine::lmdb) fn committed_directly(
         &self,
-        Direct { opened, synced }: Direct<'_>,
+        Direct { opened, synced, .. }: Direct<'_>,
         recorded: Recorded,
         number: u64,
     ) {
@@ -136,9 +140,11 @@ impl Journal {
         shared.changed.notify_all();
     }
 
-    /// Stops all writes after a direct commit that has met an error of the disk.
-    pub(in crate::engine::lmdb) fn fail_direct(&self) {
-        self.shared.refuse(&mut self.shared.lock(), DATA_SYNC);
+    /// Stops all writes if a direct commit that has met an error of the disk may have taken the error of earlier writes.
+    pub(in crate::engine::lmdb) fn fail_direct(&self, direct: &Direct<'_>) {
+        if direct.witness.sync_data().is_err() {
+            self.shared.refuse(&mut self.shared.lock(), DATA_SYNC);
+        }
     }
 }
 
