@@ -135,8 +135,8 @@ fn a_damaged_file_is_an_error_of_each_command_that_reads_the_damage() {
         fs::write(&file, bytes).expect("the file");
         if what == "an overwritten head" {
             // The journal has the first pages of its last checkpoint.
-            let status = admin().arg("check").arg(&dir).status().expect("a process");
-            assert!(status.success(), "{what}: {status}");
+            let check = admin().arg("check").arg(&dir).output().expect("a process");
+            assert!(check.status.success(), "{what}: {check:?}");
             continue;
         }
         assert!(run_all(&dir, what).reports > 0, "{what}: no command reports it");

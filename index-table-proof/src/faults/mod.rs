@@ -17,7 +17,7 @@ use std::{
     process::{Command, Output},
 };
 
-use index_table::{Error, Store};
+use index_table::{Durability, Error, Store};
 
 use crate::shop::{Model, Shop, indexed};
 
