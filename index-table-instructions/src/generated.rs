@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use index_table::Store;
+use index_table::{Durability, Options, Store};
 use tempfile::TempDir;
 
 use super::{NAME, PAGE, Result, Side};
@@ -10,6 +10,11 @@ use crate::{
     beside::Others,
     data::{Customer, CustomerRepository},
 };
+
+/// Returns options with the default durability. A checkpoint of its thread would make the counts differ from run to run.
+fn journalled() -> Options {
+    Store::options().checkpoint(1 << 40, 1 << 40, Duration::from_hours(1))
+}
 
 /// The table alone, or beside other tables.
 pub(crate) struct Generated {
@@ -21,20 +26,21 @@ pub(crate) struct Generated {
 
 impl Generated {
     pub(crate) fn alone(rows: &[Customer]) -> Result<Self> {
-        Self::new(rows, false)
+        Self::new(rows, &journalled(), false)
+    }
+
+    pub(crate) fn unjournalled(rows: &[Customer]) -> Result<Self> {
+        Self::new(rows, &Store::options().durability(Durability::None), false)
     }
 
     pub(crate) fn beside(rows: &[Customer]) -> Result<Self> {
-        Self::new(rows, true)
+        Self::new(rows, &journalled(), true)
     }
 
     /// Creates a table with these rows.
-    fn new(rows: &[Customer], is_beside: bool) -> Result<Self> {
+    fn new(rows: &[Customer], options: &Options, is_beside: bool) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        // The default durability. A checkpoint of its thread would make the counts differ from run to run.
-        let hour = Duration::from_hours(1);
-        let options = Store::options().map_size(1 << 28).checkpoint(1 << 40, 1 << 40, hour);
-        let store = options.open(directory.path())?;
+        let store = options.clone().map_size(1 << 28).open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
         let others = if is_beside { Some(Others::open(&store)?) } else { None };
         let side = Self { _others: others, customers, store, _directory: directory };

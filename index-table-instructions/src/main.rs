@@ -3,7 +3,7 @@
 //! compares the counts. `index-table-instructions shard|plain shard-OPERATION` does the same for a
 //! transaction of one shard and for a plain store. `index-table-instructions beside|alone OPERATION` does the same for a
 //! table of a store with other tables that declare revisions, expiry, references, parts, aggregates and changes, and for
-//! the table alone.
+//! the table alone. These stores have the default durability; `index-table-instructions unjournalled OPERATION` has no journal.
 
 use std::error::Error;
 
@@ -119,16 +119,18 @@ fn run<S: Side>(operation: &str, new_side: fn(&[Customer]) -> Result<S>) -> Resu
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (side, operation) = (arguments.next(), arguments.next().unwrap_or_default());
-    let operation = operation.strip_prefix("beside-").unwrap_or(&operation);
+    let prefixes = ["beside-", "unjournalled-"];
+    let operation = prefixes.iter().find_map(|it| operation.strip_prefix(it)).unwrap_or(&operation);
     let sum = match side.as_deref() {
         Some("generated" | "alone") => run(operation, generated::Generated::alone)?,
+        Some("unjournalled") => run(operation, generated::Generated::unjournalled)?,
         Some("beside") => run(operation, generated::Generated::beside)?,
         Some("by-hand") => run(operation, by_hand::ByHand::new)?,
         Some("shard") => shards::run(operation, true)?,
         Some("plain") => shards::run(operation, false)?,
         _ => {
             return Err(
-                "index-table-instructions generated|by-hand|shard|plain|beside|alone OPERATION"
+                "index-table-instructions generated|by-hand|unjournalled|shard|plain|beside|alone OPERATION"
                     .into(),
             );
         }

@@ -470,9 +470,10 @@ fn a_full_queue_of_one_shard_does_not_block_the_others() -> Result<()> {
     assert!(matches!(full, Err(Error::IndexQueueFull { .. })), "{full:?}");
     let worker = store.start_index_worker()?;
     // The worker may need longer than the transaction waits.
-    let inserted = (0..1000).map(|_| store.transaction(|txn| notes.insert(txn, &note(2, 1, 0))));
+    let mut inserted =
+        (0..1000).map(|_| store.transaction(|txn| notes.insert(txn, &note(2, 1, 0))));
     let is_full = |inserted: &Result<()>| matches!(inserted, Err(Error::IndexQueueFull { .. }));
-    inserted.skip_while(is_full).next().expect("room in the queue")?;
+    inserted.find(|it| !is_full(it)).expect("room in the queue")?;
     drop(worker);
     notes.drain(&store, u64::MAX)?;
     assert_eq!(notes.find_by_town(&store.read()?, "Oz").stale().count()?, 4);
