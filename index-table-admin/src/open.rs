@@ -4,7 +4,7 @@ use std::path::Path;
 
 use index_table::{
     __private::admin::{RecordedTables, UntypedTable},
-    Durability, Error, Options, ShardedOptions, ShardedStore, Store,
+    Error, Options, ShardedOptions, ShardedStore, Store,
     report::Catalog,
 };
 
@@ -31,9 +31,7 @@ impl Access<'_> {
     fn of_plain(self, options: Options) -> Options {
         match self {
             Self::Read => options.read_only(true),
-            Self::Write(Written { archive: Some(archive), .. }) => {
-                options.durability(Durability::Journal).archive(archive)
-            }
+            Self::Write(Written { archive: Some(archive), .. }) => options.archive(archive),
             Self::Write(Written { without_archive: true, .. }) => options.without_archive(),
             Self::Write(_) => options,
         }
