@@ -102,6 +102,13 @@ impl Leases {
         Ok(())
     }
 
+    /// The worker of a consumer continues after the consumer was added again.
+    fn follow(&self, consumer: &Consumer) {
+        if let Some(worker) = self.workers().get_mut(&consumer.name) {
+            (worker.created, worker.is_shared) = (consumer.created, consumer.is_shared);
+        }
+    }
+
     fn forget(&self, app: &App, name: &str) -> Outcome {
         self.workers().remove(name);
         app.unmark(&lease_of(name))
@@ -397,7 +404,9 @@ pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
         }
         tables.consumers.put(txn, &consumer)?;
         Ok::<_, Failure>(())
-    })
+    })?;
+    app.leases.follow(&consumer);
+    Ok(())
 }
 
 /// Removes a consumer.
