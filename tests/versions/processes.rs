@@ -6,11 +6,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-use index_table::Error;
+use index_table::{Durability, Error, Store};
 
-use crate::{CustomerRepository, Customers2, TestResult, customer, customer2, fill_older, store};
+use crate::{CustomerRepository, Customers2, TestResult, customer, customer2, fill_older};
 
 const CHILD: &str = "INDEX_TABLE_VERSIONS_CHILD";
+
+/// Opens a store that two processes write.
+fn store(path: &Path) -> index_table::Result<Store> {
+    Store::options().map_size(1 << 26).durability(Durability::Full).open(path)
+}
 
 /// Opens the table in the process with the older declaration, prints a line, and waits until the other
 /// process has written.
