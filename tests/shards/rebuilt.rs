@@ -45,6 +45,26 @@ fn assert_whole(store: &ShardedStore) -> Result<()> {
 }
 
 #[test]
+fn a_shard_that_was_attached_again_is_missing_although_a_detached_shard_lists_it() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = options(Kind::Ranges, 3).open(dir.path())?;
+        fill(&store)?;
+        let _open = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
+        store.detach_shard("s1")?;
+        store.detach_shard("s2")?;
+        store.attach_shard("s1", "s1")?;
+    }
+    lose_manager(dir.path());
+    let without = ShardedStore::options().shard("s0", "s0").shard("s2", "s2");
+    let refused = reason(without.rebuild(dir.path()));
+    assert!(refused.contains("number 1 is not given"), "{refused}");
+    let store = shards(3).rebuild(dir.path())?;
+    assert_eq!(store.shard_ids().len(), 2);
+    Ok(())
+}
+
+#[test]
 fn a_lost_manager_is_rebuilt_from_its_shards() -> Result<()> {
     for kind in [Kind::Ranges, Kind::List] {
         let dir = tempfile::tempdir().expect("a directory");

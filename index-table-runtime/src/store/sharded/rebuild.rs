@@ -285,7 +285,9 @@ fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
     let shards = found.iter().map(|found| found.identity.shards).max().unwrap_or_default();
     let last = found.last().map_or(0, |found| found.identity.number);
     let expected = shards.max(last.saturating_add(1));
-    let removed: BTreeSet<_> = found.iter().flat_map(|it| it.identity.removed.clone()).collect();
+    // The list of a detached shard is that of its last moment in the store. Shards that it lists can be attached again.
+    let present = found.iter().filter(|it| !it.is_detached());
+    let removed: BTreeSet<_> = present.flat_map(|it| it.identity.removed.clone()).collect();
     let is_missing = |number: &ShardNumber| {
         found.iter().all(|found| found.identity.number != *number) && !removed.contains(number)
     };
