@@ -213,7 +213,11 @@ fn a_restore_replaces_no_existing_store() -> TestResult {
     assert!(!path("new").exists());
 
     let mut reports: Vec<Progress> = Vec::new();
+    let before = fs::read(path("backup/data.mdb"))?;
     Store::restore(path("backup"), path("new"))?;
+    // A journal would write to the backup.
+    assert_eq!(names(&path("backup"))?, ["data.mdb", "lock.mdb"]);
+    assert!(fs::read(path("backup/data.mdb"))? == before);
     Store::open(path("backup"))?.backup(path("again")).progress(|at| reports.push(at)).run()?;
     let last = reports.last().ok_or("no progress")?;
     assert_eq!((last.done, last.total), (length(&path("new"))?, Some(length(&path("backup"))?)));

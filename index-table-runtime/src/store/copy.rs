@@ -194,13 +194,12 @@ impl Store {
         Self::open_backup(backup.as_ref())?.backup_to(path)
     }
 
-    /// Opens a store that is only read: also one on a read-only file system, and a shard in a backup of a sharded store.
+    /// Opens a store that is only read: also one on a read-only file system, and a shard in a backup of a sharded store. A store
+    /// that this process has open is shared.
     pub(crate) fn open_backup(path: &Path) -> Result<Self> {
         let options = Self::options().create(false);
-        match options.clone().open(path) {
-            Err(Error::ReadOnly { .. } | Error::ShardRefused { .. }) => {
-                options.read_only(true).open(path)
-            }
+        match options.clone().read_only(true).open(path) {
+            Err(Error::AlreadyOpen { .. }) => options.open(path),
             opened => opened,
         }
     }
