@@ -327,7 +327,7 @@ pub(crate) fn pace(name: &str) -> u64 {
     [2, 8, 32].get((number % 3) as usize).copied().unwrap_or(1)
 }
 
-/// Returns the record of a consumer whose first change of a tenant is the next one, or of people this one.
+/// Returns the record of a consumer that receives the next changes of a tenant, or its changes of people from `first_people` on.
 fn received(state: &State, consumer: &Consumer, first_people: Option<u64>) -> Received {
     let (people, orders) = (state.people_changes.len() as u64, state.order_changes.len() as u64);
     let (tenant, people) = (state.tenant, first_people.unwrap_or(people));
