@@ -177,7 +177,7 @@ impl Store {
     /// Any store can be restored in this way, even while it is in use, since one snapshot is copied. Like
     /// [`backup_to`](Store::backup_to), a restore writes `path` completely or not at all. `path` gets the modes of
     /// the backup. `backup` does not change, except that LMDB creates its lock file there, and that a store that was not closed
-    /// is recovered. For progress, open `backup` with [`read_only`](Options::read_only) and use its
+    /// is recovered. For progress, open `backup` with [`read_only`](crate::Options::read_only) and use its
     /// [`backup`](Store::backup).
     ///
     /// `backup` can be the directory of a shard. The copy is a plain store, which can be written.
