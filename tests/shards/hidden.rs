@@ -170,6 +170,50 @@ fn a_key_of_a_detached_row_is_free_and_then_its_shard_is_refused_with_both_rows(
 }
 
 #[test]
+fn a_shard_with_rows_of_a_closed_table_with_global_indexes_is_not_attached() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, users) = filled(&path)?;
+    store.detach_shard("b")?;
+    let other = User { id: 1000, ..user(1, 7) }.with_key_of_b();
+    store.transaction(|txn| users.insert(txn, &other))?;
+    drop((store, users));
+    {
+        let store = ShardedStore::open(&path)?;
+        for _ in 0..2 {
+            let refused = reason(store.attach_shard("b", "b"));
+            assert!(
+                refused.contains("open the repository") && refused.contains("`users`"),
+                "{refused}"
+            );
+        }
+        // The table is as before, and the error of the taken key names both rows.
+        let users = UserRepository::open(&store)?;
+        assert_eq!(users.get_by_email(&store.read()?, &other.email)?.as_ref(), Some(&other));
+        let refused = reason(store.attach_shard("b", "b"));
+        assert!(refused.contains("11, 7") && refused.contains("1, 1000"), "{refused}");
+        store.transaction(|txn| users.delete(txn, 1, 1000))?;
+        store.attach_shard("b", "b")?;
+        assert!(check(&store, &users)?);
+    }
+    let (store, users) = opened(&path)?;
+    assert!(check(&store, &users)?);
+    // A closed table without rows in the shard does not matter.
+    for part in [11, 12] {
+        store
+            .transaction(|txn| (0..IDS).try_for_each(|id| users.delete(txn, part, id).map(drop)))?;
+    }
+    store.detach_shard("b")?;
+    drop((store, users));
+    let store = ShardedStore::open(&path)?;
+    store.attach_shard("b", "b")?;
+    let users = UserRepository::open(&store)?;
+    assert!(!check(&store, &users)?);
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+#[test]
 fn a_shard_that_could_not_be_attached_is_a_whole_plain_store() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("shop");

@@ -423,7 +423,7 @@ fn the_last_kept_analysis_stays_when_the_first_shard_comes_back() -> Result<()> 
     store.attach_shard("a", "a")?;
     assert_eq!(kept_rows(&store, &orders)?, Some(40));
 
-    // The table is not open when the shard is attached. The shard was a plain store.
+    // The shard was a plain store.
     store.detach_shard("a")?;
     drop((orders, store));
     let alone = Store::open(path.join("a"))?;
@@ -433,8 +433,8 @@ fn the_last_kept_analysis_stays_when_the_first_shard_comes_back() -> Result<()> 
     alone.transaction(|txn| orders.keep_analysis(txn, &analysis))?;
     drop((orders, alone));
     let store = ShardedStore::open(&path)?;
-    store.attach_shard("a", "a")?;
     let orders = OrderRepository::open(&store)?;
+    store.attach_shard("a", "a")?;
     assert_eq!(kept_rows(&store, &orders)?, Some(40));
 
     keep(&store, &orders)?;

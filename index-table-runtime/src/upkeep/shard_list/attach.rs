@@ -7,6 +7,7 @@ use super::{
         all_shards, build, changes,
         copies::Copies,
         hidden, opening,
+        recorded::described,
         shards::{open_in, raise_orders},
     },
     copy::deleted_meanwhile,
@@ -14,17 +15,18 @@ use super::{
 };
 use crate::{
     engine::{
-        self, ReadRecords as _, Retry, Tables, WriteRecords as _,
-        shards::{self, Changed, Coming, HasEngine, Shard, TableRecord},
+        self, Query, Read as _, ReadRecords as _, Retry, Tables, WriteRecords as _,
+        shards::{self, Changed, Coming, HasEngine, Shard, TableRecord as Location},
     },
     model::{
+        KeyRange,
         error::{Error, Result},
-        schema::ANALYSIS,
+        schema::{ANALYSIS, Source},
         shard::ShardNumber,
     },
     store::{
-        OpenTable, ShardId, ShardedStore, engine_to_change, open_attached, rerun, shard_id,
-        store_of, table_of,
+        Inner, OpenTable, ShardId, ShardedStore, Store, engine_to_change, open_attached, rerun,
+        shard_id, store_of, table_of,
     },
 };
 
@@ -57,8 +59,8 @@ impl ShardedStore {
     /// shard has keys of its ranges now; a row of the store has a unique key of one of its rows (the error names both); a move is
     /// running; a table with entries of an earlier shard is not open; the directory was renamed, and transactions that began before the shard was detached
     /// still use it. [`Error::Io`]: such transactions use it, and another process has opened it since. In both cases, attach
-    /// it when these transactions have ended. [`Error::ShardRefused`] as well: the repository of a reference table in the shard is
-    /// not open; a row of the shard refers to a row of a reference table that was deleted in the meantime.
+    /// it when these transactions have ended. [`Error::ShardRefused`] as well: the repository of a reference table in the shard, or
+    /// of a table with global indexes and rows in the shard, is not open; a row of the shard refers to a row of a reference table that was deleted in the meantime.
     /// [`Error::SchemaMismatch`]: a row is not in its ranges. Also
     /// [`Error::WriteInProgress`], and the errors of [`Store::open`](crate::Store::open) and `build`.
     ///
@@ -167,7 +169,7 @@ impl ShardedStore {
         identity.write(&own.engine)?;
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();
-        refuse_closed(shards, &own.engine, &tables_in_use, name)?;
+        refuse_closed(self, shards, (&own, name), &tables_in_use)?;
         let (mut in_shard, mut coming) = (Vec::new(), Vec::new());
         for table in &tables_in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
@@ -317,23 +319,49 @@ fn add_entries(
     Ok(added)
 }
 
-/// Checks that the reference tables in an attached shard are open, since the shard gets their current rows.
+/// Checks that the tables of an attached shard are open, if the shard gets their current rows, or if its rows get entries in global
+/// indexes. Otherwise, the indexes would stay readable without these entries, and a key that is taken would be found too late.
 fn refuse_closed(
+    store: &Store,
     shards: &shards::Engine,
-    own: &engine::Engine,
+    (shard, name): (&Inner, &str),
     in_use: &[Arc<OpenTable>],
-    name: &str,
 ) -> Result<()> {
-    for (table, _) in own.catalog()? {
-        let is_reference = shards.location_of(&table) == Some(TableRecord::Reference);
-        if is_reference && in_use.iter().all(|it| it.schema.name != table) {
-            return Err(Error::ShardRefused {
-                what: format!("shard `{name}`"),
-                reason: format!(
-                    "it gets the current copy of the reference table `{table}`: open its repository first"
-                ),
-            });
+    let refused =
+        |reason: String| Err(Error::ShardRefused { what: format!("shard `{name}`"), reason });
+    let maps = shards.maps();
+    let is_global = |table: &str| {
+        let of_table = |map: &String| map.split_once('.').is_some_and(|(own, _)| own == table);
+        maps.iter().any(of_table)
+    };
+    for (table, record) in shard.engine.catalog()? {
+        if in_use.iter().any(|open| open.schema.name == table) {
+            continue;
+        }
+        if shards.location_of(&table) == Some(Location::Reference) {
+            return refused(format!(
+                "it gets the current copy of the reference table `{table}`: open its repository first"
+            ));
+        }
+        if is_global(&table) && has_rows(store, &shard.engine, &table, &record) {
+            return refused(format!(
+                "its rows of table `{table}` get entries in global indexes: open the repository of the table first"
+            ));
         }
     }
     Ok(())
+}
+
+/// Whether a table has rows in an engine, as far as its record can be read.
+fn has_rows(store: &Store, engine: &engine::Engine, table: &str, record: &[u8]) -> bool {
+    let first = || -> Result<u64> {
+        let Ok(rows) = described(store, table, record) else { return Ok(1) };
+        let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { return Ok(0) };
+        let txn = engine.read()?;
+        let Some(reader) = txn.reader(&tables) else { return Ok(1) };
+        let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
+        Ok(reader.count(&first)?.found)
+    };
+    // If its rows can't be read, opening its repository shows the reason.
+    first().map_or(true, |found| found > 0)
 }
