@@ -344,11 +344,16 @@ fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_the_resto
 
 #[test]
 fn all_shards_of_a_store_are_restored() -> Result<()> {
-    for is_killed in [false, true] {
+    for (is_killed, is_archived) in [(false, false), (true, false), (true, true)] {
         let dir = tempfile::tempdir().expect("a directory");
         let (mut shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+        let archive = dir.path().join("archive");
+        let options = || {
+            let options = options(Kind::Ranges, 2);
+            if is_archived { options.archive(&archive) } else { options }
+        };
         {
-            let store = options(Kind::Ranges, 2).open(&shop)?;
+            let store = options().open(&shop)?;
             let orders = OrderRepository::open(&store)?;
             store.backup_to(&backup)?;
             // More commits than the restoration makes.
@@ -366,22 +371,55 @@ fn all_shards_of_a_store_are_restored() -> Result<()> {
         for shard in ["s0", "s1"] {
             fs::remove_dir_all(shop.join(shard)).expect("removed");
         }
+        let killed = dir.path().join("killed");
         {
-            let store = ShardedStore::open(&shop)?;
+            let store = options().open(&shop)?;
             for (number, shard) in ["s0", "s1"].into_iter().enumerate() {
                 let backup = backup.join(format!("shard.{number}"));
                 store.restore_shard(&store.shard(shard)?, backup)?;
+                // Each of them is written and read at once.
+                let tenant = [0, 16][number];
+                let orders = OrderRepository::open(&store)?;
+                let shard = store.shard(shard)?;
+                store.transaction_on(&shard, |txn| orders.insert(txn, &order(tenant, 1)))?;
+                assert_eq!(orders.get(&store.read()?, tenant, 1)?, Some(order(tenant, 1)));
+            }
+            let orders = OrderRepository::open(&store)?;
+            store.transaction(|txn| {
+                [0, 16].into_iter().try_for_each(|tenant| orders.insert(txn, &order(tenant, 2)))
+            })?;
+            assert_eq!(orders.all(&store.read()?).count()?, 4);
+            assert!(store.verify()?.is_clean());
+            // They have the journal of all shards.
+            for shard in ["s0", "s1"] {
+                let size = |number| {
+                    let journal = shop.join(shard).join(format!("journal.{number}"));
+                    fs::metadata(journal).map_or(0, |file| file.len())
+                };
+                assert_eq!((0..3).map(size).sum::<u64>(), 0);
+            }
+            copied(&shop, &killed).expect("a copy");
+        }
+        for path in [&killed, &shop] {
+            if is_archived && path == &killed {
+                continue;
+            }
+            for number in 3..5 {
+                let store = options().open(path)?;
+                assert!(store.unavailable_shards().is_empty(), "{:?}", store.unavailable_shards());
+                let orders = OrderRepository::open(&store)?;
+                for tenant in [0, 16] {
+                    store.transaction(|txn| orders.insert(txn, &order(tenant, number)))?;
+                }
+                assert_eq!(orders.all(&store.read()?).count()?, 2 * u64::from(number));
+                assert!(store.verify()?.is_clean());
             }
         }
-        for number in 1..3 {
-            let store = ShardedStore::open(&shop)?;
-            assert!(store.unavailable_shards().is_empty(), "{:?}", store.unavailable_shards());
-            let orders = OrderRepository::open(&store)?;
-            for tenant in [0, 16] {
-                store.transaction(|txn| orders.insert(txn, &order(tenant, number)))?;
-            }
-            assert_eq!(orders.all(&store.read()?).count()?, 2 * u64::from(number));
-            assert!(store.verify()?.is_clean());
+        if is_archived {
+            let restored = dir.path().join("restored");
+            ShardedStore::restore_archive(&archive).run(&restored)?;
+            let store = ShardedStore::open(&restored)?;
+            assert_eq!(OrderRepository::open(&store)?.all(&store.read()?).count()?, 8);
         }
     }
     Ok(())

@@ -47,8 +47,13 @@ impl Engine {
         }
     }
 
-    /// Joins the journal of all shards while it is running. `other` is a shard that has it; if none has a journal, this
-    /// one needs none. `is_known` if the store has had the shard before.
+    /// Whether the store writes the journal of all shards.
+    pub(crate) fn has_shared_journal(&self) -> bool {
+        matches!(self.journal.get(), Some(Active::Shared(_)))
+    }
+
+    /// Joins the journal of all shards while it is running. `other` is a shard that has it. `is_known` if the store has had
+    /// the shard before.
     pub(crate) fn join_journal(
         &self,
         shard: ShardNumber,
@@ -165,8 +170,8 @@ impl SharedJournal {
     }
 
     /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards, and `complete`
-    /// are the removed shards whose data files are complete. `manager` has the records of the shard map manager, for an
-    /// archive.
+    /// are the removed shards whose data files are complete. A shard that joins and is also in `missing` was restored: the
+    /// records that were left for its lost directory stay. `manager` has the records of the shard map manager, for an archive.
     pub(crate) fn begin_with<'e>(
         &self,
         shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{MoveRecord, outside::Announced};
 use crate::{
-    engine::{Engine, Options, Query, Read as _, Writer, lmdb::ManagerArchive},
+    engine::{Engine, Options, Query, Read as _, Writer, latest::Latest, lmdb::ManagerArchive},
     locks::Unshared,
     model::{
         KeyRange,
@@ -63,7 +63,9 @@ pub(crate) type ManagerId = [u8; 16];
 pub(crate) struct Manager {
     engine: Engine,
     /// The archive of the store, which gets the records after each change.
-    archive: OnceLock<ManagerArchive>,
+    archive: Latest<ManagerArchive>,
+    /// The options of the store, with which the journal of all shards is started.
+    options: OnceLock<Options>,
     /// The lock of the process that writes the store, with the numbers in its file; `None` in a reader.
     announced: Option<Arc<Announced>>,
 }
@@ -213,7 +215,7 @@ pub(crate) struct OwnRanges {
 impl Manager {
     pub(crate) fn new(engine: Engine, lock: Option<WriterLock>) -> Self {
         let announced = lock.map(|lock| Arc::new(Announced::new(lock)));
-        Self { engine, archive: OnceLock::new(), announced }
+        Self { engine, archive: Latest::new(), options: OnceLock::new(), announced }
     }
 
     /// Returns the commits of several shards that this process announces to readers; `None` in a reader.
@@ -223,7 +225,17 @@ impl Manager {
 
     /// Sets the archive that gets the records after each change.
     pub(crate) fn set_archive(&self, archive: ManagerArchive) {
-        let _ = self.archive.set(archive);
+        self.archive.set(archive);
+    }
+
+    /// Keeps the options of the store.
+    pub(crate) fn set_options(&self, options: &Options) {
+        let _ = self.options.set(options.clone());
+    }
+
+    /// Returns the options of the store, or the default ones.
+    pub(crate) fn options(&self) -> Options {
+        self.options.get().cloned().unwrap_or_default()
     }
 
     /// Replaces all records, in one transaction.

@@ -1,6 +1,6 @@
 //! Opening the directories of shards that are added, attached or restored while the store is open.
 
-use std::{path::Path, sync::Arc};
+use std::{iter, path::Path, sync::Arc};
 
 #[cfg(feature = "memory")]
 use super::memory::memory_inner;
@@ -13,10 +13,10 @@ use super::{
 use crate::{
     engine::{
         Durability, Options,
-        lmdb::SharedJournal,
+        lmdb::{self, SharedJournal},
         shards::{
-            Changed, Engine, Identity, ManagerRecords, MoveRecord, OwnRanges, Seen, ShardRecord,
-            ShardState, options_of, write_moves,
+            Changed, Engine, Identity, ManagerRecords, MoveRecord, OwnRanges, Seen, Shard,
+            ShardRecord, ShardState, encoded, options_of, write_moves,
         },
     },
     model::{
@@ -91,7 +91,7 @@ pub(crate) fn open_attached(
     let earlier = std::mem::replace(&mut record.place, place.to_owned());
     record.state = ShardState::Rebuilt;
     let record = record.clone();
-    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
+    let member = member(engine);
     let journal = member.map(|_| SharedJournal::running(&path, records.own.id));
     let options = ShardedOptions::default();
     let (inner, identity, seen) =
@@ -144,7 +144,7 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
     let path = engine.directory();
     let record = records.shards.last().cloned().ok_or_else(|| Error::internal("no shards"))?;
     let number = ShardNumber::try_from(records.shards.len() - 1).unwrap_or(ShardNumber::MAX);
-    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
+    let member = member(engine);
     let journal = member.map(|_| SharedJournal::running(&path, records.own.id));
     let options = ShardedOptions::default();
     let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
@@ -188,32 +188,62 @@ pub(crate) fn open_copy(
     Ok((inner, of_backup))
 }
 
-/// Prepares the journal of all shards for a shard from a backup. If no shard is available, the journal is not running, and still
-/// has the records of all shards.
+/// Returns a shard that writes the journal of all shards; `None` if the journal is not running.
+fn member(engine: &Engine) -> Option<&lmdb::Engine> {
+    engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_shared_journal()))
+}
+
+/// Prepares the journal of all shards for a shard from a backup. If no shard with this journal is available, the journal is not
+/// running, and still has the records of all shards.
 pub(crate) fn leave_records(engine: &Engine, records: &ManagerRecords) -> Result<()> {
-    if engine.engines().next().is_some() {
+    if member(engine).is_some() {
         return Ok(());
     }
     SharedJournal::leave_records(&engine.directory(), records.own.id)
 }
 
-/// Opens a shard whose files were restored while the store is open, and adds it to the journal. `records` has the current
-/// shard maps.
+/// Opens a shard whose files were restored while the store is open, and adds it to the journal of all shards, which is started if
+/// it is not running. `records` has the current shard maps.
 pub(crate) fn open_restored(
     engine: &Engine,
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
 ) -> Result<Arc<Inner>> {
     let options = ShardedOptions::default();
-    let manager = engine.directory();
-    let member = engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_journal()));
-    let journal = member.map(|_| SharedJournal::running(&manager, records.own.id));
-    let mut records = records.clone();
-    let opened = open_shard(&options, &mut records, number, record, &manager, journal.as_ref());
+    let directory = engine.directory();
+    let member = member(engine);
+    let journal = match member {
+        Some(_) => SharedJournal::running(&directory, records.own.id),
+        None => SharedJournal::open(&directory, records.own.id)?,
+    };
+    let mut of_shard = records.clone();
+    let opened = open_shard(&options, &mut of_shard, number, record, &directory, Some(&journal));
     // The own record was written before.
     let (inner, ..) = opened?;
-    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
-        own.join_journal(number, member, true)?;
+    match (inner.engine.lmdb(), member) {
+        (Some(own), Some(member)) => own.join_journal(number, member, true)?,
+        (Some(own), None) => start_journal(engine, &journal, (number, own), records)?,
+        (None, _) => {}
     }
     Ok(inner)
+}
+
+/// Starts the journal of all shards with a restored shard. The records that were left for its lost directory stay until the shard
+/// is available.
+fn start_journal(
+    engine: &Engine,
+    journal: &SharedJournal,
+    restored: (ShardNumber, &lmdb::Engine),
+    records: &ManagerRecords,
+) -> Result<()> {
+    let manager = engine.manager().ok_or_else(Error::no_file)?;
+    let is_missing =
+        |(_, shard): &(ShardNumber, &Shard)| shard.opened().is_err() && !shard.is_gone();
+    let missing: Vec<_> = engine.shards().filter(is_missing).map(|(number, _)| number).collect();
+    let (shards, options) = (iter::once(restored), manager.options());
+    let archive = journal.begin_with(shards, (&missing, &[]), &options, &encoded(records)?)?;
+    if let Some(archive) = archive {
+        manager.set_archive(archive);
+    }
+    Ok(())
 }

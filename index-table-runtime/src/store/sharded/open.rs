@@ -280,6 +280,7 @@ fn open_shards(
         lmdb::known::settle(path, None).map_err(|source| Error::io(path, source))?;
     }
     if let Some(journal) = &journal {
+        manager.set_options(&options.options);
         // The start applies records in one shard after another. After an error, the next writer starts the journal.
         let announced = manager.announced();
         announced.inspect(|announced| announced.begin());

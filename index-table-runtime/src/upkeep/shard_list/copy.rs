@@ -13,9 +13,9 @@
 //! | its parts of all global indexes are emptied, and recorded as emptied | the same |
 //! | it gets the current rows of the reference tables | the same |
 //! | it is closed, so that it is complete without a journal | the same |
-//! | if no shard is available: the journal of all shards leaves its records in `shards.journal.left.{number}` | the same |
+//! | if the journal of all shards is not running, because no shard with it is available: it leaves its records in `shards.journal.left.{number}` | the same |
 //! | it is renamed | the next opening of the store has the shard |
-//! | the shard joins the journal of all shards | the same |
+//! | the shard joins the journal of all shards, or starts it | the same |
 //! | the tables in use are opened in it, and the global indexes are emptied in the other shards | the same |
 //! | `shards.journal.left.{number}` is removed | the same; otherwise, the next start of the journal removes it |
 //! | the shard is available in this process, and the global indexes are built | the restoration is complete |

@@ -361,7 +361,9 @@ impl SharedJournal {
             let directory = joined.directory.clone();
             let (number, open) =
                 joined.open(saved, journalled).map_err(|failure| (directory, failure))?;
-            left::remove(&self.directory, number).map_err(|error| own(error.into()))?;
+            if !missing.contains(&number) {
+                left::remove(&self.directory, number).map_err(|error| own(error.into()))?;
+            }
             shards.push((number, open));
         }
         if let Some((outbox, _)) = &mut archive {
