@@ -342,6 +342,88 @@ fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_the_resto
     Ok(())
 }
 
+mod before {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    /// A table before its unique index was declared.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "visits", shard_by = tenant)]
+    pub(super) struct Visit {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u64,
+        pub(super) code: String,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "visits", shard_by = tenant)]
+#[index(tenant, code, unique)]
+struct Visit {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    code: String,
+}
+
+#[test]
+fn a_backup_that_violates_a_later_unique_index_changes_nothing() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, wrong, right) =
+        (dir.path().join("shop"), dir.path().join("wrong"), dir.path().join("right"));
+    {
+        let map = || ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
+        let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+        let store = options.map("members", map()).map("visits", map()).open(&shop)?;
+        let members = MemberRepository::open(&store)?;
+        let visits = before::VisitRepository::open(&store)?;
+        let visit = |id| before::Visit { tenant: 11, id, code: "same".to_owned() };
+        store.transaction(|txn| {
+            (0..20).try_for_each(|tenant| members.insert(txn, &of(tenant)))?;
+            (0..2).try_for_each(|id| visits.insert(txn, &visit(id)))
+        })?;
+        store.backup_to(&wrong)?;
+        store.transaction(|txn| visits.delete(txn, 11, 1))?;
+        store.backup_to(&right)?;
+    }
+    fs::remove_dir_all(shop.join("b")).expect("removed");
+    let store = ShardedStore::open(&shop)?;
+    let members = MemberRepository::open(&store)?;
+    let visits = VisitRepository::open(&store)?;
+    let found = || -> Result<Vec<_>> {
+        let txn = store.read()?;
+        let find = |tenant| members.get_by_email(&txn, &of(tenant).email).ok().flatten();
+        Ok((0..20).map(find).collect())
+    };
+    let before = found()?;
+    assert!(before.iter().flatten().count() > 0);
+    let lost = store.shard("b")?;
+    for _ in 0..2 {
+        let refused = store.restore_shard(&lost, wrong.join("shard.1"));
+        assert!(
+            matches!(refused, Err(Error::UniqueViolation { table: "visits", .. })),
+            "{refused:?}"
+        );
+        assert_eq!(store.unavailable_shards().len(), 1);
+        assert!(!shop.join("b").exists());
+        // The index of the other table is readable, and its shard is written.
+        assert_eq!(found()?, before);
+        store.transaction(|txn| {
+            visits.put(txn, &Visit { tenant: 1, id: 1, code: "1".to_owned() })
+        })?;
+    }
+    store.restore_shard(&lost, right.join("shard.1"))?;
+    assert_eq!(found()?.into_iter().flatten().count(), 20);
+    let again = Visit { tenant: 11, id: 5, code: "same".to_owned() };
+    let taken = store.transaction(|txn| visits.insert(txn, &again));
+    assert!(matches!(taken, Err(Error::UniqueViolation { .. })), "{taken:?}");
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
 #[test]
 fn all_shards_of_a_store_are_restored() -> Result<()> {
     for (is_killed, is_archived) in [(false, false), (true, false), (true, true)] {

@@ -48,25 +48,32 @@ pub(super) fn build_global(
     Ok(Vec::new())
 }
 
-/// Empties the global indexes of a table in all available shards, in one transaction.
-pub(super) fn empty_all(shards: &Engine, tables: &shards::Tables, rows: &RowVtable) -> Result<()> {
-    let routing = tables.routing();
-    let is_there = |shard: &ShardNumber| {
-        tables.in_shard(*shard).is_some()
-            && shards.shard(*shard).is_ok_and(|it| it.opened().is_ok())
+/// Empties the global indexes of tables in all available shards, in one transaction.
+pub(super) fn empty_all(shards: &Engine, in_use: &[Arc<OpenTable>]) -> Result<()> {
+    let global = |table: &Arc<OpenTable>| table.rows.distribution.global();
+    if in_use.iter().all(|table| global(table).is_empty()) {
+        return Ok(());
+    }
+    let write = |txn: &mut shards::Txn<'_>| {
+        let missing = || Error::internal("a write transaction without a writer");
+        for table in in_use.iter().filter(|table| !global(table).is_empty()) {
+            let Tables::Sharded(tables) = &table.tables else { continue };
+            let routing = tables.routing();
+            let is_there = |shard: &&ShardNumber| {
+                tables.in_shard(**shard).is_some()
+                    && shards.shard(**shard).is_ok_and(|it| it.opened().is_ok())
+            };
+            let mut writer = txn.writer(tables).ok_or_else(missing)?;
+            for shard in routing.all_shards().iter().filter(is_there) {
+                writer.beside(*shard, &mut |writer| {
+                    build::empty(table.rows, writer, global(table))
+                })?;
+            }
+        }
+        Ok(())
     };
-    let there: Vec<_> = routing.all_shards().iter().copied().filter(is_there).collect();
     let attempt = || {
         let mut txn = shards.write().map_err(|error| (error, None))?;
-        let write = |txn: &mut shards::Txn<'_>| {
-            let missing = || Error::internal("a write transaction without a writer");
-            let mut writer = txn.writer(tables).ok_or_else(missing)?;
-            there.iter().try_for_each(|shard| {
-                writer.beside(*shard, &mut |writer| {
-                    build::empty(rows, writer, rows.distribution.global())
-                })
-            })
-        };
         write(&mut txn).map_err(|error| (error, txn.retry()))?;
         txn.commit(|| ()).map_err(failed)
     };

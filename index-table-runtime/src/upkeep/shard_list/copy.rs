@@ -12,11 +12,13 @@
 //! | its rows are compared with the shard maps | the same |
 //! | its parts of all global indexes are emptied, and recorded as emptied | the same |
 //! | it gets the current rows of the reference tables | the same |
+//! | the tables in use are opened in it | the same |
 //! | it is closed, so that it is complete without a journal | the same |
 //! | if the journal of all shards is not running, because no shard with it is available: it leaves its records in `shards.journal.left.{number}` | the same |
 //! | it is renamed | the next opening of the store has the shard |
 //! | the shard joins the journal of all shards, or starts it | the same |
-//! | the tables in use are opened in it, and the global indexes are emptied in the other shards | the same |
+//! | the tables in use are opened in its place | the same |
+//! | the global indexes of these tables are emptied in the other shards, in one transaction | the same |
 //! | `shards.journal.left.{number}` is removed | the same; otherwise, the next start of the journal removes it |
 //! | the shard is available in this process, and the global indexes are built | the restoration is complete |
 //!
@@ -102,7 +104,8 @@ impl ShardCopy {
         let shard = Shard::open(Arc::from(&*record.name), inner as Arc<dyn HasEngine>);
         let prepared = refuse_part_of_move(shard.name(), number, &of_backup, &moves)
             .and_then(|()| prepare_tables(store, shards, (number, &shard)))
-            .and_then(|()| copy_references(shards, (number, &shard), in_use));
+            .and_then(|()| copy_references(shards, (number, &shard), in_use))
+            .and_then(|()| open_tables(shards, (number, &shard), in_use));
         drop(shard);
         lmdb::Engine::wait_until_closed(&self.directory);
         prepared?;
@@ -267,6 +270,20 @@ fn copy_references(
         })?;
     }
     references.iter().try_for_each(|(copies, own)| copies.replace(&store_of(shard)?, own))
+}
+
+/// Opens the tables in use in the copy, which builds and checks what was declared since the backup. Otherwise, an error would come
+/// after the copy has its place.
+fn open_tables(
+    shards: &Engine,
+    (number, shard): (ShardNumber, &Shard),
+    in_use: &[Arc<OpenTable>],
+) -> Result<()> {
+    in_use.iter().try_for_each(|table| {
+        let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+        let (routing, copies) = (tables.routing(), &mut Copies::default());
+        open_in(shards, number, shard, (&routing, copies), (table.rows, false)).map(drop)
+    })
 }
 
 /// Returns the error for rows of a shard that refer to a row of a reference table that the store no longer has.

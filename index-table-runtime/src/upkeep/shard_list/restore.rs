@@ -49,7 +49,7 @@ impl ShardedStore {
     /// with all shards.
     ///
     /// Cost: the cost of [`Store::restore`]. In addition, the rows of all tables in the backup are scanned, each table in use is
-    /// opened in the shard and its rows are scanned again, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
+    /// opened in the shard and its rows are scanned twice more, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
     /// entries are written; other write transactions wait meanwhile.
     ///
     /// # Errors
@@ -57,8 +57,10 @@ impl ShardedStore {
     /// [`Error::ShardRefused`]: the shard is available; its directory exists; `backup` is not a backup of this shard; the
     /// repository of a reference table is not open; a row of the backup refers to a row of a reference table that was deleted
     /// since, or belongs to another shard since a move (the error names the row); the backup has a part of the rows of a move
-    /// that has ended since. Then the shard is not restored, and its directory does not exist. If the lost directory comes back,
-    /// it still gets the commits that the journal has for it.
+    /// that has ended since. Then the shard is not restored, its directory does not exist, and the other shards have not changed. If
+    /// the lost directory comes back, it still gets the commits that the journal has for it. The same holds for the errors of opening
+    /// the repositories in the backup: for example, [`Error::UniqueViolation`] if its rows violate a unique index that was declared
+    /// since.
     /// [`Error::IndexNotReadable`]: the shard is restored, and two rows have a key of a unique global index, since the restored
     /// rows are older. Change or delete one of them, and then call the `build` of the repository.
     /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
@@ -141,15 +143,18 @@ impl ShardedStore {
         let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
         let restored: Arc<dyn HasEngine> = open_restored(shards, &records, (number, record))
             .inspect_err(|_| copy.leave_place())?;
-        let mut emptied = Vec::new();
+        let indexes = in_use.iter().flat_map(|table| {
+            table.rows.distribution.global().iter().map(|index| table.will_be_emptied(*index))
+        });
+        let emptied: Vec<_> = indexes.collect();
         // The tables are added before the shard, so that a transaction with the shard also has its tables.
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
-        let opened = in_use.iter().try_for_each(|table| {
-            let indexes = table.rows.distribution.global();
-            emptied.extend(indexes.iter().map(|index| table.will_be_emptied(*index)));
-            open_in_restored(shards, (number, &shard), table)
-        });
-        let opened = opened.and_then(|()| shards.restore_shard(number, Arc::clone(&restored)));
+        let opened = in_use
+            .iter()
+            .try_for_each(|table| open_in_restored(shards, (number, &shard), table))
+            // From now on, no key of a unique index among them is accepted, also by writers in other shards.
+            .and_then(|()| all_shards::empty_all(shards, &in_use))
+            .and_then(|()| shards.restore_shard(number, Arc::clone(&restored)));
         if let (Err(_), Some(engine)) = (&opened, restored.engine().lmdb()) {
             let left = engine.leave_no_records();
             engine.close_when_unused();
@@ -209,11 +214,7 @@ fn open_in_restored(
     }
     raise_orders(table, &store_of(shard)?, own)?;
     tables.add_restored(number, shard.name(), Arc::clone(own) as _);
-    if table.rows.distribution.global().is_empty() {
-        return Ok(());
-    }
-    // From now on, no key of a unique index among them is accepted, also by writers in other shards.
-    all_shards::empty_all(shards, tables, table.rows)
+    Ok(())
 }
 
 /// Whether a directory contains a copy of the shard with this number.
