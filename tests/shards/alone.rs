@@ -31,6 +31,13 @@ fn write(path: &Path) -> Result<()> {
     store.transaction(|txn| orders.insert(txn, &order(16, 2)))
 }
 
+/// Inserts another row of tenant 16 into a plain store.
+fn write_again(path: &Path) -> Result<()> {
+    let store = Store::open(path)?;
+    let orders = OrderRepository::open(&store)?;
+    store.transaction(|txn| orders.insert(txn, &order(16, 3)))
+}
+
 /// Returns the contents of all files but the lock file, with the contents of the directories below.
 fn files(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
@@ -356,6 +363,76 @@ fn a_detached_shard_is_written_wherever_it_is() -> Result<()> {
         fs::remove_file(path.join("data.mdb")).expect("the shard map manager");
         let alone = Store::open(&shard)?;
         assert_eq!(OrderRepository::open(&alone)?.all(&alone.read()?).count()?, 2);
+    }
+    Ok(())
+}
+
+/// Ends a change of the store as a process that is killed after it has written the shard map manager, before the commit in
+/// the shards.
+fn end_before_the_commit(
+    path: &Path,
+    change: impl FnOnce(&ShardedStore) -> Result<()>,
+) -> Result<()> {
+    let before = path.with_extension("before");
+    copy(path, &before);
+    {
+        let store = ShardedStore::open(path)?;
+        let _orders = OrderRepository::open(&store)?;
+        change(&store)?;
+    }
+    fs::copy(path.join("data.mdb"), before.join("data.mdb")).expect("the shard map manager");
+    fs::remove_dir_all(path).expect("the store");
+    fs::rename(before, path).expect("the directory");
+    Ok(())
+}
+
+#[test]
+fn a_shard_whose_removal_was_not_committed_is_not_written_alone() -> Result<()> {
+    for durability in DURABILITIES {
+        for is_detached in [true, false] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let (path, away) = (dir.path().join("shop"), dir.path().join("away"));
+            create(&path, durability)?;
+            if !is_detached {
+                let store = ShardedStore::open(&path)?;
+                let orders = OrderRepository::open(&store)?;
+                store.transaction(|txn| orders.delete(txn, 16, 1).map(drop))?;
+            }
+            end_before_the_commit(&path, |store| {
+                if is_detached { store.detach_shard("s1") } else { store.remove_shard("s1") }
+            })?;
+            let shard = path.join("s1");
+            is_refused(&shard, "an uncommitted removal");
+            // Without the other shard, nothing shows whether the removal was committed.
+            fs::rename(path.join("s0"), &away).expect("the directory");
+            is_refused(&shard, "an uncommitted removal, without the other shard");
+            fs::rename(&away, path.join("s0")).expect("the directory");
+            assert_eq!(rows(&path)?, if is_detached { 2 } else { 1 });
+            is_refused(&shard, "a shard that the store has again");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_whose_attachment_was_not_committed_is_written() -> Result<()> {
+    for durability in DURABILITIES {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("shop");
+        create(&path, durability)?;
+        {
+            let store = ShardedStore::open(&path)?;
+            let _orders = OrderRepository::open(&store)?;
+            store.detach_shard("s1")?;
+        }
+        end_before_the_commit(&path, |store| store.attach_shard("s1", "s1").map(drop))?;
+        write(&path.join("s1"))?;
+        assert_eq!(rows(&path)?, 1);
+        write_again(&path.join("s1"))?;
+        let store = ShardedStore::open(&path)?;
+        let orders = OrderRepository::open(&store)?;
+        store.attach_shard("s1", "s1")?;
+        assert_eq!(orders.all(&store.read()?).count()?, 4);
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::{path::Path, sync::Weak};
 use super::{
     copy::close,
     open::{OPEN, manager_options, refused},
+    settle::stays_removed,
 };
 use crate::{
     engine::{
@@ -21,7 +22,7 @@ use crate::{
 /// The shard's own record states whether it belongs to a store. A shard that was removed or detached has recorded this, and
 /// so has a [copy](mark_copy) of a single shard. All other copies of a shard belong to a store too: to a backup or a
 /// restored store, or to a follower. An earlier release did not record that it removed a shard, so the shard map manager is
-/// read too.
+/// read too. The manager is written before the commit that removes a shard, so the records of the other shards decide.
 pub(in crate::store) fn refuse_shard(path: &Path) -> Result<()> {
     let what = format!("`{}`", path.display());
     let path = path.canonicalize().map_err(|source| Error::opening(path, source))?;
@@ -79,12 +80,16 @@ fn managers<'m>(identity: &'m Identity, path: &'m Path) -> impl Iterator<Item = 
     [Some(recorded), moved].into_iter().flatten()
 }
 
-/// Whether the manager in a directory has removed the shard from the directory `path`.
+/// Whether the manager in a directory has removed the shard from the directory `path`, and the next opening of the store
+/// does not correct the manager.
 fn has_removed(manager: &Path, identity: &Identity, path: &Path) -> bool {
-    let records = records(manager).filter(|it| it.own.id == identity.manager);
-    let record = records.as_ref().and_then(|it| it.shards.get(identity.number as usize));
+    let Some(records) = records(manager).filter(|it| it.own.id == identity.manager) else {
+        return false;
+    };
+    let record = records.shards.get(identity.number as usize);
     let place = record.filter(|it| it.is_removed()).map(|it| place_of(manager, &it.place));
     place.and_then(|place| place.canonicalize().ok()).is_some_and(|place| place == path)
+        && stays_removed(&records, identity.number, manager)
 }
 
 /// Returns the records of the manager in a directory; `None` if they can't be read.

@@ -46,13 +46,7 @@ pub(super) fn settle(
     }
     let mut is_changed = false;
     for (number, record) in (0..).zip(records.shards.clone()) {
-        let others = || lists.iter().filter(|(other, _)| *other != number);
-        let Some(removed) = others().next().map(|(_, removed)| removed.contains(&number)) else {
-            continue;
-        };
-        if others().any(|(_, other)| other.contains(&number) != removed) {
-            continue;
-        }
+        let Some(removed) = is_removed(&lists, number) else { continue };
         match record.state {
             ShardState::Open if removed => {
                 let own = lists.iter().find(|(own, _)| *own == number);
@@ -84,21 +78,51 @@ pub(super) fn settle(
     Ok(is_changed)
 }
 
-/// Returns the removed shards in the own record of each open shard.
-fn removed_by(
-    records: &ManagerRecords,
-    files: &Files,
-) -> Vec<(ShardNumber, BTreeSet<ShardNumber>)> {
-    let mut lists = Vec::new();
-    for ((number, record), files) in (0..).zip(&records.shards).zip(files) {
-        let Some(Ok((_, Some(seen)))) = files else { continue };
-        let own = seen.identity();
-        // Other shards are refused, or their rows are checked.
-        if record.state == ShardState::Open && is_of(records, number, own) {
-            lists.push((number, own.removed.iter().copied().collect()));
+/// Returns whether the next opening of the store leaves a shard out that the manager has as removed, whose own record has it
+/// in the store. `false` if no other shard can be read, or if the others contradict each other.
+pub(super) fn stays_removed(records: &ManagerRecords, number: ShardNumber, path: &Path) -> bool {
+    let own_of = |(other, record): (ShardNumber, &ShardRecord)| {
+        if other == number || record.is_removed() {
+            return None;
         }
+        // A shard that needs the journal of all shards is an error.
+        let place = place_of(path, &record.place).canonicalize().ok()?;
+        let own = shared::read_apart(&place, Identity::read).ok()??;
+        list_of(records, (other, record), &own)
+    };
+    let lists: Vec<_> = (0..).zip(&records.shards).filter_map(own_of).collect();
+    is_removed(&lists, number) == Some(true)
+}
+
+/// The removed shards in the own record of a shard with this number.
+type List = (ShardNumber, BTreeSet<ShardNumber>);
+
+/// Returns whether the other shards have a shard as removed, if they have recorded the same.
+fn is_removed(lists: &[List], number: ShardNumber) -> Option<bool> {
+    let others = lists.iter().filter(|(other, _)| *other != number);
+    let mut others = others.map(|(_, removed)| removed.contains(&number));
+    let first = others.next()?;
+    others.all(|other| other == first).then_some(first)
+}
+
+/// Returns the removed shards in the own record of each open shard.
+fn removed_by(records: &ManagerRecords, files: &Files) -> Vec<List> {
+    let mut lists = Vec::new();
+    for (shard, files) in (0..).zip(&records.shards).zip(files) {
+        let Some(Ok((_, Some(seen)))) = files else { continue };
+        lists.extend(list_of(records, shard, seen.identity()));
     }
     lists
+}
+
+/// Returns the removed shards in the own record of a shard. Other shards are refused, or their rows are checked.
+fn list_of(
+    records: &ManagerRecords,
+    (number, record): (ShardNumber, &ShardRecord),
+    own: &Identity,
+) -> Option<List> {
+    let is_own = record.state == ShardState::Open && is_of(records, number, own);
+    is_own.then(|| (number, own.removed.iter().copied().collect()))
 }
 
 fn is_of(records: &ManagerRecords, number: ShardNumber, own: &Identity) -> bool {
