@@ -5,6 +5,7 @@ mod alone;
 mod assigned;
 mod bulk;
 mod catalog;
+mod closed;
 mod copies;
 mod counts;
 mod cross;

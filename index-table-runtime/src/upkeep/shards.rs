@@ -435,21 +435,27 @@ fn check_rows(
 ) -> Result<()> {
     let store = store_of(shard)?;
     let txn = store.read()?;
-    match foreign_row(shards, number, routing, txn.reader(table)?)? {
-        None => Ok(()),
-        Some((primary_key, own)) => {
-            let place = match own {
-                Some(own) => format!("belongs to shard `{}`", shards.shard(own)?.name()),
-                None => "belongs to no shard".to_owned(),
-            };
-            let key = table.schema.show_primary_key(&primary_key);
-            let difference = format!(
-                "the row with primary key {key} is in shard `{}`, and {place}",
-                shard.name()
-            );
-            Err(mismatch(table.schema, difference))
-        }
-    }
+    refuse_foreign(shards, (number, shard.name()), routing, txn.reader(table)?)
+}
+
+/// Checks that all rows of a table in a shard belong to the shard.
+pub(super) fn refuse_foreign(
+    shards: &Engine,
+    (number, name): (ShardNumber, &str),
+    routing: &Routing,
+    reader: engine::Reader<'_>,
+) -> Result<()> {
+    let Some((primary_key, own)) = foreign_row(shards, number, routing, reader)? else {
+        return Ok(());
+    };
+    let place = match own {
+        Some(own) => format!("belongs to shard `{}`", shards.shard(own)?.name()),
+        None => "belongs to no shard".to_owned(),
+    };
+    let schema = routing.schema();
+    let key = schema.show_primary_key(&primary_key);
+    let difference = format!("the row with primary key {key} is in shard `{name}`, and {place}");
+    Err(mismatch(schema, difference))
 }
 
 /// Returns the primary key of the first row in a shard that does not belong to it, with the shard of the row. Copies of

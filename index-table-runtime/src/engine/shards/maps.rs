@@ -113,6 +113,13 @@ impl Maps {
         Self { generation: self.generation + 1, hidden: Arc::new(hidden), ..self.clone() }
     }
 
+    /// Returns a routing with these maps; `None` if the rows of its table are in one shard.
+    pub(crate) fn in_routing(&self, routing: &Routing) -> Option<Routing> {
+        let boundaries = |name: &str| Some(Arc::clone(&self.get(name)?.boundaries));
+        let routing = routing.with_maps(boundaries, |map| self.has_moves(map))?;
+        Some(self.hidden.in_routing(routing))
+    }
+
     /// Returns the hidden entries.
     pub(crate) fn hidden(&self) -> &Hidden {
         &self.hidden
@@ -357,9 +364,7 @@ impl Tables {
         if self.routing.is_reference() {
             return Some(Routing::reference(self.routing.schema(), maps.shards()));
         }
-        let boundaries = |name: &str| Some(Arc::clone(&maps.get(name)?.boundaries));
-        let routing = self.routing.with_maps(boundaries, |map| maps.has_moves(map))?;
-        Some(maps.hidden.in_routing(routing))
+        maps.in_routing(&self.routing)
     }
 
     /// Returns the current routing, for work that is not in a transaction. In a transaction, use the routing of its reader

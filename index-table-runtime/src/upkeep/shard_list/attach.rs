@@ -8,7 +8,7 @@ use super::{
         copies::Copies,
         hidden, opening,
         recorded::described,
-        shards::{open_in, raise_orders},
+        shards::{open_in, raise_orders, refuse_foreign},
     },
     copy::deleted_meanwhile,
     entries::ComingTable,
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     engine::{
         self, Query, Read as _, ReadRecords as _, Retry, Tables, WriteRecords as _,
-        shards::{self, Changed, Coming, HasEngine, Shard, TableRecord as Location},
+        shards::{self, Changed, Coming, HasEngine, Maps, Shard, TableRecord as Location},
     },
     model::{
         KeyRange,
@@ -49,7 +49,7 @@ impl ShardedStore {
     /// The directory can also have an older copy of the shard. Numbers that `insert_with` has assigned before the shard was
     /// detached are not assigned again.
     ///
-    /// Cost: all rows of the shard are read when the repository of their table is open, or is opened, and twice more if the table
+    /// Cost: all rows of the shard are read, again when the repository of their table is opened later, and twice more if the table
     /// has global indexes. Their entries are added in transactions of up to 1,024 rows. Opening tables waits meanwhile.
     /// An index that is not readable is built again, as by [`build`](crate::Build).
     ///
@@ -169,7 +169,7 @@ impl ShardedStore {
         identity.write(&own.engine)?;
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();
-        refuse_closed(self, shards, (&own, name), &tables_in_use)?;
+        check_closed(self, shards, (number, &own, name), &maps, &tables_in_use)?;
         let (mut in_shard, mut coming) = (Vec::new(), Vec::new());
         for table in &tables_in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
@@ -319,49 +319,56 @@ fn add_entries(
     Ok(added)
 }
 
-/// Checks that the tables of an attached shard are open, if the shard gets their current rows, or if its rows get entries in global
-/// indexes. Otherwise, the indexes would stay readable without these entries, and a key that is taken would be found too late.
-fn refuse_closed(
+/// Checks the tables of an attached shard that are not open. A reference table must be open, because the shard gets its current
+/// rows, and a table with global indexes if it has rows, because they get entries. Otherwise, the indexes would stay readable without
+/// these entries, and a key that is taken would be found too late. The rows of other tables are compared with the shard maps.
+fn check_closed(
     store: &Store,
     shards: &shards::Engine,
-    (shard, name): (&Inner, &str),
+    (number, shard, name): (ShardNumber, &Inner, &str),
+    maps: &Maps,
     in_use: &[Arc<OpenTable>],
 ) -> Result<()> {
     let refused =
         |reason: String| Err(Error::ShardRefused { what: format!("shard `{name}`"), reason });
-    let maps = shards.maps();
-    let is_global = |table: &str| {
-        let of_table = |map: &String| map.split_once('.').is_some_and(|(own, _)| own == table);
-        maps.iter().any(of_table)
-    };
-    for (table, record) in shard.engine.catalog()? {
+    let engine = &shard.engine;
+    for (table, record) in engine.catalog()?.iter().filter(|(name, _)| !name.contains('.')) {
         if in_use.iter().any(|open| open.schema.name == table) {
             continue;
         }
-        if shards.location_of(&table) == Some(Location::Reference) {
+        let location = shards.location_of(table);
+        if location == Some(Location::Reference) {
             return refused(format!(
                 "it gets the current copy of the reference table `{table}`: open its repository first"
             ));
         }
-        if is_global(&table) && has_rows(store, &shard.engine, &table, &record) {
+        let of_table = |map: &String| map.split_once('.').is_some_and(|(own, _)| own == table);
+        let is_global = shards.maps().iter().any(of_table);
+        // Without a location, its repository has not been opened since the shard map manager was rebuilt, or never.
+        let has_shards = matches!(location, Some(Location::ByKey { .. }));
+        if !is_global && !has_shards {
+            continue;
+        }
+        let rows = match described(store, table, record) {
+            Ok(rows) => rows,
+            Err(reason) => return refused(format!("its table `{table}` can't be read: {reason}")),
+        };
+        let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { continue };
+        let txn = engine.read()?;
+        let missing = || Error::internal("a table of another engine");
+        let reader = txn.reader(&tables).ok_or_else(missing)?;
+        let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
+        if reader.count(&first)?.found == 0 {
+            continue;
+        }
+        if is_global {
             return refused(format!(
                 "its rows of table `{table}` get entries in global indexes: open the repository of the table first"
             ));
         }
+        let routing = maps.in_routing(&shards.routing(rows.schema, rows.distribution)?);
+        let Some(routing) = routing else { continue };
+        refuse_foreign(shards, (number, name), &routing, reader)?;
     }
     Ok(())
-}
-
-/// Whether a table has rows in an engine, as far as its record can be read.
-fn has_rows(store: &Store, engine: &engine::Engine, table: &str, record: &[u8]) -> bool {
-    let first = || -> Result<u64> {
-        let Ok(rows) = described(store, table, record) else { return Ok(1) };
-        let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { return Ok(0) };
-        let txn = engine.read()?;
-        let Some(reader) = txn.reader(&tables) else { return Ok(1) };
-        let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
-        Ok(reader.count(&first)?.found)
-    };
-    // If its rows can't be read, opening its repository shows the reason.
-    first().map_or(true, |found| found > 0)
 }

@@ -62,7 +62,8 @@ impl ShardedStore {
     /// the repositories in the backup: for example, [`Error::UniqueViolation`] if its rows violate a unique index that was declared
     /// since.
     /// [`Error::IndexNotReadable`]: the shard is restored, and two rows have a key of a unique global index, since the restored
-    /// rows are older. Change or delete one of them, and then call the `build` of the repository.
+    /// rows are older. Change or delete one of them, and then call the `build` of the repository. If the repository is closed,
+    /// opening it later returns [`Error::UniqueViolation`]; `open_online` opens it for this change.
     /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
     /// [`Store::open`] and of opening the repositories.
     ///
