@@ -5,6 +5,8 @@ use std::{fs, path::Path};
 use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
+use crate::opening::reason;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "notes", shard_by = tenant)]
 struct Note {
@@ -104,6 +106,52 @@ fn a_closed_table_opens_online_if_a_restored_row_has_a_key_that_was_given_to_ano
     store.transaction(|txn| members.update(txn, 11, |row| row.email.push('z')))?;
     assert!(members.build(&store).run()?.is_readable());
     assert_eq!(members.get_by_email(&store.read()?, "x")?, Some(member(1, "x")));
+    assert!(store.verify()?.is_clean());
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "towns", reference)]
+struct Town {
+    #[primary_key]
+    code: u8,
+}
+
+/// The reference is at the start of the primary key, so it has no index.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "stays", shard_by = town)]
+struct Stay {
+    #[primary_key]
+    #[references(Town)]
+    town: u8,
+    #[primary_key]
+    night: u32,
+}
+
+#[test]
+fn the_error_of_a_deleted_row_names_the_first_referring_row_of_a_closed_table() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let shop = dir.path().join("shop");
+    let map = ShardMap::ranges().to("a", ..10u8).to("b", 10u8..);
+    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("stays", map);
+    let store = options.open(&shop)?;
+    let towns = TownRepository::open(&store)?;
+    let stays = StayRepository::open(&store)?;
+    store.transaction(|txn| {
+        [20, 21].into_iter().try_for_each(|code| {
+            towns.insert(txn, &Town { code })?;
+            [4, 3].into_iter().try_for_each(|night| stays.insert(txn, &Stay { town: code, night }))
+        })
+    })?;
+    store.detach_shard("b")?;
+    drop(stays);
+    assert!(store.transaction(|txn| towns.delete(txn, 21))?);
+    let refused = reason(store.attach_shard("b", "b"));
+    let expected = "row (21, 3) of table `stays` in it refers by `town` to the row with primary key 21 of the reference \
+                    table `towns`";
+    assert!(refused.contains(expected), "{refused}");
+    store.transaction(|txn| towns.insert(txn, &Town { code: 21 }))?;
+    store.attach_shard("b", "b")?;
     assert!(store.verify()?.is_clean());
     Ok(())
 }

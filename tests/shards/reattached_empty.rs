@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use index_table::{IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{opening::reason, random_local::random_together::copy};
@@ -185,7 +185,7 @@ fn a_shard_whose_rows_refer_to_deleted_rows_is_not_attached() -> Result<()> {
     for (table, by) in [("regions", "region"), ("towns", "town")] {
         let refused = reason(store.attach_shard("b", "b"));
         let expected = format!(
-            "rows of table `people` in it refer by `{by}` to the row with primary key 2 of the reference table `{table}`"
+            "row (20, 1) of table `people` in it refers by `{by}` to the row with primary key 2 of the reference table `{table}`"
         );
         assert!(refused.contains(&expected), "{refused}");
         assert_eq!(store.shard_ids().len(), 1);
@@ -283,4 +283,29 @@ fn numbers_of_a_reference_table_are_not_assigned_again_after_the_first_shard_cam
     store.attach_shard("a", "a")?;
     assert_eq!(add()?, 3);
     check(&store, &entries)
+}
+
+#[test]
+fn a_removed_shard_is_attached_without_keys() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, entries) = filled(&path, Before::Moved { rows_first: true })?;
+    store.remove_shard("b")?;
+    // A row that was written alone since is in the range of another shard.
+    let alone = |change: &dyn Fn(&Store, &EntryRepository) -> Result<()>| {
+        let alone = Store::open(path.join("b"))?;
+        change(&alone, &EntryRepository::open(&alone)?)
+    };
+    let row = Entry { month: 12, code: 7, value: 1 };
+    alone(&|store, entries| store.transaction(|txn| entries.insert(txn, &row)))?;
+    let refused = store.attach_shard("b", "b");
+    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    check(&store, &entries)?;
+    alone(&|store, entries| store.transaction(|txn| entries.delete(txn, 12)).map(drop))?;
+    store.attach_shard("b", "b")?;
+    check(&store, &entries)?;
+    store.move_range("entries", 10u32..15, "b").run()?;
+    check(&store, &entries)?;
+    assert_eq!(entries.shard_of(&store, 12)?.name(), "b");
+    Ok(())
 }

@@ -131,7 +131,7 @@ fn a_backup_whose_rows_refer_to_deleted_rows_is_not_restored() -> Result<()> {
         let lost = store.shard("b")?;
         for _ in 0..2 {
             let refused = reason(store.restore_shard(&lost, backup.join("shard.1")));
-            let expected = "rows of table `users` in it refer by `country` to the row with primary key \"y\" of the \
+            let expected = "row (11, 2) of table `users` in it refers by `country` to the row with primary key \"y\" of the \
                             reference table `countries`";
             assert!(refused.contains(expected), "{refused}");
             assert_eq!(store.unavailable_shards().len(), 1);

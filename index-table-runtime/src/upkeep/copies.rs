@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::shards::mismatch;
+use super::{recorded::described, shards::mismatch};
 use crate::{
     engine::{
         Ascending, Cursor as _, Query, Read as _, ReadRecords as _, Reader, Space, Write as _,
@@ -15,7 +15,7 @@ use crate::{
     model::{
         KeyRange,
         entry::RawEntry,
-        error::Result,
+        error::{Error, Result},
         maintain::{Change, Sink as _},
         row_vtable::RowVtable,
         schema::Source,
@@ -97,8 +97,12 @@ impl Copies {
     ///
     /// # Errors
     ///
-    /// [`Error::Referenced`](crate::Error::Referenced)
-    pub(super) fn check_references(&self, store: &Store, table: &OpenTable) -> Result<()> {
+    /// [`Error::ShardRefused`] with one of the referring rows, for the shard `name`. `way_out` is the end of the message.
+    pub(super) fn check_references(
+        &self,
+        (store, table): (&Store, &OpenTable),
+        (name, way_out): (&str, &str),
+    ) -> Result<()> {
         let Some((source, original)) = self.source.as_ref().or(self.empty.first()) else {
             return Ok(());
         };
@@ -107,8 +111,20 @@ impl Copies {
         let mut rows = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
         while rows.advance()? {
             let primary_key = rows.entry().primary_key;
-            if source.fact(primary_key)?.is_none() {
-                references::check_rename(reader, primary_key)?;
+            if source.fact(primary_key)?.is_some() {
+                continue;
+            }
+            match references::check_rename(reader, primary_key) {
+                Err(Error::Referenced { table, key, by, reference }) => {
+                    let row = referring_row(store, reader, (by, reference), primary_key)?;
+                    let row = row.map_or("a row".to_owned(), |row| format!("row {row}"));
+                    let reason = format!(
+                        "{row} of table `{by}` in it refers by `{reference}` to the row with primary key {key} of the \
+                         reference table `{table}`, which the store no longer has: {way_out}"
+                    );
+                    return Err(Error::ShardRefused { what: format!("shard `{name}`"), reason });
+                }
+                checked => checked?,
             }
         }
         Ok(())
@@ -126,6 +142,36 @@ impl Copies {
         let txn = source.read()?;
         copy(table.rows, txn.reader(original)?, writer)
     }
+}
+
+/// Returns the primary key of the first row that refers to a row, as text; `None` if its table can't be read without its repository.
+#[cold]
+fn referring_row(
+    store: &Store,
+    reader: Reader<'_>,
+    (by, reference): (&str, &str),
+    primary_key: &[u8],
+) -> Result<Option<String>> {
+    let mut prefix = None;
+    for referrer in references::referrers(reader) {
+        let (_, own) = referrer?;
+        if (own.table, own.reference) == (by, reference) {
+            prefix = Some((own.index, own.prefix(primary_key)));
+        }
+    }
+    let engine = &store.inner.engine;
+    let catalog = engine.catalog()?;
+    let record = catalog.iter().find(|(table, _)| table == by);
+    let described = record.and_then(|(_, record)| described(store, by, record).ok());
+    let (Some((index, prefix)), Some(rows)) = (prefix, described) else { return Ok(None) };
+    let source = rows.schema.position_of(index).map_or(Source::Facts, Source::Index);
+    let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { return Ok(None) };
+    let txn = engine.read()?;
+    let Some(reader) = txn.reader(&tables) else { return Ok(None) };
+    let of_row = Query::new(source, KeyRange::beginning_with(&prefix));
+    let mut found = reader.cursor(Query { limit: Some(1), ..of_row })?;
+    let is_found = found.advance()?;
+    Ok(is_found.then(|| rows.schema.show_primary_key(found.entry().primary_key)))
 }
 
 fn is_same(one: RawEntry<'_>, other: RawEntry<'_>) -> bool {

@@ -10,7 +10,6 @@ use super::{
         recorded::described,
         shards::{open_in, raise_orders, refuse_foreign},
     },
-    copy::deleted_meanwhile,
     entries::ComingTable,
 };
 use crate::{
@@ -45,6 +44,9 @@ impl ShardedStore {
     /// are added in batches, and appear in the same instant as the rows. From the first batch on, unique keys of the rows are
     /// taken: writing another row with such a key fails with [`Error::UniqueViolation`]. If the process ends meanwhile, the shard
     /// is still detached, and the entries that were added are removed when the repository is opened.
+    ///
+    /// A shard that was removed with [`remove_shard`](ShardedStore::remove_shard) can be attached too. It has no keys, so its directory
+    /// must have no rows.
     ///
     /// The directory can also have an older copy of the shard. Numbers that `insert_with` has assigned before the shard was
     /// detached are not assigned again.
@@ -194,8 +196,9 @@ impl ShardedStore {
         }
         for (_, _, copies, opened) in &in_shard {
             let store = store_of(&shard)?;
-            let checked = copies.as_ref().map(|copies| copies.check_references(&store, opened));
-            checked.transpose().map_err(|error| deleted_meanwhile(name, error, DELETED))?;
+            if let Some(copies) = copies {
+                copies.check_references((&store, opened), (name, DELETED))?;
+            }
         }
         coming.iter().try_for_each(ComingTable::check)?;
         let added = add_entries(shards, &changed, &coming)?;
@@ -217,8 +220,7 @@ impl ShardedStore {
                 let mut writer = txn.writer(tables).ok_or_else(missing)?;
                 writer.beside(number, &mut |writer| {
                     if let Some(copies) = copies {
-                        let checked = copies.check_references(own.0, opened);
-                        checked.map_err(|error| deleted_meanwhile(name, error, DELETED))?;
+                        copies.check_references((own.0, opened), (name, DELETED))?;
                         copies.replace_in(opened, writer)?;
                     }
                     if has_stream {

@@ -262,12 +262,9 @@ fn copy_references(
         references.push((Copies::of(shards, tables)?, own.table));
     }
     for (copies, own) in &references {
-        let checked = copies.check_references(&store_of(shard)?, own);
-        checked.map_err(|error| {
-            let way_out = "restore a later backup, or copy the backup with `Store::restore`, change or delete the referring \
-                           rows in the copy, and restore the copy";
-            deleted_meanwhile(shard.name(), error, way_out)
-        })?;
+        let way_out = "restore a later backup, or copy the backup with `Store::restore`, change or delete the referring \
+                       rows in the copy, and restore the copy";
+        copies.check_references((&store_of(shard)?, own), (shard.name(), way_out))?;
     }
     references.iter().try_for_each(|(copies, own)| copies.replace(&store_of(shard)?, own))
 }
@@ -284,16 +281,4 @@ fn open_tables(
         let (routing, copies) = (tables.routing(), &mut Copies::default());
         open_in(shards, number, shard, (&routing, copies), (table.rows, false)).map(drop)
     })
-}
-
-/// Returns the error for rows of a shard that refer to a row of a reference table that the store no longer has.
-pub(super) fn deleted_meanwhile(name: &str, error: Error, way_out: &str) -> Error {
-    let Error::Referenced { table, key, by, reference } = error else { return error };
-    refused(
-        name,
-        format!(
-            "rows of table `{by}` in it refer by `{reference}` to the row with primary key {key} of the reference table \
-             `{table}`, which the store no longer has: {way_out}"
-        ),
-    )
 }
