@@ -11,7 +11,7 @@ use std::{
     env,
     error::Error,
     fs::File,
-    os::unix::fs::FileExt as _,
+    io::{Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -24,6 +24,9 @@ use std::{
 use index_table::{IndexTable, Store};
 use index_table_bench::{random::Random, run::SEED};
 use serde::{Deserialize, Serialize};
+
+/// The number of the next thread's random rows.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -60,18 +63,20 @@ impl Checkpoints {
     /// Watches the files of the journal: a checkpoint begins with a frame at the start of another segment, and ends with the
     /// block of this segment.
     fn watch(&self, path: &Path, is_over: &AtomicBool) -> std::io::Result<()> {
-        let files: Vec<_> = (0..3)
+        let mut files: Vec<_> = (0..3)
             .map(|at| File::open(path.join(format!("journal.{at}"))))
             .collect::<std::io::Result<_>>()?;
         let (mut blocks, mut frames) = ([[0; 64]; 3], [[0; 64]; 3]);
         let mut is_first = true;
         while !is_over.load(SeqCst) {
             let (mut has_begun, mut has_ended) = (false, false);
-            for ((file, block), frame) in files.iter().zip(&mut blocks).zip(&mut frames) {
+            for ((file, block), frame) in files.iter_mut().zip(&mut blocks).zip(&mut frames) {
                 let mut bytes = [0; 64];
-                file.read_exact_at(&mut bytes, 0)?;
+                file.seek(SeekFrom::Start(0))?;
+                file.read_exact(&mut bytes)?;
                 has_ended |= std::mem::replace(block, bytes) != bytes;
-                file.read_exact_at(&mut bytes, 4096)?;
+                file.seek(SeekFrom::Start(4096))?;
+                file.read_exact(&mut bytes)?;
                 has_begun |= std::mem::replace(frame, bytes) != bytes;
             }
             // A frame may be read twice while it is written, so a begun checkpoint is not counted again.
@@ -104,7 +109,6 @@ fn measure(
 ) -> Outcome<(Times, u64)> {
     let (checkpoints, is_over) = (Checkpoints::default(), AtomicBool::new(false));
     let times = Mutex::new(Times::default());
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     thread::scope(|scope| {
         let watch = scope.spawn(|| checkpoints.watch(path, &is_over));
         let run = || {
