@@ -66,6 +66,47 @@ fn a_small_store_stays_small() -> TestResult {
     Ok(())
 }
 
+/// Returns the bytes of the blocks that the files of a directory have on the disk.
+#[cfg(unix)]
+fn allocated(directory: &Path) -> std::io::Result<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut bytes = 0;
+    for entry in fs::read_dir(directory)? {
+        bytes += entry?.metadata()?.blocks() * 512;
+    }
+    Ok(bytes)
+}
+
+/// With the default durability. A container has 64 MiB of `/dev/shm`.
+#[cfg(unix)]
+#[test]
+fn ten_small_stores_fit_into_64_mib() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let paths: Vec<_> = (0..10).map(|at| dir.path().join(at.to_string())).collect();
+    let mut stores = Vec::new();
+    for path in &paths {
+        let store = Store::open(path)?;
+        let notes = NoteRepository::open(&store)?;
+        for first in (0..3_600).step_by(900) {
+            let mut ids = first..first + 900;
+            store.transaction(|txn| ids.try_for_each(|id| notes.insert(txn, &note(id, 0))))?;
+        }
+        for id in 0..20 {
+            store.transaction(|txn| notes.put(txn, &note(id * 171, 1)))?;
+        }
+        stores.push((store, notes));
+    }
+    let sizes: Vec<_> = paths.iter().map(|path| allocated(path)).collect::<Result<_, _>>()?;
+    let copy = dir.path().join("copy");
+    stores[0].0.compact_to(&copy)?;
+    let data = bytes(&copy, |name| name == "data.mdb")?;
+    println!("{data} bytes of data, {sizes:?} bytes on disk");
+    assert!(data >= 1 << 20, "{data}");
+    assert!(sizes.iter().all(|size| *size <= 8 << 20), "{sizes:?} bytes on disk");
+    assert!(sizes.iter().sum::<u64>() < 64 << 20, "{sizes:?} bytes on disk");
+    Ok(())
+}
+
 /// Loads rows in transactions, and updates some of them. Returns the length of the data file.
 fn length_after_updates(options: &Options) -> Result<u64, Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
