@@ -191,7 +191,11 @@ fn main() -> Outcome {
     print("a row, 64 threads", measure(path, (64, seconds), grouped)?, seconds);
     print("1,000 rows, one thread", measure(path, (1, seconds), many)?, seconds);
     print("1,000 rows, 64 threads", measure(path, (64, seconds), many)?, seconds);
+    drop(writer);
+    let copy = path.join("copy");
+    store.compact_to(&copy)?;
     let length = std::fs::metadata(path.join("data.mdb"))?.len() >> 20;
-    println!("\n{length} MiB afterwards");
+    let used = std::fs::metadata(copy.join("data.mdb"))?.len() >> 20;
+    println!("\n{length} MiB afterwards, {used} MiB without free pages");
     Ok(())
 }
