@@ -20,7 +20,7 @@ use std::{
     thread,
 };
 
-use index_table::{IndexTable, ReadTxn, ShardMap, ShardedStore};
+use index_table::{IndexTable, ReadTxn, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 const TENANTS: u32 = 40;
@@ -82,7 +82,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         .to("south", 20_u32..30)
         .to("west", 30_u32..);
     let options =
-        SHARDS.iter().fold(ShardedStore::options(), |options, shard| options.shard(*shard, shard));
+        SHARDS.iter().fold(Store::options(), |options, shard| options.shard(*shard, shard));
     let store = options.map("customers", map).open(&path)?;
     let customers = CustomerRepository::open(&store)?;
     let orders = OrderRepository::open(&store)?;
@@ -114,7 +114,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     print_pages(out, &customers, &store.read()?)?;
     drop((customers, orders, store));
 
-    let store = ShardedStore::options().only(["north", "east", "west"]).open(&path)?;
+    let store = Store::options().only(["north", "east", "west"]).open(&path)?;
     let customers = CustomerRepository::open(&store)?;
     let txn = store.read()?;
     let found = customers.find_by_town(&txn, "Redmond").available();
@@ -128,7 +128,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
 fn print_shards(
     out: &mut impl Write,
-    store: &ShardedStore,
+    store: &Store,
     customers: &CustomerRepository,
     orders: &OrderRepository,
 ) -> Result<(), Box<dyn Error>> {
@@ -159,7 +159,7 @@ fn print_shards(
 
 fn print_queries(
     out: &mut impl Write,
-    store: &ShardedStore,
+    store: &Store,
     customers: &CustomerRepository,
     orders: &OrderRepository,
 ) -> Result<(), Box<dyn Error>> {

@@ -49,9 +49,9 @@ pub use index_table_runtime::{
     FindingKind, Follower, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken, IndexUsage,
     IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, Move, OnDuplicate, Options, Page, Parts,
     Progress, QueueFull, RangeMap, ReadTxn, Readers, Rebalance, Repair, RestoreArchive, Result,
-    Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, ShardedFollower, ShardedOptions,
-    ShardedStore, Stats, Store, StoreError, StreamedChange, Submission, Submitted, Table, Upgrade,
-    Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
+    Rows, Scan, Scrub, ShardId, ShardKeyValue, ShardMap, Stats, Store, StoreError, StreamedChange,
+    Submission, Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher,
+    WhenFull, WriteTxn,
 };
 
 /// The iterators that methods return. Programs rarely name them.

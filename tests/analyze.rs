@@ -1,7 +1,7 @@
 //! The analysis of tables: distributions of keys in stores of each kind, and advice.
 
 use index_table::{
-    Error, IndexTable, Result, ShardMap, ShardedStore, Store,
+    Error, IndexTable, Result, ShardMap, Store,
     report::{Advice, AdviceKind},
 };
 use serde::{Deserialize, Serialize};
@@ -162,7 +162,7 @@ fn guests(store: &Store, hot: u32) -> Result<GuestRepository> {
 #[test]
 fn an_analysis_of_shards_is_that_of_one_store() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let sharded = ShardedStore::options()
+    let sharded = Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("guest", ShardMap::ranges().to("north", ..300u32).to("south", 300u32..))
@@ -263,7 +263,7 @@ fn a_kept_analysis_is_read_by_later_processes() -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = || {
         let map = ShardMap::ranges().to("north", ..300u32).to("south", 300u32..);
-        ShardedStore::options().shard("north", "north").shard("south", "south").map("guest", map)
+        Store::options().shard("north", "north").shard("south", "south").map("guest", map)
     };
     let sharded = options().open(dir.path().join("sharded"))?;
     let on_disk = Store::open(dir.path().join("plain"))?;
@@ -310,7 +310,7 @@ fn a_kept_analysis_is_read_by_later_processes() -> TestResult {
         assert_eq!(kept, Some(None));
     }
     drop((sharded, on_disk));
-    let store = ShardedStore::open(dir.path().join("sharded"))?;
+    let store = Store::open(dir.path().join("sharded"))?;
     let all = later::GuestRepository::open(&store)?;
     assert_eq!(all.kept_analysis(&store.read()?)?.map(|kept| kept.analysis.rows), Some(1199));
     Ok(())

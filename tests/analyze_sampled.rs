@@ -1,7 +1,7 @@
 //! Estimated analyses against exact ones, on skewed data.
 
 use index_table::{
-    IndexTable, Result, ShardMap, ShardedStore, Store,
+    IndexTable, Result, ShardMap, Store,
     report::{AdviceKind, Analysis, KeyDistribution},
 };
 use serde::{Deserialize, Serialize};
@@ -54,8 +54,8 @@ fn load(store: &Store) -> Result<PersonRepository> {
     Ok(people)
 }
 
-fn sharded(dir: &std::path::Path) -> Result<ShardedStore> {
-    ShardedStore::options()
+fn sharded(dir: &std::path::Path) -> Result<Store> {
+    Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .shard("east", "east")

@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use index_table::{Durability, IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{Durability, IndexTable, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 /// Counts the currently allocated bytes and their maximum, without LMDB's allocations.
@@ -126,7 +126,7 @@ struct Receipt {
 /// parts in another shard.
 fn peak_over_shards(rows: u32) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("a", "a")
         .shard("b", "b")
         .shard("receipts", "receipts")

@@ -10,9 +10,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{
-    Durability, Error, IndexTable, ShardMap, ShardedStore, Store, report::MoveState,
-};
+use index_table::{Durability, Error, IndexTable, ShardMap, Store, report::MoveState};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/privileges.rs"]
@@ -216,7 +214,7 @@ fn part(tenant: u32, number: u32) -> Part {
 
 /// The rows are in shard `near`, with 500 rows for each tenant. Shard `far` is on the small disk.
 struct Parts {
-    store: ShardedStore,
+    store: Store,
     parts: PartRepository,
 }
 
@@ -224,13 +222,13 @@ const TENANTS: u32 = 20;
 
 impl Parts {
     fn open(path: &Path) -> index_table::Result<Self> {
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         Ok(Self { parts: PartRepository::open(&store)?, store })
     }
 
     fn create(path: &Path, disk: &Path) -> index_table::Result<Self> {
         let map = ShardMap::ranges().to("near", 0u32..);
-        let options = ShardedStore::options().shard("near", "near").shard("far", disk.join("far"));
+        let options = Store::options().shard("near", "near").shard("far", disk.join("far"));
         drop(options.map("parts", map).open(path)?);
         let own = Self::open(path)?;
         for tenant in 0..TENANTS {
@@ -308,7 +306,7 @@ fn a_full_disk_refuses_an_attached_shard_and_loses_no_entry() -> TestResult {
     let Some(disk) = Disk::new()? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
-    let options = ShardedStore::options().shard("near", "near").shard("away", "away");
+    let options = Store::options().shard("near", "near").shard("away", "away");
     let store = options
         .shard("far", disk.path().join("far"))
         .map("parts", ShardMap::ranges().to("near", ..LEAVES).to("away", LEAVES..))
@@ -376,7 +374,7 @@ fn a_commit_that_does_not_fit_on_one_of_two_disks_changes_no_shard() -> TestResu
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let map = ShardMap::ranges().to("first", ..1u32).to("second", 1u32..);
-    let options = ShardedStore::options().shard("first", first.path().join("shard"));
+    let options = Store::options().shard("first", first.path().join("shard"));
     let options = options.shard("second", second.path().join("shard")).map("notes", map);
     let store = options.open(&path)?;
     let notes = NoteRepository::open(&store)?;
@@ -404,7 +402,7 @@ fn a_commit_that_does_not_fit_on_one_of_two_disks_changes_no_shard() -> TestResu
     insert(1..101, 1000)?;
     assert_eq!(notes.all(&store.read()?).count()?, 103);
     drop((store, notes));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     assert_eq!(NoteRepository::open(&store)?.all(&store.read()?).count()?, 103);
     assert!(store.verify()?.is_clean());
     Ok(())

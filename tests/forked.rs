@@ -13,9 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{
-    Durability, Error, GroupWriter, IndexTable, ShardMap, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{Durability, Error, GroupWriter, IndexTable, Options, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/fork.rs"]
@@ -238,7 +236,7 @@ fn with_a_watcher(path: &Path) -> TestResult {
 /// The child of a store with shards inherits transactions, and opens the store again.
 fn with_shards(path: &Path) -> TestResult {
     let options = sharded();
-    let store: &'static ShardedStore = Box::leak(Box::new(options.open(path)?));
+    let store: &'static Store = Box::leak(Box::new(options.open(path)?));
     let rows = SpreadRepository::open(store)?;
     store.transaction(|txn| {
         [1, 2, 3].iter().try_for_each(|id| rows.put(txn, &Spread { id: *id }))
@@ -251,7 +249,7 @@ fn with_shards(path: &Path) -> TestResult {
             is_forked(store.read())?;
             is_forked(store.write())?;
             is_forked(store.transaction(|txn| rows.put(txn, &Spread { id: 9 })))?;
-            is_forked(ShardedStore::open(path))?;
+            is_forked(Store::open(path))?;
             is_forked(SpreadRepository::open(store))?;
             ensure(rows.get(&read, 3)?.is_some(), "the snapshot has lost its row")?;
             is_forked(write.commit())?;
@@ -259,9 +257,9 @@ fn with_shards(path: &Path) -> TestResult {
             #[expect(unsafe_code, reason = "the store was leaked")]
             // SAFETY: it is from `Box::leak`, and nothing borrows from it any more.
             drop(unsafe { Box::from_raw(std::ptr::from_ref(store).cast_mut()) });
-            let other = ShardedStore::open(path);
+            let other = Store::open(path);
             ensure(matches!(other, Err(Error::AlreadyOpen { .. })), "two processes write")?;
-            let store = ShardedStore::options().read_only(true).open(path)?;
+            let store = Store::options().read_only(true).open(path)?;
             let rows = SpreadRepository::open(&store)?;
             ensure(rows.all(&store.read()?).count()? == 3, "rows are missing")
         },
@@ -292,7 +290,7 @@ fn with_handles(path: &Path) -> TestResult {
     let (store, jobs) = {
         let map = ShardMap::ranges().to("north", 0u32..);
         let codes = ShardMap::ranges().to("south", 0u32..);
-        let options = ShardedStore::options().shard("north", "north").shard("south", "south");
+        let options = Store::options().shard("north", "north").shard("south", "south");
         let store = options.map("job", map).map("job.code", codes).open(path)?;
         (store.clone(), JobRepository::open(&store)?)
     };
@@ -479,9 +477,9 @@ struct Spread {
     id: u32,
 }
 
-fn sharded() -> ShardedOptions {
+fn sharded() -> Options {
     let map = ShardMap::hashed(["north", "south"]);
-    ShardedStore::options().shard("north", "north").shard("south", "south").map("spread", map)
+    Store::options().shard("north", "north").shard("south", "south").map("spread", map)
 }
 
 const DURABILITIES: [&str; 4] = ["full", "journal", "relaxed", "none"];
@@ -605,7 +603,7 @@ fn run(name: &str, durability: &str) -> TestResult {
 fn a_sharded_store_can_be_opened_again_while_a_child_has_its_files() -> TestResult {
     let dir = tempfile::tempdir()?;
     let map = ShardMap::hashed(["north"]);
-    let options = ShardedStore::options().shard("north", "north").map("rows", map);
+    let options = Store::options().shard("north", "north").map("rows", map);
     let store = options.open(dir.path())?;
     let (mut ended, end) = std::io::pipe()?;
     #[expect(unsafe_code, reason = "there is no safe fork")]
@@ -622,7 +620,7 @@ fn a_sharded_store_can_be_opened_again_while_a_child_has_its_files() -> TestResu
     }
     assert!(pid > 0);
     drop(store);
-    let reopened = ShardedStore::open(dir.path()).map(drop);
+    let reopened = Store::open(dir.path()).map(drop);
     drop(end);
     let mut status = 0;
     #[expect(unsafe_code, reason = "there is no safe wait for a forked child")]

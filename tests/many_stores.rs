@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{Durability, IndexTable, Options, ShardedStore, Store};
+use index_table::{Durability, IndexTable, Options, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -143,8 +143,8 @@ fn stores_share_threads_and_have_few_open_files() -> TestResult {
     let path = directory.path().join("none");
     no_descriptors(&options.open(&path)?, &path)?;
     let path = directory.path().join("shards");
-    let sharded = ShardedStore::options().options(options).shard("a", "a").shard("b", "b");
-    no_descriptors(&*sharded.open(&path)?, &path)?;
+    let sharded = options.shard("a", "a").shard("b", "b");
+    no_descriptors(&sharded.open(&path)?, &path)?;
     archives_that_hang(directory.path())?;
     two_threads(directory.path())
 }

@@ -4,7 +4,7 @@
 
 use std::{fs, io, os::unix::fs::PermissionsExt, path::Path};
 
-use index_table::{Durability, Error, IndexTable, Options, ShardMap, ShardedStore, Store};
+use index_table::{Durability, Error, IndexTable, Options, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -75,11 +75,9 @@ fn existing_files_keep_their_modes() -> TestResult {
 fn each_shard_has_its_modes() -> TestResult {
     restrict_new_files();
     let dir = tempfile::tempdir()?;
-    let store = ShardedStore::options()
-        .options(for_a_group())
+    let store = for_a_group()
         .shard("north", "north")
-        .shard("vault", "vault")
-        .options(Store::options().directory_mode(0o750).file_mode(0o640))
+        .shard_with("vault", "vault", Store::options().directory_mode(0o750).file_mode(0o640))
         .map("items", ShardMap::ranges().to("north", ..100_u32).to("vault", 100_u32..))
         .durability(Durability::Journal)
         .open(dir.path().join("shop"))?;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Durability, Error, IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{Durability, Error, IndexTable, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/privileges.rs"]
@@ -172,7 +172,7 @@ fn a_lost_data_file_of_a_shard_stops_its_commits_and_no_others() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().canonicalize()?.join("store");
     let map = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
-    let options = ShardedStore::options().shard("north", "north").shard("south", "south");
+    let options = Store::options().shard("north", "north").shard("south", "south");
     let store = options.map("notes", map).open(&path)?;
     let notes = NoteRepository::open(&store)?;
     let insert = |ids: &[u32]| {
@@ -205,7 +205,7 @@ fn a_lost_data_file_of_a_shard_stops_its_commits_and_no_others() -> TestResult {
     }
 
     drop((store, notes));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let ids =
         NoteRepository::open(&store)?.all(&store.read()?).keys().collect::<Result<Vec<_>, _>>()?;
     assert_eq!(ids, [1, 2, 3, 4, 101, 102, 103, 104, 105]);

@@ -10,9 +10,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{
-    Durability, Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{Durability, Error, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 /// No operation takes nearly as long.
@@ -71,14 +69,13 @@ fn in_time(test: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
 }
 
 /// Returns options with which a checkpoint is often due.
-fn often() -> ShardedOptions {
+fn often() -> Options {
     let options = Store::options().durability(Durability::Journal);
-    let options = options.checkpoint(64 << 10, 16 << 10, Duration::from_millis(100));
-    ShardedStore::options().options(options)
+    options.checkpoint(64 << 10, 16 << 10, Duration::from_millis(100))
 }
 
 /// Changes rows in two shards, until all shards have come and gone.
-fn write(store: &ShardedStore, accounts: &AccountRepository, stop: &AtomicBool, seed: u32) {
+fn write(store: &Store, accounts: &AccountRepository, stop: &AtomicBool, seed: u32) {
     let mut random = seed;
     while !stop.load(Relaxed) {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -94,7 +91,7 @@ fn write(store: &ShardedStore, accounts: &AccountRepository, stop: &AtomicBool, 
 
 /// Adds and removes a shard, beside transactions of several shards.
 fn remove_beside_writers(
-    leave: impl Fn(&ShardedStore, &str) -> Result<()> + Send + 'static,
+    leave: impl Fn(&Store, &str) -> Result<()> + Send + 'static,
 ) -> Result<()> {
     in_time(move || {
         let dir = tempfile::tempdir().expect("a directory");
@@ -148,7 +145,7 @@ fn a_build_ends_although_a_shard_with_a_smaller_number_gets_the_table_meanwhile(
     in_time(|| {
         let dir = tempfile::tempdir().expect("a directory");
         let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
-        let options = ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c");
+        let options = Store::options().shard("a", "a").shard("b", "b").shard("c", "c");
         let store = options.map("users", map).open(dir.path())?;
         let users = before::UserRepository::open(&store)?;
         for part in [1, 11, 21] {
@@ -157,7 +154,7 @@ fn a_build_ends_although_a_shard_with_a_smaller_number_gets_the_table_meanwhile(
         }
         store.detach_shard("b")?;
         drop((users, store));
-        let store = ShardedStore::open(dir.path())?;
+        let store = Store::open(dir.path())?;
         let users = UserRepository::open_online(&store)?;
         let mut attached = None;
         let attach = || thread::scope(|scope| scope.spawn(|| store.attach_shard("b", "b")).join());

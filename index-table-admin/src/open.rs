@@ -4,7 +4,7 @@ use std::path::Path;
 
 use index_table::{
     __private::admin::{RecordedTables, UntypedTable},
-    Error, Options, ShardedOptions, ShardedStore, Store,
+    Options, Store,
     report::Catalog,
 };
 
@@ -28,16 +28,7 @@ enum Access<'a> {
 }
 
 impl Access<'_> {
-    fn of_plain(self, options: Options) -> Options {
-        match self {
-            Self::Read => options.read_only(true),
-            Self::Write(Written { archive: Some(archive), .. }) => options.archive(archive),
-            Self::Write(Written { without_archive: true, .. }) => options.without_archive(),
-            Self::Write(_) => options,
-        }
-    }
-
-    fn of_sharded(self, options: ShardedOptions) -> ShardedOptions {
+    fn of(self, options: Options) -> Options {
         match self {
             Self::Read => options.read_only(true),
             Self::Write(Written { archive: Some(archive), .. }) => options.archive(archive),
@@ -62,8 +53,6 @@ impl Written {
 /// An open store.
 pub(crate) struct Opened {
     pub(crate) store: Store,
-    /// `None` for a store without shards.
-    pub(crate) sharded: Option<ShardedStore>,
 }
 
 impl Opened {
@@ -86,7 +75,7 @@ impl Opened {
         let place = &store.dir;
         if let Some(server) = Server::of(place)? {
             store.refuse_on_server()?;
-            return Ok(Self { store: server.connect(false, true)?, sharded: None });
+            return Ok(Self { store: server.connect(false, true)? });
         }
         if place.join(DATA).exists() {
             return Self::to_write(out, store);
@@ -94,10 +83,7 @@ impl Opened {
         if let Some(store) = store_around(place, None) {
             return Err(Failure::other(format!("`{}` is in {store}", place.display())));
         }
-        Ok(Self {
-            store: Access::Write(store).of_plain(Store::options()).open(place)?,
-            sharded: None,
-        })
+        Ok(Self { store: Access::Write(store).of(Store::options()).open(place)? })
     }
 
     fn open(out: &Output, place: &Path, access: Access<'_>) -> Result<Self, Failure> {
@@ -106,33 +92,30 @@ impl Opened {
             if let Access::Write(store) = access {
                 store.refuse_on_server()?;
             }
-            return Ok(Self { store: server.connect(read_only, false)?, sharded: None });
+            return Ok(Self { store: server.connect(read_only, false)? });
         }
         if !place.join(DATA).exists() {
             return Err(names::no_store(place));
         }
         crash::report(out, place);
-        match access.of_sharded(ShardedStore::options().create(false)).open(place) {
-            Ok(sharded) => {
-                crash::report_shards(out, place);
-                let own = Self { store: Store::clone(&sharded), sharded: Some(sharded) };
-                if read_only {
-                    own.catalog()?;
-                }
-                Ok(own)
+        let own = Self { store: access.of(Store::options().create(false)).open(place)? };
+        if own.store.has_shards() {
+            crash::report_shards(out, place);
+            if read_only {
+                own.catalog()?;
             }
-            // The directory has no shard map manager.
-            Err(Error::StoreNotFound { .. }) => {
-                let store = access.of_plain(Store::options().create(false)).open(place)?;
-                Ok(Self { store, sharded: None })
-            }
-            Err(error) => Err(error.into()),
         }
+        Ok(own)
     }
 
-    /// Returns the sharded store.
-    pub(crate) fn shards(&self) -> Result<&ShardedStore, Failure> {
-        self.sharded.as_ref().ok_or_else(|| {
+    /// Returns the store, if it has shards.
+    pub(crate) fn sharded(&self) -> Option<&Store> {
+        self.store.has_shards().then_some(&self.store)
+    }
+
+    /// Returns the store. It is an error if it has no shards.
+    pub(crate) fn shards(&self) -> Result<&Store, Failure> {
+        self.sharded().ok_or_else(|| {
             Failure::not_found("the store has no shards; `sizes` and `tables` show its contents")
         })
     }
@@ -157,7 +140,7 @@ impl Opened {
 
     /// Returns the shards that are not available, each with the reason.
     pub(crate) fn missing_shards(&self) -> Vec<String> {
-        let missing = self.sharded.iter().flat_map(ShardedStore::unavailable_shards);
+        let missing = self.store.unavailable_shards().into_iter();
         missing.map(|(shard, reason)| unavailable(shard.name(), &reason)).collect()
     }
 }

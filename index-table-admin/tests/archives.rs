@@ -6,7 +6,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
-use index_table::{Durability, Follower, ShardMap, ShardedFollower, ShardedStore, Store};
+use index_table::{Durability, Follower, ShardMap, Store};
 use process::{fails, json_of, text_of, typed, typed_fails, typed_json, typed_text};
 use support::{CustomerRepository, OrderRepository, customer, order_row};
 use tempfile::TempDir;
@@ -54,7 +54,7 @@ fn plain() -> Dirs {
 
 fn sharded() -> Dirs {
     let dirs = Dirs::new();
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -166,7 +166,7 @@ fn a_created_store_has_the_named_archive() {
 #[test]
 fn commands_on_shards_need_the_archive_too() {
     let dirs = sharded();
-    let follower = ShardedFollower::open(dirs.path("standby"), &dirs.archive).expect("a follower");
+    let follower = Follower::open(dirs.path("standby"), &dirs.archive).expect("a follower");
     let moving: [(&[&str], &[&str]); 5] = [
         (&["move"], &["orders", "..50", "south"]),
         (&["split"], &["orders", "107", "north"]),

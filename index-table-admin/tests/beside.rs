@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use index_table::{Durability, Error, ShardedStore, Store};
+use index_table::{Durability, Error, Store};
 use process::{fails, json_of, text_of, typed_fails, typed_json, typed_text};
 use support::{CustomerRepository, Order, OrderRepository, customer, plain, sharded};
 
@@ -107,7 +107,7 @@ fn commands_work_beside_a_writer() {
 #[test]
 fn commands_work_beside_a_writer_of_a_sharded_store() {
     let dir = sharded();
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let orders = OrderRepository::open(&store).expect("a table");
     let write = |number: u64| {
         let (tenant, code) = ((number % 200) as u32, number.to_string());

@@ -6,7 +6,7 @@ use std::io::BufRead as _;
 mod process;
 mod support;
 
-use index_table::{Durability, IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{Durability, IndexTable, ShardMap, Store};
 use process::{admin, fails, json_lines, json_of, text_of};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -443,7 +443,7 @@ fn consumers_and_queues_are_listed_with_their_lags() {
     let several = dir.path().join("sharded");
     {
         let map = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
-        let options = ShardedStore::options().shard("north", "north").shard("south", "south");
+        let options = Store::options().shard("north", "north").shard("south", "south");
         with_a_consumer(&options.map("mails", map).open(&several).expect("a store"));
     }
     for place in [&one, &several] {
@@ -477,7 +477,7 @@ fn a_move_that_was_interrupted_is_listed() {
     let (dir, copies) = (sharded(), tempfile::tempdir().expect("a directory"));
     let mut count = 0;
     {
-        let store = ShardedStore::open(dir.path()).expect("a store");
+        let store = Store::open(dir.path()).expect("a store");
         let _orders = support::OrderRepository::open(&store).expect("a table");
         let moving = store.move_range("orders", ..50u32, "south").progress(|_| {
             process::copy(dir.path(), &copies.path().join(count.to_string()));
@@ -488,7 +488,7 @@ fn a_move_that_was_interrupted_is_listed() {
     let listed = (0..count).map(|copy| {
         let copy = copies.path().join(copy.to_string());
         // As after a crash, the next writer replays the journal.
-        drop(ShardedStore::open(&copy).expect("a store"));
+        drop(Store::open(&copy).expect("a store"));
         json_of(&["moves"], &copy, &[])["moves"][0].clone()
     });
     let listed: Vec<_> = listed.filter(|moving| !moving.is_null()).collect();

@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use index_table::{Error, ShardedStore};
+use index_table::{Error, Store};
 use process::{admin, copy, example, lose_rows, typed};
 use serde_json::Value;
 use support::{OrderRepository, customer, order_row, plain, sharded};
@@ -284,7 +284,7 @@ fn sharded_with_many_rows() -> tempfile::TempDir {
     {
         // A process that another test starts has the lock for a moment.
         let store = loop {
-            match ShardedStore::open(dir.path()) {
+            match Store::open(dir.path()) {
                 Err(Error::AlreadyOpen { .. }) => thread::yield_now(),
                 store => break store.expect("a store"),
             }

@@ -11,7 +11,7 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
-use index_table::{Durability, Follower, ShardMap, ShardedFollower, ShardedStore, Store};
+use index_table::{Durability, Follower, ShardMap, Store};
 use process::{json_of, text_of};
 use support::{CustomerRepository, Order, OrderRepository, customer};
 use tower::ServiceExt as _;
@@ -93,7 +93,7 @@ async fn the_directory_of_a_sharded_follower_has_its_lag() {
     let path = |name: &str| dir.path().join(name);
     let (archive, standby) = (path("archive"), path("standby"));
     let write = |numbers: std::ops::Range<u64>| {
-        let store = ShardedStore::options()
+        let store = Store::options()
             .shard("north", "north")
             .shard("south", "south")
             .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -112,7 +112,7 @@ async fn the_directory_of_a_sharded_follower_has_its_lag() {
         }
     };
     write(1..4);
-    let follower = ShardedFollower::open(&standby, &archive).expect("a follower");
+    let follower = Follower::open(&standby, &archive).expect("a follower");
     let orders = OrderRepository::open(follower.store()).expect("a table");
     check_lag(&standby, 0);
     check_page(&index_table_admin::router(follower.store())).await;

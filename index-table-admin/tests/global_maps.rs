@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 
-use index_table::{ShardMap, ShardedStore};
+use index_table::{ShardMap, Store};
 use process::{json_lines, json_of, typed_fails, typed_json, typed_text};
 use serde_json::Value;
 use support::{OrderRepository, order_row};
@@ -17,7 +17,7 @@ const MAP: &str = "orders.code";
 /// Creates a store whose global index `code` has ranges of its own.
 fn with_a_map_of_codes() -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))

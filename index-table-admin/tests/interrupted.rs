@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, ShardedStore, Store};
+use index_table::{Durability, Store};
 use process::{example, json_of, typed_json, typed_text};
 use support::{Customer, Order, OrderRepository, customer, sharded};
 use tempfile::TempDir;
@@ -186,7 +186,7 @@ fn an_interrupted_expiry_continues() {
 /// Creates a sharded store with further orders in `north`.
 fn sharded_orders(rows: u32) -> TempDir {
     let dir = sharded();
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let orders = OrderRepository::open(&store).expect("a table");
     let order = |number: u32| Order {
         tenant: 50 + number % 40,

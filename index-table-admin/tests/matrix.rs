@@ -14,7 +14,7 @@ use std::{
     thread,
 };
 
-use index_table::{Durability, Error, ShardedStore, Store};
+use index_table::{Durability, Error, Store};
 use matrix::{Done, Expected, FailsWith, Situation, Uses, run, run_each};
 use process::{copy, example, json_of, lose_rows};
 use support::{CustomerRepository, OrderRepository, customer, order_row, plain, sharded};
@@ -129,7 +129,7 @@ fn all_commands_work_beside_a_writer_or_name_it() {
 #[test]
 fn all_commands_work_beside_a_writer_of_shards_or_name_it() {
     let dir = sharded();
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let table = OrderRepository::open(&store).expect("a table");
     let write = |number: u64| {
         let order = order_row((number % 200) as u32, number % 1000 + 100);
@@ -189,7 +189,7 @@ fn all_commands_report_a_damaged_file() {
 /// Copies of a store at each step of a move of all orders in `north` to `south`, as a killed process leaves them.
 fn steps() -> (TempDir, usize) {
     let (dir, copies) = (sharded(), tempfile::tempdir().expect("a directory"));
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let _orders = OrderRepository::open(&store).expect("a table");
     let mut count = 0;
     let moving = store.move_range("orders", ..50u32, "south").progress(|_| {
@@ -216,7 +216,7 @@ fn all_commands_work_in_the_middle_of_a_move() {
         let killed = step(at).with_extension("killed");
         copy(&step(at), &killed);
         // As after a crash, the next writer replays the journal.
-        drop(ShardedStore::open(step(at)).expect("a store"));
+        drop(Store::open(step(at)).expect("a store"));
         let Some((state, id)) = unfinished(&step(at)) else { continue };
         if states.contains(&state) {
             continue;

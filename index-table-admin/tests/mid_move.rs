@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 
-use index_table::ShardedStore;
+use index_table::Store;
 use process::{copy, json_lines, json_of, text_of, typed_fails, typed_json, typed_text};
 use support::sharded;
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 /// Copies of a store after each step of a move of all three orders in `north` to `south`.
 fn steps() -> (TempDir, usize) {
     let (dir, copies) = (sharded(), tempfile::tempdir().expect("a directory"));
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let _orders = support::OrderRepository::open(&store).expect("a table");
     let mut count = 0;
     let moving = store.move_range("orders", ..50u32, "south").progress(|_| {
@@ -24,7 +24,7 @@ fn steps() -> (TempDir, usize) {
     assert_eq!(moving.run().expect("a move").rows, 3);
     for copy in 0..count {
         // As after a crash, the next writer replays the journal.
-        drop(ShardedStore::open(copies.path().join(copy.to_string())).expect("a store"));
+        drop(Store::open(copies.path().join(copy.to_string())).expect("a store"));
     }
     (copies, count)
 }

@@ -15,7 +15,7 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, StatusCode, header},
 };
-use index_table::{IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{IndexTable, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 use support::{Customer, CustomerRepository, Order, OrderRepository, customer, plain, sharded};
 use tower::ServiceExt as _;
@@ -313,7 +313,7 @@ async fn metrics_count_queries_and_writes() {
 #[tokio::test]
 async fn shards_are_shown_with_their_load() {
     let dir = sharded();
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let _orders = OrderRepository::open(&store).expect("a table");
     let router = index_table_admin::router(&store);
     let (_, page) = get(&router, "/shards").await;
@@ -503,7 +503,7 @@ async fn a_service_mounts_the_page_under_a_path() {
 async fn a_missing_shard_is_shown_and_the_page_works() {
     let dir = sharded();
     std::fs::rename(dir.path().join("south"), dir.path().join("elsewhere")).expect("renamed");
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let _orders = OrderRepository::open(&store).expect("a table");
     let router = index_table_admin::router(&store);
     let (status, page) = get(&router, "/").await;
@@ -531,7 +531,7 @@ struct Mail {
 async fn a_missing_shard_of_a_table_with_changes_is_shown_and_the_page_works() {
     let dir = tempfile::tempdir().expect("a directory");
     let open = || {
-        ShardedStore::options()
+        Store::options()
             .shard("north", "north")
             .shard("south", "south")
             .map("mails", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))

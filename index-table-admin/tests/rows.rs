@@ -6,7 +6,7 @@ mod support;
 
 use std::path::Path;
 
-use index_table::{__private::admin::UntypedRange, Durability, ShardMap, ShardedStore, Store};
+use index_table::{__private::admin::UntypedRange, Durability, ShardMap, Store};
 use process::{json_of, typed, typed_fails, typed_input, typed_json, typed_text};
 use serde_json::{Value, json};
 use support::{
@@ -273,7 +273,7 @@ fn a_load_whose_lines_have_the_same_key_names_both_lines() {
 fn a_load_that_fails_in_a_shard_names_the_shards_and_the_line() {
     let middle = || ("m".to_owned(), jiff::civil::date(2024, 2, 1));
     let dir = tempfile::tempdir().expect("a directory");
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("readings", ShardMap::ranges().to("north", ..middle()).to("south", middle()..))
@@ -354,7 +354,7 @@ fn boundaries_of_shards_are_typed_as_they_are_shown() {
     let dir = tempfile::tempdir().expect("a directory");
     let first = || ("M".to_owned(), jiff::civil::date(2024, 2, 1));
     {
-        let store = ShardedStore::options()
+        let store = Store::options()
             .shard("north", "north")
             .shard("south", "south")
             .map("readings", ShardMap::ranges().to("north", ..first()).to("south", first()..))

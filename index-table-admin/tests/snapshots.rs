@@ -8,7 +8,7 @@ mod support;
 
 use std::{fmt::Write as _, path::Path, process::Output};
 
-use index_table::ShardedStore;
+use index_table::Store;
 use process::{admin, typed};
 use support::{plain, sharded};
 
@@ -214,7 +214,7 @@ fn keys_are_moved_split_and_balanced() {
     assert_eq!(ranges(), [".. north", "5.. south", "7.. north", "100.. south", "105.. north"]);
     let balanced = process::typed_json(&["rebalance"], dir.path(), &["orders", "--onto", "south"]);
     assert_eq!(balanced["moved_rows"], 6, "{balanced}");
-    let store = ShardedStore::open(dir.path()).expect("a store");
+    let store = Store::open(dir.path()).expect("a store");
     let orders = support::OrderRepository::open(&store).expect("a table");
     let txn = store.read().expect("a transaction");
     assert_eq!(orders.all(&txn).count().expect("a count"), 6);

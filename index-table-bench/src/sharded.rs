@@ -8,7 +8,7 @@ use std::{
     process, thread,
 };
 
-use index_table::{Durability, IndexTable, Options, Result, ShardMap, ShardedStore, Store};
+use index_table::{Durability, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 /// The number of towns.
@@ -63,18 +63,13 @@ pub fn options(durability: Durability) -> Options {
 /// # Errors
 ///
 /// The errors of the store.
-pub fn open(
-    path: &Path,
-    shards: u32,
-    tenants: u32,
-    durability: Durability,
-) -> Result<ShardedStore> {
+pub fn open(path: &Path, shards: u32, tenants: u32, durability: Durability) -> Result<Store> {
     let names: Vec<String> = (0..shards).map(|shard| format!("s{shard}")).collect();
     let map =
         names.iter().zip(0..).fold(ShardMap::list().to("s0", [u32::MAX]), |map, (name, shard)| {
             map.to(name, (0..tenants).filter(move |tenant| tenant % shards == shard))
         });
-    let all = ShardedStore::options().options(options(durability)).map("customers", map);
+    let all = options(durability).map("customers", map);
     names.iter().fold(all, |all, name| all.shard(name, name)).open(path)
 }
 

@@ -1,7 +1,7 @@
 //! Queries in a read transaction of all shards, compared with a plain store. The rows of three tenants alternate, and
 //! each tenant is in a shard of its own.
 
-use index_table::{Durability, IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{Durability, IndexTable, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -47,7 +47,7 @@ fn in_store<T>(
     };
     if sharded {
         let map = ShardMap::ranges().to("a", ..5_u32).to("b", 5_u32..10).to("c", 10_u32..);
-        let all = ShardedStore::options().options(options).map("customers", map);
+        let all = options.map("customers", map);
         let all = ["a", "b", "c"].into_iter().fold(all, |all, name| all.shard(name, name));
         let store = all.open(directory.path())?;
         query(&store, &fill(&store)?)

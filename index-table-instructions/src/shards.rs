@@ -1,8 +1,6 @@
 //! Operations in an open transaction of one shard, and in an open transaction of a plain store.
 
-use index_table::{
-    Durability, IndexTable, Options, ReadTxn, ShardMap, ShardedStore, Store, WriteTxn,
-};
+use index_table::{Durability, IndexTable, Options, ReadTxn, ShardId, ShardMap, Store, WriteTxn};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -37,14 +35,10 @@ impl Customer {
     }
 }
 
-/// A plain store, or a shard of a sharded store.
-enum Kind {
-    Plain(Store),
-    Shard(ShardedStore),
-}
-
+/// A plain store, or a shard of a store with shards.
 struct Side {
-    kind: Kind,
+    store: Store,
+    shard: Option<ShardId>,
     customers: CustomerRepository,
     _directory: TempDir,
 }
@@ -53,19 +47,17 @@ impl Side {
     fn new(sharded: bool) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let options: Options = Store::options().map_size(1 << 28).durability(Durability::None);
-        let kind = if sharded {
+        let options = if sharded {
             let map = ShardMap::ranges().to("a", ..5_u32).to("b", 5_u32..10).to("c", 10_u32..);
-            let all = ShardedStore::options().options(options).map("customers", map);
-            let all = ["a", "b", "c"].into_iter().fold(all, |all, name| all.shard(name, name));
-            Kind::Shard(all.open(directory.path())?)
+            let all = options.map("customers", map);
+            ["a", "b", "c"].into_iter().fold(all, |all, name| all.shard(name, name))
         } else {
-            Kind::Plain(options.open(directory.path())?)
+            options
         };
-        let customers = match &kind {
-            Kind::Plain(store) => CustomerRepository::open(store)?,
-            Kind::Shard(store) => CustomerRepository::open(store)?,
-        };
-        let side = Self { kind, customers, _directory: directory };
+        let store = options.open(directory.path())?;
+        let shard = if sharded { Some(store.shard("b")?) } else { None };
+        let customers = CustomerRepository::open(&store)?;
+        let side = Self { store, shard, customers, _directory: directory };
         let mut txn = side.write()?;
         for number in 0..ROWS {
             side.customers.insert(&mut txn, &Customer::number(number))?;
@@ -75,16 +67,16 @@ impl Side {
     }
 
     fn write(&self) -> Result<WriteTxn<'_>> {
-        Ok(match &self.kind {
-            Kind::Plain(store) => store.write()?,
-            Kind::Shard(store) => store.write_on(&store.shard("b")?)?,
+        Ok(match &self.shard {
+            None => self.store.write()?,
+            Some(shard) => self.store.write_on(shard)?,
         })
     }
 
     fn read(&self) -> Result<ReadTxn<'_>> {
-        Ok(match &self.kind {
-            Kind::Plain(store) => store.read()?,
-            Kind::Shard(store) => store.read_on(&store.shard("b")?)?,
+        Ok(match &self.shard {
+            None => self.store.read()?,
+            Some(shard) => self.store.read_on(shard)?,
         })
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{ExpiryWorker, IndexWorker, OnDuplicate, Result, ShardedStore, Store};
+use index_table::{ExpiryWorker, IndexWorker, OnDuplicate, Result, Store};
 
 use crate::{
     act::operate,
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Handle {
     pub(crate) store: Store,
-    pub(crate) shards: Option<ShardedStore>,
+    pub(crate) shards: Option<Store>,
     pub(crate) tables: Tables,
     /// Whether the indexes of fillers are left to a build.
     pub(crate) is_online: bool,
@@ -73,13 +73,13 @@ pub(crate) fn open_copy(config: &Config, path: &Path, read_only: bool) -> Result
         let store = options.durability(index_table::Durability::Journal).open(path)?;
         return Handle::plain(store, false);
     }
-    let shards = ShardedStore::options().options(options).open(path)?;
+    let shards = options.open(path)?;
     Handle::of(shards, false)
 }
 
 impl Handle {
-    pub(crate) fn of(shards: ShardedStore, online: bool) -> Result<Self> {
-        let handle = Self::plain((*shards).clone(), online)?;
+    pub(crate) fn of(shards: Store, online: bool) -> Result<Self> {
+        let handle = Self::plain(shards.clone(), online)?;
         Ok(Self { shards: Some(shards), ..handle })
     }
 
@@ -149,19 +149,15 @@ impl App {
         if self.config.archive == 1 { options.archive(archive) } else { options }
     }
 
-    pub(crate) fn open_store(&self) -> Result<(Store, Option<ShardedStore>)> {
+    pub(crate) fn open_store(&self) -> Result<(Store, Option<Store>)> {
         let (path, archive) = self.current();
         let options = self.options(&archive);
         if self.config.shards == 0 {
             return Ok((options.open(path)?, None));
         }
-        let options = if self.has("created") {
-            ShardedStore::options().options(options)
-        } else {
-            self.config.sharded(options)
-        };
+        let options = if self.has("created") { options } else { self.config.sharded(options) };
         let shards = options.open(path)?;
-        Ok(((*shards).clone(), Some(shards)))
+        Ok((shards.clone(), Some(shards)))
     }
 
     /// Opens the store, and starts the threads. `online` leaves the indexes of fillers to a build.

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{
-    ChangeBatch, ChangeWorker, Changes, Error, Result, ShardedStore, Store, WriteTxn,
-};
+use index_table::{ChangeBatch, ChangeWorker, Changes, Error, Result, Store, WriteTxn};
 
 use crate::{
     app::{App, Handle},
@@ -378,7 +376,7 @@ pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
     let (mut people, mut orders) =
         (tables.people.changes(store, name)?, tables.orders.changes(store, name)?);
     // A shard that leaves from now on has no change that the consumer lacks.
-    let present = handle.shards.as_ref().map(ShardedStore::shard_ids);
+    let present = handle.shards.as_ref().map(Store::shard_ids);
     let is_present =
         |shard: &str| present.as_ref().is_none_or(|all| all.iter().any(|own| own.name() == shard));
     let has_history = has_all && is_first && app.is_whole();

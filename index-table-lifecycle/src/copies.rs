@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Error, Follower, ShardedFollower, ShardedStore, Store, report::FollowerLag};
+use index_table::{Error, Follower, Store};
 
 use crate::{
     app::{App, Handle, open_copy, read_one},
@@ -87,11 +87,7 @@ pub(crate) fn backup(app: &Arc<App>) -> Outcome {
     app.unmark("moved")?;
     handle.store.backup_to(&next)?;
     if complete {
-        if app.config.shards == 0 {
-            Store::restore(&next, &copy)?;
-        } else {
-            ShardedStore::restore(&next, &copy)?;
-        }
+        Store::restore(&next, &copy)?;
         let found = check_copy(app, &copy).map_err(|it| it.within("backup"))?;
         if app.is_whole() {
             compare_since(app, "backup", &before, &operations(&found))?;
@@ -148,11 +144,7 @@ pub(crate) fn restore_shard(app: &Arc<App>, step: &Step) -> Outcome {
 }
 
 /// Returns false if the shard is not lost.
-fn restore_lost(
-    app: &App,
-    shards: &ShardedStore,
-    (name, end): (&str, Option<Duration>),
-) -> Outcome<bool> {
+fn restore_lost(app: &App, shards: &Store, (name, end): (&str, Option<Duration>)) -> Outcome<bool> {
     let is_this = |shard: &str| name.is_empty() || name == shard;
     let lost = shards.unavailable_shards().into_iter().find(|it| is_this(it.0.name()));
     let (Some((lost, _)), true) = (lost, app.has("backup")) else { return Ok(false) };
@@ -224,13 +216,7 @@ pub(crate) fn restore_archive(app: &Arc<App>, paused: bool) -> Outcome {
     let _copying = app.copying();
     let (copy, archive) = (app.dir.join("archive.copy"), app.current().1);
     remove(&copy)?;
-    let restore = || {
-        if app.config.shards == 0 {
-            Store::restore_archive(&archive).run(&copy)
-        } else {
-            ShardedStore::restore_archive(&archive).run(&copy)
-        }
-    };
+    let restore = || Store::restore_archive(&archive).run(&copy);
     if !paused {
         return match restore() {
             // A base is not complete yet, or a file was replaced meanwhile.
@@ -273,42 +259,21 @@ pub(crate) fn rebuild(app: &Arc<App>) -> Outcome {
     app.close();
     let (path, archive) = app.current();
     fs::remove_file(path.join("data.mdb"))?;
-    let options = ShardedStore::options().options(app.options(&archive));
+    let options = app.options(&archive);
     let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
     let store = options.rebuild(&path)?;
     Handle::of(store, false)?;
     Ok(())
 }
 
-enum Following {
-    Plain(Follower),
-    Sharded(ShardedFollower),
+fn open_follower(app: &App) -> index_table::Result<Follower> {
+    let (store, archive) = app.current();
+    Follower::open(format!("{}.follower", store.display()), archive)
 }
 
-impl Following {
-    fn open(app: &App) -> index_table::Result<Self> {
-        let (store, archive) = app.current();
-        let path = PathBuf::from(format!("{}.follower", store.display()));
-        if app.config.shards == 0 {
-            Follower::open(path, archive).map(Self::Plain)
-        } else {
-            ShardedFollower::open(path, archive).map(Self::Sharded)
-        }
-    }
-
-    fn lag(&self) -> index_table::Result<FollowerLag> {
-        match self {
-            Self::Plain(follower) => follower.lag(),
-            Self::Sharded(follower) => follower.lag(),
-        }
-    }
-
-    fn handle(&self) -> index_table::Result<Handle> {
-        match self {
-            Self::Plain(it) => Handle::plain(it.store().clone(), false),
-            Self::Sharded(follower) => Handle::of(follower.store().clone(), false),
-        }
-    }
+fn handle_of(app: &App, follower: &Follower) -> index_table::Result<Handle> {
+    let store = follower.store().clone();
+    if app.config.shards == 0 { Handle::plain(store, false) } else { Handle::of(store, false) }
 }
 
 /// Compares the snapshots of a follower with the model, for a while.
@@ -322,12 +287,12 @@ pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
     let mut random = Random::new(&[app.config.seed, 6]);
     while begun.elapsed() < Duration::from_millis(millis) {
         // The archive may lack a base or a table for a while, and that of a new store the first rows.
-        let following = if app.has("created") { Following::open(app).ok() } else { None };
+        let following = if app.has("created") { open_follower(app).ok() } else { None };
         let Some(following) = following else {
             thread::sleep(Duration::from_millis(20));
             continue;
         };
-        let Ok(handle) = following.handle() else { continue };
+        let Ok(handle) = handle_of(app, &following) else { continue };
         while begun.elapsed() < Duration::from_millis(millis) {
             match read_one(app, &handle, &mut states, &mut random) {
                 Err(failure) if failure.is_expected() => break,
@@ -340,7 +305,7 @@ pub(crate) fn follow(app: &Arc<App>, millis: u64) -> Outcome {
 }
 
 /// Waits until a follower has everything. Returns it, and the progress of the store.
-fn caught_up(app: &Arc<App>) -> Outcome<Option<(Following, BTreeMap<u32, u64>)>> {
+fn caught_up(app: &Arc<App>) -> Outcome<Option<(Follower, BTreeMap<u32, u64>)>> {
     let handle = app.handle()?;
     if app.config.archive == 0 || !is_complete(&handle) {
         return Ok(None);
@@ -352,7 +317,7 @@ fn caught_up(app: &Arc<App>) -> Outcome<Option<(Following, BTreeMap<u32, u64>)>>
     }
     let (begun, mut last) = (Instant::now(), String::new());
     while begun.elapsed() < PATIENCE {
-        match Following::open(app) {
+        match open_follower(app) {
             Ok(following) => loop {
                 let lag = following.lag()?;
                 if lag.error.is_some() || begun.elapsed() > PATIENCE {
@@ -371,8 +336,8 @@ fn caught_up(app: &Arc<App>) -> Outcome<Option<(Following, BTreeMap<u32, u64>)>>
     wrong(format!("the follower does not catch up: {last}"))
 }
 
-fn compare(app: &App, following: &Following, expected: &BTreeMap<u32, u64>) -> Outcome {
-    let (handle, begun) = (following.handle()?, Instant::now());
+fn compare(app: &App, following: &Follower, expected: &BTreeMap<u32, u64>) -> Outcome {
+    let (handle, begun) = (handle_of(app, following)?, Instant::now());
     loop {
         let txn = handle.store.read()?;
         let found = app.check(&handle.tables, &txn).all(&mut States::new(app.config.seed))?;
@@ -415,13 +380,9 @@ pub(crate) fn promote(app: &Arc<App>) -> Outcome {
     let Some((following, _)) = caught_up(app)? else { return Ok(()) };
     app.close();
     drop(following);
-    let following = Following::open(app)?;
+    let following = open_follower(app)?;
     app.mark("promoting")?;
-    let promoted = match following {
-        Following::Plain(follower) => follower.promote().map(drop),
-        Following::Sharded(follower) => follower.promote().map(drop),
-    };
-    if let Err(error) = promoted {
+    if let Err(error) = following.promote() {
         fs::remove_file(app.dir.join("promoting"))?;
         return Err(error.into());
     }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, ShardedStore};
+use index_table::{Error, Store};
 
 use crate::{
     app::{App, Handle},
@@ -114,7 +114,7 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
 }
 
 /// Attaches a shard, or, without a name, the first detached shard that is not refused. Returns its name.
-fn attach(app: &App, shards: &ShardedStore, name: &str) -> Outcome<Option<String>> {
+fn attach(app: &App, shards: &Store, name: &str) -> Outcome<Option<String>> {
     let (store, mut outcome) = (app.current().0, Ok(None));
     // A promoted store has other directories than its original. After a rebuild, those of detached shards are not known.
     for (shard, path) in shards.shard_directories() {
@@ -141,7 +141,7 @@ fn moved(app: &App, change: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 /// Moves keys of a map: `move MAP SHARD FIRST LAST [offline] [interrupted]`.
-fn run_move(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> Outcome {
+fn run_move(app: &App, handle: &Handle, shards: &Store, step: &Step) -> Outcome {
     let (map, to, first, last) = (step.word(1), step.word(2), step.number(3), step.number(4));
     let detaches = app.detaches.load(SeqCst);
     let moving = if matches!(map, "tenants" | "tickets") {
@@ -167,7 +167,7 @@ fn run_move(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> O
 }
 
 /// Moves everything from a shard to the others, in the given maps or in all: `empty SHARD [MAP]…`.
-fn empty(app: &App, handle: &Handle, shards: &ShardedStore, step: &Step) -> Outcome {
+fn empty(app: &App, handle: &Handle, shards: &Store, step: &Step) -> Outcome {
     let (name, detaches) = (step.word(1), app.detaches.load(SeqCst));
     let onto: Vec<_> =
         shards.shard_ids().iter().map(|it| it.name().to_owned()).filter(|it| it != name).collect();

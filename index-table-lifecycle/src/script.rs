@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use index_table::{Options, ShardMap, ShardedOptions, ShardedStore};
+use index_table::{Options, ShardMap};
 
 use crate::random::Random;
 
@@ -71,16 +71,14 @@ impl Config {
     }
 
     /// Returns the options that create the store. Each map assigns its keys to some of the shards, and one has the placed table.
-    pub(crate) fn sharded(&self, options: Options) -> ShardedOptions {
+    pub(crate) fn sharded(&self, options: Options) -> Options {
         let mut random = Random::new(&[self.seed, 2]);
         let names: Vec<_> = (0..self.shards).map(shard_name).collect();
         let mut some = || {
             let many = 1 + random.below(names.len() as u64) as usize;
             (0..many).filter_map(|_| random.pick(names.clone())).collect::<Vec<_>>()
         };
-        let mut options = names
-            .iter()
-            .fold(ShardedStore::options().options(options), |all, name| all.shard(name, name));
+        let mut options = names.iter().fold(options, |all, name| all.shard(name, name));
         let slots = some();
         for name in ["tenants", "tickets"] {
             let (shards, mut map) = (some(), ShardMap::ranges());

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Error, Result, ShardedStore};
+use index_table::{Error, Result, Store};
 
 use crate::{
     app::{App, Handle},
@@ -70,7 +70,7 @@ pub(crate) fn prepared<'a>(
 }
 
 /// Ends all moves, and moves the rows with hashed keys out of a shard.
-fn end_moves(shards: &ShardedStore, shard: &str) -> Result<()> {
+fn end_moves(shards: &Store, shard: &str) -> Result<()> {
     for it in shards.moves()? {
         shards.resume_move(it.id).run()?;
     }

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use index_table::{Error, IndexTable, Options, ReadTxn, Result, ShardMap, ShardedStore};
+use index_table::{Error, IndexTable, Options, ReadTxn, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 /// The number of shards. The shard key is the number of the shard.
@@ -52,8 +52,8 @@ impl PartRepository {
 }
 
 /// Opens a sharded store, and creates it if necessary. The tables have the shard map of this name.
-pub(crate) fn open(path: &Path, options: Options, map: &str) -> Result<ShardedStore> {
-    let (mut options, mut shards) = (ShardedStore::options().options(options), ShardMap::list());
+pub(crate) fn open(path: &Path, options: Options, map: &str) -> Result<Store> {
+    let (mut options, mut shards) = (options, ShardMap::list());
     for shard in 0..SHARDS {
         let name = format!("s{shard}");
         options = options.shard(&name, &name);
@@ -63,7 +63,7 @@ pub(crate) fn open(path: &Path, options: Options, map: &str) -> Result<ShardedSt
 }
 
 /// Returns an error if a shard is not available.
-pub(crate) fn require_all(store: &ShardedStore) -> Result<()> {
+pub(crate) fn require_all(store: &Store) -> Result<()> {
     match store.unavailable_shards().pop() {
         Some((shard, reason)) => {
             Err(Error::ShardUnavailable { shard: shard.name().to_owned(), reason })

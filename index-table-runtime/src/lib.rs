@@ -45,8 +45,7 @@ pub use query::{
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
     ArchiveLag, Backup, Follower, FollowerLag, GroupWriter, QueueFull, ReadTxn, Readers,
-    RestoreArchive, ShardId, ShardedFollower, ShardedOptions, ShardedStore, Store, Submission,
-    Submitted, TransactionResult, WriteTxn,
+    RestoreArchive, ShardId, Store, Submission, Submitted, TransactionResult, WriteTxn,
 };
 pub use table::{
     AggregateSize, Aggregates, ChangeBatch, ChangeWorker, Changes, EncodedKey, IndexSize, Parts,

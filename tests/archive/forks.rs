@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::SystemTime};
 
-use index_table::{CommitNumber, Error, ShardedStore, Store};
+use index_table::{CommitNumber, Error, Store};
 
 use crate::{
     NoteRepository, Random, Rows, TestResult, change, directories::copied, fresh, last_commit,
@@ -88,7 +88,7 @@ fn a_commit_of_two_copies_of_a_sharded_store_is_not_restored_by_chance() -> Test
     let time = SystemTime::now();
     write(&copy, 15, &mut others)?;
 
-    let rows_in = |to: &Path| shards::rows_in(&ShardedStore::open(to)?);
+    let rows_in = |to: &Path| shards::rows_in(&Store::open(to)?);
     let restore = |commit: &CommitNumber| {
         let to = fresh(dir.path(), "restored");
         Store::restore_archive(&archive).until_commit(commit.clone()).run(&to).map(|_| to)

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{ArchiveFile, Durability, Error, Options, ShardedOptions, ShardedStore, Store};
+use index_table::{ArchiveFile, Durability, Error, Options, Store};
 
 use crate::{
     NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, rows_of, shards,
@@ -114,7 +114,7 @@ fn a_function_gets_the_files_of_all_shards() -> TestResult {
             Store::restore_archive(&archives[0]).until_commit(commit.clone()).run(&to)?,
             commit
         );
-        assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
+        assert!(shards::rows_in(&Store::open(&to)?)? == rows);
     }
     Ok(())
 }
@@ -199,7 +199,7 @@ fn a_restore_to_now_needs_a_base_of_each_shard_after_the_last_gap() -> TestResul
     let dir = tempfile::tempdir()?;
     let (path, bucket) = (dir.path().join("store"), dir.path().join("bucket"));
     let (mut random, mut rows) = (Random(25), shards::Orders::new());
-    let mut write = |options: ShardedOptions, rows: &mut shards::Orders| -> TestResult {
+    let mut write = |options: Options, rows: &mut shards::Orders| -> TestResult {
         let store = options.open(&path)?;
         let orders = shards::OrderRepository::open(&store)?;
         Ok((0..5).try_for_each(|_| shards::change(&store, &orders, rows, &mut random))?)
@@ -219,10 +219,10 @@ fn a_restore_to_now_needs_a_base_of_each_shard_after_the_last_gap() -> TestResul
     refused_without_base(&late);
     assert!(!to.exists());
     Store::restore_archive(&archive).until_end().run(&to)?;
-    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == before);
+    assert!(shards::rows_in(&Store::open(&to)?)? == before);
     write(with(|_| false), &mut rows)?;
     let to = dir.path().join("all");
     Store::restore_archive(&archive).run(&to)?;
-    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
+    assert!(shards::rows_in(&Store::open(&to)?)? == rows);
     Ok(())
 }

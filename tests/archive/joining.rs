@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use index_table::{CommitNumber, Error, IndexTable, RestoreArchive, ShardedStore, Store};
+use index_table::{CommitNumber, Error, IndexTable, RestoreArchive, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -32,7 +32,7 @@ type Commits = Vec<(CommitNumber, SystemTime)>;
 
 /// Commits a row in each of two shards until the end, and returns all commits.
 fn write(
-    store: &ShardedStore,
+    store: &Store,
     steps: &StepRepository,
     written: &AtomicUsize,
     is_over: &AtomicBool,
@@ -64,7 +64,7 @@ fn wait_for(written: &AtomicUsize, count: usize) {
 fn restores(restore: RestoreArchive<'_>, to: &Path, count: usize, what: &str) -> TestResult {
     let restored = restore.run(to);
     assert!(restored.is_ok(), "{what}: {restored:?}");
-    let store = ShardedStore::open(to)?;
+    let store = Store::open(to)?;
     rows_in(&store)?;
     let steps = StepRepository::open(&store)?;
     let txn = store.read()?;
@@ -76,8 +76,8 @@ fn restores(restore: RestoreArchive<'_>, to: &Path, count: usize, what: &str) ->
 /// Calls `come` beside writes, and checks each state around it in the archive.
 fn comes(
     (dir, archive): (&Path, &Path),
-    store: ShardedStore,
-    come: &dyn Fn(&ShardedStore) -> index_table::Result<()>,
+    store: Store,
+    come: &dyn Fn(&Store) -> index_table::Result<()>,
     what: &str,
 ) -> TestResult {
     let (orders, steps) = (OrderRepository::open(&store)?, StepRepository::open(&store)?);
@@ -97,7 +97,7 @@ fn comes(
                 assert!(begun.elapsed() < Duration::from_mins(1), "{what}: no base");
                 thread::sleep(Duration::from_millis(1));
             }
-            ShardedStore::restore_archive(archive).run(fresh(dir, "restored"))?;
+            Store::restore_archive(archive).run(fresh(dir, "restored"))?;
             Ok::<_, Error>((before, after))
         })();
         is_over.store(true, SeqCst);
@@ -127,7 +127,7 @@ fn no_commit_is_left_out_while_a_shard_is_added_or_attached() -> TestResult {
         let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
         let store = options(&archive).open(&path)?;
         let what = if is_attached { "attached" } else { "added" };
-        let come = |store: &ShardedStore| {
+        let come = |store: &Store| {
             if is_attached {
                 store.attach_shard("b", "b").map(drop)
             } else {
@@ -158,9 +158,37 @@ fn no_commit_is_left_out_while_a_shard_is_restored() -> TestResult {
         wait_for_archive(&store);
     }
     fs::remove_dir_all(path("store").join("b"))?;
-    let store = ShardedStore::options().archive(path("archive")).open(path("store"))?;
-    let come = |store: &ShardedStore| {
-        store.restore_shard(&store.shard("b")?, path("backup").join("shard.1"))
-    };
+    let store = Store::options().archive(path("archive")).open(path("store"))?;
+    let come =
+        |store: &Store| store.restore_shard(&store.shard("b")?, path("backup").join("shard.1"));
     comes((dir.path(), &path("archive")), store, &come, "restored")
+}
+
+/// A shard that has not joined needs no base.
+#[test]
+fn a_shard_that_can_not_be_added_leaves_the_archive_complete() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
+    let store = Store::options().shard("a", "a").archive(&archive).open(&path)?;
+    let added = |number: u32| store.add_shard(format!("s{number}"), format!("s{number}"));
+    let full = (0..1000).find(|number| added(*number).is_err()).unwrap_or_default();
+    wait_for_archive(&store);
+    let wait_for_error = || {
+        let begun = Instant::now();
+        while store.archive_lag().is_some_and(|lag| lag.error.is_none()) {
+            assert!(begun.elapsed() < Duration::from_mins(1), "no error");
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+
+    // The base can't be written before the error.
+    let away = dir.path().join("away");
+    fs::rename(&archive, &away)?;
+    wait_for_error();
+    let refused = added(full);
+    assert!(matches!(&refused, Err(Error::Io { .. })), "{refused:?}");
+    wait_for_error();
+    fs::rename(&away, &archive)?;
+    wait_for_archive(&store);
+    Ok(())
 }

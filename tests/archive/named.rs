@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{Durability, Error, Follower, Options, ShardedStore, Store};
+use index_table::{Durability, Error, Follower, Options, Store};
 
 use crate::{
     NoteRepository, Random, Rows, TestResult, change,
@@ -326,35 +326,35 @@ fn a_sharded_store_is_not_written_without_its_archive() -> TestResult {
     }
     let last = last_commit(&store)?;
     drop((store, orders));
-    let outcome = ShardedStore::open(&dirs.store);
+    let outcome = Store::open(&dirs.store);
     assert!(matches!(outcome, Err(Error::ArchiveNotNamed { .. })), "{outcome:?}");
-    drop(ShardedStore::options().read_only(true).open(&dirs.store)?);
-    let store = ShardedStore::options().archive(&dirs.archive).open(&dirs.store)?;
-    assert!(ShardedStore::open(&dirs.store).is_ok());
-    let outcome = ShardedStore::options().archive(dirs.path("other")).open(&dirs.store);
+    drop(Store::options().read_only(true).open(&dirs.store)?);
+    let store = Store::options().archive(&dirs.archive).open(&dirs.store)?;
+    assert!(Store::open(&dirs.store).is_ok());
+    let outcome = Store::options().archive(dirs.path("other")).open(&dirs.store);
     assert!(matches!(outcome, Err(Error::AlreadyOpen { .. })), "{outcome:?}");
     drop(store);
 
-    let store = ShardedStore::options().without_archive().open(&dirs.store)?;
+    let store = Store::options().without_archive().open(&dirs.store)?;
     let orders = shards::OrderRepository::open(&store)?;
     let archived = rows.clone();
     shards::change(&store, &orders, &mut rows, &mut Random(73))?;
     drop((store, orders));
-    drop(ShardedStore::open(&dirs.store)?);
+    drop(Store::open(&dirs.store)?);
     let to = dirs.path("to");
     refused_as_ended(&Store::restore_archive(&dirs.archive).run(&to));
     refused_as_ended(&Store::restore_archive(&dirs.archive).until(SystemTime::now()).run(&to));
     Store::restore_archive(&dirs.archive).until_commit(last).run(&to)?;
     let to = dirs.path("end");
     Store::restore_archive(&dirs.archive).until_end().run(&to)?;
-    let ended = ShardedStore::open(&to)?;
+    let ended = Store::open(&to)?;
     assert!(shards::rows_in(&ended)? == archived);
     let store = shards::options(&dirs.archive).open(&dirs.store)?;
     wait_for_archive(&store);
     drop(store);
     let to = dirs.path("all");
     Store::restore_archive(&dirs.archive).run(&to)?;
-    let all = ShardedStore::open(&to)?;
+    let all = Store::open(&to)?;
     assert!(shards::rows_in(&all)? == rows);
     Ok(())
 }
@@ -370,12 +370,12 @@ fn a_store_whose_shard_map_manager_is_rebuilt_keeps_its_archive() -> TestResult 
     let places = store.shard_directories();
     drop((store, orders));
     fs::remove_file(dirs.store.join("data.mdb"))?;
-    let options = ShardedStore::options();
+    let options = Store::options();
     let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
     let outcome = options.rebuild(&dirs.store);
     assert!(matches!(outcome, Err(Error::ArchiveNotNamed { .. })), "{outcome:?}");
     assert!(!dirs.store.join("data.mdb").exists());
-    let options = ShardedStore::options().archive(&dirs.archive);
+    let options = Store::options().archive(&dirs.archive);
     let options = places.iter().fold(options, |all, (name, place)| all.shard(name, place));
     let store = options.rebuild(&dirs.store)?;
     let orders = shards::OrderRepository::open(&store)?;
@@ -384,7 +384,7 @@ fn a_store_whose_shard_map_manager_is_rebuilt_keeps_its_archive() -> TestResult 
     drop((store, orders));
     let to = dirs.path("to");
     Store::restore_archive(&dirs.archive).run(&to)?;
-    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
+    assert!(shards::rows_in(&Store::open(&to)?)? == rows);
     Ok(())
 }
 
@@ -392,7 +392,7 @@ fn a_store_whose_shard_map_manager_is_rebuilt_keeps_its_archive() -> TestResult 
 fn an_archived_store_is_adopted_without_its_archive() -> TestResult {
     let (dirs, mut rows) = (Dirs::new()?, Rows::new());
     write(&options(&dirs.archive), &dirs.store, &mut rows)?;
-    let sharded = ShardedStore::options().adopt("main", &dirs.store);
+    let sharded = Store::options().adopt("main", &dirs.store);
     let outcome = sharded.clone().open(dirs.path("sharded"));
     assert!(matches!(outcome, Err(Error::ArchiveNotNamed { .. })), "{outcome:?}");
     assert!(!dirs.has_ended());
@@ -467,6 +467,6 @@ fn no_new_archive_of_a_sharded_store_begins_where_its_archive_was() -> TestResul
     write(true)?;
     let to = dirs.path("to");
     Store::restore_archive(&dirs.archive).run(&to)?;
-    assert!(shards::rows_in(&ShardedStore::open(&to)?)? == rows);
+    assert!(shards::rows_in(&Store::open(&to)?)? == rows);
     Ok(())
 }

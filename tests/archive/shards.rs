@@ -10,10 +10,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use index_table::{
-    CommitNumber, Durability, Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore,
-    Store,
-};
+use index_table::{CommitNumber, Durability, Error, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{Random, TestResult, fresh, last_commit, wait_for_archive};
@@ -53,15 +50,15 @@ pub(crate) fn order(tenant: u32, id: u32, version: u32) -> Order {
 }
 
 /// Returns options of a store with three shards, whose journal makes a checkpoint every few commits.
-pub(crate) fn options(archive: &Path) -> ShardedOptions {
+pub(crate) fn options(archive: &Path) -> Options {
     without_archive().archive(archive)
 }
 
-fn without_archive() -> ShardedOptions {
+fn without_archive() -> Options {
     let options = Store::options().durability(Durability::Journal);
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
-    ShardedStore::options()
-        .options(options.checkpoint(1 << 16, 1 << 14, Duration::from_hours(1)))
+    options
+        .checkpoint(1 << 16, 1 << 14, Duration::from_hours(1))
         .shard("a", "a")
         .shard("b", "b")
         .shard("c", "c")
@@ -70,7 +67,7 @@ fn without_archive() -> ShardedOptions {
 
 /// Commits some changes in one or several shards, at least one put, and makes the same changes in the model.
 pub(crate) fn change(
-    store: &ShardedStore,
+    store: &Store,
     orders: &OrderRepository,
     rows: &mut Orders,
     random: &mut Random,
@@ -103,9 +100,7 @@ pub(crate) fn change(
 }
 
 /// Returns the rows of a store, after all checks.
-pub(crate) fn rows_in(
-    store: &ShardedStore,
-) -> std::result::Result<Orders, Box<dyn std::error::Error>> {
+pub(crate) fn rows_in(store: &Store) -> std::result::Result<Orders, Box<dyn std::error::Error>> {
     assert!(store.unavailable_shards().is_empty(), "{:?}", store.unavailable_shards());
     let orders = OrderRepository::open(store)?;
     let txn = store.read()?;
@@ -116,7 +111,7 @@ pub(crate) fn rows_in(
 }
 
 fn rows_of(path: &Path) -> std::result::Result<Orders, Box<dyn std::error::Error>> {
-    rows_in(&ShardedStore::open(path)?)
+    rows_in(&Store::open(path)?)
 }
 
 #[test]
@@ -141,7 +136,7 @@ fn a_restore_to_any_commit_has_the_rows_of_all_shards() -> TestResult {
         }
     }
     let to = fresh(dir.path(), "restored");
-    assert_eq!(ShardedStore::restore_archive(&archive).run(&to)?, then[399].0);
+    assert_eq!(Store::restore_archive(&archive).run(&to)?, then[399].0);
     assert!(rows_of(&to)? == rows);
     for _ in 0..20 {
         let (commit, time, rows) = &then[random.below(400) as usize];
@@ -192,7 +187,7 @@ fn an_archive_has_every_commit_of_threads_that_write_all_shards() -> TestResult 
     assert_eq!(store.archive_lag().ok_or("no archive")?.error, None);
     drop((store, orders));
     let to = fresh(dir.path(), "restored");
-    ShardedStore::restore_archive(&archive).run(&to)?;
+    Store::restore_archive(&archive).run(&to)?;
     assert!(rows_of(&to)? == rows);
     // A restore to a commit of a thread has this commit, and only whole transactions of the other threads.
     let mut random = Random(32);
@@ -257,7 +252,7 @@ fn moved_rows_and_added_and_removed_shards_are_archived() -> TestResult {
     wait_for_archive(&store);
     drop((store, orders, towns));
     // The store is opened again, for one more commit.
-    let store = ShardedStore::options().archive(&archive).open(&path)?;
+    let store = Store::options().archive(&archive).open(&path)?;
     let orders = OrderRepository::open(&store)?;
     let towns = TownRepository::open(&store)?;
     change(&store, &orders, &mut rows, &mut Random(34))?;
@@ -267,14 +262,14 @@ fn moved_rows_and_added_and_removed_shards_are_archived() -> TestResult {
     drop((store, orders, towns));
 
     let to = fresh(dir.path(), "restored");
-    ShardedStore::restore_archive(&archive).run(&to)?;
+    Store::restore_archive(&archive).run(&to)?;
     assert!(rows_of(&to)? == rows);
     for (commit, rows, count) in then {
         let to = fresh(dir.path(), "restored");
         let outcome = Store::restore_archive(&archive).until_commit(commit.clone()).run(&to);
         assert!(outcome.is_ok(), "commit {commit}: {outcome:?}");
         assert!(rows_of(&to)? == rows, "after commit {commit}");
-        let store = ShardedStore::open(&to)?;
+        let store = Store::open(&to)?;
         assert_eq!(store.shard_ids().len(), count, "after commit {commit}");
         let towns = TownRepository::open(&store)?;
         let town = towns.get(&store.read()?, "Redmond")?;
@@ -302,7 +297,7 @@ fn a_restored_sharded_store_continues_the_archive() -> TestResult {
     let second = dir.path().join("second");
     Store::restore_archive(&archive).until_commit(middle.clone()).run(&second)?;
     let mut rows = rows_then.clone();
-    let store = ShardedStore::options().archive(&archive).open(&second)?;
+    let store = Store::options().archive(&archive).open(&second)?;
     let orders = OrderRepository::open(&store)?;
     for _ in 0..20 {
         change(&store, &orders, &mut rows, &mut random)?;
@@ -323,7 +318,7 @@ fn commits_without_the_archive_leave_a_gap_and_new_bases() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
     let (mut random, mut rows) = (Random(36), Orders::new());
-    let mut write = |options: ShardedOptions, rows: &mut Orders| -> Result<CommitNumber> {
+    let mut write = |options: Options, rows: &mut Orders| -> Result<CommitNumber> {
         let store = options.open(&path)?;
         let orders = OrderRepository::open(&store)?;
         for _ in 0..10 {
@@ -376,7 +371,7 @@ fn a_missing_shard_stays_in_the_archive() -> TestResult {
     let write =
         |tenants: std::ops::Range<u32>, rows: &mut Orders, random: &mut Random, only: &[&str]| {
             let store =
-                ShardedStore::options().only(only.iter().copied()).archive(&archive).open(&path)?;
+                Store::options().only(only.iter().copied()).archive(&archive).open(&path)?;
             let orders = OrderRepository::open(&store)?;
             for step in 0..30 {
                 let (tenant, version) =
@@ -425,7 +420,7 @@ fn a_restored_shard_is_archived() -> TestResult {
     store.backup_to(&backup)?;
     drop((store, orders));
     fs::remove_dir_all(path("store").join("b"))?;
-    let store = ShardedStore::options().archive(&archive).open(path("store"))?;
+    let store = Store::options().archive(&archive).open(path("store"))?;
     store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
     let orders = OrderRepository::open(&store)?;
     for _ in 0..20 {
@@ -436,7 +431,7 @@ fn a_restored_shard_is_archived() -> TestResult {
     let to = fresh(dir.path(), "restored.1");
     Store::restore_archive(&archive).run(&to)?;
     assert!(rows_of(&to)? == rows);
-    let store = ShardedStore::options().archive(&archive).open(path("store"))?;
+    let store = Store::options().archive(&archive).open(path("store"))?;
     let orders = OrderRepository::open(&store)?;
     change(&store, &orders, &mut rows, &mut random)?;
     wait_for_archive(&store);
@@ -485,8 +480,9 @@ fn all_shards_have_the_journal_if_there_is_an_archive() -> TestResult {
     let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
     let relaxed = || Store::options().durability(Durability::Relaxed);
     let archived = Store::options().durability(Durability::Journal).archive(&archive);
-    let all = ShardedStore::options().shard("a", "a").shard("b", "b");
-    for options in [all.clone().options(relaxed()), all.clone().options(archived)] {
+    let all = Store::options().shard("a", "a").shard("b", "b");
+    for own in [relaxed(), archived] {
+        let options = all.clone().shard_with("c", "c", own);
         let outcome = options.archive(&archive).open(&path);
         assert!(matches!(outcome, Err(Error::NotOffered { .. })), "{outcome:?}");
     }
@@ -510,7 +506,7 @@ fn a_new_shard_has_a_base_when_the_store_is_closed_at_once() -> TestResult {
     }
     rows.extend((0..9).map(|id| ((15, id), order(15, id, 0))));
     let to = fresh(dir.path(), "restored");
-    ShardedStore::restore_archive(&archive).run(&to)?;
+    Store::restore_archive(&archive).run(&to)?;
     assert!(rows_of(&to)? == rows);
     Ok(())
 }
@@ -567,7 +563,7 @@ fn a_base_is_not_handed_over_before_the_segments_with_its_commits() -> TestResul
     wait_for_archive(&store);
     drop((store, orders));
     let to = fresh(dir.path(), "restored");
-    ShardedStore::restore_archive(&directory).run(&to)?;
+    Store::restore_archive(&directory).run(&to)?;
     assert_eq!(rows_of(&to)?.len(), 2);
     Ok(())
 }
@@ -618,7 +614,7 @@ fn the_archive_gets_the_commits_of_all_shards_that_a_reader_has_recovered() -> T
     }
     child.wait()?;
 
-    let reader = ShardedStore::options().read_only(true).open(&path)?;
+    let reader = Store::options().read_only(true).open(&path)?;
     assert!(reader.was_recovered());
     let rows = rows_in(&reader)?;
     assert!(rows.len() >= 3 * commits.len());
@@ -628,7 +624,7 @@ fn the_archive_gets_the_commits_of_all_shards_that_a_reader_has_recovered() -> T
     assert!(!store.was_recovered() && rows_in(&store)? == rows);
     drop(store);
     let to = fresh(dir.path(), "restored");
-    ShardedStore::restore_archive(&archive).run(&to)?;
+    Store::restore_archive(&archive).run(&to)?;
     assert!(rows_of(&to)? == rows);
     for (step, commit) in commits.iter().enumerate().rev().step_by(9) {
         let to = fresh(dir.path(), "restored");

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, path::Path, time::Duration};
 
-use index_table::{ChangeWorker, Error, Result, ShardMap, ShardedStore, Store};
+use index_table::{ChangeWorker, Error, Result, ShardMap, Store};
 
 use crate::moved::{Note, NoteRepository, create, drain, put};
 
@@ -98,7 +98,7 @@ fn changes_of_a_detached_shard_are_received_once_and_in_their_order() -> Result<
             assert!(other.next_batch(1)?.is_empty());
             assert!(notes.remove_change_consumer(&alone, "other")?);
         }
-        let store = ShardedStore::open(directory.path())?;
+        let store = Store::open(directory.path())?;
         let notes = NoteRepository::open(&store)?;
         (30..50).try_for_each(|text| put(&store, &notes, 7, text))?;
         store.attach_shard("b", "b")?;
@@ -128,7 +128,7 @@ fn a_consumer_gets_the_changes_of_a_shard_that_was_restored_since_it_was_created
     drop((notes, store));
     std::fs::remove_dir_all(path.join("b")).expect("removed");
 
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let notes = NoteRepository::open(&store)?;
     let refused = notes.remove_change_consumer(&store, "old").expect_err("a shard is missing");
     assert!(matches!(refused, Error::ShardUnavailable { .. }), "{refused:?}");
@@ -157,7 +157,7 @@ fn the_changes_of_moved_rows_are_received_from_a_restored_shard_first() -> Resul
     drop((notes, store));
     std::fs::remove_dir_all(path.join("b")).expect("removed");
 
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let notes = NoteRepository::open(&store)?;
     let refused = notes.changes(&store, "mailer").expect_err("a shard is missing");
     assert!(matches!(refused, Error::ShardUnavailable { .. }), "{refused:?}");
@@ -179,7 +179,7 @@ fn the_list_of_consumers_is_corrected_when_the_table_is_opened() -> Result<()> {
     assert!(notes.remove_change_consumer(&store, "former")?);
     // The shard is attached while the table is not open.
     drop((notes, store));
-    let store = ShardedStore::open(directory.path())?;
+    let store = Store::open(directory.path())?;
     store.attach_shard("b", "b")?;
     let notes = NoteRepository::open(&store)?;
     assert_eq!(names(&store, &notes)?, ["new", "old"]);
@@ -198,7 +198,7 @@ fn an_adopted_store_keeps_its_consumers() -> Result<()> {
     notes.changes(&store, "mailer")?.next_batch(2)?.commit(&store)?;
     drop((notes, store));
 
-    let store = ShardedStore::options()
+    let store = Store::options()
         .adopt("a", "a")
         .shard("b", "b")
         .map("notes", ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..))
@@ -221,9 +221,9 @@ fn write_mailed(store: &Store, notes: &NoteRepository) -> Result<()> {
 /// Takes the shard `b` away and brings it back, and does something meanwhile. Returns the store and the repository.
 type Absence = fn(
     &Path,
-    (ShardedStore, NoteRepository),
+    (Store, NoteRepository),
     &dyn Fn(&Store, &NoteRepository) -> Result<()>,
-) -> Result<(ShardedStore, NoteRepository)>;
+) -> Result<(Store, NoteRepository)>;
 
 /// The ways in which a shard is away while a table is open or closed, and comes back.
 const ABSENCES: [Absence; 3] = [
@@ -237,7 +237,7 @@ const ABSENCES: [Absence; 3] = [
         store.detach_shard("b")?;
         meanwhile(&store, &notes)?;
         drop((notes, store));
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         store.attach_shard("b", "b")?;
         let notes = NoteRepository::open(&store)?;
         Ok((store, notes))
@@ -249,7 +249,7 @@ const ABSENCES: [Absence; 3] = [
         meanwhile(&store, &notes)?;
         drop((notes, store));
         std::fs::remove_dir_all(path.join("b")).expect("removed");
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         let notes = NoteRepository::open(&store)?;
         let (shard, _) = store.unavailable_shards().remove(0);
         store.restore_shard(&shard, &backup)?;
@@ -290,8 +290,8 @@ fn a_consumer_that_was_created_again_does_not_continue_in_a_shard_that_was_away(
 }
 
 /// As [`create`]; `b` is the first shard.
-fn create_with_first_b(path: &Path) -> Result<(ShardedStore, NoteRepository)> {
-    let options = ShardedStore::options().shard("b", "b").shard("a", "a");
+fn create_with_first_b(path: &Path) -> Result<(Store, NoteRepository)> {
+    let options = Store::options().shard("b", "b").shard("a", "a");
     let map = ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..);
     let store = options.map("notes", map).open(path)?;
     let notes = NoteRepository::open(&store)?;
@@ -354,13 +354,13 @@ fn adopted_stores_with_a_consumer_of_the_same_name_keep_its_positions() -> Resul
         notes.changes(&store, "mailer")?.next_batch(3)?.commit(&store)?;
     }
     let map = ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..);
-    let options = ShardedStore::options().adopt("a", "a").adopt("b", "b").map("notes", map);
+    let options = Store::options().adopt("a", "a").adopt("b", "b").map("notes", map);
     for _ in 0..2 {
         let store = options.clone().open(&path)?;
         let notes = NoteRepository::open(&store)?;
         assert_eq!(notes.changes(&store, "mailer")?.lag()?.changes, 4);
     }
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let notes = NoteRepository::open(&store)?;
     let mut received = drain(&store, &notes, "mailer", 9)?;
     received.sort_unstable();

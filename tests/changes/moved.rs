@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use index_table::{
     ChangeKind::{Inserted, Updated},
-    Error, IndexTable, Result, ShardMap, ShardedStore, Store,
+    Error, IndexTable, Result, ShardMap, Store,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,8 @@ pub(crate) struct Note {
     pub(crate) text: u64,
 }
 
-pub(crate) fn create(path: &Path) -> Result<ShardedStore> {
-    ShardedStore::options()
+pub(crate) fn create(path: &Path) -> Result<Store> {
+    Store::options()
         .shard("a", "a")
         .shard("b", "b")
         .map("notes", ShardMap::ranges().to("a", ..100_u32).to("b", 100_u32..))
@@ -101,7 +101,7 @@ fn a_shard_whose_keys_moved_away_keeps_its_changes() -> Result<()> {
     drop((notes, store));
 
     // The catalog of the shard records that the table has a stream there.
-    let store = ShardedStore::open(directory.path())?;
+    let store = Store::open(directory.path())?;
     let refused = store.remove_shard("a").expect_err("the repository is not open");
     assert!(refused.to_string().contains("open the repository of table `notes`"), "{refused}");
     let notes = NoteRepository::open(&store)?;
@@ -131,7 +131,7 @@ fn a_consumer_waits_for_an_unavailable_shard() -> Result<()> {
 
     let (a, away) = (directory.path().join("a"), directory.path().join("away"));
     std::fs::rename(&a, &away).expect("moved away");
-    let store = ShardedStore::open(directory.path())?;
+    let store = Store::open(directory.path())?;
     let notes = NoteRepository::open(&store)?;
     put(&store, &notes, 7, 3)?;
     let unavailable = notes.changes(&store, "mailer").expect_err("a shard is missing");
@@ -142,7 +142,7 @@ fn a_consumer_waits_for_an_unavailable_shard() -> Result<()> {
     drop((notes, store));
 
     std::fs::rename(&away, &a).expect("moved back");
-    let store = ShardedStore::open(directory.path())?;
+    let store = Store::open(directory.path())?;
     let notes = NoteRepository::open(&store)?;
     // The change that was made without the shard has a greater number than the changes in the shard.
     assert_eq!(drain(&store, &notes, "mailer", 1)?, [(7, 0), (7, 1), (7, 2), (7, 3)]);
@@ -190,7 +190,7 @@ fn a_restored_shard_has_the_positions_of_its_backup() -> Result<()> {
     let (lost, backup) = (path.join("b"), directory.path().join("backup"));
     Store::options().read_only(true).open(&lost)?.backup_to(&backup)?;
 
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let notes = NoteRepository::open(&store)?;
     (4..9).try_for_each(|text| put(&store, &notes, 107, text))?;
     drop(notes.changes(&store, "late")?);
@@ -198,7 +198,7 @@ fn a_restored_shard_has_the_positions_of_its_backup() -> Result<()> {
     drop((notes, store));
     std::fs::remove_dir_all(&lost).expect("removed");
 
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let notes = NoteRepository::open(&store)?;
     let (shard, _) = store.unavailable_shards().remove(0);
     store.restore_shard(&shard, &backup)?;
@@ -207,7 +207,7 @@ fn a_restored_shard_has_the_positions_of_its_backup() -> Result<()> {
     // One batch has changes of both shards.
     assert_eq!(drain(&store, &notes, "mailer", 100)?, [(107, 9), (7, 1)]);
     drop((notes, store));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let notes = NoteRepository::open(&store)?;
     // A consumer that the backup lacks begins at the oldest change there.
     let late = drain(&store, &notes, "late", 100)?;
@@ -311,11 +311,8 @@ fn numbers_ascend_after_all_changes_were_removed() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let mut last = 0;
     for round in 0..3 {
-        let store = if round == 0 {
-            create(directory.path())
-        } else {
-            ShardedStore::open(directory.path())
-        }?;
+        let store =
+            if round == 0 { create(directory.path()) } else { Store::open(directory.path()) }?;
         let notes = NoteRepository::open(&store)?;
         let mut changes = notes.changes(&store, "mailer")?;
         (0..3).try_for_each(|tenant| put(&store, &notes, tenant * 60, round))?;

@@ -10,7 +10,7 @@ use std::{
 use index_table::{
     ChangeBatch,
     ChangeKind::{self, Deleted, Inserted, Updated},
-    ChangeWorker, Durability, Error, IndexTable, Result, ShardMap, ShardedStore, WriteTxn,
+    ChangeWorker, Durability, Error, IndexTable, Result, ShardMap, Store, WriteTxn,
     report::MoveState,
 };
 use proptest::prelude::*;
@@ -204,7 +204,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 fn move_tenants(
-    store: &ShardedStore,
+    store: &Store,
     (one, other, to): (u8, u8, u8),
     is_offline: bool,
     mut at: impl FnMut(usize),
@@ -221,7 +221,7 @@ fn move_tenants(
     }
 }
 
-fn end_moves(store: &ShardedStore, resumes: bool) -> Result<()> {
+fn end_moves(store: &Store, resumes: bool) -> Result<()> {
     for begun in store.moves()? {
         if resumes || begun.state == MoveState::CleaningUp {
             store.resume_move(begun.id).run()?;
@@ -238,7 +238,7 @@ const LONG: Duration = Duration::from_hours(1);
 struct Run {
     directory: tempfile::TempDir,
     path: PathBuf,
-    store: ShardedStore,
+    store: Store,
     items: ItemRepository,
     model: Model,
     positions: [Position; 2],
@@ -246,7 +246,7 @@ struct Run {
     workers: Vec<ChangeWorker<Item>>,
 }
 
-fn workers(store: &ShardedStore, items: &ItemRepository) -> Result<Vec<ChangeWorker<Item>>> {
+fn workers(store: &Store, items: &ItemRepository) -> Result<Vec<ChangeWorker<Item>>> {
     (0..2).map(|_| Ok(items.changes(store, "shared")?.share(LONG))).collect()
 }
 
@@ -254,7 +254,7 @@ impl Run {
     fn begin() -> Result<Self> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("0");
-        let store = ShardedStore::options()
+        let store = Store::options()
             .shard("a", "a")
             .shard("b", "b")
             .shard("c", "c")
@@ -342,7 +342,7 @@ impl Run {
     fn open(self, path: PathBuf) -> Result<Self> {
         let Self { directory, store, items, model, positions, of_workers, workers: old, .. } = self;
         drop((old, items, store));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let items = ItemRepository::open(&store)?;
         let workers = workers(&store, &items)?;
         Ok(Self { directory, path, store, items, model, positions, of_workers, workers })

@@ -10,7 +10,7 @@ use std::{
 use index_table::{
     ChangeBatch,
     ChangeKind::{self, Deleted, Inserted, Updated},
-    Error, IndexTable, OnDuplicate, Result, ShardMap, ShardedStore,
+    Error, IndexTable, OnDuplicate, Result, ShardMap, Store,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -41,13 +41,13 @@ fn order(tenant: u32, number: u32, amount: i64) -> Order {
     Order { tenant, number, amount }
 }
 
-fn opened(path: &Path) -> Result<ShardedStore> {
+fn opened(path: &Path) -> Result<Store> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c");
+    let options = Store::options().shard("a", "a").shard("b", "b").shard("c", "c");
     options.map("orders", map).place("totals", "b").open(path)
 }
 
-fn new() -> Result<(ShardedStore, TempDir)> {
+fn new() -> Result<(Store, TempDir)> {
     let dir = tempfile::tempdir().expect("a directory");
     Ok((opened(&dir.path().join("store"))?, dir))
 }

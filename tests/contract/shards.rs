@@ -1,6 +1,6 @@
 //! The same repositories over several shards, and keys that move between them.
 
-use index_table::{IndexTable, ShardId, ShardMap, ShardedStore, Store};
+use index_table::{IndexTable, ShardId, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use super::TestResult;
@@ -51,8 +51,8 @@ fn customer(tenant: u32, id: u64, town: &str) -> Customer {
     Customer { tenant, id, town, last_name, email: format!("{tenant}.{id}@example.com") }
 }
 
-fn create(path: &std::path::Path) -> index_table::Result<ShardedStore> {
-    ShardedStore::options()
+fn create(path: &std::path::Path) -> index_table::Result<Store> {
+    Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -65,7 +65,7 @@ fn documented_shards_return_the_rows_of_all_shards() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("data/shop");
     drop(create(&path)?);
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let customers = CustomerRepository::open(&store)?;
     let (orders, events) = (OrderRepository::open(&store)?, EventRepository::open(&store)?);
     let postal_codes = PostalCodeRepository::open(&store)?;
@@ -102,7 +102,7 @@ fn documented_shards_return_the_rows_of_all_shards() -> TestResult {
 fn documented_list_maps_places_and_adopted_stores_return_their_rows() -> TestResult {
     let dir = tempfile::tempdir()?;
     drop(Store::open(dir.path().join("old"))?);
-    let store = ShardedStore::options()
+    let store = Store::options()
         .adopt("north", dir.path().join("old"))
         .shard("south", "south")
         .map("customers", ShardMap::list().to("north", [1u32, 2, 5]).otherwise("south"))
@@ -116,7 +116,7 @@ fn documented_list_maps_places_and_adopted_stores_return_their_rows() -> TestRes
     assert_eq!(customers.shard_of(&store, 5)?.to_string(), "north");
     assert_eq!(customers.shard_of(&store, 6)?.to_string(), "south");
     drop((customers, store));
-    let store = ShardedStore::options().only(["north"]).open(dir.path().join("shop"))?;
+    let store = Store::options().only(["north"]).open(dir.path().join("shop"))?;
     let customers = CustomerRepository::open(&store)?;
     assert!(customers.get(&store.read()?, 5, 1)?.is_some());
     Ok(())
@@ -168,7 +168,7 @@ struct Entry {
 #[test]
 fn documented_detached_shards_are_plain_stores() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("2019", "2019")
         .shard("2020", "2020")
         .map("entries", ShardMap::ranges().to("2019", ..2020u16).to("2020", 2020u16..))
@@ -191,7 +191,7 @@ fn documented_detached_shards_are_plain_stores() -> TestResult {
     store.attach_shard("2019", "archive/2019")?;
     assert!(entries.get(&store.read()?, 2019, 1)?.is_some());
     drop((entries, store));
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     assert!(EntryRepository::open(&store)?.get(&store.read()?, 2019, 1)?.is_some());
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, ShardedFollower, ShardedStore};
+use index_table::{Error, Follower, Store};
 
 use crate::{
     Dirs, TestResult, dirs,
@@ -14,7 +14,7 @@ use crate::{
     wait,
 };
 
-type Opened = Result<(ShardedStore, OrderRepository), Box<dyn std::error::Error>>;
+type Opened = Result<(Store, OrderRepository), Box<dyn std::error::Error>>;
 
 /// Opens an original whose archive has a base, and writes rows.
 fn original(dirs: &Dirs, rows: &mut Rows) -> Opened {
@@ -25,12 +25,12 @@ fn original(dirs: &Dirs, rows: &mut Rows) -> Opened {
     Ok((store, orders))
 }
 
-fn wait_for_archive(store: &ShardedStore) {
+fn wait_for_archive(store: &Store) {
     wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
 }
 
 /// Returns the error of a follower that can't continue, which is behind its archive.
-fn stopped(follower: &ShardedFollower) -> String {
+fn stopped(follower: &Follower) -> String {
     let mut lag = None;
     wait(|| {
         lag = follower.lag().ok().filter(|lag| lag.error.is_some());
@@ -46,7 +46,7 @@ fn a_follower_has_the_rows_of_a_shard_that_is_attached_again() -> TestResult {
     for is_open in [true, false] {
         let (dirs, mut rows) = (dirs()?, Rows::new());
         let (store, orders) = original(&dirs, &mut rows)?;
-        let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+        let follower = Follower::open(&dirs.standby, &dirs.archive)?;
         store.detach_shard("b")?;
         let mut kept = rows.clone();
         kept.retain(|(tenant, _), _| !(10..20).contains(tenant));
@@ -63,7 +63,7 @@ fn a_follower_has_the_rows_of_a_shard_that_is_attached_again() -> TestResult {
             let promoted = follower.promote();
             assert!(matches!(promoted, Err(Error::NotInArchive { .. })), "{promoted:?}");
         }
-        let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+        let follower = Follower::open(&dirs.standby, &dirs.archive)?;
         let copies = OrderRepository::open(follower.store())?;
         assert!(rows_of(follower.store(), &copies)? == rows);
         write(&store, &orders, &mut rows, 30..40)?;
@@ -72,7 +72,7 @@ fn a_follower_has_the_rows_of_a_shard_that_is_attached_again() -> TestResult {
         assert!(rows_of(&promoted, &copies)? == rows);
         write(&promoted, &copies, &mut rows, 40..50)?;
         drop((promoted, copies));
-        let promoted = ShardedStore::open(&dirs.standby)?;
+        let promoted = Store::open(&dirs.standby)?;
         assert!(rows_of(&promoted, &OrderRepository::open(&promoted)?)? == rows);
     }
     Ok(())
@@ -83,7 +83,7 @@ fn a_follower_opens_as_often_as_wanted_after_a_shard_is_gone() -> TestResult {
     for is_removed in [true, false] {
         let (dirs, mut rows) = (dirs()?, Rows::new());
         let (store, orders) = original(&dirs, &mut rows)?;
-        let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+        let follower = Follower::open(&dirs.standby, &dirs.archive)?;
         if is_removed {
             store.move_range("orders", 10u32..20, "c").run()?;
             store.remove_shard("b")?;
@@ -95,15 +95,15 @@ fn a_follower_opens_as_often_as_wanted_after_a_shard_is_gone() -> TestResult {
         drop((follower, store, orders));
         let created = file_of(&dirs.standby.join("shard.0/data.mdb"))?;
         for _ in 0..3 {
-            let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+            let follower = Follower::open(&dirs.standby, &dirs.archive)?;
             let copies = OrderRepository::open(follower.store())?;
             assert!(rows_of(follower.store(), &copies)? == rows);
         }
         // It was not copied again.
         assert_eq!(file_of(&dirs.standby.join("shard.0/data.mdb"))?, created);
-        let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+        let follower = Follower::open(&dirs.standby, &dirs.archive)?;
         drop(follower.promote()?);
-        let promoted = ShardedStore::open(&dirs.standby)?;
+        let promoted = Store::open(&dirs.standby)?;
         assert!(rows_of(&promoted, &OrderRepository::open(&promoted)?)? == rows);
     }
     Ok(())
@@ -140,7 +140,7 @@ fn bases(archive: &Path) -> std::io::Result<Vec<String>> {
 fn an_earlier_copy_stays_until_the_next_copy_can_be_had() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     wait_for(&follower, &store)?;
     let (before, kept) = (rows.clone(), bases(&dirs.archive)?);
     store.add_shard("d", "d")?;
@@ -153,10 +153,10 @@ fn an_earlier_copy_stays_until_the_next_copy_can_be_had() -> TestResult {
     assert!(!hidden.is_empty());
     drop(follower);
     for _ in 0..2 {
-        let outcome = ShardedFollower::open(&dirs.standby, &dirs.archive);
+        let outcome = Follower::open(&dirs.standby, &dirs.archive);
         assert!(matches!(outcome, Err(Error::NotInArchive { .. })), "{outcome:?}");
     }
-    let read_only = ShardedStore::options().read_only(true).open(&dirs.standby)?;
+    let read_only = Store::options().read_only(true).open(&dirs.standby)?;
     let copies = OrderRepository::open(&read_only)?;
     let found = rows_of(&read_only, &copies)?;
     assert!(before.iter().all(|(key, order)| found.get(key) == Some(order) || key.0 < 5));
@@ -164,7 +164,7 @@ fn an_earlier_copy_stays_until_the_next_copy_can_be_had() -> TestResult {
     for name in hidden {
         fs::rename(dirs.archive.join(format!(".{name}")), dirs.archive.join(name))?;
     }
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     let left: Vec<_> = fs::read_dir(dirs.standby.parent().expect("a directory"))?.collect();
@@ -176,12 +176,12 @@ fn an_earlier_copy_stays_until_the_next_copy_can_be_had() -> TestResult {
 fn a_copy_that_was_not_put_in_place_is_used() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
-    drop(ShardedFollower::open(&dirs.standby, &dirs.archive)?);
+    drop(Follower::open(&dirs.standby, &dirs.archive)?);
     drop((store, orders));
     // A killed process leaves these names.
     fs::rename(&dirs.standby, dirs.standby.with_file_name(".standby.next"))?;
     fs::create_dir(dirs.standby.with_file_name(".standby.discarded"))?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     let left: Vec<_> = fs::read_dir(dirs.standby.parent().expect("a directory"))?.collect();
@@ -193,7 +193,7 @@ fn a_copy_that_was_not_put_in_place_is_used() -> TestResult {
 fn a_failed_promotion_leaves_the_original_and_the_follower() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     store.add_shard("d", "d")?;
     wait(|| follower.lag().is_ok_and(|lag| lag.error.is_some()));
     let promoted = follower.promote();
@@ -201,7 +201,7 @@ fn a_failed_promotion_leaves_the_original_and_the_follower() -> TestResult {
     assert!(!dirs.archive.join("promoted").exists());
     write(&store, &orders, &mut rows, 20..30)?;
     wait_for_archive(&store);
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     wait_for(&follower, &store)?;
     let copies = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &copies)? == rows);
@@ -214,7 +214,7 @@ fn a_promotion_that_fails_at_its_end_is_taken_back() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     drop((store, orders));
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     // The journal of the promoted store can't be created.
     let obstacle = dirs.standby.join("shards.journal.0");
     fs::create_dir(&obstacle)?;
@@ -226,7 +226,7 @@ fn a_promotion_that_fails_at_its_end_is_taken_back() -> TestResult {
     write(&store, &orders, &mut rows, 20..30)?;
     drop((store, orders));
     fs::remove_dir(obstacle)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     let store = follower.promote()?;
     assert!(rows_of(&store, &copies)? == rows);
@@ -238,20 +238,20 @@ fn a_written_follower_is_not_replaced_after_a_gap() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     wait_for_archive(&store);
-    drop(ShardedFollower::open(&dirs.standby, &dirs.archive)?);
+    drop(Follower::open(&dirs.standby, &dirs.archive)?);
     let mut own = rows.clone();
     {
-        let store = ShardedStore::open(&dirs.standby)?;
+        let store = Store::open(&dirs.standby)?;
         write(&store, &OrderRepository::open(&store)?, &mut own, 50..52)?;
     }
     store.detach_shard("b")?;
     store.attach_shard("b", "b")?;
     wait_for_archive(&store);
-    let outcome = ShardedFollower::open(&dirs.standby, &dirs.archive);
+    let outcome = Follower::open(&dirs.standby, &dirs.archive);
     let is_refused = matches!(&outcome, Err(Error::Io { source, .. })
         if source.kind() == std::io::ErrorKind::AlreadyExists);
     assert!(is_refused, "{outcome:?}");
-    let store = ShardedStore::open(&dirs.standby)?;
+    let store = Store::open(&dirs.standby)?;
     assert!(rows_of(&store, &OrderRepository::open(&store)?)? == own);
     drop(orders);
     Ok(())
@@ -262,7 +262,7 @@ fn a_follower_without_its_next_segment_says_so() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     wait_for_archive(&store);
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     drop((store, orders));
     let last = segments(&dirs.archive)?.len();
     drop(original(&dirs, &mut rows)?);
@@ -274,7 +274,7 @@ fn a_follower_without_its_next_segment_says_so() -> TestResult {
         fs::rename(segment, segment.with_extension("removed"))?;
     }
     let manifest = fs::read(dirs.archive.join("manifest"))?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     assert!(stopped(&follower).contains("missing"));
     let promoted = follower.promote();
     assert!(matches!(promoted, Err(Error::NotInArchive { .. })), "{promoted:?}");
@@ -282,7 +282,7 @@ fn a_follower_without_its_next_segment_says_so() -> TestResult {
         fs::rename(segment.with_extension("removed"), segment)?;
     }
     assert_eq!(fs::read(dirs.archive.join("manifest"))?, manifest);
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     Ok(())

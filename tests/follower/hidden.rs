@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Durability, IndexTable, Result, ShardMap, ShardedFollower, ShardedStore, Store};
+use index_table::{Durability, Follower, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{Dirs, TestResult, dirs, wait};
@@ -35,11 +35,10 @@ fn user(part: u32, id: u32) -> User {
     User { part, id, email: format!("{part}.{id}@example.com"), town: id % 7 }
 }
 
-fn original(dirs: &Dirs) -> Result<(ShardedStore, UserRepository)> {
+fn original(dirs: &Dirs) -> Result<(Store, UserRepository)> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
     let options = Store::options().durability(Durability::Journal).archive(&dirs.archive);
-    let store = ShardedStore::options()
-        .options(options)
+    let store = options
         .shard("a", "a")
         .shard("b", "b")
         .shard("c", "c")
@@ -90,7 +89,7 @@ fn a_follower_finds_all_present_rows_while_its_original_detaches_and_attaches_a_
     let is_archived = || store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0);
     for _ in 0..2 {
         wait(is_archived);
-        let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+        let follower = Follower::open(&dirs.standby, &dirs.archive)?;
         let copies = UserRepository::open(follower.store())?;
         assert!(check(follower.store(), &copies)?);
         let is_over = AtomicBool::new(false);
@@ -130,7 +129,7 @@ fn a_follower_finds_all_present_rows_while_its_original_detaches_and_attaches_a_
         })?;
     }
     wait(is_archived);
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);
     Ok(())
 }

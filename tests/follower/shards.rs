@@ -8,10 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{
-    Durability, Error, Follower, IndexTable, Result, ShardMap, ShardedFollower, ShardedOptions,
-    ShardedStore, Store,
-};
+use index_table::{Durability, Error, Follower, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{Dirs, TestResult, dirs, wait};
@@ -39,11 +36,11 @@ struct Town {
 pub(crate) type Rows = BTreeMap<(u32, u32), Order>;
 
 /// Returns options of a store with three shards, whose journal makes a checkpoint every few commits.
-pub(crate) fn options(archive: &Path) -> ShardedOptions {
+pub(crate) fn options(archive: &Path) -> Options {
     let options = Store::options().durability(Durability::Journal).archive(archive);
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
-    ShardedStore::options()
-        .options(options.checkpoint(1 << 16, 1 << 14, Duration::from_hours(1)))
+    options
+        .checkpoint(1 << 16, 1 << 14, Duration::from_hours(1))
         .shard("a", "a")
         .shard("b", "b")
         .shard("c", "c")
@@ -77,7 +74,7 @@ pub(crate) fn write(
 }
 
 pub(crate) fn rows_of(
-    store: &ShardedStore,
+    store: &Store,
     orders: &OrderRepository,
 ) -> std::result::Result<Rows, Box<dyn std::error::Error>> {
     let txn = store.read()?;
@@ -96,7 +93,7 @@ fn original(dirs: &Dirs, rows: &mut Rows, steps: std::ops::Range<u32>) -> TestRe
 }
 
 /// Waits until a follower has the last commit of its original.
-pub(crate) fn wait_for(follower: &ShardedFollower, original: &ShardedStore) -> Result<()> {
+pub(crate) fn wait_for(follower: &Follower, original: &Store) -> Result<()> {
     let last = original.read()?.commit_number();
     let begun = Instant::now();
     loop {
@@ -119,12 +116,10 @@ fn a_follower_has_each_commit_of_all_shards() -> TestResult {
     original(&dirs, &mut rows, 0..20)?;
     let store = options(&dirs.archive).open(&dirs.store)?;
     let orders = OrderRepository::open(&store)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     assert!(matches!(follower.store().write(), Err(Error::ReadOnly { .. })));
-    let outcome = Follower::open(dirs.standby.with_file_name("other"), &dirs.archive);
-    assert!(matches!(outcome, Err(Error::NotOffered { .. })), "{outcome:?}");
     for round in 1..5 {
         write(&store, &orders, &mut rows, round * 20..round * 20 + 20)?;
         wait_for(&follower, &store)?;
@@ -145,7 +140,7 @@ fn a_snapshot_of_a_follower_has_whole_transactions() -> TestResult {
     original(&dirs, &mut rows, 0..20)?;
     let store = options(&dirs.archive).open(&dirs.store)?;
     let orders = OrderRepository::open(&store)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     let seen = AtomicUsize::new(0);
     thread::scope(|scope| -> TestResult {
@@ -186,7 +181,7 @@ fn a_promoted_follower_has_a_journal_and_the_original_is_refused() -> TestResult
     original(&dirs, &mut rows, 0..20)?;
     let first = options(&dirs.archive).open(&dirs.store)?;
     let orders = OrderRepository::open(&first)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     let second = follower.promote()?;
     write(&second, &copies, &mut rows, 20..40)?;
@@ -202,21 +197,21 @@ fn a_promoted_follower_has_a_journal_and_the_original_is_refused() -> TestResult
     // These are the files after a crash: only the journal has the last commits.
     let crashed = dirs.standby.with_file_name("crashed");
     copy(&dirs.standby, &crashed)?;
-    let store = ShardedStore::open(&crashed)?;
+    let store = Store::open(&crashed)?;
     assert!(rows_of(&store, &OrderRepository::open(&store)?)? == rows);
     drop((store, second, copies));
 
     // The promoted store continues the archive.
-    let second = ShardedStore::options().archive(&dirs.archive).open(&dirs.standby)?;
+    let second = Store::options().archive(&dirs.archive).open(&dirs.standby)?;
     let orders = OrderRepository::open(&second)?;
     write(&second, &orders, &mut rows, 40..60)?;
     wait(|| second.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
     drop((second, orders));
     let to = dirs.store.with_file_name("restored");
     Store::restore_archive(&dirs.archive).run(&to)?;
-    let store = ShardedStore::open(&to)?;
+    let store = Store::open(&to)?;
     assert!(rows_of(&store, &OrderRepository::open(&store)?)? == rows);
-    let outcome = ShardedFollower::open(&dirs.standby, &dirs.archive);
+    let outcome = Follower::open(&dirs.standby, &dirs.archive);
     assert!(matches!(outcome, Err(Error::Io { .. })), "{outcome:?}");
     Ok(())
 }
@@ -239,10 +234,10 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
 fn a_closed_follower_continues_and_a_crashed_follower_is_copied_again() -> TestResult {
     let (dirs, mut rows) = (dirs()?, Rows::new());
     original(&dirs, &mut rows, 0..20)?;
-    drop(ShardedFollower::open(&dirs.standby, &dirs.archive)?);
+    drop(Follower::open(&dirs.standby, &dirs.archive)?);
     original(&dirs, &mut rows, 20..60)?;
     let created = std::fs::metadata(dirs.standby.join("shard.1/data.mdb"))?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let orders = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &orders)? == rows);
     #[cfg(unix)]
@@ -254,10 +249,10 @@ fn a_closed_follower_continues_and_a_crashed_follower_is_copied_again() -> TestR
     let crashed = dirs.standby.with_file_name("crashed");
     copy(&dirs.standby, &crashed)?;
     drop((follower, orders));
-    let store = ShardedStore::open(&crashed)?;
+    let store = Store::open(&crashed)?;
     assert_eq!(store.unavailable_shards().len(), 3);
     drop(store);
-    let follower = ShardedFollower::open(&crashed, &dirs.archive)?;
+    let follower = Follower::open(&crashed, &dirs.archive)?;
     let orders = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &orders)? == rows);
     Ok(())
@@ -269,7 +264,7 @@ fn moves_and_changed_shards_reach_a_follower() -> TestResult {
     original(&dirs, &mut rows, 0..40)?;
     let store = options(&dirs.archive).open(&dirs.store)?;
     let orders = OrderRepository::open(&store)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     store.move_range("orders", 5u32..15, "c").run()?;
     write(&store, &orders, &mut rows, 40..60)?;
@@ -290,7 +285,7 @@ fn moves_and_changed_shards_reach_a_follower() -> TestResult {
     wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
     wait(|| follower.lag().is_ok_and(|lag| lag.error.is_some_and(|it| it.contains("added"))));
     drop((follower, copies));
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = OrderRepository::open(follower.store())?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     assert_eq!(copies.shard_of(follower.store(), 3)?.name(), "d");
@@ -307,7 +302,7 @@ fn a_repository_that_is_opened_during_a_move_has_all_rows() -> TestResult {
     original(&dirs, &mut rows, 0..40)?;
     let store = options(&dirs.archive).open(&dirs.store)?;
     let _orders = OrderRepository::open(&store)?;
-    let follower = ShardedFollower::open(&dirs.standby, &dirs.archive)?;
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     thread::scope(|scope| -> TestResult {
         let mover = scope.spawn(|| {
             (0..60).try_for_each(|round| {
@@ -339,10 +334,10 @@ fn an_archive_without_a_base_can_be_followed_later() -> TestResult {
     let begun = dirs.archive.with_file_name("begun");
     std::fs::create_dir(&begun)?;
     std::fs::copy(dirs.archive.join("manifest"), begun.join("manifest"))?;
-    let outcome = ShardedFollower::open(&dirs.standby, &begun);
+    let outcome = Follower::open(&dirs.standby, &begun);
     assert!(matches!(outcome, Err(Error::NotInArchive { .. })), "{outcome:?}");
     let outcome = Follower::open(&dirs.standby, &begun);
     assert!(matches!(outcome, Err(Error::NotInArchive { .. })), "{outcome:?}");
-    drop(ShardedFollower::open(&dirs.standby, &dirs.archive)?);
+    drop(Follower::open(&dirs.standby, &dirs.archive)?);
     Ok(())
 }

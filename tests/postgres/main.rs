@@ -271,6 +271,7 @@ fn functions_of_files_are_not_offered() -> TestResult {
         ("reserve", options().reserve(0)),
         ("archive", options().archive(dir.path())),
         ("archive_with", options().archive_with(|_| Ok(()))),
+        ("shard", options().shard("a", "a")),
         ("checkpoint", options().checkpoint(1 << 20, 1 << 20, Duration::from_secs(1))),
     ];
     if cfg!(unix) {

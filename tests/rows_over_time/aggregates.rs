@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use index_table::{
-    Error, FindingKind, IndexTable, OnDuplicate, ReadTxn, Result, RowVersion, ShardMap,
-    ShardedStore, Store, WriteTxn,
+    Error, FindingKind, IndexTable, OnDuplicate, ReadTxn, Result, RowVersion, ShardMap, Store,
+    WriteTxn,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -472,7 +472,7 @@ struct Code {
 #[test]
 fn a_group_with_the_shard_key_is_read_in_one_shard() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore};
+use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -60,10 +60,10 @@ fn customer(tenant: u32, id: u32, code: &str) -> Customer {
     Customer { tenant, id, country: code.to_owned(), advised_by: id }
 }
 
-fn opened() -> Result<(ShardedStore, TempDir)> {
+fn opened() -> Result<(Store, TempDir)> {
     let dir = tempfile::tempdir().expect("a directory");
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c");
+    let options = Store::options().shard("a", "a").shard("b", "b").shard("c", "c");
     let store = options.map("customers", map).open(dir.path().join("store"))?;
     Ok((store, dir))
 }
@@ -76,7 +76,7 @@ struct Repositories {
 }
 
 impl Repositories {
-    fn open(store: &ShardedStore) -> Result<Self> {
+    fn open(store: &Store) -> Result<Self> {
         Ok(Self {
             invoices: InvoiceRepository::open(store)?,
             photos: PhotoRepository::open(store)?,
@@ -86,7 +86,7 @@ impl Repositories {
     }
 
     /// Opens the tables with two countries, and a customer of each of three tenants.
-    fn filled(store: &ShardedStore) -> Result<Self> {
+    fn filled(store: &Store) -> Result<Self> {
         let all = Self::open(store)?;
         store.transaction(|txn| {
             all.countries.insert(txn, &country("NO"))?;
@@ -154,7 +154,7 @@ fn a_program_without_the_referring_struct_keeps_the_reference_in_each_shard() ->
         all.invoices.insert(txn, &Invoice { tenant: 15, number: 1, customer: 1 })
     })?;
     drop((all, store));
-    let store = ShardedStore::open(dir.path().join("store"))?;
+    let store = Store::open(dir.path().join("store"))?;
     let customers = CustomerRepository::open(&store)?;
     let refused = store.transaction(|txn| customers.delete(txn, 15, 1));
     assert!(matches!(refused, Err(Error::Referenced { by: "invoices", .. })));
@@ -231,11 +231,8 @@ fn references_to_rows_that_can_be_in_another_shard_are_refused() -> Result<()> {
     }
     let dir = tempfile::tempdir().expect("a directory");
     let map = || ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options()
-        .shard("a", "a")
-        .shard("b", "b")
-        .place("archived", "b")
-        .place("near", "b");
+    let options =
+        Store::options().shard("a", "a").shard("b", "b").place("archived", "b").place("near", "b");
     let store = options.map("customers", map()).map("others", map()).open(dir.path())?;
     let errors = [
         LetterRepository::open(&store).err(),
@@ -272,7 +269,7 @@ fn references_move_with_their_rows() -> Result<()> {
     })?;
     store.add_shard("d", "d")?;
     store.move_range("customers", 10u32..20, "d").run()?;
-    let check = |all: &Repositories, store: &ShardedStore| -> Result<()> {
+    let check = |all: &Repositories, store: &Store| -> Result<()> {
         let refused = store.transaction(|txn| all.customers.delete(txn, 15, 1));
         assert!(matches!(refused, Err(Error::Referenced { by: "invoices", .. })));
         let row = Invoice { tenant: 16, number: 1, customer: 1 };
@@ -285,7 +282,7 @@ fn references_move_with_their_rows() -> Result<()> {
     };
     check(&all, &store)?;
     drop((all, store));
-    let store = ShardedStore::open(dir.path().join("store"))?;
+    let store = Store::open(dir.path().join("store"))?;
     let all = Repositories::open(&store)?;
     check(&all, &store)?;
     store.transaction(|txn| all.invoices.delete(txn, 15, 1).map(drop))?;
@@ -322,7 +319,7 @@ impl Model {
 
 type Step = (u8, u32, u32, u32);
 
-fn step(all: &Repositories, store: &ShardedStore, model: &mut Model, step: Step) -> Result<()> {
+fn step(all: &Repositories, store: &Store, model: &mut Model, step: Step) -> Result<()> {
     let (kind, tenant, id, other) = step;
     let (tenant, key) = (tenant * 10, (tenant * 10, id));
     match kind {

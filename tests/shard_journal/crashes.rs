@@ -1,6 +1,6 @@
 use std::{fs, thread};
 
-use index_table::{Error, Result, ShardedStore};
+use index_table::{Error, Result, Store};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, killed, many_checkpoints, note,
@@ -22,7 +22,7 @@ fn commits_of_all_shards_are_recovered_after_a_kill() -> TestResult {
                     (0..SHARDS).map(|it| step + u32::from(it <= tenant)).collect();
                 // The process may be killed again after recovery.
                 for _ in 0..2 {
-                    expect(&ShardedStore::open(&left)?, &steps)?;
+                    expect(&Store::open(&left)?, &steps)?;
                 }
             }
         }
@@ -32,7 +32,7 @@ fn commits_of_all_shards_are_recovered_after_a_kill() -> TestResult {
     for at in 0..3 {
         fs::remove_file(path.join(format!("shards.journal.{at}")))?;
     }
-    expect(&ShardedStore::open(&path)?, &[12; 3])
+    expect(&Store::open(&path)?, &[12; 3])
 }
 
 #[test]
@@ -132,12 +132,12 @@ fn checkpoints_run_concurrently_with_the_writers_of_all_shards() -> TestResult {
             writers.into_iter().try_for_each(|writer| writer.join().expect("no panic"))
         })?;
         let left = killed(&path, &dir.path().join(format!("{round}")))?;
-        expect(&ShardedStore::open(&left)?, &[round * 60 + 60; 3])?;
+        expect(&Store::open(&left)?, &[round * 60 + 60; 3])?;
     }
     let last = (0..3).map(|file| segment(&path, file)).collect::<std::io::Result<Vec<_>>>()?;
     assert!(last.iter().all(|segment| *segment > 10), "{last:?}");
     drop((store, notes));
-    expect(&ShardedStore::open(&path)?, &[180; 3])
+    expect(&Store::open(&path)?, &[180; 3])
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_shard_without_writes_does_not_retain_segments() -> TestResult {
         assert!(length < 4 << 20, "{length} bytes");
     }
     let left = killed(&path, &dir.path().join("left"))?;
-    expect(&ShardedStore::open(&left)?, &[250, 1, 1])?;
+    expect(&Store::open(&left)?, &[250, 1, 1])?;
     // The checkpoints have not changed the data files of shards without writes.
     let image = killed(&path, &dir.path().join("image"))?;
     for shard in 1..SHARDS {
@@ -225,7 +225,7 @@ fn large_transactions_are_records_of_several_frames() -> TestResult {
         outcome
     })?;
     let left = killed(&path, &dir.path().join("left"))?;
-    let store = ShardedStore::open(&left)?;
+    let store = Store::open(&left)?;
     let notes = NoteRepository::open(&store)?;
     let txn = store.read()?;
     let rows = [

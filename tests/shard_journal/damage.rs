@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Error, Result, ShardedStore};
+use index_table::{Error, Result, Store};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed, options, write,
@@ -111,7 +111,7 @@ fn records_are_not_applied_to_an_old_data_file_of_a_shard() -> TestResult {
     let mut data = fs::read(data_of(&other, 1))?;
     data[2048..2112].copy_from_slice(&marker);
     fs::write(data_of(&left, 1), data)?;
-    let store: ShardedStore = options().open(&left)?;
+    let store: Store = options().open(&left)?;
     let lost = store.unavailable_shards();
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert!(lost[0].1.contains("not the file that its journal was written for"), "{lost:?}");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use index_table::{Error, IndexTable, ShardedStore, Store};
+use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -33,7 +33,7 @@ fn store(
 }
 
 /// Commits until every segment is reused, while the last shard is missing.
-fn go_on(store: &ShardedStore, path: &std::path::Path, from: u32) -> TestResult {
+fn go_on(store: &Store, path: &std::path::Path, from: u32) -> TestResult {
     assert_eq!(store.unavailable_shards().len(), 1);
     let notes = NoteRepository::open(store)?;
     for step in from..from + 100 {

@@ -19,9 +19,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{
-    Durability, IndexTable, Options, Result, ShardMap, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{Durability, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -59,16 +57,16 @@ pub(crate) fn note(tenant: u8, id: u32, version: u32) -> Note {
     }
 }
 
-fn with(options: Options) -> ShardedOptions {
+fn with(options: Options) -> Options {
     let names: Vec<String> = (0..SHARDS).map(|shard| format!("s{shard}")).collect();
     let map = names
         .iter()
         .zip(0_u8..)
         .fold(ShardMap::list().to("s0", [u8::MAX]), |map, (name, at)| map.to(name, [at]));
-    with_shards(ShardedStore::options().options(options)).map("notes", map)
+    with_shards(options).map("notes", map)
 }
 
-pub(crate) fn with_shards(options: ShardedOptions) -> ShardedOptions {
+pub(crate) fn with_shards(options: Options) -> Options {
     let names = (0..SHARDS).map(|shard| format!("s{shard}"));
     names.fold(options, |options, name| options.shard(&name, &name))
 }
@@ -82,12 +80,12 @@ pub(crate) fn journal() -> Options {
     )
 }
 
-pub(crate) fn options() -> ShardedOptions {
+pub(crate) fn options() -> Options {
     with(journal())
 }
 
 /// Returns options with a journal that makes a checkpoint every few commits.
-pub(crate) fn many_checkpoints() -> ShardedOptions {
+pub(crate) fn many_checkpoints() -> Options {
     with(Store::options().checkpoint(1 << 16, 1 << 14, Duration::from_hours(1)))
 }
 
@@ -108,7 +106,7 @@ pub(crate) fn write(store: &Store, notes: &NoteRepository, tenant: u8, step: u32
 }
 
 /// Checks that the store has the rows of the given steps of each tenant, and that its indexes match the rows.
-pub(crate) fn expect(store: &ShardedStore, steps: &[u32]) -> TestResult {
+pub(crate) fn expect(store: &Store, steps: &[u32]) -> TestResult {
     let notes = NoteRepository::open(store)?;
     let txn = store.read()?;
     for (tenant, steps) in (0..).zip(steps) {

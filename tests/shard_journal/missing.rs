@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Error, ShardedStore};
+use index_table::{Error, Store};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, create, data_of, directories::files, expect, killed,
@@ -60,7 +60,7 @@ fn a_lost_manager_is_not_replaced_by_an_empty_one() -> TestResult {
             outcome => panic!("{outcome:?}"),
         }
         // Without declared shards, the store would not be created.
-        let outcome = ShardedStore::open(&left);
+        let outcome = Store::open(&left);
         let is_refused =
             matches!(outcome, Err(Error::DamagedFile { .. } | Error::StoreNotFound { .. }));
         assert!(is_refused, "{outcome:?}");
@@ -68,8 +68,8 @@ fn a_lost_manager_is_not_replaced_by_an_empty_one() -> TestResult {
     }
     let again = killed(&left, &dir.path().join("again"))?;
     fs::remove_file(again.join("data.mdb"))?;
-    drop(with_shards(ShardedStore::options()).rebuild(&again)?);
-    expect(&ShardedStore::open(&again)?, &[STEPS; 3])?;
+    drop(with_shards(Store::options()).rebuild(&again)?);
+    expect(&Store::open(&again)?, &[STEPS; 3])?;
     fs::write(&manager, whole)?;
     expect(&options().open(&left)?, &[STEPS; 3])
 }

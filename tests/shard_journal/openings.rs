@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use index_table::{Durability, Error, ShardMap, ShardedOptions, ShardedStore, Store};
+use index_table::{Durability, Error, Options, ShardMap, Store};
 
 use crate::{NoteRepository, TestResult, expect, journal, killed, options, write};
 
@@ -26,11 +26,9 @@ fn full_is_refused_and_relaxed_has_no_journal() -> TestResult {
 fn shards_with_and_without_a_journal_are_opened_together() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
-    let options = ShardedStore::options()
-        .options(journal())
+    let options = journal()
         .shard("a", "a")
-        .shard("b", "b")
-        .options(Store::options().durability(Durability::Relaxed))
+        .shard_with("b", "b", Store::options().durability(Durability::Relaxed))
         .map("notes", ShardMap::ranges().to("a", ..1_u8).to("b", 1_u8..));
     let store = options.open(&path)?;
     let notes = NoteRepository::open(&store)?;
@@ -39,11 +37,11 @@ fn shards_with_and_without_a_journal_are_opened_together() -> TestResult {
         write(&store, &notes, 1, step)?;
     }
     let left = killed(&path, &dir.path().join("left"))?;
-    expect(&ShardedStore::open(&left)?, &[5, 5])
+    expect(&Store::open(&left)?, &[5, 5])
 }
 
-fn adopting(path: &std::path::Path) -> ShardedOptions {
-    ShardedStore::options()
+fn adopting(path: &std::path::Path) -> Options {
+    Store::options()
         .shard("new", "new")
         .adopt("old", path)
         .map("notes", ShardMap::ranges().to("old", ..1_u8).to("new", 1_u8..))
@@ -106,7 +104,7 @@ fn stores_of_any_durability_are_adopted() -> TestResult {
             assert!(!old.join("journal.1").exists());
             expect(&store, &[6, 1])?;
         }
-        expect(&ShardedStore::open(&path)?, &[6, 1])?;
+        expect(&Store::open(&path)?, &[6, 1])?;
     }
     Ok(())
 }
@@ -144,7 +142,7 @@ fn a_shard_without_pending_records_opens_as_a_plain_store() -> TestResult {
         fs::rename(&aside, &shard)?;
         expect(&crate::options().open(&path)?, &[0, at + 1, 0])?;
     }
-    expect(&ShardedStore::open(dir.path().join("own"))?, &[0, 7, 0])
+    expect(&Store::open(dir.path().join("own"))?, &[0, 7, 0])
 }
 
 #[test]
@@ -155,7 +153,7 @@ fn a_store_can_have_more_shards_than_one_checkpoint_block() -> TestResult {
         .iter()
         .zip(0_u8..)
         .fold(ShardMap::list().to("s0", [u8::MAX]), |map, (name, at)| map.to(name, [at]));
-    let all = names.iter().fold(ShardedStore::options(), |options, name| options.shard(name, name));
+    let all = names.iter().fold(Store::options(), |options, name| options.shard(name, name));
     let store = all.map("notes", map);
     let path = dir.path().join("store");
     let store = store.open(&path)?;
@@ -167,5 +165,5 @@ fn a_store_can_have_more_shards_than_one_checkpoint_block() -> TestResult {
     }
     let left = killed(&path, &dir.path().join("left"))?;
     let steps: Vec<u32> = (0..30).map(|tenant| tenant % 3).collect();
-    expect(&ShardedStore::open(&left)?, &steps)
+    expect(&Store::open(&left)?, &steps)
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, ShardedStore, Store};
+use index_table::{Error, Store};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, expect, expect_of, killed, many_checkpoints, options, write,
@@ -206,7 +206,7 @@ fn no_commit_is_lost_when_a_process_is_killed() -> TestResult {
         lines.by_ref().filter(|line| line.contains(' ')).take(count).for_each(&mut note);
         end(child)?;
         lines.for_each(&mut note);
-        let store: ShardedStore = options().open(dir.path())?;
+        let store: Store = options().open(dir.path())?;
         let notes = NoteRepository::open(&store)?;
         let mut steps = Vec::new();
         for (tenant, done) in (0..).zip(done) {

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, Error, ShardedOptions, ShardedStore, Store};
+use index_table::{Durability, Error, Options, Store};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, create, expect, many_checkpoints, note, options,
@@ -38,7 +38,7 @@ fn a_child_process_writes_all_shards() -> TestResult {
 }
 
 /// Returns the version of the row of each tenant in one snapshot.
-fn last(store: &ShardedStore, notes: &NoteRepository) -> Result<[u32; SHARDS as usize], Error> {
+fn last(store: &Store, notes: &NoteRepository) -> Result<[u32; SHARDS as usize], Error> {
     let txn = store.read()?;
     let mut last = [0; SHARDS as usize];
     for (tenant, last) in (0..).zip(&mut last) {
@@ -121,14 +121,13 @@ fn a_commit_without_a_journal_to_complete_it_is_read() -> TestResult {
     Ok(())
 }
 
-fn without(durability: Durability, mixed: bool) -> ShardedOptions {
+fn without(durability: Durability, mixed: bool) -> Options {
     if !mixed {
         return with(Store::options().durability(durability));
     }
     let own = Store::options().durability(durability);
-    let options = ShardedStore::options().options(crate::journal()).shard("s0", "s0");
-    let options =
-        options.shard("s1", "s1").options(own).shard("s2", "s2").options(crate::journal());
+    let options = crate::journal().shard("s0", "s0");
+    let options = options.shard_with("s1", "s1", own).shard_with("s2", "s2", crate::journal());
     let map = index_table::ShardMap::list().to("s0", [u8::MAX, 0]).to("s1", [1_u8]);
     let map = map.to("s2", [2_u8]);
     options.map("notes", map)
@@ -171,10 +170,10 @@ fn shards_without_a_journal_are_opened_beside_readers_after_a_kill() -> TestResu
         let child = writer(kind, dir.path())?;
         let (reader, _lines) = start("a_child_process_reads_and_waits", READER, dir.path())?;
         end(child)?;
-        let to_read = ShardedStore::options().read_only(true).open(dir.path())?;
+        let to_read = Store::options().read_only(true).open(dir.path())?;
         expect(&to_read, &[5; 3])?;
         drop(to_read);
-        let store = ShardedStore::open(dir.path())?;
+        let store = Store::open(dir.path())?;
         expect(&store, &[5; 3])?;
         let notes = NoteRepository::open(&store)?;
         for tenant in 0..SHARDS {
@@ -183,7 +182,7 @@ fn shards_without_a_journal_are_opened_beside_readers_after_a_kill() -> TestResu
         expect(&store, &[6; 3])?;
         drop((store, notes));
         end(reader)?;
-        expect(&ShardedStore::options().read_only(true).open(dir.path())?, &[6; 3])?;
+        expect(&Store::options().read_only(true).open(dir.path())?, &[6; 3])?;
     }
     Ok(())
 }

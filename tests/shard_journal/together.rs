@@ -2,7 +2,7 @@
 
 use std::{fs, ops::Range, path::Path, thread};
 
-use index_table::{Error, Result, ShardedStore, Store};
+use index_table::{Error, Result, Store};
 
 use crate::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed,
@@ -240,7 +240,7 @@ fn checkpoints_run_between_commits_of_several_threads() -> TestResult {
         writers.into_iter().try_for_each(|writer| writer.join().expect("no panic"))
     })?;
     let left = killed(&path, &dir.path().join("left"))?;
-    let recovered = ShardedStore::open(&left)?;
+    let recovered = Store::open(&left)?;
     let recovered_notes = NoteRepository::open(&recovered)?;
     let (found, expected) = (recovered.read()?, store.read()?);
     let found = recovered_notes.all(&found).rows().collect::<Result<Vec<_>>>()?;

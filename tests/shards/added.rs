@@ -7,9 +7,7 @@ use std::{
     thread,
 };
 
-use index_table::{
-    Durability, Error, IndexTable, Options, Result, ShardMap, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{Durability, Error, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -45,9 +43,9 @@ fn town(number: u32) -> Town {
     Town { name: format!("t{number}"), country: format!("c{}", number % 2) }
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
-    ShardedStore::options().shard("a", "a").shard("b", "b").map("orders", map)
+    Store::options().shard("a", "a").shard("b", "b").map("orders", map)
 }
 
 struct Tables {
@@ -56,11 +54,11 @@ struct Tables {
 }
 
 impl Tables {
-    fn open(store: &ShardedStore) -> Result<Self> {
+    fn open(store: &Store) -> Result<Self> {
         Ok(Self { orders: OrderRepository::open(store)?, towns: TownRepository::open(store)? })
     }
 
-    fn fill(&self, store: &ShardedStore) -> Result<()> {
+    fn fill(&self, store: &Store) -> Result<()> {
         store.transaction(|txn| {
             for tenant in 0..40 {
                 (0..5).try_for_each(|number| self.orders.insert(txn, &order(tenant, number)))?;
@@ -70,7 +68,7 @@ impl Tables {
     }
 
     /// Checks that all rows are there once, by each index, and that `verify` finds nothing.
-    fn check(&self, store: &ShardedStore, orders: u64) -> Result<()> {
+    fn check(&self, store: &Store, orders: u64) -> Result<()> {
         let txn = store.read()?;
         assert_eq!(self.orders.all(&txn).count()?, orders);
         assert_eq!(self.orders.by_town(&txn).rows().count() as u64, orders);
@@ -106,7 +104,7 @@ fn a_shard_that_is_added_gets_keys_and_keeps_them() -> Result<()> {
         assert!(matches!(delete, Err(Error::OtherShard { .. })), "its global entry: {delete:?}");
         tables.check(&store, 202)?;
     }
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let tables = Tables::open(&store)?;
     tables.check(&store, 202)?;
     assert_eq!(tables.orders.shard_of(&store, 15)?.name(), "east");
@@ -216,7 +214,7 @@ fn shards_are_added_beside_readers_and_writers() -> Result<()> {
     })?;
     tables.check(&store, 200 + 2 * written)?;
     drop((tables, store));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     Tables::open(&store)?.check(&store, 200 + 2 * written)
 }
 
@@ -241,7 +239,7 @@ fn a_shard_that_is_refused_leaves_the_store_without_it() -> Result<()> {
     tables.check(&store, 200)?;
     store.add_shard("full", "empty")?;
     drop((tables, store));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     assert_eq!(store.shard_ids().len(), 3);
     assert!(store.unavailable_shards().is_empty());
     Tables::open(&store)?.check(&store, 200)
@@ -256,7 +254,7 @@ fn a_reader_of_another_handle_sees_the_new_shard_after_reopening() -> Result<()>
     tables.fill(&store)?;
     store.add_shard("east", "east")?;
     drop((tables, store));
-    let reader = ShardedStore::options().read_only(true).open(&path)?;
+    let reader = Store::options().read_only(true).open(&path)?;
     assert_eq!(reader.shard_ids().len(), 3);
     let refused = reader.add_shard("west", "west").expect_err("read-only");
     assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
@@ -279,7 +277,7 @@ fn a_journal_has_room_for_64_more_shards() -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("shop");
     let small = Options::default().map_size(1 << 22);
-    let store = ShardedStore::options().options(small).shard("first", "first").open(&path)?;
+    let store = small.shard("first", "first").open(&path)?;
     for number in 0..64 {
         store.add_shard(format!("s{number}"), format!("s{number}"))?;
     }
@@ -287,7 +285,7 @@ fn a_journal_has_room_for_64_more_shards() -> Result<()> {
     assert!(refused.to_string().contains("open it again, and then add the shard"), "{refused}");
     assert_eq!(store.shard_ids().len(), 65);
     drop(store);
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     store.add_shard("last", "last")?;
     assert_eq!(store.shard_ids().len(), 66);
     Ok(())

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, Error, Options, Result, ShardedFollower, ShardedStore, Store};
+use index_table::{Durability, Error, Follower, Options, Result, Store};
 
 use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
@@ -87,7 +87,7 @@ fn is_open_as_shard(shard: &Path) {
 }
 
 fn rows(path: &Path) -> Result<u64> {
-    let store = ShardedStore::open(path)?;
+    let store = Store::open(path)?;
     let rows = OrderRepository::open(&store)?.all(&store.read()?).count()?;
     assert!(store.unavailable_shards().is_empty() && store.verify()?.is_clean());
     Ok(rows)
@@ -106,12 +106,12 @@ fn a_shard_of_a_store_can_be_read_alone_and_not_written() -> Result<()> {
             assert_eq!(orders.all(&alone.read()?).count()?, 1);
         }
         {
-            let store = ShardedStore::open(&path)?;
+            let store = Store::open(&path)?;
             is_open_as_shard(&path.join("s1"));
             drop(store);
         }
         {
-            let _store = ShardedStore::options().only(["s0"]).open(&path)?;
+            let _store = Store::options().only(["s0"]).open(&path)?;
             is_refused(&path.join("s1"), "a store that is open without the shard");
         }
         assert_eq!(rows(&path)?, 2);
@@ -126,21 +126,23 @@ fn a_shard_of_a_store_can_be_read_alone_and_not_written() -> Result<()> {
 }
 
 #[test]
-fn the_directory_of_a_sharded_store_is_not_a_plain_store() -> Result<()> {
+fn the_directory_of_a_store_opens_all_of_its_shards() -> Result<()> {
     for durability in DURABILITIES {
         let dir = tempfile::tempdir().expect("a directory");
-        let (path, left) = (dir.path().join("shop"), dir.path().join("left"));
+        let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
         create(&path, durability)?;
-        is_refused(&path, "a closed store");
-        is_refused_with(&Store::options().read_only(true), &path, "a reader");
-        is_refused_with(&Store::options().create(false), &path, "an existing store");
-        let store = ShardedStore::open(&path)?;
-        let orders = OrderRepository::open(&store)?;
-        store.transaction(|txn| orders.insert(txn, &order(16, 2)))?;
-        copy(&path, &left);
-        is_open_as_shard(&path);
-        is_refused(&left, "a killed process");
-        assert_eq!(rows(&left)?, 3);
+        assert_eq!(rows(&path)?, 2);
+        Store::open(&path)?.backup_to(&backup)?;
+        // No process has written the copy.
+        assert!(!backup.join("writer.lock").exists());
+        {
+            let reader = || Store::options().read_only(true).open(&backup);
+            let readers = [reader()?, reader()?];
+            assert_eq!(readers[0].shard("s0")?, readers[1].shard("s0")?);
+            let writer = Store::open(&backup);
+            assert!(matches!(&writer, Err(Error::AlreadyOpen { .. })), "{writer:?}");
+        }
+        assert_eq!(rows(&backup)?, 2);
     }
     Ok(())
 }
@@ -150,13 +152,13 @@ fn a_refused_opening_keeps_the_archive_of_a_sharded_store() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (path, archive) = (dir.path().join("shop"), dir.path().join("archive"));
     drop(options(Kind::Ranges, 2).archive(&archive).open(&path)?);
-    for durability in [Durability::Full, Durability::Journal] {
-        let options = Store::options().durability(durability).without_archive();
-        is_refused_with(&options, &path, "a store with an archive");
-    }
-    let opened = ShardedStore::open(&path);
+    let before = files(&path);
+    let refused = Store::options().durability(Durability::Full).without_archive().open(&path);
+    assert!(matches!(refused, Err(Error::NotOffered { .. })), "{refused:?}");
+    assert!(files(&path) == before, "the directory was written");
+    let opened = Store::open(&path);
     assert!(matches!(&opened, Err(Error::ArchiveNotNamed { .. })), "{opened:?}");
-    drop(ShardedStore::options().archive(&archive).open(&path)?);
+    drop(Store::options().archive(&archive).open(&path)?);
     Ok(())
 }
 
@@ -165,7 +167,7 @@ fn a_shard_of_a_killed_process_is_refused() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (path, left) = (dir.path().join("shop"), dir.path().join("left"));
     create(&path, Durability::Journal)?;
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let orders = OrderRepository::open(&store)?;
     store.transaction(|txn| orders.insert(txn, &order(16, 2)))?;
     copy(&path, &left);
@@ -198,15 +200,15 @@ fn a_shard_in_a_copy_of_the_whole_store_is_not_written_alone() -> Result<()> {
         let (path, copied) = (dir.path().join("shop"), dir.path().join("copied"));
         let (backup, restored) = (dir.path().join("backup"), dir.path().join("restored"));
         create(&path, durability)?;
-        ShardedStore::open(&path)?.backup_to(&backup)?;
-        ShardedStore::restore(&backup, &restored)?;
+        Store::open(&path)?.backup_to(&backup)?;
+        Store::restore(&backup, &restored)?;
         copy(&path, &copied);
         belongs(&backup.join("shard.1"), "a backup")?;
         belongs(&restored.join("shard.1"), "a restored store")?;
         belongs(&copied.join("s1"), "copied files")?;
         // A shard that the original has detached since still belongs to the copies.
         {
-            let store = ShardedStore::open(&path)?;
+            let store = Store::open(&path)?;
             let _orders = OrderRepository::open(&store)?;
             store.detach_shard("s1")?;
         }
@@ -239,12 +241,12 @@ fn a_shard_of_a_follower_is_not_written_alone() -> Result<()> {
             thread::sleep(Duration::from_millis(5));
         }
     }
-    ShardedStore::restore_archive(&archive).run(&restored)?;
+    Store::restore_archive(&archive).run(&restored)?;
     belongs(&restored.join("shard.1"), "a store that was restored from an archive")?;
     assert_eq!(rows(&restored)?, 2);
-    drop(ShardedFollower::open(&follower, &archive)?);
+    drop(Follower::open(&follower, &archive)?);
     belongs(&follower.join("shard.1"), "a closed follower")?;
-    drop(ShardedFollower::open(&follower, &archive)?.promote()?);
+    drop(Follower::open(&follower, &archive)?.promote()?);
     belongs(&follower.join("shard.1"), "a promoted store")?;
     assert_eq!(rows(&follower)?, 2);
     Ok(())
@@ -258,7 +260,7 @@ fn a_shard_that_was_moved_to_another_disk_is_not_written_alone() -> Result<()> {
         create(&path, durability)?;
         fs::rename(path.join("s1"), &disk).expect("the directory");
         belongs(&disk, "a shard that is not relocated yet")?;
-        drop(ShardedStore::options().relocate("s1", &disk).open(&path)?);
+        drop(Store::options().relocate("s1", &disk).open(&path)?);
         belongs(&disk, "a relocated shard")?;
         assert_eq!(rows(&path)?, 2);
     }
@@ -274,7 +276,7 @@ fn a_copy_of_a_shard_in_another_directory_is_written() -> Result<()> {
         Store::options().read_only(true).open(path.join("s1"))?.backup_to(&backup)?;
         write(&backup)?;
         {
-            let _store = ShardedStore::open(&path)?;
+            let _store = Store::open(&path)?;
             let again = Store::open(&backup)?;
             assert_eq!(OrderRepository::open(&again)?.all(&again.read()?).count()?, 2);
         }
@@ -302,7 +304,7 @@ fn the_rows_of_a_copy_that_replaces_a_shard_are_checked() -> Result<()> {
         }
         fs::remove_dir_all(path.join("s1")).expect("the shard");
         copy(&copied, &path.join("s1"));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let outcome = OrderRepository::open(&store);
         assert!(matches!(&outcome, Err(Error::SchemaMismatch { .. })), "{outcome:?}");
     }
@@ -314,14 +316,14 @@ fn a_shard_is_restored_from_a_copy_of_its_backup() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
     create(&path, Durability::Journal)?;
-    ShardedStore::open(&path)?.backup_to(&backup)?;
+    Store::open(&path)?.backup_to(&backup)?;
     let (one, copied) = (backup.join("shard.1"), dir.path().join("copied"));
     Store::restore(&one, &copied)?;
     write(&copied)?;
     for (from, expected) in [(&one, 2), (&copied, 3)] {
         fs::remove_dir_all(path.join("s1")).expect("the shard");
         {
-            let store = ShardedStore::open(&path)?;
+            let store = Store::open(&path)?;
             let _orders = OrderRepository::open(&store)?;
             store.restore_shard(&store.shard("s1")?, from)?;
         }
@@ -339,7 +341,7 @@ fn a_detached_shard_is_written_wherever_it_is() -> Result<()> {
         create(&path, durability)?;
         let (shard, earlier) = (path.join("s1"), dir.path().join("earlier"));
         copy(&shard, &earlier);
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let orders = OrderRepository::open(&store)?;
         store.detach_shard("s1")?;
         write(&shard)?;
@@ -369,14 +371,11 @@ fn a_detached_shard_is_written_wherever_it_is() -> Result<()> {
 
 /// Ends a change of the store as a process that is killed after it has written the shard map manager, before the commit in
 /// the shards.
-fn end_before_the_commit(
-    path: &Path,
-    change: impl FnOnce(&ShardedStore) -> Result<()>,
-) -> Result<()> {
+fn end_before_the_commit(path: &Path, change: impl FnOnce(&Store) -> Result<()>) -> Result<()> {
     let before = path.with_extension("before");
     copy(path, &before);
     {
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         let _orders = OrderRepository::open(&store)?;
         change(&store)?;
     }
@@ -394,7 +393,7 @@ fn a_shard_whose_removal_was_not_committed_is_not_written_alone() -> Result<()> 
             let (path, away) = (dir.path().join("shop"), dir.path().join("away"));
             create(&path, durability)?;
             if !is_detached {
-                let store = ShardedStore::open(&path)?;
+                let store = Store::open(&path)?;
                 let orders = OrderRepository::open(&store)?;
                 store.transaction(|txn| orders.delete(txn, 16, 1).map(drop))?;
             }
@@ -421,7 +420,7 @@ fn a_shard_whose_attachment_was_not_committed_is_written() -> Result<()> {
         let path = dir.path().join("shop");
         create(&path, durability)?;
         {
-            let store = ShardedStore::open(&path)?;
+            let store = Store::open(&path)?;
             let _orders = OrderRepository::open(&store)?;
             store.detach_shard("s1")?;
         }
@@ -429,7 +428,7 @@ fn a_shard_whose_attachment_was_not_committed_is_written() -> Result<()> {
         write(&path.join("s1"))?;
         assert_eq!(rows(&path)?, 1);
         write_again(&path.join("s1"))?;
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let orders = OrderRepository::open(&store)?;
         store.attach_shard("s1", "s1")?;
         assert_eq!(orders.all(&store.read()?).count()?, 4);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use index_table::{Error, ListMap, Result, ShardMap, ShardedStore};
+use index_table::{Error, ListMap, Result, ShardMap, Store};
 
 use crate::{
     opening::reason,
@@ -10,9 +10,8 @@ use crate::{
     reattached::{OrderRepository, order},
 };
 
-fn opened(path: &Path, map: impl Into<ShardMap>) -> Result<(ShardedStore, OrderRepository)> {
-    let store =
-        ShardedStore::options().shard("a", "a").shard("b", "b").map("orders", map).open(path)?;
+fn opened(path: &Path, map: impl Into<ShardMap>) -> Result<(Store, OrderRepository)> {
+    let store = Store::options().shard("a", "a").shard("b", "b").map("orders", map).open(path)?;
     let orders = OrderRepository::open(&store)?;
     Ok((store, orders))
 }
@@ -21,7 +20,7 @@ fn list() -> ListMap {
     ShardMap::list().to("a", [1u32, 2])
 }
 
-fn check(store: &ShardedStore, orders: &OrderRepository, tenants: &[u32]) -> Result<()> {
+fn check(store: &Store, orders: &OrderRepository, tenants: &[u32]) -> Result<()> {
     let txn = store.read()?;
     let found: Vec<_> = orders.all(&txn).rows().collect::<Result<_>>()?;
     assert_eq!(found.iter().map(|row| row.tenant).collect::<Vec<_>>(), tenants);
@@ -69,11 +68,8 @@ fn a_list_gets_further_keys() -> Result<()> {
 #[test]
 fn a_range_that_was_left_out_is_assigned_as_a_whole() -> Result<()> {
     let ranges = ShardMap::ranges().to("a", ..10u32).to("b", 20u32..30);
-    let store = ShardedStore::options()
-        .shard("a", "a")
-        .shard("b", "b")
-        .map("orders", ranges)
-        .in_memory()?;
+    let store =
+        Store::options().shard("a", "a").shard("b", "b").map("orders", ranges).in_memory()?;
     let orders = OrderRepository::open(&store)?;
     // Only a part of this range belongs to no shard.
     store.move_range("orders", 5u32..15, "b").run()?;

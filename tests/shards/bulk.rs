@@ -1,8 +1,6 @@
 //! Bulk loads: rows are divided among the shards, which are loaded at the same time.
 
-use index_table::{
-    Error, IndexTable, OnDuplicate, Result, ShardMap, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{Error, IndexTable, OnDuplicate, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::reference::{Town, TownRepository};
@@ -36,11 +34,11 @@ fn person(tenant: u32, id: u64) -> Person {
     Person { tenant, id, name: format!("Person {id}") }
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..100u32).to("b", 100u32..200).to("c", 200u32..300);
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("people", map)
 }
 

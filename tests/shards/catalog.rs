@@ -1,6 +1,6 @@
 //! The catalog of all shards, and dropping indexes that are no longer declared.
 
-use index_table::{IndexState, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore};
+use index_table::{IndexState, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 mod before {
@@ -39,8 +39,8 @@ struct Invoice {
     number: u32,
 }
 
-fn options() -> ShardedOptions {
-    ShardedStore::options()
+fn options() -> Options {
+    Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .place("invoices", "south")
@@ -74,7 +74,7 @@ fn retired_indexes_are_dropped_in_all_shards() -> Result<()> {
         }
     }
     {
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let customers = CustomerRepository::open(&store)?;
         let catalog = store.catalog()?;
         let states: Vec<_> =
@@ -86,7 +86,7 @@ fn retired_indexes_are_dropped_in_all_shards() -> Result<()> {
         assert_eq!(customers.find_by_name(&store.read()?, "Ann").count()?, 2);
     }
     // The index can be declared again, and is built in each shard.
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let customers = before::CustomerRepository::open(&store)?;
     assert_eq!(customers.find_by_town(&store.read()?, "Oslo").count()?, 2);
     Ok(())

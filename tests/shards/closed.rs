@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -29,9 +29,9 @@ fn member(tenant: u32, email: &str) -> Member {
     Member { tenant, email: email.to_owned() }
 }
 
-fn opened(path: &Path) -> Result<ShardedStore> {
+fn opened(path: &Path) -> Result<Store> {
     let map = || ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+    let options = Store::options().shard("a", "a").shard("b", "b");
     options.map("notes", map()).map("members", map()).open(path)
 }
 
@@ -133,7 +133,7 @@ fn the_error_of_a_deleted_row_names_the_first_referring_row_of_a_closed_table() 
     let dir = tempfile::tempdir().expect("a directory");
     let shop = dir.path().join("shop");
     let map = ShardMap::ranges().to("a", ..10u8).to("b", 10u8..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("stays", map);
+    let options = Store::options().shard("a", "a").shard("b", "b").map("stays", map);
     let store = options.open(&shop)?;
     let towns = TownRepository::open(&store)?;
     let stays = StayRepository::open(&store)?;

@@ -7,11 +7,11 @@ use std::{
     thread,
 };
 
-use index_table::{Durability, Error, Result, ShardedStore, Store};
+use index_table::{Durability, Error, Result, Store};
 
 use crate::tables::{Kind, by_value::OrderRepository, options, order};
 
-fn keys(store: &ShardedStore) -> Result<Vec<(u8, u16)>> {
+fn keys(store: &Store) -> Result<Vec<(u8, u16)>> {
     let orders = OrderRepository::open(store)?;
     orders.all(&store.read()?).keys().collect()
 }
@@ -54,12 +54,12 @@ fn a_backup_can_be_opened_as_a_sharded_store() -> Result<()> {
     let data = ["data.mdb", "shard.0/data.mdb", "shard.3/data.mdb"].map(|file| backup.join(file));
     let bytes = || data.clone().map(|file| fs::read(file).expect("a data file"));
     let before = bytes();
-    ShardedStore::restore(&backup, &restored)?;
+    Store::restore(&backup, &restored)?;
     assert!(bytes() == before, "the backup has changed");
     drop((store, orders));
     fs::remove_dir_all(&shop).expect("removed");
     for path in [&backup, &restored] {
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         assert_eq!(keys(&store)?, expected);
         let orders = OrderRepository::open(&store)?;
         assert!(orders.verify(&store.read()?).run()?.is_clean());
@@ -93,8 +93,8 @@ fn a_compact_backup_has_the_same_rows_in_less_space() -> Result<()> {
     assert!(size(&compact) * 2 < size(&whole), "{} {}", size(&compact), size(&whole));
     let expected = keys(&store)?;
     assert_eq!(expected.len(), 100);
-    assert_eq!(keys(&ShardedStore::open(&whole)?)?, expected);
-    assert_eq!(keys(&ShardedStore::open(&compact)?)?, expected);
+    assert_eq!(keys(&Store::open(&whole)?)?, expected);
+    assert_eq!(keys(&Store::open(&compact)?)?, expected);
     Ok(())
 }
 
@@ -133,7 +133,7 @@ fn a_backup_is_of_one_instant() -> Result<()> {
         })?;
         let mut last = 0;
         for at in 0..8 {
-            let backup = ShardedStore::open(dir.path().join(format!("backup {at}")))?;
+            let backup = Store::open(dir.path().join(format!("backup {at}")))?;
             let orders = OrderRepository::open(&backup)?;
             let txn = backup.read()?;
             assert!(orders.verify(&txn).run()?.is_clean());
@@ -162,7 +162,7 @@ fn one_shard_is_restored_from_a_backup_of_all() -> Result<()> {
         store.transaction(|txn| orders.insert(txn, &order(0, 2)))?;
     }
     fs::remove_dir_all(shop.join("s1")).expect("removed");
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let lost = store.shard("s1")?;
     assert!(matches!(
         store.restore_shard(&lost, backup.join("shard.0")),
@@ -188,17 +188,11 @@ fn a_backup_that_fails_leaves_no_files() -> Result<()> {
     drop(txn);
     drop(store);
     fs::remove_dir_all(shop.join("s1")).expect("removed");
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let refused = store.backup_to(dir.path().join("other"));
     assert!(matches!(refused, Err(Error::ShardUnavailable { .. })), "{refused:?}");
     assert_eq!(files(dir.path()), ["backup", "shop"]);
     assert!(files(&backup).is_empty());
-
-    // A plain store is not a backup of a sharded store.
-    let plain = dir.path().join("plain");
-    drop(Store::open(&plain)?);
-    let refused = ShardedStore::restore(&plain, dir.path().join("other"));
-    assert!(matches!(refused, Err(Error::StoreNotFound { .. })), "{refused:?}");
     Ok(())
 }
 
@@ -223,7 +217,7 @@ fn a_compact_copy_of_a_damaged_shard_is_an_error_that_names_the_shard() -> Resul
     leaves.nth(4).expect("a leaf")[16..].fill(0);
     fs::write(&file, bytes).expect("the file");
 
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let refused = store.compact_to(&copy).map(drop);
     let Err(Error::DamagedFile { path, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!(path, shard);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use index_table::{Durability, Error, ReadTxn, Result, ShardedStore, Store};
+use index_table::{Durability, Error, ReadTxn, Result, Store};
 
 use crate::{
     tables::{
@@ -34,7 +34,7 @@ fn fill(store: &Store) -> Result<OrderRepository> {
 }
 
 /// Creates a store on disk with four shards of eight tenants each.
-fn on_disk() -> Result<(tempfile::TempDir, ShardedStore, OrderRepository)> {
+fn on_disk() -> Result<(tempfile::TempDir, Store, OrderRepository)> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = options(Kind::Ranges, 4).durability(Durability::Relaxed).open(dir.path())?;
     let orders = fill(&store)?;
@@ -126,7 +126,7 @@ fn a_count_fails_if_a_shard_is_lost() -> Result<()> {
     let (dir, store, orders) = on_disk()?;
     drop((store, orders));
     fs::remove_dir_all(dir.path().join("s2")).expect("removed");
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let txn = store.read()?;
     for (what, count) in &COUNTS {
@@ -155,7 +155,7 @@ fn a_count_fails_with_the_error_of_the_first_damaged_shard() -> Result<()> {
         })
         .expect("damaged");
     }
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let txn = store.read()?;
     let error = orders.by_town(&txn).count().expect_err("damaged");
@@ -170,7 +170,7 @@ fn a_count_fails_with_the_error_of_the_first_damaged_shard() -> Result<()> {
     drop(txn);
     drop((store, orders));
     fs::remove_dir_all(dir.path().join("s2")).expect("removed");
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let error = orders.by_town(&store.read()?).count().expect_err("damaged");
     assert_eq!(error.to_string(), expected.to_string());

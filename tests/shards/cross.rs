@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Durability, Error, Options, Result, ShardedStore, WriteTxn};
+use index_table::{Durability, Error, Result, Store, WriteTxn};
 
 use crate::tables::{
     self, Kind, Stores,
@@ -24,7 +24,7 @@ fn stores() -> Result<Stores> {
 /// Starts a thread that inserts an order, and checks that its transaction ends after `is_over` is set.
 fn insert_in_thread<'scope>(
     scope: &'scope Scope<'scope, '_>,
-    (store, orders): (&'scope ShardedStore, &'scope OrderRepository),
+    (store, orders): (&'scope Store, &'scope OrderRepository),
     row: Order,
     is_over: &'scope AtomicBool,
 ) -> ScopedJoinHandle<'scope, Result<()>> {
@@ -35,7 +35,7 @@ fn insert_in_thread<'scope>(
     })
 }
 
-fn keys(store: &ShardedStore, orders: &OrderRepository) -> Result<Vec<(u8, u16)>> {
+fn keys(store: &Store, orders: &OrderRepository) -> Result<Vec<(u8, u16)>> {
     orders.all(&store.read()?).keys().collect()
 }
 
@@ -338,7 +338,7 @@ fn transactions_that_use_shards_in_any_order_do_not_deadlock() -> Result<()> {
 fn a_shard_that_is_not_available_is_an_error() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     drop(options(Kind::Ranges, 4).open(dir.path())?);
-    let store = ShardedStore::options().only(["s0", "s2", "s3"]).open(dir.path())?;
+    let store = Store::options().only(["s0", "s2", "s3"]).open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let mut runs = 0;
     let outcome = store.transaction(|txn| {
@@ -361,8 +361,8 @@ fn a_shard_that_is_not_available_is_an_error() -> Result<()> {
 #[test]
 fn the_maps_of_all_shards_grow() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let small = Options::default().map_size(1 << 18).max_map_size(1 << 26);
-    let store = options(Kind::Ranges, 4).options(small).open(dir.path())?;
+    let small = options(Kind::Ranges, 4).map_size(1 << 18).max_map_size(1 << 26);
+    let store = small.open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     for number in 0..200 {
         store.transaction(|txn| {

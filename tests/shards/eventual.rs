@@ -8,8 +8,7 @@ use std::{
 };
 
 use index_table::{
-    Durability, Error, IndexTable, IndexToken, Options, Result, ShardMap, ShardedOptions,
-    ShardedStore, Store, WhenFull,
+    Durability, Error, IndexTable, IndexToken, Options, Result, ShardMap, Store, WhenFull,
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -61,14 +60,14 @@ impl Letter {
 type Model = BTreeMap<(u32, u64), Note>;
 
 /// Returns the options of a store with this number of shards. Each shard has 20 tenants.
-fn options(shards: u32) -> ShardedOptions {
+fn options(shards: u32) -> Options {
     with_queue(shards, 1000, WhenFull::ApplyInLine)
 }
 
-fn with_queue(shards: u32, messages: u64, when_full: WhenFull) -> ShardedOptions {
+fn with_queue(shards: u32, messages: u64, when_full: WhenFull) -> Options {
     let mut map = ShardMap::ranges();
     let common = Options::default().index_queue(messages, when_full);
-    let mut options = ShardedStore::options().options(common);
+    let mut options = common;
     for number in 0..shards {
         let name = format!("s{number}");
         options = options.shard(&name, &name);
@@ -249,7 +248,7 @@ fn apply(
 
 fn run(steps: &[Step], shards: u32, queue: (u64, WhenFull), dir: Option<&Path>) -> Result<()> {
     let mut path = dir.map(|dir| dir.join("0"));
-    let open = |path: &Option<PathBuf>| -> Result<ShardedStore> {
+    let open = |path: &Option<PathBuf>| -> Result<Store> {
         let options = with_queue(shards, queue.0, queue.1);
         path.as_ref().map_or_else(|| options.clone().in_memory(), |path| options.clone().open(path))
     };

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use index_table::{Durability, Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Durability, Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::tables::{
@@ -190,7 +190,7 @@ mod scopes {
     );
 }
 
-fn towns(store: &ShardedStore) -> Result<(u64, u64)> {
+fn towns(store: &Store) -> Result<(u64, u64)> {
     use scopes::global::PersonRepository;
     let people = PersonRepository::open(store)?;
     let txn = store.read()?;
@@ -217,8 +217,8 @@ fn an_index_is_rebuilt_when_its_scope_changes() -> Result<()> {
         }
     }
     for _ in 0..2 {
-        assert_eq!(towns(&ShardedStore::open(dir.path())?)?, (32, 1));
-        let store = ShardedStore::open(dir.path())?;
+        assert_eq!(towns(&Store::open(dir.path())?)?, (32, 1));
+        let store = Store::open(dir.path())?;
         let people = scopes::local::PersonRepository::open(&store)?;
         let txn = store.read()?;
         assert_eq!(people.find_by_town(&txn, "Oslo").count()?, 32);
@@ -226,7 +226,7 @@ fn an_index_is_rebuilt_when_its_scope_changes() -> Result<()> {
         assert!(people.verify(&txn).run()?.is_clean());
     }
     // If two rows in different shards or in the same shard have the same key, the index is not built.
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     for _ in 0..2 {
         let refused = scopes::unique::PersonRepository::open(&store).map(drop);
         assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
@@ -261,7 +261,7 @@ fn a_global_index_is_built_across_all_shards_after_an_adoption() -> Result<()> {
         assert!(people.verify(&store.read()?).run()?.is_clean());
     }
     {
-        let store = ShardedStore::options()
+        let store = Store::options()
             .adopt("s0", &old)
             .shard("s1", "s1")
             .map("tenants", ShardMap::ranges().to("s0", ..16_u8).to("s1", 16_u8..))
@@ -278,7 +278,7 @@ fn a_global_index_is_built_across_all_shards_after_an_adoption() -> Result<()> {
         assert_eq!(people.find_by_town(&store.read()?, "Oslo").count()?, 10);
         Ok(())
     })?;
-    assert_eq!(towns(&ShardedStore::open(&shop)?)?, (11, 1));
+    assert_eq!(towns(&Store::open(&shop)?)?, (11, 1));
     Ok(())
 }
 
@@ -316,15 +316,15 @@ fn the_keys_of_a_map_are_the_leading_fields_of_its_index() -> Result<()> {
 #[test]
 fn the_map_of_a_global_index_is_permanent() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let insert = |store: &ShardedStore, number| {
+    let insert = |store: &Store, number| {
         let orders = OrderRepository::open(store)?;
         (0..32).try_for_each(|tenant| {
             store.transaction(|txn| orders.insert(txn, &order(tenant, number)))
         })
     };
     insert(&with_maps_of_indexes(Kind::Ranges, 3).open(dir.path())?, 1)?;
-    insert(&ShardedStore::open(dir.path())?, 2)?;
-    let other = ShardedStore::options()
+    insert(&Store::open(dir.path())?, 2)?;
+    let other = Store::options()
         .map("orders.town", ShardMap::hashed(["s0", "s1"]))
         .open(dir.path())
         .map(drop);
@@ -332,9 +332,9 @@ fn the_map_of_a_global_index_is_permanent() -> Result<()> {
     // Each shard has recorded its ranges, so a lost manager can be rebuilt.
     fs::remove_file(dir.path().join("data.mdb")).expect("removed");
     let shards = ["s0", "s1", "s2"];
-    let rebuild = shards.iter().fold(ShardedStore::options(), |all, name| all.shard(*name, *name));
+    let rebuild = shards.iter().fold(Store::options(), |all, name| all.shard(*name, *name));
     insert(&rebuild.rebuild(dir.path())?, 3)?;
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let txn = store.read()?;
     assert_eq!(orders.find_by_town(&txn, "town 3").rows().count(), 32);
@@ -358,7 +358,7 @@ fn a_restored_shard_gets_the_entries_of_all_rows() -> Result<()> {
         Store::options().read_only(true).open(shop.join("s1"))?.backup_to(&backup)?;
         insert(2)?;
         fs::remove_dir_all(shop.join("s1")).expect("removed");
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let orders = is_in_use.then(|| OrderRepository::open(&store)).transpose()?;
         store.restore_shard(&store.shard("s1")?, &backup)?;
         let orders = orders.map_or_else(|| OrderRepository::open(&store), Ok)?;
@@ -374,7 +374,7 @@ fn a_restored_shard_gets_the_entries_of_all_rows() -> Result<()> {
         assert!(orders.verify(&store.read()?).run()?.is_clean());
         drop((orders, store));
         {
-            let store = ShardedStore::open(&shop)?;
+            let store = Store::open(&shop)?;
             let orders = OrderRepository::open(&store)?;
             let txn = store.read()?;
             for (town, rows) in [("town 1", 32), ("town 2", 16), ("town 3", 2)] {
@@ -383,7 +383,7 @@ fn a_restored_shard_gets_the_entries_of_all_rows() -> Result<()> {
             assert!(orders.verify(&txn).run()?.is_clean());
         }
         let reopened = || {
-            let store = ShardedStore::open(&shop)?;
+            let store = Store::open(&shop)?;
             let orders = OrderRepository::open(&store)?;
             (0..32).try_for_each(|tenant| {
                 store.transaction(|txn| orders.put(txn, &order(tenant, 2)))
@@ -412,7 +412,7 @@ fn a_restored_shard_without_a_journal_gets_the_entries_of_all_rows() -> Result<(
     Store::options().read_only(true).open(shop.join("s1"))?.backup_to(&backup)?;
     insert(2)?;
     fs::remove_dir_all(shop.join("s1")).expect("removed");
-    let store = ShardedStore::options().durability(Durability::Relaxed).open(&shop)?;
+    let store = Store::options().durability(Durability::Relaxed).open(&shop)?;
     let orders = OrderRepository::open(&store)?;
     store.restore_shard(&store.shard("s1")?, &backup)?;
     let txn = store.read()?;
@@ -452,7 +452,7 @@ fn a_scan_of_available_shards_omits_rows_of_missing_shards() -> Result<()> {
         }
     }
     // The entries of this index are in `s0` and `s3`.
-    let store = ShardedStore::options().only(["s0", "s2", "s3"]).open(dir.path())?;
+    let store = Store::options().only(["s0", "s2", "s3"]).open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let txn = store.read()?;
     let towns = || orders.find_by_town(&txn, "town 1");

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use index_table::{Error, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::{copy, reason};
@@ -39,13 +39,13 @@ fn order(tenant: u32, number: u64) -> Order {
     Order { tenant, number, town, email }
 }
 
-fn new() -> ShardedOptions {
+fn new() -> Options {
     let orders = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
-    ShardedStore::options().shard("north", "north").shard("south", "south").map("orders", orders)
+    Store::options().shard("north", "north").shard("south", "south").map("orders", orders)
 }
 
-fn east() -> ShardedOptions {
-    ShardedStore::options()
+fn east() -> Options {
+    Store::options()
         .add_shard("east", "east")
         .map("events", ShardMap::hashed(["north", "south", "east"]))
 }
@@ -62,7 +62,7 @@ fn create(path: &Path) -> Result<()> {
 }
 
 /// Checks a store that has the rows of `create`, and as many events.
-fn check(store: &ShardedStore, events: u64) -> Result<()> {
+fn check(store: &Store, events: u64) -> Result<()> {
     let (orders, towns) = (OrderRepository::open(store)?, TownRepository::open(store)?);
     let all = EventRepository::open(store)?;
     let txn = store.read()?;
@@ -80,7 +80,7 @@ fn check(store: &ShardedStore, events: u64) -> Result<()> {
     Ok(())
 }
 
-fn insert_events(store: &ShardedStore) -> Result<()> {
+fn insert_events(store: &Store) -> Result<()> {
     let events = EventRepository::open(store)?;
     store.transaction(|txn| (0..100).try_for_each(|id| events.insert(txn, &Event { id })))?;
     let east = store.shard("east")?;
@@ -100,10 +100,10 @@ fn an_added_shard_is_recorded_and_stores_new_rows() -> Result<()> {
         insert_events(&store)?;
         check(&store, 100)?;
     }
-    check(&ShardedStore::open(dir.path())?, 100)?;
+    check(&Store::open(dir.path())?, 100)?;
     // It is there already.
     check(&east().open(dir.path())?, 100)?;
-    let elsewhere = ShardedStore::options().add_shard("east", "west").open(dir.path());
+    let elsewhere = Store::options().add_shard("east", "west").open(dir.path());
     assert!(reason(elsewhere).contains("the store has it in `east`"));
     Ok(())
 }
@@ -121,7 +121,7 @@ fn a_killed_process_leaves_a_store_with_the_added_shard() -> Result<()> {
     drop(store);
     fs::remove_dir_all(&path).expect("removed");
     fs::rename(&killed, &path).expect("renamed");
-    check(&ShardedStore::open(&path)?, 100)
+    check(&Store::open(&path)?, 100)
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_store_keeps_its_shards_if_a_further_shard_can_not_be_added() -> Result<()> 
     // A file is in the way.
     fs::write(path.join("east"), b"").expect("written");
     assert!(east().open(&path).is_err());
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     assert_eq!(store.shard_ids().len(), 2);
     drop(store);
     // A plain store has tables that are not in the records of the sharded store.
@@ -143,7 +143,7 @@ fn a_store_keeps_its_shards_if_a_further_shard_can_not_be_added() -> Result<()> 
         plain.transaction(|txn| towns.insert(txn, &Town { name: "Bergen".to_owned() }))?;
     }
     assert!(reason(east().open(&path)).contains("plain store"));
-    assert_eq!(ShardedStore::open(&path)?.shard_ids().len(), 2);
+    assert_eq!(Store::open(&path)?.shard_ids().len(), 2);
     fs::remove_dir_all(path.join("east")).expect("removed");
     let store = east().open(&path)?;
     check(&store, 0)
@@ -166,19 +166,19 @@ fn a_relocated_shard_keeps_its_rows() -> Result<()> {
     create(&path)?;
     fs::rename(path.join("south"), &disk).expect("renamed");
     {
-        let store = ShardedStore::options().relocate("south", &disk).open(&path)?;
+        let store = Store::options().relocate("south", &disk).open(&path)?;
         assert!(store.unavailable_shards().is_empty());
         check_orders(&store)?;
         let orders = OrderRepository::open(&store)?;
         store.transaction(|txn| orders.update(txn, 107, 1, |order| order.town = "Oslo".into()))?;
     }
     assert!(!path.join("south").exists());
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     assert!(store.unavailable_shards().is_empty());
     check_orders(&store)
 }
 
-fn check_orders(store: &ShardedStore) -> Result<()> {
+fn check_orders(store: &Store) -> Result<()> {
     let orders = OrderRepository::open(store)?;
     assert_eq!(orders.all(&store.read()?).count()?, 2);
     assert!(store.verify()?.is_clean());
@@ -190,7 +190,7 @@ fn a_directory_without_the_shard_is_refused_and_not_kept() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("shop");
     create(&path)?;
-    let relocated = |name: &str, place: &str| ShardedStore::options().relocate(name, place);
+    let relocated = |name: &str, place: &str| Store::options().relocate(name, place);
     assert!(matches!(relocated("south", "nowhere").open(&path), Err(Error::StoreNotFound { .. })));
     // It has another shard.
     copy(&path.join("north"), &path.join("copy"));
@@ -198,7 +198,7 @@ fn a_directory_without_the_shard_is_refused_and_not_kept() -> Result<()> {
     assert!(reason(relocated("west", "copy").open(&path)).contains("no such shard"));
     let without = relocated("south", "copy").only(["north"]).open(&path);
     assert!(reason(without).contains("left out"));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     assert!(store.unavailable_shards().is_empty());
     check_orders(&store)
 }
@@ -208,7 +208,7 @@ fn an_incomplete_copy_in_an_added_shard_is_never_read() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     create(dir.path())?;
     drop(east().open(dir.path())?);
-    let store = ShardedStore::options().read_only(true).open(dir.path())?;
+    let store = Store::options().read_only(true).open(dir.path())?;
     // Its copy of the reference table is not made yet: an error, or all rows.
     if let Ok(towns) = TownRepository::open(&store) {
         assert_eq!(towns.all(&store.read()?).count()?, 1);

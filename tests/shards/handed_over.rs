@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -31,13 +31,13 @@ struct Tables {
 }
 
 impl Tables {
-    fn open(store: &ShardedStore) -> Result<Self> {
+    fn open(store: &Store) -> Result<Self> {
         let invoices = InvoiceRepository::open(store)?;
         Ok(Self { invoices, letters: LetterRepository::open(store)? })
     }
 
     /// Inserts a row of each table for each tenant, deletes them, and checks their numbers.
-    fn number(&self, store: &ShardedStore, tenants: &[u32], expected: u16) -> Result<()> {
+    fn number(&self, store: &Store, tenants: &[u32], expected: u16) -> Result<()> {
         let Self { invoices, letters } = self;
         for &tenant in tenants {
             let numbers = store.transaction(|txn| {
@@ -55,9 +55,9 @@ impl Tables {
     }
 }
 
-fn opened(path: &Path) -> Result<(ShardedStore, Tables)> {
+fn opened(path: &Path) -> Result<(Store, Tables)> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("a", "a")
         .shard("b", "b")
         .map("invoices", map)
@@ -79,7 +79,7 @@ fn numbers_of_a_removed_shard_are_not_assigned_again() -> Result<()> {
         store.remove_shard(leaving)?;
         tables.number(&store, &TENANTS, 6)?;
         drop((store, tables));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         Tables::open(&store)?.number(&store, &TENANTS, 7)?;
     }
     Ok(())
@@ -150,7 +150,7 @@ fn places_of_changes_are_not_assigned_again_after_their_shard_was_removed() -> R
     let last = tables.invoices.last_change(&store.read()?)?;
     store.remove_shard("b")?;
     drop((store, tables));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let tables = Tables::open(&store)?;
     tables.number(&store, &[20], 6)?;
     let next = tables.invoices.last_change(&store.read()?)?;
@@ -174,7 +174,7 @@ fn numbers_are_not_assigned_again_after_an_older_copy_of_a_shard_was_attached() 
             store
         } else {
             drop((tables.take(), store));
-            ShardedStore::open(&path)?
+            Store::open(&path)?
         };
         store.attach_shard("b", &older)?;
         let tables = tables.map_or_else(|| Tables::open(&store), Ok)?;
@@ -199,7 +199,7 @@ fn numbers_that_another_shard_keeps_are_not_assigned_again_after_a_shard_was_res
         store.attach_shard("b", "b")?;
         drop((store, tables));
         fs::remove_dir_all(path.join("b")).expect("removed");
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let tables = is_open.then(|| Tables::open(&store)).transpose()?;
         store.restore_shard(&store.shard("b")?, &backup)?;
         let tables = tables.map_or_else(|| Tables::open(&store), Ok)?;

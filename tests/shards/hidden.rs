@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -43,15 +43,15 @@ const IDS: u32 = 150;
 /// The parts with rows; the last two are in shard `b`.
 const PARTS: [u32; 4] = [1, 21, 11, 12];
 
-fn opened(path: &Path) -> Result<(ShardedStore, UserRepository)> {
+fn opened(path: &Path) -> Result<(Store, UserRepository)> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c");
+    let options = Store::options().shard("a", "a").shard("b", "b").shard("c", "c");
     let store = options.map("users", map).open(path)?;
     let users = UserRepository::open(&store)?;
     Ok((store, users))
 }
 
-fn filled(path: &Path) -> Result<(ShardedStore, UserRepository)> {
+fn filled(path: &Path) -> Result<(Store, UserRepository)> {
     let (store, users) = opened(path)?;
     for part in PARTS {
         store.transaction(|txn| (0..IDS).try_for_each(|id| users.insert(txn, &user(part, id))))?;
@@ -60,7 +60,7 @@ fn filled(path: &Path) -> Result<(ShardedStore, UserRepository)> {
 }
 
 /// Checks that a snapshot has the rows of all parts, or of those outside of `b`, with all of their entries.
-fn check(store: &ShardedStore, users: &UserRepository) -> Result<bool> {
+fn check(store: &Store, users: &UserRepository) -> Result<bool> {
     let txn = store.read()?;
     let keys: Vec<(u32, u32)> = users.all(&txn).keys().collect::<Result<_>>()?;
     let has_b = keys.iter().any(|(part, _)| *part == 11);
@@ -181,7 +181,7 @@ fn a_shard_with_rows_of_a_closed_table_with_global_indexes_is_not_attached() -> 
     store.transaction(|txn| users.insert(txn, &other))?;
     drop((store, users));
     {
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         for _ in 0..2 {
             let refused = reason(store.attach_shard("b", "b"));
             assert!(
@@ -207,7 +207,7 @@ fn a_shard_with_rows_of_a_closed_table_with_global_indexes_is_not_attached() -> 
     }
     store.detach_shard("b")?;
     drop((store, users));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     store.attach_shard("b", "b")?;
     let users = UserRepository::open(&store)?;
     assert!(!check(&store, &users)?);
@@ -276,7 +276,7 @@ fn a_process_that_is_killed_while_it_detaches_or_attaches_leaves_whole_indexes()
         child.wait().expect("ended");
         if round % 2 == 0 {
             // It recovers the shards, unless a commit is in some of them only.
-            drop(ShardedStore::options().read_only(true).open(&path));
+            drop(Store::options().read_only(true).open(&path));
         }
         let is_plain = Store::open(path.join("b")).is_ok();
         let (store, users) = opened(&path)?;
@@ -322,7 +322,7 @@ fn a_backup_beside_detaching_and_attaching_has_a_shard_with_its_entries_or_not_a
         let copies = (0..12).try_for_each(|number| -> Result<()> {
             let copy = dir.path().join(format!("copy.{number}"));
             store.backup_to(&copy)?;
-            let copied = ShardedStore::open(&copy)?;
+            let copied = Store::open(&copy)?;
             assert!(copied.unavailable_shards().is_empty(), "{:?}", copied.unavailable_shards());
             let users = UserRepository::open(&copied)?;
             let has_b = check(&copied, &users)?;
@@ -362,7 +362,7 @@ fn another_process_reads_a_shard_with_its_entries_or_opens_the_store_again() -> 
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(3) {
             let read = || -> Result<()> {
-                let store = ShardedStore::options().read_only(true).open(&path)?;
+                let store = Store::options().read_only(true).open(&path)?;
                 let users = UserRepository::open(&store)?;
                 while begun.elapsed() < Duration::from_secs(3) {
                     check(&store, &users)?;
@@ -422,7 +422,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Leaves a store as if its process had ended in `change` between the write of the shard map manager and the commit.
-fn end_before_the_commit(path: &Path, change: impl FnOnce(&ShardedStore) -> Result<()>) {
+fn end_before_the_commit(path: &Path, change: impl FnOnce(&Store) -> Result<()>) {
     let before = path.with_extension("before");
     copy(path, &before);
     let (store, users) = opened(path).expect("opened");
@@ -440,7 +440,7 @@ fn a_process_that_ends_before_the_commit_of_a_detachment_leaves_the_shard_in_the
     let path = dir.path().join("shop");
     drop(filled(&path)?);
     end_before_the_commit(&path, |store| store.detach_shard("b"));
-    let store = ShardedStore::options().read_only(true).open(&path)?;
+    let store = Store::options().read_only(true).open(&path)?;
     assert!(check(&store, &UserRepository::open(&store)?)?);
     drop(store);
     for _ in 0..2 {
@@ -464,7 +464,7 @@ fn a_process_that_ends_before_the_commit_of_an_attachment_leaves_the_shard_detac
     store.detach_shard("b")?;
     drop((store, users));
     end_before_the_commit(&path, |store| store.attach_shard("b", "b").map(drop));
-    let store = ShardedStore::options().read_only(true).open(&path)?;
+    let store = Store::options().read_only(true).open(&path)?;
     assert!(!check(&store, &UserRepository::open(&store)?)?);
     drop(store);
     for _ in 0..2 {
@@ -498,20 +498,20 @@ fn a_table_whose_shards_are_all_detached_opens_without_rows_and_gets_further_key
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log");
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options().shard("spare", "spare").shard("a", "a").shard("b", "b");
+    let options = Store::options().shard("spare", "spare").shard("a", "a").shard("b", "b");
     let store = options.map("entries", map).open(&path)?;
     let entries = EntryRepository::open(&store)?;
     store.transaction(|txn| entries.insert(txn, &Entry { month: 1, id: 1, amount: 5 }))?;
     store.detach_shard("a")?;
     store.detach_shard("b")?;
     drop((store, entries));
-    let store = ShardedStore::options().read_only(true).open(&path)?;
+    let store = Store::options().read_only(true).open(&path)?;
     match EntryRepository::open(&store) {
         Ok(entries) => assert_eq!(entries.all(&store.read()?).count()?, 0),
         Err(error) => assert!(matches!(error, Error::SchemaMismatch { .. }), "{error}"),
     }
     drop(store);
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let entries = EntryRepository::open(&store)?;
     assert_eq!(entries.all(&store.read()?).count()?, 0);
     assert_eq!(entries.find_by_amount(&store.read()?, 5).count()?, 0);

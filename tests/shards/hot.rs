@@ -1,6 +1,6 @@
 //! The requests of ranges and shard keys, and advice on shards with more than their share.
 
-use index_table::{IndexTable, Result, ShardMap, ShardedOptions, ShardedStore};
+use index_table::{IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -27,10 +27,10 @@ struct Event {
     number: u64,
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     ["a", "b"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("orders", ShardMap::ranges().to("a", ..50u32).to("b", 50u32..))
         .map("events", ShardMap::hashed(["a", "b"]))
 }
@@ -40,7 +40,7 @@ fn order(tenant: u32, number: u64) -> Order {
 }
 
 /// Creates a store in which each tenant has the number of orders that `orders` returns.
-fn filled(orders: impl Fn(u32) -> u64) -> Result<(ShardedStore, OrderRepository)> {
+fn filled(orders: impl Fn(u32) -> u64) -> Result<(Store, OrderRepository)> {
     let store = options().in_memory()?;
     let repository = OrderRepository::open(&store)?;
     store.transaction(|txn| {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, WriteTxn};
+use index_table::{Error, IndexTable, Result, ShardMap, Store, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use crate::{opening::reason, verify_global::raw};
@@ -32,10 +32,9 @@ fn task(tenant: u32, id: u64) -> Task {
     Task { tenant, id, state: 1, owner: 2, ends: None }
 }
 
-fn opened(path: &Path) -> Result<(ShardedStore, TaskRepository)> {
+fn opened(path: &Path) -> Result<(Store, TaskRepository)> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let store =
-        ShardedStore::options().shard("a", "a").shard("b", "b").map("tasks", map).open(path)?;
+    let store = Store::options().shard("a", "a").shard("b", "b").map("tasks", map).open(path)?;
     let tasks = TaskRepository::open(&store)?;
     Ok((store, tasks))
 }
@@ -210,7 +209,7 @@ fn a_shard_that_was_detached_with_messages_of_rows_in_other_shards_brings_them_b
     drop((tasks, store));
     exchange(&path, &mut messages).expect("put back");
 
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let tasks = TaskRepository::open(&store)?;
     assert_eq!(tasks.find_by_owner(&store.read()?, 2).stale().count()?, 0);
     store.attach_shard("a", "a")?;
@@ -245,7 +244,7 @@ fn a_shard_that_was_added_gets_the_whole_global_index_of_the_last_other_shard() 
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("shop");
         let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20);
-        let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+        let options = Store::options().shard("a", "a").shard("b", "b");
         let store = options.map("members", map).open(&path)?;
         let members = MemberRepository::open_online(&store)?;
         store.transaction(|txn| {
@@ -266,7 +265,7 @@ fn a_shard_that_was_added_gets_the_whole_global_index_of_the_last_other_shard() 
         for name in ["a", "b"] {
             store.attach_shard(name, name)?;
         }
-        let has_all = |store: &ShardedStore, members: &MemberRepository| -> Result<()> {
+        let has_all = |store: &Store, members: &MemberRepository| -> Result<()> {
             let txn = store.read()?;
             assert_eq!(members.by_email(&txn).count()?, 101);
             for row in [member(1, 7), member(11, 49), member(50, 1)] {
@@ -278,7 +277,7 @@ fn a_shard_that_was_added_gets_the_whole_global_index_of_the_last_other_shard() 
         };
         has_all(&store, &members)?;
         drop((store, members));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         has_all(&store, &MemberRepository::open(&store)?)?;
     }
     Ok(())
@@ -289,7 +288,7 @@ fn a_shard_with_many_rows_is_detached_and_attached_beside_readers_and_writers() 
     const ROWS: u64 = 5_000;
     let dir = tempfile::tempdir().expect("a directory");
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+    let options = Store::options().shard("a", "a").shard("b", "b");
     let store = options.map("members", map).open(dir.path().join("shop"))?;
     let members = MemberRepository::open(&store)?;
     store.transaction(|txn| (0..100).try_for_each(|id| members.insert(txn, &member(1, id))))?;
@@ -351,7 +350,7 @@ fn a_detached_shard_keeps_its_name_if_it_is_given_when_the_manager_is_rebuilt() 
         store.detach_shard("b")?;
         drop((store, tasks));
         std::fs::remove_file(path.join("data.mdb")).expect("the shard map manager");
-        let mut options = ShardedStore::options().shard("a", "a");
+        let mut options = Store::options().shard("a", "a");
         if is_given {
             options = options.shard("b", "b");
         }
@@ -372,7 +371,7 @@ fn a_detached_shard_keeps_its_name_if_it_is_given_when_the_manager_is_rebuilt() 
         tasks.drain(&store, u64::MAX)?;
         assert!(store.verify()?.is_clean());
         drop((store, tasks));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         assert_eq!(TaskRepository::open(&store)?.shard_of(&store, 20)?.name(), name);
     }
     Ok(())

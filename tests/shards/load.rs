@@ -1,7 +1,7 @@
 //! The contents and the load of shards and ranges.
 
 use index_table::{
-    Error, IndexTable, Result, ShardMap, ShardedStore,
+    Error, IndexTable, Result, ShardMap, Store,
     report::{RangeInfo, ShardInfo, ShardStatus},
 };
 use serde::{Deserialize, Serialize};
@@ -44,9 +44,9 @@ fn order(tenant: u32, number: u64) -> Order {
     Order { tenant, number, town: "Oslo".to_owned() }
 }
 
-fn open(path: &std::path::Path) -> Result<ShardedStore> {
+fn open(path: &std::path::Path) -> Result<Store> {
     let orders = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..200);
-    ShardedStore::options()
+    Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("orders", orders)
@@ -144,7 +144,7 @@ fn the_shares_of_shards_and_ranges_are_parts_of_their_totals() -> Result<()> {
 fn a_shard_that_is_not_available_has_no_rows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path())?);
-    let store = ShardedStore::options().only(["north"]).open(dir.path())?;
+    let store = Store::options().only(["north"]).open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     store.transaction(|txn| orders.insert(txn, &order(7, 1)))?;
     let shards = store.shards()?;

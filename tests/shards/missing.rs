@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use index_table::{Error, Result, ShardedStore};
+use index_table::{Error, Result, Store};
 
 use crate::tables::{
     Kind,
@@ -16,7 +16,7 @@ fn order(tenant: u8, number: u16) -> Order {
 }
 
 /// Creates a store with four shards of eight tenants each, and loses the second shard.
-fn with_a_lost_shard() -> Result<(tempfile::TempDir, ShardedStore, OrderRepository)> {
+fn with_a_lost_shard() -> Result<(tempfile::TempDir, Store, OrderRepository)> {
     let dir = tempfile::tempdir().expect("a directory");
     {
         let store = options(Kind::Ranges, 4).open(dir.path())?;
@@ -26,7 +26,7 @@ fn with_a_lost_shard() -> Result<(tempfile::TempDir, ShardedStore, OrderReposito
         }
     }
     fs::remove_dir_all(dir.path().join("s1")).expect("removed");
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     Ok((dir, store, orders))
 }
@@ -102,7 +102,7 @@ fn a_query_of_available_shards_has_no_missing_shards() -> Result<()> {
 fn a_shard_that_was_left_out_is_missing() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     drop(options(Kind::Hashed, 3).open(dir.path())?);
-    let store = ShardedStore::options().only(["s2"]).open(dir.path())?;
+    let store = Store::options().only(["s2"]).open(dir.path())?;
     let orders = crate::tables::by_hash::OrderRepository::open(&store)?;
     let txn = store.read()?;
     let found = orders.find_by_town(&txn, "Oslo").available();

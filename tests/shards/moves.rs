@@ -7,7 +7,7 @@ use std::{
 };
 
 use index_table::{
-    Durability, Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore,
+    Durability, Error, IndexTable, Options, Result, ShardMap, Store,
     report::{MoveState, Moved},
 };
 use serde::{Deserialize, Serialize};
@@ -55,11 +55,11 @@ struct Event {
 const TENANTS: u32 = 40;
 const ACCOUNTS: u64 = 25;
 
-pub(crate) fn options() -> ShardedOptions {
+pub(crate) fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("accounts", map)
         .map("events", ShardMap::hashed(["a", "b"]))
 }
@@ -75,13 +75,13 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn open(store: &ShardedStore) -> Result<Self> {
+    pub(crate) fn open(store: &Store) -> Result<Self> {
         let (accounts, entries) = (AccountRepository::open(store)?, EntryRepository::open(store)?);
         Ok(Self { accounts, entries })
     }
 
     /// Adds all accounts, and an entry for each tenant.
-    pub(crate) fn fill(&self, store: &ShardedStore) -> Result<()> {
+    pub(crate) fn fill(&self, store: &Store) -> Result<()> {
         for tenant in 0..TENANTS {
             store.transaction(|txn| {
                 for number in 0..ACCOUNTS {
@@ -100,7 +100,7 @@ impl Tables {
     }
 
     /// Checks in one snapshot that each account is there once, by every way, and that no money is lost.
-    fn check(&self, store: &ShardedStore) -> Result<()> {
+    fn check(&self, store: &Store) -> Result<()> {
         let txn = store.read()?;
         let expected = u64::from(TENANTS) * ACCOUNTS;
         let rows = self.accounts.all(&txn).rows().collect::<Result<Vec<_>>>()?;
@@ -132,7 +132,7 @@ impl Tables {
     }
 
     /// Moves money between two accounts of any tenants.
-    fn transfer(&self, store: &ShardedStore, random: &mut u64) -> Result<()> {
+    fn transfer(&self, store: &Store, random: &mut u64) -> Result<()> {
         let mut below = |limit: u64| {
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (*random >> 33) % limit
@@ -153,11 +153,7 @@ impl Tables {
 }
 
 /// Runs writers and readers until `body` ends, and checks the store.
-fn beside(
-    store: &ShardedStore,
-    tables: &Tables,
-    body: impl FnOnce() -> Result<()>,
-) -> Result<(u64, u64)> {
+fn beside(store: &Store, tables: &Tables, body: impl FnOnce() -> Result<()>) -> Result<(u64, u64)> {
     let (stop, written, read) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let outcome = thread::scope(|scope| {
         for seed in 1..=2 {
@@ -214,7 +210,7 @@ fn readers_and_writers_continue_beside_moves_and_see_each_row_once() -> Result<(
         assert_eq!(store.moves()?, []);
         assert_eq!(tables.accounts.shard_of(&store, 34)?.name(), "a");
     }
-    let store = ShardedStore::open(dir.path().join("store"))?;
+    let store = Store::open(dir.path().join("store"))?;
     Tables::open(&store)?.check(&store)?;
     assert!(store.verify()?.is_clean());
     Ok(())
@@ -338,7 +334,7 @@ fn interrupted(dir: &tempfile::TempDir) -> Result<Vec<std::path::PathBuf>> {
 fn an_interrupted_move_is_continued_or_cancelled() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     for (at, path) in interrupted(&dir)?.into_iter().enumerate() {
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         assert_eq!(store.moves()?.len(), 1);
         let tables = Tables::open(&store)?;
         let begun = store.moves()?.remove(0);
@@ -370,7 +366,7 @@ fn an_interrupted_move_is_continued_or_cancelled() -> Result<()> {
         store.move_range("accounts", 0u32.., "b").run()?;
         tables.check(&store)?;
         drop((store, tables));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let tables = Tables::open(&store)?;
         tables.check(&store)?;
         let txn = store.read()?;
@@ -390,7 +386,7 @@ fn a_shard_that_is_older_than_a_move_is_refused() -> Result<()> {
     tables.fill(&store)?;
     drop((store, tables));
     copy(&path.join("a"), &dir.path().join("old")).expect("copied");
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let tables = Tables::open(&store)?;
     store.move_range("accounts", 10u32..20, "c").run()?;
     drop((store, tables));
@@ -399,7 +395,7 @@ fn a_shard_that_is_older_than_a_move_is_refused() -> Result<()> {
     std::fs::rename(path.join("a"), dir.path().join("new")).expect("moved");
     copy(&dir.path().join("old"), &path.join("a")).expect("copied");
     // The shard is not opened, so no row is found twice.
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let unavailable: Vec<_> =
         store.unavailable_shards().iter().map(|(shard, _)| shard.to_string()).collect();
     assert_eq!(unavailable, ["a"], "{:?}", store.unavailable_shards());
@@ -407,7 +403,7 @@ fn a_shard_that_is_older_than_a_move_is_refused() -> Result<()> {
 
     std::fs::remove_dir_all(path.join("a")).expect("removed");
     std::fs::rename(dir.path().join("new"), path.join("a")).expect("moved");
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     Tables::open(&store)?.check(&store)
 }
 
@@ -482,7 +478,7 @@ fn pages_on_both_sides_of_a_switch_miss_and_repeat_no_row() -> Result<()> {
         let tables = Tables::open(&store)?;
         tables.fill(&store)?;
         for size in [20, 150, 400] {
-            let whole = |store: &ShardedStore| -> Result<Vec<_>> {
+            let whole = |store: &Store| -> Result<Vec<_>> {
                 tables.accounts.by_town(&store.read()?).keys().collect()
             };
             let expected = whole(&store)?;
@@ -545,7 +541,7 @@ fn a_table_that_is_created_during_a_move_moves_too() -> Result<()> {
         .run()?;
     assert_eq!(moved.rows, 40);
     let entries = entries.expect("the table was created");
-    let check = |store: &ShardedStore, entries: &EntryRepository| -> Result<()> {
+    let check = |store: &Store, entries: &EntryRepository| -> Result<()> {
         let txn = store.read()?;
         for tenant in 0..40 {
             assert_eq!(entries.get(&txn, tenant, 1)?, Some(entry(tenant, 1)));
@@ -557,7 +553,7 @@ fn a_table_that_is_created_during_a_move_moves_too() -> Result<()> {
     };
     check(&store, &entries)?;
     drop((accounts, entries, store));
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     assert!(store.moves()?.is_empty());
     let _accounts = AccountRepository::open(&store)?;
     check(&store, &EntryRepository::open(&store)?)

@@ -6,7 +6,7 @@ use std::{
 };
 
 use index_table::{
-    Error, IndexTable, Progress, Result, ShardMap, ShardedOptions, ShardedStore, report::MoveState,
+    Error, IndexTable, Options, Progress, Result, ShardMap, Store, report::MoveState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,10 +33,10 @@ const TENANTS: u32 = 30;
 const USERS: u64 = 20;
 const ALL: u64 = TENANTS as u64 * USERS;
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("users", ShardMap::ranges().to("a", ..15u32).to("b", 15u32..))
         .map("users.town_age", ShardMap::ranges().to("a", .."t2").to("b", "t2"..))
         .map("users.email", ShardMap::hashed(["a", "b"]))
@@ -49,7 +49,7 @@ fn user(tenant: u32, id: u64) -> User {
     User { tenant, id, email, town, age: (id % 7) as u8, name }
 }
 
-fn filled(store: &ShardedStore) -> Result<UserRepository> {
+fn filled(store: &Store) -> Result<UserRepository> {
     let users = UserRepository::open(store)?;
     for tenant in 0..TENANTS {
         store.transaction(|txn| {
@@ -60,7 +60,7 @@ fn filled(store: &ShardedStore) -> Result<UserRepository> {
 }
 
 /// Checks in one snapshot that the global indexes have each row once.
-fn check(store: &ShardedStore, users: &UserRepository) -> Result<()> {
+fn check(store: &Store, users: &UserRepository) -> Result<()> {
     let txn = store.read()?;
     let rows = users.all(&txn).rows().collect::<Result<Vec<_>>>()?;
     assert_eq!(rows.len() as u64, ALL);
@@ -150,7 +150,7 @@ fn entries_move_beside_readers_and_writers() -> Result<()> {
         assert_eq!(towns.iter().map(|range| range.rows).sum::<u64>(), ALL);
         assert_eq!((towns[1].start.as_deref(), towns[1].shard.as_str()), (Some("\"t1\""), "b"));
     }
-    let store = ShardedStore::open(dir.path().join("store"))?;
+    let store = Store::open(dir.path().join("store"))?;
     check(&store, &UserRepository::open(&store)?)?;
     assert!(store.verify()?.is_clean());
     Ok(())
@@ -176,7 +176,7 @@ fn an_interrupted_move_of_entries_is_continued_or_cancelled() -> Result<()> {
     }
     assert!(copies.len() >= 6, "{}", copies.len());
     for (at, path) in copies.into_iter().enumerate() {
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let users = UserRepository::open(&store)?;
         check(&store, &users)?;
         let begun = store.moves()?.remove(0);
@@ -198,7 +198,7 @@ fn an_interrupted_move_of_entries_is_continued_or_cancelled() -> Result<()> {
         users.drain(&store, u64::MAX)?;
         check(&store, &users)?;
         drop((store, users));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let users = UserRepository::open(&store)?;
         check(&store, &users)?;
         store.move_slots("users.email", .., "a").run()?;
@@ -286,7 +286,7 @@ fn entries_are_rebalanced_and_a_shard_without_entries_is_removed() -> Result<()>
     let error = reason(store.move_range("users.town_age", 1u64..2, "a").run());
     assert!(error.contains("not `u64`"), "{error}");
     drop((store, users));
-    let store = ShardedStore::open(dir.path().join("store"))?;
+    let store = Store::open(dir.path().join("store"))?;
     let error = reason(store.move_slots("users.email", .., "a").run());
     assert!(error.contains("open it first"), "{error}");
     check(&store, &UserRepository::open(&store)?)
@@ -299,10 +299,10 @@ fn messages_in_a_shard_without_rows_are_applied() -> Result<()> {
     let store = options().open(&path)?;
     let users = filled(&store)?;
     users.drain(&store, u64::MAX)?;
-    let age = |store: &ShardedStore, users: &UserRepository, age: u8| {
+    let age = |store: &Store, users: &UserRepository, age: u8| {
         store.transaction(|txn| users.update(txn, 3, 3, |row| row.age = age).map(drop))
     };
-    let count = |store: &ShardedStore, users: &UserRepository, age: u8| {
+    let count = |store: &Store, users: &UserRepository, age: u8| {
         users.find_by_age(&store.read()?, age).stale().count()
     };
     age(&store, &users, 100)?;
@@ -315,7 +315,7 @@ fn messages_in_a_shard_without_rows_are_applied() -> Result<()> {
     age(&store, &users, 101)?;
     store.move_range("users", ..15u32, "b").run()?;
     drop((store, users));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let users = UserRepository::open(&store)?;
     assert_eq!(users.lag(&store.read()?)?.messages, 1);
     assert!(reason(store.remove_shard("c")).contains("start the index worker"));

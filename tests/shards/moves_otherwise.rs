@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, Result, ShardMap, ShardedStore, Store, report::MoveState};
+use index_table::{Error, Result, ShardMap, Store, report::MoveState};
 
 use crate::moves::{AccountRepository, Tables, account, options};
 
@@ -35,7 +35,7 @@ fn read_on(path: &Path) -> Result<(u32, u32)> {
     let (mut reads, mut opened) = (0, 0);
     while !path.join("stop").exists() {
         opened += 1;
-        let store = ShardedStore::options().read_only(true).open(path)?;
+        let store = Store::options().read_only(true).open(path)?;
         let accounts = match AccountRepository::open(&store) {
             Err(Error::ReopenNeeded { .. }) => continue,
             accounts => accounts?,
@@ -93,7 +93,7 @@ fn a_reader_in_another_process_never_misses_or_repeats_a_row() -> Result<()> {
 
 /// Moves ranges back and forth beside a writer, whose commits are printed.
 fn move_on(path: &Path) -> Result<()> {
-    let store = ShardedStore::open(path)?;
+    let store = Store::open(path)?;
     let tables = Tables::open(&store)?;
     for begun in store.moves()? {
         store.resume_move(begun.id).run()?;
@@ -168,7 +168,7 @@ fn kill_during_moves(kills: u64) -> Result<(usize, usize)> {
             let mut next = || words.next().expect("a number").parse::<u64>().expect("a number");
             acknowledged.push((next() as u32, next()));
         }
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         let tables = Tables::open(&store)?;
         tables.accounts.drain(&store, u64::MAX)?;
         interrupted += store.moves()?.len();
@@ -218,7 +218,7 @@ fn rows_of_an_adopted_store_can_be_moved_and_rebalanced() -> Result<()> {
             .transaction(|txn| (0..40).try_for_each(|it| accounts.insert(txn, &account(it, 1))))?;
     }
     let map = ShardMap::ranges().to("a", ..40u32).to("b", 40u32..);
-    let options = ShardedStore::options().adopt("a", &old).shard("b", "b").map("accounts", map);
+    let options = Store::options().adopt("a", &old).shard("b", "b").map("accounts", map);
     let store = options.open(dir.path().join("shop"))?;
     let tables = Tables::open(&store)?;
     assert_eq!(store.move_range("accounts", 30u32..40, "b").run()?.rows, 10);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use index_table::{IndexTable, Result, ShardMap, ShardedStore, WriteTxn};
+use index_table::{IndexTable, Result, ShardMap, Store, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use crate::random_local::random_together::copy;
@@ -24,16 +24,15 @@ fn person(id: u32, nick: &str) -> Person {
     Person { tenant: 7, id, nick: nick.into(), badge: id }
 }
 
-fn opened(path: &Path) -> Result<(ShardedStore, PersonRepository)> {
+fn opened(path: &Path) -> Result<(Store, PersonRepository)> {
     let map = ShardMap::ranges().to("a", ..100u32).to("b", 100u32..);
-    let store =
-        ShardedStore::options().shard("a", "a").shard("b", "b").map("people", map).open(path)?;
+    let store = Store::options().shard("a", "a").shard("b", "b").map("people", map).open(path)?;
     let people = PersonRepository::open(&store)?;
     Ok((store, people))
 }
 
 /// Checks that each row is found by each of its keys, that no key has another entry, and that no key is free.
-fn check(store: &ShardedStore, people: &PersonRepository, expected: &[Person]) -> Result<()> {
+fn check(store: &Store, people: &PersonRepository, expected: &[Person]) -> Result<()> {
     let txn = store.read()?;
     assert_eq!(people.all(&txn).rows().collect::<Result<Vec<_>>>()?, expected);
     for one in expected {
@@ -216,7 +215,7 @@ fn rows_exchange_keys_of_a_global_index_while_its_entries_move() -> Result<()> {
     const MEMBERS: u32 = 60;
     let dir = tempfile::tempdir().expect("a directory");
     let map = ShardMap::ranges().to("a", ..30u32).to("b", 30u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("members", map);
+    let options = Store::options().shard("a", "a").shard("b", "b").map("members", map);
     let store = options.open(dir.path().join("store"))?;
     let members = MemberRepository::open(&store)?;
     let member = |tenant, code| Member { tenant, code };

@@ -1,6 +1,6 @@
 //! `insert_with`: rows are numbered within their shard key.
 
-use index_table::{Error, IndexKey, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexKey, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IndexKey)]
@@ -31,15 +31,15 @@ fn stores() -> Result<Vec<(Option<tempfile::TempDir>, Store)>> {
     let options = || {
         let map =
             ShardMap::ranges().to("a", ..("m".to_owned(), 0u32)).to("b", ("m".to_owned(), 0u32)..);
-        ShardedStore::options()
+        Store::options()
             .shard("a", "a")
             .shard("b", "b")
             .map("invoices", map)
             .map("letters", ShardMap::hashed(["a", "b"]))
     };
     let (one, many) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("many"));
-    let stores = [Store::open(one.path())?, (*options().open(many.path())?).clone()];
-    let memory = [Store::in_memory(), (*options().in_memory()?).clone()];
+    let stores = [Store::open(one.path())?, options().open(many.path())?];
+    let memory = [Store::in_memory(), options().in_memory()?];
     let dirs = [Some(one), Some(many), None, None];
     Ok(dirs.into_iter().zip(stores.into_iter().chain(memory)).collect())
 }
@@ -118,7 +118,7 @@ fn numbers_end_within_each_shard_key() -> Result<()> {
 #[test]
 fn a_transaction_of_one_shard_numbers_its_rows() -> Result<()> {
     let map = ShardMap::hashed(["a", "b"]);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("letters", map);
+    let options = Store::options().shard("a", "a").shard("b", "b").map("letters", map);
     let store = options.in_memory()?;
     let letters = LetterRepository::open(&store)?;
     for tenant in 0..20 {

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use index_table::{Error, IndexState, IndexTable, Result, ShardedStore, Store, WriteTxn};
+use index_table::{Error, IndexState, IndexTable, Result, Store, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -147,7 +147,7 @@ macro_rules! tests {
                 Ok(())
             }
 
-            fn assert_equal(one: &Store, many: &ShardedStore, what: &str) -> Result<()> {
+            fn assert_equal(one: &Store, many: &Store, what: &str) -> Result<()> {
                 let (of_one, of_many) = (OrderRepository::open(one)?, OrderRepository::open(many)?);
                 let (one, many) = (one.read()?, many.read()?);
                 for (tenant, town) in [(3, "a"), (31, "ab")] {
@@ -170,7 +170,7 @@ macro_rules! tests {
 
             /// Applies transactions of a third of the tenants until the build is done. Returns their number.
             fn write(
-                store: &ShardedStore,
+                store: &Store,
                 orders: &OrderRepository,
                 third: u8,
                 is_done: &AtomicBool,
@@ -185,11 +185,7 @@ macro_rules! tests {
             }
 
             /// Counts by an index until the build is done. It is not readable, and then has the entries of all rows.
-            fn count(
-                store: &ShardedStore,
-                orders: &OrderRepository,
-                is_done: &AtomicBool,
-            ) -> Result<()> {
+            fn count(store: &Store, orders: &OrderRepository, is_done: &AtomicBool) -> Result<()> {
                 let mut was_readable = false;
                 loop {
                     let is_last = is_done.load(Ordering::Relaxed);
@@ -256,7 +252,7 @@ macro_rules! tests {
                 assert_equal(&one, &many, &what)
             }
 
-            fn assert_unreadable(orders: &OrderRepository, store: &ShardedStore) -> Result<()> {
+            fn assert_unreadable(orders: &OrderRepository, store: &Store) -> Result<()> {
                 let is_refused = |outcome: Result<u64>| {
                     matches!(outcome, Err(Error::IndexNotReadable { table: "orders", .. }))
                 };
@@ -320,7 +316,7 @@ macro_rules! tests {
                             path = next;
                         }
                         drop((orders, many));
-                        many = ShardedStore::open(&path)?;
+                        many = Store::open(&path)?;
                         orders = OrderRepository::open_online(&many)?;
                     }
                     assert!(rounds > 2, "{what}: {rounds}");
@@ -347,7 +343,7 @@ macro_rules! tests {
                         many
                     } else {
                         drop((online, many));
-                        ShardedStore::open(dir.path())?
+                        Store::open(dir.path())?
                     };
                     assert_equal(&one, &many, "after an interrupted build")?;
                 }
@@ -361,12 +357,12 @@ macro_rules! tests {
                 fill(&one)?;
                 fill(&many)?;
                 drop(many);
-                let many = ShardedStore::options().only(["s0"]).open(dir.path())?;
+                let many = Store::options().only(["s0"]).open(dir.path())?;
                 let orders = OrderRepository::open_online(&many)?;
                 let built = orders.build(&many).run();
                 assert!(matches!(built, Err(Error::ShardUnavailable { .. })), "{built:?}");
                 drop((orders, many));
-                let many = ShardedStore::open(dir.path())?;
+                let many = Store::open(dir.path())?;
                 let orders = OrderRepository::open_online(&many)?;
                 assert_unreadable(&orders, &many)?;
                 assert!(orders.build(&many).batch_bytes(1000).run()?.is_readable());

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use index_table::{Error, IndexState, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexState, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -75,7 +75,7 @@ mod duplicates {
     fn a_violated_global_index_has_the_results_of_one_store() -> Result<()> {
         for (shards, seed) in [(1, 0), (2, 1), (5, 2), (5, 3), (2, 4), (5, 5)] {
             let (one, many) = (Store::in_memory(), options(Kind::List, shards).in_memory()?);
-            for store in [&one, &*many] {
+            for store in [&one, &many] {
                 let before = before::OrderRepository::open(store)?;
                 store.transaction(|txn| {
                     for (tenant, number) in (0..36).step_by(6).zip([0, 1, 1, 2, 3, 3]) {
@@ -107,7 +107,7 @@ mod duplicates {
             let violated = last.iter().flat_map(|last| &last.indexes);
             let violated = violated.filter(|it| matches!(it.state, IndexState::Violated(_)));
             assert_eq!(violated.count(), 2, "{last:?}");
-            for (store, orders) in [(&one, &of_one), (&*many, &of_many)] {
+            for (store, orders) in [(&one, &of_one), (&many, &of_many)] {
                 let rows = orders.all(&store.read()?).rows().collect::<Result<Vec<_>>>()?;
                 for Order { tenant, number, .. } in rows {
                     let row = order(tenant, number, code(tenant, number, false));
@@ -237,7 +237,7 @@ mod other_tables {
         })
     }
 
-    fn assert_copies(store: &ShardedStore, towns: &TownRepository, rows: usize) -> Result<()> {
+    fn assert_copies(store: &Store, towns: &TownRepository, rows: usize) -> Result<()> {
         for shard in store.shard_ids() {
             let txn = store.read_on(&shard)?;
             assert_eq!(towns.by_name(&txn).rows().count(), rows);
@@ -262,7 +262,7 @@ mod other_tables {
             store.transaction(|txn| towns.insert(txn, &town))?;
             store.transaction(|txn| towns.update(txn, round, |town| town.name.push('x')))?;
             drop((store, towns));
-            store = ShardedStore::open(dir.path())?;
+            store = Store::open(dir.path())?;
         }
         let towns = TownRepository::open_online(&store)?;
         let report = towns.build(&store).run()?;
@@ -284,7 +284,7 @@ mod other_tables {
         crate::verify::alone(&dir.path().join("s1"), |store| {
             TownRepository::open(store).map(drop)
         })?;
-        let store = ShardedStore::open(dir.path())?;
+        let store = Store::open(dir.path())?;
         let towns = TownRepository::open_online(&store)?;
         for shard in store.shard_ids() {
             assert!(towns.by_name(&store.read_on(&shard)?).count().is_err());
@@ -306,13 +306,13 @@ mod other_tables {
         store.transaction(|txn| bills.delete(txn, 49))?;
         drop((bills, store));
         // A read-only store finds the unfinished index.
-        let store = ShardedStore::options().read_only(true).open(dir.path())?;
+        let store = Store::options().read_only(true).open(dir.path())?;
         assert!(matches!(BillRepository::open(&store), Err(Error::IndexNotReadable { .. })));
         let bills = BillRepository::open_online(&store)?;
         assert!(bills.by_amount(&store.read()?).count().is_err());
         assert_eq!(bills.all(&store.read()?).count()?, 49);
         drop((bills, store));
-        let store = ShardedStore::open(dir.path())?;
+        let store = Store::open(dir.path())?;
         let bills = BillRepository::open_online(&store)?;
         assert!(bills.build(&store).run()?.is_readable());
         assert_eq!(bills.find_by_amount(&store.read()?, 0).count()?, 7);
@@ -329,7 +329,7 @@ const NAME: &str = "online_otherwise::a_build_continues_after_its_process_was_ki
 /// Builds in small batches in the child process, and prints the progress.
 fn build_in_child(path: &Path) -> Result<()> {
     let end: u64 = std::env::var(END).ok().and_then(|end| end.parse().ok()).expect("a number");
-    let store = ShardedStore::open(path)?;
+    let store = Store::open(path)?;
     let orders = global::OrderRepository::open_online(&store)?;
     let progress = |at: index_table::Progress| {
         let remaining = at.total.map_or(0, |total| total - at.done);
@@ -349,7 +349,7 @@ fn a_build_continues_after_its_process_was_killed() -> Result<()> {
         return build_in_child(Path::new(&path));
     }
     let dir = tempfile::tempdir().expect("a directory");
-    fill(&*with_maps_of_indexes(Kind::List, 3).open(dir.path())?)?;
+    fill(&with_maps_of_indexes(Kind::List, 3).open(dir.path())?)?;
     // Each row counts once for the local indexes, and once for the global indexes, which are built later.
     for remaining in [2 * ROWS - 60, ROWS - 20, ROWS - 120, ROWS - 200] {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
@@ -367,7 +367,7 @@ fn a_build_continues_after_its_process_was_killed() -> Result<()> {
         assert!(reported.any(|reported| reported <= remaining));
         child.kill().expect("killed");
         child.wait().expect("it ends");
-        let store = ShardedStore::open(dir.path())?;
+        let store = Store::open(dir.path())?;
         let orders = global::OrderRepository::open_online(&store)?;
         assert!(orders.by_town(&store.read()?).count().is_err());
         let rename = |tenant: u8| {
@@ -379,7 +379,7 @@ fn a_build_continues_after_its_process_was_killed() -> Result<()> {
         (0..4).try_for_each(|tenant| rename(tenant).map(drop))?;
         assert!(orders.verify(&store.read()?).run()?.is_clean());
     }
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let orders = global::OrderRepository::open_online(&store)?;
     let report = orders.build(&store).run()?;
     assert!(report.is_readable() && report.rows < ROWS, "{report}");
@@ -456,7 +456,7 @@ fn the_indexes_of_an_adopted_store_are_built_online() -> Result<()> {
         drop(global::OrderRepository::open(&store)?);
     }
     let map = ShardMap::ranges().to("s0", ..TENANTS).to("s1", TENANTS..);
-    let options = ShardedStore::options().adopt("s0", &old).shard("s1", "s1").map("tenants", map);
+    let options = Store::options().adopt("s0", &old).shard("s1", "s1").map("tenants", map);
     let store = options.open(&shop)?;
     let orders = global::OrderRepository::open_online(&store)?;
     let refused = orders.by_town(&store.read()?).count();

@@ -2,9 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{
-    Error, IndexTable, Options, Result, ShardMap, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{Error, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::tables::{
@@ -22,18 +20,18 @@ pub(crate) struct Invoice {
     pub(crate) amount: u32,
 }
 
-fn two() -> ShardedOptions {
+fn two() -> Options {
     options(Kind::Ranges, 2)
 }
 
 /// Inserts a row in each of two shards.
-fn fill(store: &ShardedStore) -> Result<()> {
+fn fill(store: &Store) -> Result<()> {
     let orders = OrderRepository::open(store)?;
     store.transaction(|txn| orders.insert(txn, &order(0, 1)))?;
     store.transaction(|txn| orders.insert(txn, &order(16, 1)))
 }
 
-fn count(store: &ShardedStore) -> Result<u64> {
+fn count(store: &Store) -> Result<u64> {
     OrderRepository::open(store)?.all(&store.read()?).count()
 }
 
@@ -60,15 +58,16 @@ pub(crate) fn reason<T: std::fmt::Debug>(outcome: Result<T>) -> String {
 #[test]
 fn a_store_records_its_shards_and_maps() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    assert!(matches!(ShardedStore::open(dir.path()), Err(Error::StoreNotFound { .. })));
+    let missing = Store::options().create(false).open(dir.path());
+    assert!(matches!(missing, Err(Error::StoreNotFound { .. })), "{missing:?}");
     fill(&two().open(dir.path())?)?;
     assert!(dir.path().join("s0/data.mdb").exists() && dir.path().join("s1/data.mdb").exists());
 
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     assert_eq!(count(&store)?, 2);
     assert!(store.unavailable_shards().is_empty());
     // Another handle to the same store.
-    let again = ShardedStore::open(dir.path())?;
+    let again = Store::open(dir.path())?;
     assert_eq!(again.shard("s0")?, store.shard("s0")?);
     assert!(matches!(two().open(dir.path()), Err(Error::AlreadyOpen { .. })));
     drop((store, again));
@@ -79,7 +78,7 @@ fn a_store_records_its_shards_and_maps() -> Result<()> {
     assert!(
         reason(other.open(dir.path())).contains("keys of type `u8`, and it is declared with `u32`")
     );
-    assert_eq!(count(&ShardedStore::open(dir.path())?)?, 2);
+    assert_eq!(count(&Store::open(dir.path())?)?, 2);
     Ok(())
 }
 
@@ -96,12 +95,13 @@ fn a_map_of_another_type_of_key_is_refused() -> Result<()> {
     );
     let wide = ShardMap::ranges().to("s0", ..5_u32).to("s1", 5_u32..);
     let store =
-        ShardedStore::options().shard("s0", "").shard("s1", "").map("tenants", wide).in_memory()?;
+        Store::options().shard("s0", "").shard("s1", "").map("tenants", wide).in_memory()?;
     let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
         panic!("a map of another type")
     };
     assert_eq!(difference, "its shard key is `u8`, and shard map `tenants` has keys of type `u32`");
-    let store = ShardedStore::options().shard("s0", "").in_memory()?;
+    let other = ShardMap::hashed(["s0"]);
+    let store = Store::options().shard("s0", "").map("other", other).in_memory()?;
     let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
         panic!("no map")
     };
@@ -114,7 +114,7 @@ fn a_copied_manager_does_not_get_the_shards_of_the_original() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (shop, disk) = (dir.path().join("shop"), dir.path().join("disk"));
     let elsewhere = || {
-        ShardedStore::options()
+        Store::options()
             .shard("s0", "s0")
             .shard("s1", &disk)
             .map("tenants", crate::tables::map(Kind::Ranges, 2))
@@ -122,20 +122,20 @@ fn a_copied_manager_does_not_get_the_shards_of_the_original() -> Result<()> {
     fill(&elsewhere().open(&shop)?)?;
     let copied = dir.path().join("copied");
     copy(&shop, &copied);
-    assert!(reason(ShardedStore::open(&copied)).contains("this shard map manager is a copy"));
+    assert!(reason(Store::open(&copied)).contains("this shard map manager is a copy"));
     // A moved manager keeps its shards.
     let moved = dir.path().join("moved");
     fs::rename(&shop, &moved).expect("another name");
-    assert_eq!(count(&ShardedStore::open(&moved)?)?, 2);
+    assert_eq!(count(&Store::open(&moved)?)?, 2);
     // A store can be copied together with all of its shards.
     let whole = dir.path().join("whole");
     fill(&two().open(&whole)?)?;
     copy(&whole, &dir.path().join("second"));
-    assert_eq!(count(&ShardedStore::open(dir.path().join("second"))?)?, 2);
+    assert_eq!(count(&Store::open(dir.path().join("second"))?)?, 2);
     // A shard of another store is refused.
     fs::remove_dir_all(whole.join("s1")).expect("removed");
     copy(&disk, &whole.join("s1"));
-    assert!(reason(ShardedStore::open(&whole)).contains("it is a shard of another store"));
+    assert!(reason(Store::open(&whole)).contains("it is a shard of another store"));
     Ok(())
 }
 
@@ -144,7 +144,7 @@ fn a_store_opens_without_a_lost_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     fill(&two().open(dir.path())?)?;
     fs::remove_dir_all(dir.path().join("s1")).expect("removed");
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let [(shard, _)] = &store.unavailable_shards()[..] else { panic!("one shard is lost") };
     assert_eq!(shard.name(), "s1");
     assert!(!dir.path().join("s1").exists(), "a lost shard is not made again");
@@ -166,7 +166,7 @@ fn a_store_opens_without_a_lost_shard() -> Result<()> {
 fn a_store_can_be_opened_with_some_of_its_shards() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     fill(&two().open(dir.path())?)?;
-    let store = ShardedStore::options().only(["s1"]).open(dir.path())?;
+    let store = Store::options().only(["s1"]).open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let txn = store.read()?;
     assert_eq!(orders.find_by_tenant(&txn, 16).count()?, 1);
@@ -182,14 +182,14 @@ fn a_store_can_be_opened_with_some_of_its_shards() -> Result<()> {
 }
 
 fn reason_of_only(path: &Path) -> String {
-    reason(ShardedStore::options().only(["s7"]).open(path))
+    reason(Store::options().only(["s7"]).open(path))
 }
 
 #[test]
 fn a_table_without_a_shard_key_is_in_one_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let placed = two().place("invoices", "s1");
-    for options in [placed, ShardedStore::options()] {
+    for options in [placed, Store::options()] {
         let store = options.open(dir.path())?;
         let invoices = InvoiceRepository::open(&store)?;
         let number = store
@@ -202,8 +202,7 @@ fn a_table_without_a_shard_key_is_in_one_shard() -> Result<()> {
     assert_eq!(InvoiceRepository::open(&shard)?.all(&shard.read()?).count()?, 2);
     drop(shard);
     assert!(
-        reason(ShardedStore::options().place("invoices", "s0").open(dir.path()))
-            .contains("elsewhere")
+        reason(Store::options().place("invoices", "s0").open(dir.path())).contains("elsewhere")
     );
     Ok(())
 }
@@ -224,12 +223,12 @@ fn an_existing_store_becomes_the_first_shard() -> Result<()> {
     let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
     fill_plain(&old)?;
     let adopting = |north| {
-        ShardedStore::options()
+        Store::options()
             .adopt("north", &old)
             .shard("south", "south")
             .map("tenants", ShardMap::ranges().to("north", ..north).to("south", north..))
     };
-    let plain = ShardedStore::options()
+    let plain = Store::options()
         .shard("north", &old)
         .map("tenants", ShardMap::ranges().to("north", ..9_u8));
     assert!(reason(plain.open(dir.path().join("not"))).contains("`adopt` it"));
@@ -253,8 +252,8 @@ fn an_adopted_store_keeps_its_rows() -> Result<()> {
     fill_plain(&old)?;
     let map = ShardMap::ranges().to("north", ..10_u8).to("south", 10_u8..);
     let adopting =
-        ShardedStore::options().adopt("north", &old).shard("south", "south").map("tenants", map);
-    for options in [adopting, ShardedStore::options()] {
+        Store::options().adopt("north", &old).shard("south", "south").map("tenants", map);
+    for options in [adopting, Store::options()] {
         let store = options.open(&shop)?;
         let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
         store.transaction(|txn| orders.put(txn, &order(12, 1)))?;
@@ -270,14 +269,13 @@ fn shards_have_options_of_their_own() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let small = Store::options().map_size(1 << 20).max_map_size(1 << 20);
     let make = |small: Options| {
-        ShardedStore::options()
+        Store::options()
             .shard("s0", "s0")
-            .shard("s1", "s1")
-            .options(small)
+            .shard_with("s1", "s1", small)
             .map("tenants", crate::tables::map(Kind::Ranges, 2))
     };
     drop(make(small).open(dir.path())?);
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
     let large = |tenant| Order { note: "x".repeat(1 << 21), ..order(tenant, 1) };
     assert!(matches!(
@@ -293,8 +291,7 @@ fn shards_have_options_of_their_own() -> Result<()> {
 fn the_map_of_a_shard_grows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let small = Store::options().map_size(1 << 18);
-    let store = ShardedStore::options()
-        .options(small)
+    let store = small
         .shard("s0", "s0")
         .shard("s1", "s1")
         .map("tenants", crate::tables::map(Kind::Ranges, 2))
@@ -314,7 +311,7 @@ fn the_map_of_a_shard_grows() -> Result<()> {
 fn a_read_only_store_refuses_writes() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     fill(&two().open(dir.path())?)?;
-    let store = ShardedStore::options().read_only(true).open(dir.path())?;
+    let store = Store::options().read_only(true).open(dir.path())?;
     assert_eq!(count(&store)?, 2);
     assert!(matches!(store.write(), Err(Error::ReadOnly { .. })));
     assert!(matches!(store.write_on(&store.shard("s0")?), Err(Error::ReadOnly { .. })));
@@ -360,7 +357,7 @@ fn a_changed_shard_key_or_place_is_refused() -> Result<()> {
     drop(store);
     let placed = two().place("invoices", "s1").open(dir.path());
     assert!(reason(placed).contains("its rows are elsewhere"));
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     assert_eq!(InvoiceRepository::open(&store)?.all(&store.read()?).count()?, 1);
     Ok(())
 }
@@ -372,8 +369,8 @@ fn one_process_writes_a_store() -> Result<()> {
     // Takes the lock as another process would.
     let lock = fs::File::open(dir.path().join("writer.lock")).expect("a lock file");
     lock.try_lock().expect("a lock");
-    assert!(matches!(ShardedStore::open(dir.path()), Err(Error::AlreadyOpen { .. })));
-    drop(ShardedStore::options().read_only(true).open(dir.path())?);
+    assert!(matches!(Store::open(dir.path()), Err(Error::AlreadyOpen { .. })));
+    drop(Store::options().read_only(true).open(dir.path())?);
     drop(lock);
-    ShardedStore::open(dir.path()).map(drop)
+    Store::open(dir.path()).map(drop)
 }

@@ -9,9 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{
-    Error, FindingKind, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store,
-};
+use index_table::{Error, FindingKind, IndexTable, Options, Result, ShardMap, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -55,15 +53,15 @@ fn picture(tenant: u32, id: u32) -> Picture {
 }
 
 /// Three shards of products, and a shard of pictures. With `pictures` as the first shard, transactions often run again.
-fn options(pictures: &str) -> ShardedOptions {
+fn options(pictures: &str) -> Options {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
     let names =
         if pictures == "first" { ["pictures", "a", "b", "c"] } else { ["a", "b", "c", "pictures"] };
-    let options = names.into_iter().fold(ShardedStore::options(), |it, name| it.shard(name, name));
+    let options = names.into_iter().fold(Store::options(), |it, name| it.shard(name, name));
     options.map("products", map).place("pictures", "pictures")
 }
 
-fn stores() -> Result<Vec<(TempDir, ShardedStore)>> {
+fn stores() -> Result<Vec<(TempDir, Store)>> {
     let mut stores = Vec::new();
     for place in ["first", "last"] {
         let dir = tempfile::tempdir().expect("a directory");
@@ -240,7 +238,7 @@ fn a_program_without_the_parts_cannot_delete_their_main_rows() -> Result<()> {
     let store = options("last").open(&path)?;
     drop(Repositories::filled(&store)?);
     drop(store);
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let products = ProductRepository::open(&store)?;
     let refused = store.transaction(|txn| products.delete(txn, 5, 1));
     let Err(Error::RepositoryNeeded { by, repository, .. }) = refused else {
@@ -256,7 +254,7 @@ fn a_program_without_the_parts_cannot_delete_their_main_rows() -> Result<()> {
 
     // Without the shard of the parts.
     fs::rename(path.join("pictures"), dir.path().join("lost")).expect("renamed");
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let products = ProductRepository::open(&store)?;
     let refused = store.transaction(|txn| products.delete(txn, 15, 1));
     assert!(matches!(refused, Err(Error::ShardUnavailable { .. })), "{refused:?}");
@@ -265,7 +263,7 @@ fn a_program_without_the_parts_cannot_delete_their_main_rows() -> Result<()> {
     fs::rename(dir.path().join("lost"), path.join("pictures")).expect("renamed");
 
     // With the repository of the parts alone.
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let pictures = PictureRepository::open(&store)?;
     store.transaction(|txn| pictures.insert(txn, &picture(15, 2)))?;
     let missing = store.transaction(|txn| pictures.insert(txn, &picture(15, 3)));
@@ -282,8 +280,7 @@ fn a_rebuilt_manager_has_the_records_of_the_parts() -> Result<()> {
     drop(store);
     fs::remove_file(path.join("data.mdb")).expect("removed");
     let options = ["a", "b", "c", "pictures"];
-    let options =
-        options.into_iter().fold(ShardedStore::options(), |it, name| it.shard(name, name));
+    let options = options.into_iter().fold(Store::options(), |it, name| it.shard(name, name));
     let store = options.rebuild(&path)?;
     let products = ProductRepository::open(&store)?;
     let refused = store.transaction(|txn| products.delete(txn, 5, 1));
@@ -336,7 +333,7 @@ fn parts_stay_in_their_shard_while_their_main_rows_move() -> Result<()> {
         })?;
         assert_eq!(all.pictures(&store)?, [(5, 1), (15, 1), (25, 1)]);
         drop((all, store));
-        let store = ShardedStore::open(dir.path().join("store"))?;
+        let store = Store::open(dir.path().join("store"))?;
         let all = Repositories::open(&store)?;
         assert!(store.transaction(|txn| all.products.delete(txn, 15, 1))?);
         assert_eq!(all.pictures(&store)?, [(5, 1), (25, 1)]);
@@ -409,7 +406,7 @@ fn no_part_is_without_its_main_row_after_a_kill() -> Result<()> {
         let left = dir.path().join(format!("{step}"));
         killed(&path, &left);
         // The data file of a shard may lack all commits since the checkpoint; recovery adds them.
-        let left = ShardedStore::open(&left)?;
+        let left = Store::open(&left)?;
         assert_eq!(Repositories::open(&left)?.pictures(&left)?, expected);
     }
     Ok(())
@@ -425,7 +422,7 @@ fn verify_lists_parts_without_their_main_row_in_other_shards() -> Result<()> {
     // A backup of a shard has fewer main rows.
     let (old, new) = (dir.path().join("old"), path.join("b"));
     Store::options().read_only(true).open(&new)?.backup_to(&old)?;
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let all = Repositories::open(&store)?;
     store.transaction(|txn| {
         all.products.insert(txn, &product(15, 2))?;
@@ -433,7 +430,7 @@ fn verify_lists_parts_without_their_main_row_in_other_shards() -> Result<()> {
     })?;
     drop((all, store));
     fs::remove_dir_all(&new).expect("removed");
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let all = Repositories::open(&store)?;
     let (lost, _) = store.unavailable_shards().remove(0);
     store.restore_shard(&lost, &old)?;
@@ -522,7 +519,7 @@ impl Model {
     }
 }
 
-fn step(all: &Repositories, store: &ShardedStore, model: &mut Model, step: Step) -> Result<()> {
+fn step(all: &Repositories, store: &Store, model: &mut Model, step: Step) -> Result<()> {
     let (kind, tenant, id, other) = step;
     let (tenant, key) = (tenant * 10, (tenant * 10, id));
     match kind {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{IndexTable, Result, ShardMap, ShardedStore};
+use index_table::{IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -32,7 +32,7 @@ fn visit(number: u64) -> Visit {
 #[test]
 fn writers_of_50_000_moved_rows_wait_at_most_50_ms_for_the_switch() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("a", "a")
         .shard("b", "b")
         .map("visits", ShardMap::list().to("a", [7u32]).otherwise("a"))

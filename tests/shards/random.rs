@@ -1,6 +1,6 @@
 //! Random operations on sharded stores and on one store: all results are equal.
 
-use index_table::{Error, Result, ShardedStore, Store};
+use index_table::{Error, Result, Store};
 use proptest::prelude::*;
 
 use crate::{
@@ -128,7 +128,7 @@ model!(run_by_hash, by_hash, of_hashes);
 /// Runs the same transactions on one store and on a sharded store, and compares the results.
 fn compare(
     kind: Kind,
-    sharded: &ShardedStore,
+    sharded: &Store,
     transactions: &[Transaction],
     values: &QueryValues,
 ) -> Result<()> {

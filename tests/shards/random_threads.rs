@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore};
+use index_table::{Error, IndexTable, Options, Result, ShardMap, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -95,9 +95,9 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..16u32).to("b", 16u32..);
-    ShardedStore::options().shard("a", "a").shard("b", "b").map("accounts", map)
+    Store::options().shard("a", "a").shard("b", "b").map("accounts", map)
 }
 
 fn account(tenant: u32, number: u64, balance: i64) -> Account {
@@ -106,7 +106,7 @@ fn account(tenant: u32, number: u64, balance: i64) -> Account {
 }
 
 /// Changes the shards or the maps.
-fn run(store: &ShardedStore, change: &Change, number: usize) -> Result<()> {
+fn run(store: &Store, change: &Change, number: usize) -> Result<()> {
     let names: Vec<String> = store.shard_ids().iter().map(|it| it.name().to_owned()).collect();
     let name = |at: usize| &names[at % names.len()];
     let onto = |map: &str, onto: &[String]| {
@@ -160,7 +160,7 @@ type Rows = BTreeMap<(u32, u64), String>;
 /// Changes rows of its own, and moves money between the accounts of all, until `done`. `phase` is the number of pauses so
 /// far.
 fn write(
-    (store, accounts): (&ShardedStore, &AccountRepository),
+    (store, accounts): (&Store, &AccountRepository),
     (writer, phase): (u64, u8),
     own: &mut Rows,
     (done, commits): (&AtomicBool, &AtomicU64),
@@ -200,7 +200,7 @@ fn write(
 
 /// Compares queries of one snapshot with each other, until `done`.
 fn read(
-    store: &ShardedStore,
+    store: &Store,
     accounts: &AccountRepository,
     (done, reads): (&AtomicBool, &AtomicU64),
 ) -> Result<()> {
@@ -254,7 +254,7 @@ impl Drop for Ends<'_> {
 
 /// Makes changes beside threads that read and write.
 fn work(
-    (store, accounts): (&ShardedStore, &AccountRepository),
+    (store, accounts): (&Store, &AccountRepository),
     changes: &[Change],
     (first, phase): (usize, u8),
     own: &mut [Rows],
@@ -296,7 +296,7 @@ fn work(
 }
 
 /// Compares the rows with those of the writers.
-fn check(store: &ShardedStore, accounts: &AccountRepository, own: &[Rows]) -> Result<()> {
+fn check(store: &Store, accounts: &AccountRepository, own: &[Rows]) -> Result<()> {
     let txn = store.read()?;
     let rows = accounts.all(&txn).rows().collect::<Result<Vec<_>>>()?;
     let (first, written): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.number < FIRST);
@@ -317,7 +317,7 @@ type Places = BTreeMap<String, String>;
 
 /// Detaches a shard, renames its directory, and attaches it again.
 fn reattach(
-    store: &ShardedStore,
+    store: &Store,
     (path, places): (&Path, &mut Places),
     at: usize,
     number: usize,
@@ -339,7 +339,7 @@ fn reattach(
 }
 
 /// Makes changes in a store on disk, or in memory without a path.
-fn compare(mut store: ShardedStore, mut path: Option<PathBuf>, changes: &[Change]) -> Result<()> {
+fn compare(mut store: Store, mut path: Option<PathBuf>, changes: &[Change]) -> Result<()> {
     let mut accounts = AccountRepository::open(&store)?;
     let all = || (0..TENANTS).flat_map(|tenant| (0..FIRST).map(move |number| (tenant, number)));
     let money = |number: u64| if number.is_multiple_of(2) { MONEY } else { -MONEY };
@@ -366,7 +366,7 @@ fn compare(mut store: ShardedStore, mut path: Option<PathBuf>, changes: &[Change
                     *own_path = next;
                 }
                 drop((mem::replace(&mut store, options().in_memory()?), accounts));
-                store = ShardedStore::open(&*own_path)?;
+                store = Store::open(&*own_path)?;
                 accounts = AccountRepository::open(&store)?;
             }
             _ => {}

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Durability, Error, Result, ShardedStore, Store, WriteTxn, report::MoveState};
+use index_table::{Durability, Error, Result, Store, WriteTxn, report::MoveState};
 use proptest::prelude::*;
 
 use super::{Order, OrderRepository, options_of, results_of};
@@ -227,7 +227,7 @@ fn take(store: &Store, tables: &Tables, step: &Step) -> Vec<String> {
 
 /// Moves tenants, or keys of a global index. Calls `at` with the number of each report of progress.
 fn move_keys(
-    store: &ShardedStore,
+    store: &Store,
     kind: Kind,
     range: MovedRange,
     mut at: impl FnMut(usize),
@@ -281,14 +281,14 @@ fn move_keys(
 }
 
 /// Returns the names of the shard maps in use.
-fn maps(store: &ShardedStore) -> Vec<String> {
+fn maps(store: &Store) -> Vec<String> {
     let of_indexes = INDEXES.iter().map(|index| format!("orders.{index}"));
     let all = std::iter::once("tenants".to_owned()).chain(of_indexes);
     all.filter(|map| store.ranges(map).is_ok()).collect()
 }
 
 /// Rebalances a map, adds a shard or removes one. An unfinished move can prevent that.
-fn change_shards(store: &ShardedStore, step: &Step, number: usize) -> Result<()> {
+fn change_shards(store: &Store, step: &Step, number: usize) -> Result<()> {
     let maps = maps(store);
     let rebalance =
         |map: &String, onto: &[String]| store.rebalance(map).onto(onto).plan()?.run().map(drop);
@@ -314,7 +314,7 @@ fn change_shards(store: &ShardedStore, step: &Step, number: usize) -> Result<()>
 }
 
 /// Continues the interrupted moves, or cancels the moves that have not switched.
-fn end_moves(store: &ShardedStore, resumes: bool) -> Result<()> {
+fn end_moves(store: &Store, resumes: bool) -> Result<()> {
     for begun in store.moves()? {
         if resumes || begun.state == MoveState::CleaningUp {
             store.resume_move(begun.id).run()?;
@@ -327,7 +327,7 @@ fn end_moves(store: &ShardedStore, resumes: bool) -> Result<()> {
 }
 
 /// Ends a move that doesn't let its rows be written.
-fn end_offline(store: &ShardedStore) -> Result<()> {
+fn end_offline(store: &Store) -> Result<()> {
     if store.moves()?.iter().any(|begun| begun.offline) { end_moves(store, true) } else { Ok(()) }
 }
 
@@ -346,7 +346,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn look(one: (&Store, &Tables), many: (&ShardedStore, &Tables), what: &str) -> Result<()> {
+fn look(one: (&Store, &Tables), many: (&Store, &Tables), what: &str) -> Result<()> {
     let values = QueryValues {
         tenant: 3,
         other: 17,
@@ -391,7 +391,7 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
                 if next.exists() {
                     path = next;
                     drop((many, of_many));
-                    many = ShardedStore::open(&path)?;
+                    many = Store::open(&path)?;
                     of_many = Tables::open(&many)?;
                     look((&one, &orders), (&many, &of_many), &what)?;
                     end_offline(&many)?;
@@ -409,7 +409,7 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
                 path = next;
             }
             drop((many, of_many));
-            many = ShardedStore::open(&path)?;
+            many = Store::open(&path)?;
             of_many = Tables::open(&many)?;
             look((&one, &orders), (&many, &of_many), &what)?;
         }

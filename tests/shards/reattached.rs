@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Durability, Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{opening::reason, random_local::random_together::copy};
@@ -32,16 +32,15 @@ pub(crate) fn order(tenant: u32, number: u64) -> Order {
     Order { tenant, number, town, code }
 }
 
-fn opened(path: &Path) -> Result<(ShardedStore, OrderRepository)> {
+fn opened(path: &Path) -> Result<(Store, OrderRepository)> {
     let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
-    let store =
-        ShardedStore::options().shard("a", "a").shard("b", "b").map("orders", map).open(path)?;
+    let store = Store::options().shard("a", "a").shard("b", "b").map("orders", map).open(path)?;
     let orders = OrderRepository::open(&store)?;
     Ok((store, orders))
 }
 
 /// Inserts two orders of each of 40 tenants.
-fn fill(store: &ShardedStore, orders: &OrderRepository) -> Result<()> {
+fn fill(store: &Store, orders: &OrderRepository) -> Result<()> {
     store.transaction(|txn| {
         (0..40).try_for_each(|tenant| {
             orders.insert(txn, &order(tenant, 0))?;
@@ -50,7 +49,7 @@ fn fill(store: &ShardedStore, orders: &OrderRepository) -> Result<()> {
     })
 }
 
-fn check(store: &ShardedStore, orders: &OrderRepository, expected: u64) -> Result<()> {
+fn check(store: &Store, orders: &OrderRepository, expected: u64) -> Result<()> {
     let txn = store.read()?;
     assert_eq!(orders.all(&txn).count()?, expected);
     assert_eq!(orders.by_town(&txn).rows().count() as u64, expected);
@@ -85,7 +84,7 @@ fn a_detached_shard_is_attached_again_in_the_same_process() -> Result<()> {
         // A killed process leaves these files.
         let killed = dir.path().join(format!("killed.{round}"));
         copy(&path, &killed).expect("copied");
-        let killed = ShardedStore::open(&killed)?;
+        let killed = Store::open(&killed)?;
         check(&killed, &OrderRepository::open(&killed)?, 80 + 2 * round)?;
     }
     drop((store, orders));
@@ -148,12 +147,12 @@ fn a_detached_shard_that_another_process_has_written_is_attached() -> Result<()>
 }
 
 /// Opens the store with one durability or the other.
-fn opened_with(path: &Path, is_relaxed: bool) -> Result<(ShardedStore, OrderRepository)> {
+fn opened_with(path: &Path, is_relaxed: bool) -> Result<(Store, OrderRepository)> {
     if !is_relaxed {
         return opened(path);
     }
     let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
-    let options = ShardedStore::options().durability(Durability::Relaxed);
+    let options = Store::options().durability(Durability::Relaxed);
     let store = options.shard("a", "a").shard("b", "b").map("orders", map).open(path)?;
     let orders = OrderRepository::open(&store)?;
     Ok((store, orders))
@@ -196,7 +195,7 @@ fn a_detached_shard_is_attached_from_another_directory_repeatedly() -> Result<()
         copy(&path, &killed).expect("copied");
         drop((store, orders));
         for path in [&path, &killed] {
-            let store = ShardedStore::open(path)?;
+            let store = Store::open(path)?;
             check(&store, &OrderRepository::open(&store)?, 80 + 140)?;
         }
     }
@@ -276,7 +275,7 @@ fn a_removed_shard_can_be_deleted_and_its_directory_used_again() -> Result<()> {
         store.transaction(|txn| orders.insert(txn, &order(27, 100 + round)))?;
     }
     drop((store, orders));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     check(&store, &OrderRepository::open(&store)?, 83)
 }
 
@@ -374,7 +373,7 @@ fn an_archive_has_the_commits_before_and_after_a_shard_was_detached() -> Result<
     let (path, archive) = (dir.path().join("shop"), dir.path().join("archive"));
     {
         let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
-        let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("orders", map);
+        let options = Store::options().shard("a", "a").shard("b", "b").map("orders", map);
         let store = options.archive(&archive).open(&path)?;
         let orders = OrderRepository::open(&store)?;
         fill(&store, &orders)?;
@@ -394,18 +393,18 @@ fn an_archive_has_the_commits_before_and_after_a_shard_was_detached() -> Result<
         }
     }
     let restored = dir.path().join("restored");
-    ShardedStore::restore_archive(&archive).run(&restored)?;
-    let store = ShardedStore::open(&restored)?;
+    Store::restore_archive(&archive).run(&restored)?;
+    let store = Store::open(&restored)?;
     check(&store, &OrderRepository::open(&store)?, 83)
 }
 
 /// Keeps an analysis of all rows.
-fn keep(store: &ShardedStore, orders: &OrderRepository) -> Result<()> {
+fn keep(store: &Store, orders: &OrderRepository) -> Result<()> {
     let analysis = orders.analyze(&store.read()?)?;
     store.transaction(|txn| orders.keep_analysis(txn, &analysis))
 }
 
-fn kept_rows(store: &ShardedStore, orders: &OrderRepository) -> Result<Option<u64>> {
+fn kept_rows(store: &Store, orders: &OrderRepository) -> Result<Option<u64>> {
     let kept = orders.kept_analysis(&store.read()?)?;
     Ok(kept.map(|kept| kept.analysis.rows))
 }
@@ -432,7 +431,7 @@ fn the_last_kept_analysis_stays_when_the_first_shard_comes_back() -> Result<()> 
     let analysis = orders.analyze(&alone.read()?)?;
     alone.transaction(|txn| orders.keep_analysis(txn, &analysis))?;
     drop((orders, alone));
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let orders = OrderRepository::open(&store)?;
     store.attach_shard("a", "a")?;
     assert_eq!(kept_rows(&store, &orders)?, Some(40));
@@ -440,7 +439,7 @@ fn the_last_kept_analysis_stays_when_the_first_shard_comes_back() -> Result<()> 
     keep(&store, &orders)?;
     drop((orders, store));
     fs::remove_dir_all(path.join("a")).expect("removed");
-    let store = ShardedStore::open(&path)?;
+    let store = Store::open(&path)?;
     let orders = OrderRepository::open(&store)?;
     let (shard, _) = store.unavailable_shards().remove(0);
     store.restore_shard(&shard, &backup)?;
@@ -459,7 +458,7 @@ fn an_adopted_store_keeps_its_analysis() -> Result<()> {
     store.transaction(|txn| orders.keep_analysis(txn, &analysis))?;
     drop((orders, store));
     let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
-    let options = ShardedStore::options().adopt("a", "a").shard("b", "b").map("orders", map);
+    let options = Store::options().adopt("a", "a").shard("b", "b").map("orders", map);
     let store = options.open(&path)?;
     let orders = OrderRepository::open(&store)?;
     assert_eq!(kept_rows(&store, &orders)?, Some(1));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{opening::reason, random_local::random_together::copy};
@@ -27,13 +27,13 @@ enum Before {
     Added,
 }
 
-fn filled(path: &Path, before: Before) -> Result<(ShardedStore, EntryRepository)> {
+fn filled(path: &Path, before: Before) -> Result<(Store, EntryRepository)> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
     let options = if before == Before::Added {
         let map = ShardMap::ranges().to("a", ..20u32).to("c", 20u32..);
-        ShardedStore::options().shard("a", "a").shard("c", "c").map("entries", map)
+        Store::options().shard("a", "a").shard("c", "c").map("entries", map)
     } else {
-        ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c").map("entries", map)
+        Store::options().shard("a", "a").shard("b", "b").shard("c", "c").map("entries", map)
     };
     let store = options.open(path)?;
     let entries = EntryRepository::open(&store)?;
@@ -62,7 +62,7 @@ fn filled(path: &Path, before: Before) -> Result<(ShardedStore, EntryRepository)
     Ok((store, entries))
 }
 
-fn check(store: &ShardedStore, entries: &EntryRepository) -> Result<()> {
+fn check(store: &Store, entries: &EntryRepository) -> Result<()> {
     entries.drain(store, u64::MAX)?;
     let txn = store.read()?;
     for month in 0..30 {
@@ -99,11 +99,11 @@ fn keys_are_moved_to_an_attached_shard_without_keys() -> Result<()> {
             store.move_slots("entries.code", ..2000, "b").run()?;
             check(&store, &entries)?;
             drop((store, entries));
-            let store = ShardedStore::open(&path)?;
+            let store = Store::open(&path)?;
             check(&store, &EntryRepository::open(&store)?)?;
 
             // A process that was killed during the move.
-            let store = ShardedStore::open(&killed)?;
+            let store = Store::open(&killed)?;
             let entries = EntryRepository::open(&store)?;
             check(&store, &entries)?;
             let id = store.moves()?.first().expect("an interrupted move").id;
@@ -153,10 +153,9 @@ struct Person {
 
 fn with_references(
     path: &Path,
-) -> Result<(ShardedStore, TownRepository, RegionRepository, PersonRepository)> {
+) -> Result<(Store, TownRepository, RegionRepository, PersonRepository)> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let store =
-        ShardedStore::options().shard("a", "a").shard("b", "b").map("people", map).open(path)?;
+    let store = Store::options().shard("a", "a").shard("b", "b").map("people", map).open(path)?;
     let (towns, regions) = (TownRepository::open(&store)?, RegionRepository::open(&store)?);
     let people = PersonRepository::open(&store)?;
     Ok((store, towns, regions, people))
@@ -238,7 +237,7 @@ fn the_map_of_an_attached_shard_is_enlarged() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("shop");
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options().options(Store::options().map_size(SIZE));
+    let options = Store::options().map_size(SIZE);
     let store = options.shard("a", "a").shard("b", "b").map("people", map).open(&path)?;
     let pictures = PictureRepository::open(&store)?;
     store.detach_shard("b")?;

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use index_table::{IndexTable, Result, ShardMap, ShardedOptions, ShardedStore};
+use index_table::{IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -46,11 +46,11 @@ struct Note {
     id: u64,
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..50u32).to("b", 50u32..);
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("orders", map)
         .map("events", ShardMap::hashed(["a"]))
 }
@@ -61,7 +61,7 @@ struct Tables {
 }
 
 /// Creates a store in which each tenant has the number of orders that `orders` returns, each with two lines.
-fn filled(orders: impl Fn(u32) -> u64) -> Result<(ShardedStore, Tables)> {
+fn filled(orders: impl Fn(u32) -> u64) -> Result<(Store, Tables)> {
     let store = options().in_memory()?;
     let tables =
         Tables { orders: OrderRepository::open(&store)?, lines: LineRepository::open(&store)? };
@@ -79,7 +79,7 @@ fn filled(orders: impl Fn(u32) -> u64) -> Result<(ShardedStore, Tables)> {
     Ok((store, tables))
 }
 
-fn rows(store: &ShardedStore) -> Result<Vec<u64>> {
+fn rows(store: &Store) -> Result<Vec<u64>> {
     Ok(store.shards()?.iter().map(|shard| shard.rows).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Durability, Error, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use index_table::{Durability, Error, Options, Result, ShardMap, Store};
 
 use crate::{
     opening::{Invoice, InvoiceRepository, SpreadInvoiceRepository, copy, reason},
@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// Returns options with the shards only.
-fn shards(count: u8) -> ShardedOptions {
-    names(count).iter().fold(ShardedStore::options(), |all, name| all.shard(name, name))
+fn shards(count: u8) -> Options {
+    names(count).iter().fold(Store::options(), |all, name| all.shard(name, name))
 }
 
 fn lose_manager(path: &Path) {
@@ -19,7 +19,7 @@ fn lose_manager(path: &Path) {
 }
 
 /// Inserts a row of each tenant, and an invoice in the last shard.
-fn fill(store: &ShardedStore) -> Result<()> {
+fn fill(store: &Store) -> Result<()> {
     let (orders, invoices) = (OrderRepository::open(store)?, InvoiceRepository::open(store)?);
     for tenant in 0..TENANTS {
         store.transaction(|txn| orders.insert(txn, &order(tenant, 1)))?;
@@ -28,12 +28,12 @@ fn fill(store: &ShardedStore) -> Result<()> {
 }
 
 /// Returns the shard of each tenant.
-fn placement(store: &ShardedStore) -> Result<Vec<String>> {
+fn placement(store: &Store) -> Result<Vec<String>> {
     let orders = OrderRepository::open(store)?;
     (0..=u8::MAX).map(|tenant| Ok(orders.shard_of(store, tenant)?.to_string())).collect()
 }
 
-fn assert_whole(store: &ShardedStore) -> Result<()> {
+fn assert_whole(store: &Store) -> Result<()> {
     let (orders, invoices) = (OrderRepository::open(store)?, InvoiceRepository::open(store)?);
     let txn = store.read()?;
     assert_eq!(orders.all(&txn).count()?, u64::from(TENANTS));
@@ -56,7 +56,7 @@ fn a_shard_that_was_attached_again_is_missing_although_a_detached_shard_lists_it
         store.attach_shard("s1", "s1")?;
     }
     lose_manager(dir.path());
-    let without = ShardedStore::options().shard("s0", "s0").shard("s2", "s2");
+    let without = Store::options().shard("s0", "s0").shard("s2", "s2");
     let refused = reason(without.rebuild(dir.path()));
     assert!(refused.contains("number 1 is not given"), "{refused}");
     let store = shards(3).rebuild(dir.path())?;
@@ -75,9 +75,9 @@ fn a_lost_manager_is_rebuilt_from_its_shards() -> Result<()> {
         };
         let placed = placed()?;
         lose_manager(dir.path());
-        assert!(matches!(ShardedStore::open(dir.path()), Err(Error::StoreNotFound { .. })));
+        assert!(matches!(Store::open(dir.path()), Err(Error::StoreNotFound { .. })));
         // The order of the shards does not matter.
-        let rebuild = ShardedStore::options().shard("s1", "s1").shard("s2", "s2").shard("s0", "s0");
+        let rebuild = Store::options().shard("s1", "s1").shard("s2", "s2").shard("s0", "s0");
         {
             let store = rebuild.rebuild(dir.path())?;
             assert_eq!(placement(&store)?, placed);
@@ -88,7 +88,7 @@ fn a_lost_manager_is_rebuilt_from_its_shards() -> Result<()> {
             store.transaction(|txn| orders.insert(txn, &order(31, 2)))?;
             store.transaction(|txn| orders.delete(txn, 31, 2)).map(drop)?;
         }
-        let store = ShardedStore::open(dir.path())?;
+        let store = Store::open(dir.path())?;
         assert_eq!(placement(&store)?, placed);
         assert_whole(&store)?;
     }
@@ -116,7 +116,7 @@ fn a_rebuild_continues_after_processes_that_were_killed() -> Result<()> {
         left().expect("files");
         assert_whole(&shards(2).rebuild(&path)?)?;
         assert!(!partial.exists());
-        assert_whole(&ShardedStore::open(&path)?)?;
+        assert_whole(&Store::open(&path)?)?;
     }
     // A store with a journal is no such file, even if it has no table.
     lose_manager(&path);
@@ -130,7 +130,7 @@ fn a_rebuild_continues_after_processes_that_were_killed() -> Result<()> {
 #[test]
 fn a_hash_map_is_rebuilt() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let placement = |store: &ShardedStore| -> Result<Vec<String>> {
+    let placement = |store: &Store| -> Result<Vec<String>> {
         let orders = by_hash::OrderRepository::open(store)?;
         (0..=u8::MAX).map(|tenant| Ok(orders.shard_of(store, tenant)?.to_string())).collect()
     };
@@ -156,7 +156,7 @@ fn shards_of_a_killed_process_are_recovered_first() -> Result<()> {
     fs::rename(swapped.join("s1"), swapped.join("s0")).expect("another name");
     fs::rename(swapped.join("x"), swapped.join("s1")).expect("another name");
     assert_eq!(reason(shards(3).rebuild(&swapped)), "shard `s0`: the directory has shard `s1`");
-    let right = ShardedStore::options().shard("s0", "s1").shard("s1", "s0").shard("s2", "s2");
+    let right = Store::options().shard("s0", "s1").shard("s1", "s0").shard("s2", "s2");
     assert_whole(&right.rebuild(&swapped)?)?;
     // The journal is missing.
     let torn = dir.path().join("torn");
@@ -187,7 +187,7 @@ fn the_journal_is_not_applied_to_another_shard() -> Result<()> {
     fs::rename(left.join("s0.x"), left.join("s1")).expect("another name");
     fs::rename(left.join("s1.x"), left.join("s0")).expect("another name");
     let before = fs::read(left.join("s0/data.mdb")).expect("a data file");
-    let store = ShardedStore::open(&left);
+    let store = Store::open(&left);
     let shown = match &store {
         Ok(store) => format!("{:?}", store.unavailable_shards()),
         Err(error) => error.to_string(),
@@ -206,19 +206,19 @@ fn shards_that_do_not_fit_are_refused() -> Result<()> {
     let all = || shards(3);
     assert!(reason(all().rebuild(path("shop"))).contains("there is a `data.mdb`"));
     // The manager still exists in the directory that the shards have recorded.
-    let absolute = names(3).iter().fold(ShardedStore::options(), |all, name| {
-        all.shard(name, dir.path().join("shop").join(name))
-    });
+    let absolute = names(3)
+        .iter()
+        .fold(Store::options(), |all, name| all.shard(name, dir.path().join("shop").join(name)));
     assert!(reason(absolute.rebuild(path("other"))).contains("its shard map manager is in"));
     assert!(!path("other").join("data.mdb").exists());
 
     lose_manager(&path("shop"));
-    let rebuilt = |options: ShardedOptions| reason(options.rebuild(path("shop")));
-    assert!(rebuilt(ShardedStore::options()).contains("no shards are given"));
+    let rebuilt = |options: Options| reason(options.rebuild(path("shop")));
+    assert!(rebuilt(Store::options()).contains("no shards are given"));
     assert!(rebuilt(shards(3).only(["s0"])).contains("alone"));
     assert!(rebuilt(options(Kind::Ranges, 3)).contains("alone"));
     assert!(rebuilt(shards(2)).contains("the store has 3 shards, of which number 2 is not given"));
-    let last = ShardedStore::options().shard("s2", "s2");
+    let last = Store::options().shard("s2", "s2");
     assert!(rebuilt(last).contains("number 0 is not given"));
     let renamed = shards(2).shard("vault", "s2");
     assert_eq!(rebuilt(renamed), "shard `vault`: the directory has shard `s2`");
@@ -296,7 +296,7 @@ mod releases {
     /// Reads the table in a store that is only read.
     pub(super) fn read(path: &std::path::Path) -> Result<Option<u64>> {
         let options = index_table::Store::options().read_only(true);
-        let store = index_table::ShardedStore::options().options(options).open(path)?;
+        let store = options.open(path)?;
         let parcels = ParcelRepository::open(&store)?;
         Ok(parcels.get_by_code(&store.read()?, 12)?.map(|parcel| parcel.id))
     }

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use index_table::{IndexTable, Result, ShardMap, ShardedStore, report::MoveState};
+use index_table::{IndexTable, Result, ShardMap, Store, report::MoveState};
 use serde::{Deserialize, Serialize};
 
 use crate::{opening::reason, random_local::random_together::copy};
@@ -47,12 +47,12 @@ struct Tables {
 const TENANTS: u32 = 40;
 
 impl Tables {
-    fn open(store: &ShardedStore) -> Result<Self> {
+    fn open(store: &Store) -> Result<Self> {
         let orders = OrderRepository::open(store)?;
         Ok(Self { orders, notes: NoteRepository::open(store)? })
     }
 
-    fn check(&self, store: &ShardedStore) -> Result<()> {
+    fn check(&self, store: &Store) -> Result<()> {
         let txn = store.read()?;
         assert_eq!(self.orders.all(&txn).rows().count(), TENANTS as usize);
         assert_eq!(self.orders.by_town(&txn).rows().count(), TENANTS as usize);
@@ -67,11 +67,11 @@ impl Tables {
     }
 }
 
-fn filled(path: &Path) -> Result<(ShardedStore, Tables)> {
+fn filled(path: &Path) -> Result<(Store, Tables)> {
     let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
     let options = ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name));
+        .fold(Store::options(), |options, name| options.shard(name, name));
     let store = options.map("orders", map).open(path)?;
     let tables = Tables::open(&store)?;
     store.transaction(|txn| {
@@ -86,11 +86,11 @@ fn filled(path: &Path) -> Result<(ShardedStore, Tables)> {
 }
 
 /// Removes the manager of a store that is not open, and rebuilds it.
-fn rebuilt(path: &Path) -> Result<ShardedStore> {
+fn rebuilt(path: &Path) -> Result<Store> {
     fs::remove_file(path.join("data.mdb")).expect("a shard map manager");
     let options = ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name));
+        .fold(Store::options(), |options, name| options.shard(name, name));
     options.rebuild(path)
 }
 
@@ -141,7 +141,7 @@ fn an_interrupted_move_leaves_no_copies_after_the_manager_was_rebuilt() -> Resul
         tables.check(&store)?;
         assert!(store.moves()?.is_empty());
         drop((store, tables));
-        let store = ShardedStore::open(&path)?;
+        let store = Store::open(&path)?;
         Tables::open(&store)?.check(&store)?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use index_table::{Error, IndexTable, Result, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::tables::{Kind, by_value::OrderRepository, options, order};
@@ -21,7 +21,7 @@ fn town(code: u8, name: &str) -> Town {
 }
 
 /// Returns the codes of all towns in each shard, from the rows and from the index.
-fn copies(store: &ShardedStore, towns: &TownRepository) -> Result<Vec<Vec<u8>>> {
+fn copies(store: &Store, towns: &TownRepository) -> Result<Vec<Vec<u8>>> {
     let mut copies = Vec::new();
     for shard in store.shard_ids() {
         let txn = store.read_on(&shard)?;
@@ -153,7 +153,7 @@ fn a_reference_table_can_be_read_but_not_written_while_a_shard_is_missing() -> R
     }
     fs::remove_dir_all(shop.join("s0")).expect("removed");
     {
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let lost = store.shard("s0")?;
         // The copy in the shard would stay as old as the backup.
         let refused = store.restore_shard(&lost, backup.join("shard.0"));
@@ -169,7 +169,7 @@ fn a_reference_table_can_be_read_but_not_written_while_a_shard_is_missing() -> R
         store.restore_shard(&lost, backup.join("shard.0"))?;
         assert_eq!(copies(&store, &towns)?, [[2, 3], [2, 3], [2, 3]]);
     }
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let towns = TownRepository::open(&store)?;
     store.transaction(|txn| towns.insert_with(txn, |code| town(code, "Bonn")).map(drop))?;
     assert_eq!(copies(&store, &towns)?, [[2, 3, 4], [2, 3, 4], [2, 3, 4]]);
@@ -186,17 +186,17 @@ fn new_shards_get_the_reference_rows_of_an_adopted_shard() -> Result<()> {
         store.transaction(|txn| towns.insert(txn, &town(1, name)))?;
     }
     {
-        let options = ShardedStore::options().shard("new", "new").adopt("old", &old);
+        let options = Store::options().shard("new", "new").adopt("old", &old);
         let store = options.open(&shop)?;
         let towns = TownRepository::open(&store)?;
         assert_eq!(copies(&store, &towns)?, [[1], [1]]);
         store.transaction(|txn| towns.insert(txn, &town(2, "Rome")))?;
     }
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     assert_eq!(copies(&store, &TownRepository::open(&store)?)?, [[1, 2], [1, 2]]);
     drop(store);
 
-    let options = ShardedStore::options().adopt("old", &old).adopt("other", &other);
+    let options = Store::options().adopt("old", &old).adopt("other", &other);
     let refused = options.open(dir.path().join("both"));
     assert!(matches!(refused, Err(Error::ShardRefused { .. })), "a shard of two stores");
     let third = dir.path().join("third");
@@ -205,7 +205,7 @@ fn new_shards_get_the_reference_rows_of_an_adopted_shard() -> Result<()> {
         let towns = TownRepository::open(&store)?;
         store.transaction(|txn| towns.insert(txn, &town(1, "Bonn")))?;
     }
-    let options = ShardedStore::options().adopt("third", &third).adopt("other", &other);
+    let options = Store::options().adopt("third", &third).adopt("other", &other);
     let store = options.open(dir.path().join("two"))?;
     let Err(Error::SchemaMismatch { difference, .. }) = TownRepository::open(&store) else {
         panic!("copies with different rows");

@@ -2,9 +2,7 @@
 
 use std::{fs, path::Path, thread};
 
-use index_table::{
-    Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store, WriteTxn,
-};
+use index_table::{Error, IndexTable, Options, Result, ShardMap, Store, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -49,11 +47,11 @@ fn order(tenant: u32, number: u64) -> Order {
     Order { tenant, number, town, email }
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..20u32).to("b", 20u32..);
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("orders", map)
         .map("events", ShardMap::hashed(["a", "b", "c"]))
 }
@@ -65,13 +63,13 @@ struct Tables {
 }
 
 impl Tables {
-    fn open(store: &ShardedStore) -> Result<Self> {
+    fn open(store: &Store) -> Result<Self> {
         let (orders, events) = (OrderRepository::open(store)?, EventRepository::open(store)?);
         Ok(Self { orders, events, towns: TownRepository::open(store)? })
     }
 
     /// Opens all tables, and writes 200 orders.
-    fn filled(store: &ShardedStore) -> Result<Self> {
+    fn filled(store: &Store) -> Result<Self> {
         let tables = Self::open(store)?;
         store.transaction(|txn| {
             for tenant in 0..40 {
@@ -82,7 +80,7 @@ impl Tables {
         Ok(tables)
     }
 
-    fn check(&self, store: &ShardedStore, orders: u64) -> Result<()> {
+    fn check(&self, store: &Store, orders: u64) -> Result<()> {
         let txn = store.read()?;
         assert_eq!(self.orders.all(&txn).count()?, orders);
         assert_eq!(self.orders.by_town(&txn).rows().count() as u64, orders);
@@ -94,11 +92,11 @@ impl Tables {
     }
 }
 
-fn names(store: &ShardedStore) -> Vec<String> {
+fn names(store: &Store) -> Vec<String> {
     store.shard_ids().iter().map(|shard| shard.name().to_owned()).collect()
 }
 
-fn with_store(test: impl FnOnce(&Path, ShardedStore) -> Result<()>) -> Result<()> {
+fn with_store(test: impl FnOnce(&Path, Store) -> Result<()>) -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("shop");
     let store = options().open(&path)?;
@@ -129,7 +127,7 @@ fn a_shard_is_removed_when_its_rows_are_elsewhere() -> Result<()> {
         tables.check(&store, 201)?;
         drop((tables, store));
         fs::remove_dir_all(path.join("a")).expect("it is no longer needed");
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         assert_eq!(names(&store), ["b", "c"]);
         assert!(store.unavailable_shards().is_empty());
         let tables = Tables::open(&store)?;
@@ -140,7 +138,7 @@ fn a_shard_is_removed_when_its_rows_are_elsewhere() -> Result<()> {
         store.move_range("orders", ..10u32, "a").run()?;
         tables.check(&store, 201)?;
         drop((tables, store));
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         assert_eq!(names(&store), ["b", "c", "a"]);
         Tables::open(&store)?.check(&store, 201)
     })
@@ -167,7 +165,7 @@ fn a_manager_is_rebuilt_without_the_removed_shard() -> Result<()> {
         store.remove_shard("a")?;
         drop((tables, store));
         fs::remove_file(path.join("data.mdb")).expect("the manager");
-        let store = ShardedStore::options().shard("b", "b").shard("c", "c").rebuild(path)?;
+        let store = Store::options().shard("b", "b").shard("c", "c").rebuild(path)?;
         assert_eq!(names(&store), ["b", "c"]);
         Tables::open(&store)?.check(&store, 200)
     })
@@ -238,7 +236,7 @@ fn a_transaction_that_began_before_a_removal_runs_again_elsewhere() -> Result<()
 #[test]
 fn the_last_shard_is_not_removed() -> Result<()> {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let store = ShardedStore::options().shard("a", "a").open(dir.path().join("shop"))?;
+    let store = Store::options().shard("a", "a").open(dir.path().join("shop"))?;
     assert_eq!(reason(store.remove_shard("a")), "the removal of shard `a`: it is the only shard");
     Ok(())
 }
@@ -254,7 +252,7 @@ fn a_shard_in_memory_is_removed_too() -> Result<()> {
 }
 
 /// Checks the rows after shard `a` was detached.
-fn check_without_a(store: &ShardedStore, tables: &Tables) -> Result<()> {
+fn check_without_a(store: &Store, tables: &Tables) -> Result<()> {
     let txn = store.read()?;
     assert_eq!(tables.orders.all(&txn).count()?, 100);
     assert_eq!(tables.orders.by_email(&txn).rows().count(), 100);
@@ -293,7 +291,7 @@ fn a_detached_shard_is_a_plain_store_and_is_attached_again() -> Result<()> {
         fs::create_dir(path.join("archive")).expect("a directory");
         fs::rename(path.join("a"), path.join("archive/a")).expect("the directory");
         {
-            let store = ShardedStore::open(path)?;
+            let store = Store::open(path)?;
             let tables = Tables::open(&store)?;
             check_without_a(&store, &tables)?;
             let refused = store.attach_shard("a", "b");
@@ -310,7 +308,7 @@ fn a_detached_shard_is_a_plain_store_and_is_attached_again() -> Result<()> {
             })?;
             tables.check(&store, 203)?;
         }
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         assert!(store.unavailable_shards().is_empty());
         Tables::open(&store)?.check(&store, 203)
     })
@@ -328,16 +326,16 @@ fn a_shard_that_was_attached_elsewhere_is_declared_there() -> Result<()> {
         for part in ["shard `a`", "has it in `archived`", "declared in `a`", "`relocate`"] {
             assert!(refused.contains(part), "{refused}");
         }
-        let open = |options: ShardedOptions| {
+        let open = |options: Options| {
             let store = options.open(path)?;
             assert!(store.unavailable_shards().is_empty());
             Tables::open(&store)?.check(&store, 200)
         };
-        open(ShardedStore::options())?;
-        open(ShardedStore::options().shard("a", "archived").shard("b", "b"))?;
+        open(Store::options())?;
+        open(Store::options().shard("a", "archived").shard("b", "b"))?;
         // The files are moved to the declared directory again.
         fs::rename(path.join("archived"), path.join("a")).expect("the directory");
-        open(ShardedStore::options().relocate("a", "a"))?;
+        open(Store::options().relocate("a", "a"))?;
         open(options())
     })
 }
@@ -347,7 +345,7 @@ fn a_shard_whose_range_another_has_is_not_attached() -> Result<()> {
     with_store(|path, store| {
         drop((Tables::filled(&store)?, store));
         {
-            let store = ShardedStore::open(path)?;
+            let store = Store::open(path)?;
             let tables = Tables::open(&store)?;
             store.detach_shard("a")?;
             check_without_a(&store, &tables)?;
@@ -358,13 +356,13 @@ fn a_shard_whose_range_another_has_is_not_attached() -> Result<()> {
             let orders = OrderRepository::open(&plain)?;
             plain.transaction(|txn| orders.insert(txn, &order(30, 100)))?;
         }
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         let tables = Tables::open(&store)?;
         let refused = store.attach_shard("a", "a").expect_err("a foreign row");
         assert!(matches!(refused, Error::SchemaMismatch { .. }), "{refused}");
         check_without_a(&store, &tables)?;
         drop((tables, store));
-        let store = ShardedStore::open(path)?;
+        let store = Store::open(path)?;
         check_without_a(&store, &Tables::open(&store)?)
     })
 }
@@ -409,7 +407,7 @@ fn a_program_that_declares_a_detached_shard_opens_its_store() -> Result<()> {
 #[test]
 fn keys_of_a_table_whose_only_shard_is_detached_have_no_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+    let options = Store::options().shard("a", "a").shard("b", "b");
     let options = options.map("orders", ShardMap::ranges().to("b", 0u32..));
     let store = options.open(dir.path())?;
     let orders = OrderRepository::open(&store)?;
@@ -471,9 +469,9 @@ fn a_backup_of_a_store_without_its_middle_shard_has_all_rows() -> Result<()> {
             ["copy", "compact", "restored"].map(|name| dir.path().join(name));
         store.backup_to(&copy)?;
         store.compact_to(&compact)?;
-        ShardedStore::restore(&copy, &restored)?;
+        Store::restore(&copy, &restored)?;
         for path in [&copy, &compact, &restored] {
-            let store = ShardedStore::open(path)?;
+            let store = Store::open(path)?;
             assert!(store.unavailable_shards().is_empty());
             let (orders, events) = (OrderRepository::open(&store)?, EventRepository::open(&store)?);
             let txn = store.read()?;

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{Error, IndexTable, ReadTxn, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexTable, ReadTxn, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -35,7 +35,7 @@ fn a_lost_shard_is_restored_while_the_store_is_open() -> Result<()> {
     with_a_lost_shard(dir.path())?;
     let shop = dir.path().join("shop");
     {
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let orders = OrderRepository::open(&store)?;
         store.transaction(|txn| orders.insert(txn, &order(0, 2)))?;
         let before = store.read()?;
@@ -64,7 +64,7 @@ fn a_lost_shard_is_restored_while_the_store_is_open() -> Result<()> {
         assert!(matches!(again, Err(Error::ShardRefused { .. })), "{again:?}");
     }
     for number in 3..5 {
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let orders = OrderRepository::open(&store)?;
         store.transaction(|txn| orders.insert(txn, &order(16, number)))?;
         assert_eq!(orders.all(&store.read()?).count()?, u64::from(number) + 3);
@@ -105,7 +105,7 @@ fn a_backup_whose_rows_refer_to_deleted_rows_is_not_restored() -> Result<()> {
     let country = |code: &str| Country { code: code.to_owned() };
     {
         let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-        let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("users", map);
+        let options = Store::options().shard("a", "a").shard("b", "b").map("users", map);
         let store = options.open(&shop)?;
         let countries = CountryRepository::open(&store)?;
         let users = UserRepository::open(&store)?;
@@ -125,7 +125,7 @@ fn a_backup_whose_rows_refer_to_deleted_rows_is_not_restored() -> Result<()> {
     }
     fs::remove_dir_all(shop.join("b")).expect("removed");
     {
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let _countries = CountryRepository::open(&store)?;
         let _users = UserRepository::open(&store)?;
         let lost = store.shard("b")?;
@@ -147,7 +147,7 @@ fn a_backup_whose_rows_refer_to_deleted_rows_is_not_restored() -> Result<()> {
         store.restore_shard(&lost, &copied)?;
         assert!(store.verify()?.is_clean());
     }
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let countries = CountryRepository::open(&store)?;
     let users = UserRepository::open(&store)?;
     // The global index has exactly the rows that the shards have.
@@ -185,11 +185,11 @@ fn one_shard_is_copied_while_the_store_is_open_and_restored() -> Result<()> {
     let name = last.name().to_owned();
     fs::remove_dir_all(shop.join(&name)).expect("removed");
     {
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let _orders = OrderRepository::open(&store)?;
         store.restore_shard(&store.shard(&name)?, &backup)?;
     }
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let orders = OrderRepository::open(&store)?;
     assert_eq!(orders.all(&store.read()?).count()?, before);
     assert!(store.verify()?.is_clean());
@@ -215,7 +215,7 @@ fn a_restored_shard_with_entries_only_gets_the_entries_of_its_global_index() -> 
     let member = |id: u64| Member { tenant: 1, id, email: format!("{id}@example.com") };
     {
         let map = ShardMap::ranges().to("a", 0u32..);
-        let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+        let options = Store::options().shard("a", "a").shard("b", "b");
         let store = options.map("members", map).open(&shop)?;
         let members = MemberRepository::open(&store)?;
         store.backup_to(&backup)?;
@@ -224,7 +224,7 @@ fn a_restored_shard_with_entries_only_gets_the_entries_of_its_global_index() -> 
         assert!(store.shards()?.iter().all(|shard| shard.bytes > 0));
     }
     fs::remove_dir_all(shop.join("b")).expect("removed");
-    let has_all = |store: &ShardedStore, members: &MemberRepository| -> Result<()> {
+    let has_all = |store: &Store, members: &MemberRepository| -> Result<()> {
         for id in 0..20 {
             assert!(members.get_by_email(&store.read()?, &member(id).email)?.is_some());
             let again = Member { id: 100 + id, ..member(id) };
@@ -236,7 +236,7 @@ fn a_restored_shard_with_entries_only_gets_the_entries_of_its_global_index() -> 
         Ok(())
     };
     {
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let members = MemberRepository::open(&store)?;
         let before = store.read()?;
         let find = |txn: &ReadTxn<'_>, id| members.get_by_email(txn, &member(id).email);
@@ -249,14 +249,14 @@ fn a_restored_shard_with_entries_only_gets_the_entries_of_its_global_index() -> 
         drop(before);
         has_all(&store, &members)?;
     }
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     has_all(&store, &MemberRepository::open(&store)?)
 }
 
 /// Creates a store with a member in each of three shards, and a backup. Then shards `b` and `c` are lost.
 fn with_two_lost_shards(shop: &Path, backup: &Path) -> Result<()> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..20).to("c", 20u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").shard("c", "c");
+    let options = Store::options().shard("a", "a").shard("b", "b").shard("c", "c");
     let store = options.map("members", map).open(shop)?;
     let members = MemberRepository::open(&store)?;
     store.transaction(|txn| [1, 11, 21].iter().try_for_each(|it| members.insert(txn, &of(*it))))?;
@@ -277,7 +277,7 @@ fn an_emptied_unique_index_accepts_no_key_until_the_last_lost_shard_is_restored(
     let dir = tempfile::tempdir().expect("a directory");
     let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
     with_two_lost_shards(&shop, &backup)?;
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let members = MemberRepository::open(&store)?;
     store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
     for tenant in [1, 11, 21] {
@@ -318,7 +318,7 @@ fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_the_resto
     let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
     with_two_lost_shards(&shop, &backup)?;
     {
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         let members = MemberRepository::open(&store)?;
         store.restore_shard(&store.shard("b")?, backup.join("shard.1"))?;
         store.restore_shard(&store.shard("c")?, backup.join("shard.2"))?;
@@ -328,7 +328,7 @@ fn a_key_that_was_given_to_another_row_since_the_backup_is_an_error_of_the_resto
         })?;
     }
     fs::remove_dir_all(shop.join("c")).expect("removed");
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let members = MemberRepository::open(&store)?;
     let restored = store.restore_shard(&store.shard("c")?, backup.join("shard.2"));
     assert!(matches!(restored, Err(Error::IndexNotReadable { .. })), "{restored:?}");
@@ -375,7 +375,7 @@ fn a_backup_that_violates_a_later_unique_index_changes_nothing() -> Result<()> {
         (dir.path().join("shop"), dir.path().join("wrong"), dir.path().join("right"));
     {
         let map = || ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-        let options = ShardedStore::options().shard("a", "a").shard("b", "b");
+        let options = Store::options().shard("a", "a").shard("b", "b");
         let store = options.map("members", map()).map("visits", map()).open(&shop)?;
         let members = MemberRepository::open(&store)?;
         let visits = before::VisitRepository::open(&store)?;
@@ -389,7 +389,7 @@ fn a_backup_that_violates_a_later_unique_index_changes_nothing() -> Result<()> {
         store.backup_to(&right)?;
     }
     fs::remove_dir_all(shop.join("b")).expect("removed");
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let members = MemberRepository::open(&store)?;
     let visits = VisitRepository::open(&store)?;
     let found = || -> Result<Vec<_>> {
@@ -499,8 +499,8 @@ fn all_shards_of_a_store_are_restored() -> Result<()> {
         }
         if is_archived {
             let restored = dir.path().join("restored");
-            ShardedStore::restore_archive(&archive).run(&restored)?;
-            let store = ShardedStore::open(&restored)?;
+            Store::restore_archive(&archive).run(&restored)?;
+            let store = Store::open(&restored)?;
             assert_eq!(OrderRepository::open(&store)?.all(&store.read()?).count()?, 8);
         }
     }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore};
+use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::directories::copied;
@@ -42,7 +42,7 @@ fn member(tenant: u32, id: u32, version: u32) -> Member {
     Member { tenant, id, email: format!("{tenant}.{id}.{version}"), town: id % 3 + version * 10 }
 }
 
-fn countries(store: &ShardedStore, version: u32) -> Result<()> {
+fn countries(store: &Store, version: u32) -> Result<()> {
     let countries = CountryRepository::open(store)?;
     store.transaction(|txn| {
         (version..version + 5).try_for_each(|code| {
@@ -55,7 +55,7 @@ fn countries(store: &ShardedStore, version: u32) -> Result<()> {
 /// Creates a store with two shards, and a backup. Then both shards get other rows, and shard `b` is lost.
 fn create(shop: &Path, backup: &Path) -> Result<()> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("members", map);
+    let options = Store::options().shard("a", "a").shard("b", "b").map("members", map);
     let store = options.open(shop)?;
     let members = MemberRepository::open(&store)?;
     for version in 0..2 {
@@ -74,21 +74,21 @@ fn create(shop: &Path, backup: &Path) -> Result<()> {
     Ok(())
 }
 
-fn restore(store: &ShardedStore, backup: &Path) -> Result<()> {
+fn restore(store: &Store, backup: &Path) -> Result<()> {
     let _countries = CountryRepository::open(store)?;
     store.restore_shard(&store.shard("b")?, backup.join("shard.1"))
 }
 
 /// Restores the shard in this process, while the repository of the members is open or not.
 fn child(work: &Path, is_open: bool) -> Result<()> {
-    let store = ShardedStore::open(work.join("shop"))?;
+    let store = Store::open(work.join("shop"))?;
     let _members = is_open.then(|| MemberRepository::open(&store)).transpose()?;
     restore(&store, &work.join("backup"))
 }
 
 /// Checks what another process can read.
 fn check_reader(shop: &Path) -> Result<()> {
-    let store = ShardedStore::options().read_only(true).open(shop)?;
+    let store = Store::options().read_only(true).open(shop)?;
     if !store.unavailable_shards().is_empty() {
         return Ok(());
     }
@@ -112,7 +112,7 @@ fn check_reader(shop: &Path) -> Result<()> {
 }
 
 /// Checks that the store has the restored shard with everything that depends on it.
-fn check(store: &ShardedStore) -> Result<()> {
+fn check(store: &Store) -> Result<()> {
     let countries = CountryRepository::open(store)?;
     let members = MemberRepository::open(store)?;
     let txn = store.read()?;
@@ -178,13 +178,13 @@ fn a_process_that_is_killed_while_it_restores_a_shard_leaves_no_wrong_results() 
         child.kill().expect("killed");
         kills += u32::from(!child.wait().expect("a process").success());
         check_reader(&shop)?;
-        let store = ShardedStore::open(&shop)?;
+        let store = Store::open(&shop)?;
         if !store.unavailable_shards().is_empty() {
             restore(&store, &work.join("backup"))?;
         }
         check(&store)?;
         drop(store);
-        check(&ShardedStore::open(&shop)?)?;
+        check(&Store::open(&shop)?)?;
         let names = fs::read_dir(&shop).expect("a directory");
         let mut names = names.map(|it| it.expect("an entry").file_name());
         assert!(names.all(|name| !name.as_encoded_bytes().starts_with(b".")), "a copy is left");
@@ -203,7 +203,7 @@ fn the_copies_that_killed_processes_have_left_are_removed() -> Result<()> {
         fs::create_dir(shop.join(name)).expect("a directory");
         fs::write(shop.join(name).join("data.mdb"), "a part").expect("a file");
     }
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     restore(&store, &backup)?;
     check(&store)?;
     let names = fs::read_dir(&shop).expect("a directory");

@@ -2,7 +2,7 @@
 
 use std::{fs, panic, path::Path};
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedStore, Store};
+use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::opening::reason;
@@ -23,9 +23,9 @@ fn order(tenant: u32, number: u32) -> Order {
 }
 
 /// Creates a store in which each of the tenants 1, 11 and 12 has ten orders, the last two in shard `b`.
-fn create(shop: &Path) -> Result<(ShardedStore, OrderRepository)> {
+fn create(shop: &Path) -> Result<(Store, OrderRepository)> {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
-    let options = ShardedStore::options().shard("a", "a").shard("b", "b").map("orders", map);
+    let options = Store::options().shard("a", "a").shard("b", "b").map("orders", map);
     let store = options.open(shop)?;
     let orders = OrderRepository::open(&store)?;
     for tenant in [1, 11, 12] {
@@ -36,7 +36,7 @@ fn create(shop: &Path) -> Result<(ShardedStore, OrderRepository)> {
     Ok((store, orders))
 }
 
-fn keys(store: &ShardedStore) -> Result<Vec<(u32, u32)>> {
+fn keys(store: &Store) -> Result<Vec<(u32, u32)>> {
     let orders = OrderRepository::open(store)?;
     let keys = orders.all(&store.read()?).keys().collect();
     let report = store.verify()?;
@@ -60,7 +60,7 @@ fn a_backup_from_before_a_move_is_refused_until_its_moved_rows_are_deleted() -> 
         }
         fs::remove_dir_all(shop.join("b")).expect("removed");
         {
-            let store = ShardedStore::open(&shop)?;
+            let store = Store::open(&shop)?;
             let _orders = is_open.then(|| OrderRepository::open(&store)).transpose()?;
             let lost = store.shard("b")?;
             for _ in 0..2 {
@@ -84,7 +84,7 @@ fn a_backup_from_before_a_move_is_refused_until_its_moved_rows_are_deleted() -> 
             store.restore_shard(&lost, &copied)?;
             assert_eq!(keys(&store)?, of(&[1, 11, 12]));
         }
-        assert_eq!(keys(&ShardedStore::open(&shop)?)?, of(&[1, 11, 12]));
+        assert_eq!(keys(&Store::open(&shop)?)?, of(&[1, 11, 12]));
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ fn a_backup_lacks_the_rows_that_were_moved_to_its_shard_later() -> Result<()> {
         store.move_range("orders", ..10u32, "b").run()?;
     }
     fs::remove_dir_all(shop.join("b")).expect("removed");
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     store.restore_shard(&store.shard("b")?, &backup)?;
     assert_eq!(keys(&store)?, of(&[11, 12]));
     // The keys belong to the shard.
@@ -123,7 +123,7 @@ fn a_backup_with_a_part_of_the_rows_of_an_ended_move_is_refused() -> Result<()> 
         store.resume_move(begun.id).run()?;
     }
     fs::remove_dir_all(shop.join("b")).expect("removed");
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     let _orders = OrderRepository::open(&store)?;
     let refused = reason(store.restore_shard(&store.shard("b")?, backup.join("shard.1")));
     assert!(refused.contains("the move has ended since"), "{refused}");
@@ -141,12 +141,12 @@ fn the_directory_of_the_lost_shard_must_not_exist() -> Result<()> {
     }
     let (place, away) = (shop.join("b"), dir.path().join("away"));
     fs::rename(&place, &away).expect("renamed");
-    let store = ShardedStore::open(&shop)?;
+    let store = Store::open(&shop)?;
     fs::rename(&away, &place).expect("renamed");
     let refused = store.restore_shard(&store.shard("b")?, &backup);
     assert!(matches!(&refused, Err(Error::ShardRefused { .. })), "{refused:?}");
     assert!(reason(refused).contains("exists; move it away first"));
     drop(store);
-    assert_eq!(keys(&ShardedStore::open(&shop)?)?, of(&[1, 11, 12]));
+    assert_eq!(keys(&Store::open(&shop)?)?, of(&[1, 11, 12]));
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The shards that a query reads.
 
-use index_table::{Error, Result, ShardMap, ShardedStore};
+use index_table::{Error, Result, ShardMap, Store};
 
 use crate::tables::{
     Kind,
@@ -14,7 +14,7 @@ fn order(tenant: u8, number: u16) -> Order {
 }
 
 /// Returns a store with four shards of eight tenants each, with ten rows for each tenant.
-fn filled() -> Result<(ShardedStore, OrderRepository)> {
+fn filled() -> Result<(Store, OrderRepository)> {
     let store = options(Kind::Ranges, 4).in_memory()?;
     let orders = OrderRepository::open(&store)?;
     for tenant in 0..32 {
@@ -115,7 +115,7 @@ fn a_shard_is_found_by_the_shard_key() -> Result<()> {
 
 #[test]
 fn a_key_without_a_shard_is_an_error() -> Result<()> {
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("a", "a")
         .map("tenants", ShardMap::ranges().to("a", 10_u8..20))
         .in_memory()?;
@@ -134,7 +134,9 @@ fn a_key_without_a_shard_is_an_error() -> Result<()> {
 
 #[test]
 fn every_table_has_a_shard_map_in_a_store_in_memory() -> Result<()> {
-    let store = ShardedStore::in_memory();
+    let names = ["a", "b", "c"];
+    let store =
+        names.iter().fold(Store::options(), |all, name| all.shard(*name, "")).in_memory()?;
     let orders = OrderRepository::open(&store)?;
     for tenant in 0..32 {
         store.transaction(|txn| orders.insert(txn, &order(tenant, 1)))?;

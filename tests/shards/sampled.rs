@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use index_table::{IndexTable, Result, ShardMap, ShardedStore, report::PlannedMove};
+use index_table::{IndexTable, Result, ShardMap, Store, report::PlannedMove};
 use serde::{Deserialize, Serialize};
 
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have the same scope")]
@@ -63,7 +63,7 @@ fn plans_from_samples_are_within_the_tolerance() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = ["a", "b", "c", "d"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("sales", ShardMap::ranges().to("a", ..900u32).to("b", 900u32..))
         .map("sales.day", ShardMap::ranges().to("a", ..u16::MAX).to("b", u16::MAX..))
         .map("sales.code", ShardMap::ranges().to("c", 0u64..))

@@ -1,6 +1,6 @@
 //! A table with its two kinds of shard key and with global indexes, and sharded stores for it.
 
-use index_table::{IndexTable, Result, ShardMap, ShardedOptions, ShardedStore};
+use index_table::{IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -117,7 +117,7 @@ pub(crate) fn map(kind: Kind, shards: u8) -> ShardMap {
 
 /// Returns the same options with maps of ranges and of a list for some global indexes. The others have hash
 /// maps.
-pub(crate) fn with_maps_of_indexes(kind: Kind, shards: u8) -> ShardedOptions {
+pub(crate) fn with_maps_of_indexes(kind: Kind, shards: u8) -> Options {
     let (last, names) = (format!("s{}", shards - 1), names(shards));
     let second = names[usize::from(shards > 1)].as_str();
     options(kind, shards)
@@ -135,18 +135,18 @@ pub(crate) fn with_maps_of_indexes(kind: Kind, shards: u8) -> ShardedOptions {
 
 /// Returns options with this number of shards and one shard map. Makes all tests of the process count in several
 /// threads, even few entries.
-pub(crate) fn options(kind: Kind, shards: u8) -> ShardedOptions {
+pub(crate) fn options(kind: Kind, shards: u8) -> Options {
     index_table::__private::count_in_parallel_from(2);
     let all = names(shards).into_iter();
-    let options = all.fold(ShardedStore::options(), |options, name| options.shard(&name, &name));
+    let options = all.fold(Store::options(), |options, name| options.shard(&name, &name));
     options.map("tenants", map(kind, shards))
 }
 
 /// Stores, each with its directory unless it is in memory.
-pub(crate) type Stores = Vec<(Option<TempDir>, ShardedStore)>;
+pub(crate) type Stores = Vec<(Option<TempDir>, Store)>;
 
 /// Returns a store in memory with four shards of eight tenants each, and a store on disk with each of these options.
-pub(crate) fn stores(on_disk: impl IntoIterator<Item = ShardedOptions>) -> Result<Stores> {
+pub(crate) fn stores(on_disk: impl IntoIterator<Item = Options>) -> Result<Stores> {
     let mut stores = vec![(None, options(Kind::Ranges, 4).in_memory()?)];
     for options in on_disk {
         let dir = tempfile::tempdir().expect("a directory");

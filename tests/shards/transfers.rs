@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use index_table::{Durability, Error, IndexTable, Result, ShardMap, ShardedStore};
+use index_table::{Durability, Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -24,16 +24,16 @@ const BRANCHES: u8 = 5;
 const ACCOUNTS: u8 = 4;
 const SUM: i64 = 100 * BRANCHES as i64 * ACCOUNTS as i64;
 
-fn options() -> index_table::ShardedOptions {
+fn options() -> index_table::Options {
     let map = (1..BRANCHES).fold(ShardMap::list().to("s0", [0_u8]), |map, branch| {
         map.to(format!("s{branch}"), [branch])
     });
-    let options = ShardedStore::options().map("accounts", map);
+    let options = Store::options().map("accounts", map);
     (0..BRANCHES)
         .fold(options, |options, branch| options.shard(format!("s{branch}"), format!("s{branch}")))
 }
 
-fn fill(store: &ShardedStore) -> Result<AccountRepository> {
+fn fill(store: &Store) -> Result<AccountRepository> {
     let accounts = AccountRepository::open(store)?;
     store.transaction(|txn| {
         for branch in (0..BRANCHES).rev() {
@@ -58,7 +58,7 @@ impl Random {
 }
 
 /// Moves money between two accounts of any branches. Some transfers are refused.
-fn transfer(store: &ShardedStore, accounts: &AccountRepository, random: &mut Random) -> Result<()> {
+fn transfer(store: &Store, accounts: &AccountRepository, random: &mut Random) -> Result<()> {
     let mut account = || (random.below(BRANCHES), random.below(ACCOUNTS));
     let (from, to) = (account(), account());
     let amount = i64::from(random.below(40));
@@ -85,7 +85,7 @@ fn transfer(store: &ShardedStore, accounts: &AccountRepository, random: &mut Ran
 }
 
 /// Returns the sum of all balances, from the index, and the changes of all accounts, which must be in pairs.
-fn look(store: &ShardedStore, accounts: &AccountRepository) -> Result<()> {
+fn look(store: &Store, accounts: &AccountRepository) -> Result<()> {
     let txn = store.read()?;
     let (mut sum, mut changes, mut count) = (0, 0, 0);
     for entry in accounts.by_balance(&txn).entries() {
@@ -98,7 +98,7 @@ fn look(store: &ShardedStore, accounts: &AccountRepository) -> Result<()> {
     Ok(())
 }
 
-fn run(store: &ShardedStore, transfers: u32) -> Result<()> {
+fn run(store: &Store, transfers: u32) -> Result<()> {
     let accounts = fill(store)?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn the_sum_of_accounts_never_changes_on_disk() -> Result<()> {
         let store = options().durability(durability).open(dir.path())?;
         run(&store, 300)?;
         drop(store);
-        let store = ShardedStore::open(dir.path())?;
+        let store = Store::open(dir.path())?;
         look(&store, &AccountRepository::open(&store)?)?;
     }
     Ok(())

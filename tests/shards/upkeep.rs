@@ -1,6 +1,6 @@
 //! Work on whole tables: upgrades and verification in the background.
 
-use index_table::{Error, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use index_table::{Error, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 mod before {
@@ -36,11 +36,11 @@ impl From<before::Note> for Note {
     }
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..100u32).to("b", 100u32..200).to("c", 200u32..);
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("notes", map)
 }
 

@@ -7,10 +7,7 @@ use std::{
 };
 
 use heed::{CommitOrAbort, Database, EnvOpenOptions, types::Bytes};
-use index_table::{
-    Error, FindingKind, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store,
-    VerifyReport,
-};
+use index_table::{Error, FindingKind, IndexTable, Options, Result, ShardMap, Store, VerifyReport};
 use serde::{Deserialize, Serialize};
 
 use crate::reference::{Town, TownRepository};
@@ -44,11 +41,11 @@ fn person(tenant: u32, id: u64) -> Person {
     Person { tenant, id, name: format!("Person {id}") }
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..100u32).to("b", 100u32..200).to("c", 200u32..);
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("people", map)
 }
 
@@ -153,12 +150,12 @@ fn each_shard_is_verified() -> Result<()> {
 #[test]
 fn a_row_in_a_wrong_shard_is_found() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    fill(&*options().open(dir.path())?)?;
+    fill(&options().open(dir.path())?)?;
     alone(&dir.path().join("b"), |store| {
         let people = PersonRepository::open(store)?;
         store.transaction(|txn| people.insert(txn, &person(7, 7)))
     })?;
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let people = PersonRepository::open(&store)?;
     assert_eq!(people.get(&store.read()?, 7, 7)?, None);
     let report = people.verify(&store.read()?).run()?;
@@ -207,7 +204,7 @@ fn indexes_are_repaired_in_each_shard_or_in_one() -> Result<()> {
 #[test]
 fn copies_that_differ_are_found_and_replaced() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
-    fill(&*options().open(dir.path())?)?;
+    fill(&options().open(dir.path())?)?;
     alone(&dir.path().join("b"), |store| {
         let towns = TownRepository::open(store)?;
         store.transaction(|txn| {
@@ -216,7 +213,7 @@ fn copies_that_differ_are_found_and_replaced() -> Result<()> {
             towns.insert(txn, &Town { code: 3, name: "Bonn".to_owned() })
         })
     })?;
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let towns = TownRepository::open(&store)?;
     let report = towns.verify(&store.read()?).run()?;
     let different = |key| (FindingKind::DifferentCopy, "b", key);
@@ -289,7 +286,7 @@ fn a_repaired_copy_has_the_unique_keys_that_rows_have_exchanged() -> Result<()> 
             plates.put(txn, &Plate { id: 1, code: 2 })
         })
     })?;
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let (plates, from) = (PlateRepository::open(&store)?, store.shard("b")?);
     let report = store.transaction(|txn| plates.repair(txn).copies_from(&from).run())?;
     assert_eq!(report.left, 0);

@@ -3,8 +3,7 @@
 use std::{cell::Cell, path::Path};
 
 use index_table::{
-    Durability, FindingKind, IndexTable, Result, ShardMap, ShardedOptions, ShardedStore,
-    VerifyReport,
+    Durability, FindingKind, IndexTable, Options, Result, ShardMap, Store, VerifyReport,
 };
 use serde::{Deserialize, Serialize};
 
@@ -39,17 +38,17 @@ impl Person {
     }
 }
 
-fn options() -> ShardedOptions {
+fn options() -> Options {
     let map = ShardMap::ranges().to("a", ..100u32).to("b", 100u32..200).to("c", 200u32..);
     ["a", "b", "c"]
         .into_iter()
-        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .fold(Store::options(), |options, name| options.shard(name, name))
         .map("people", map)
         .map("people.code", ShardMap::ranges().to("c", ..200u32).to("b", 200u32..))
         .durability(Durability::Relaxed)
 }
 
-fn fill(store: &ShardedStore) -> Result<PersonRepository> {
+fn fill(store: &Store) -> Result<PersonRepository> {
     let people = PersonRepository::open(store)?;
     store.transaction(|txn| {
         for tenant in [1, 100, 200] {
@@ -176,7 +175,7 @@ fn entries_in_the_wrong_shard_are_found_and_removed() -> Result<()> {
     drop(fill(&options().open(dir.path())?)?);
     // Shard `c` has the entries of 0..200, and shard `b` the others.
     damage(dir.path(), "people.code").expect("damaged");
-    let store = ShardedStore::open(dir.path())?;
+    let store = Store::open(dir.path())?;
     let people = PersonRepository::open(&store)?;
     let report = people.verify(&store.read()?).run()?;
     let wrong = counts(&report, "code");

@@ -3,7 +3,7 @@
 
 use std::ops::Deref;
 
-use index_table::{Durability, Error, ReadTxn, Result, ShardMap, ShardedStore, Store, WriteTxn};
+use index_table::{Durability, Error, ReadTxn, Result, ShardMap, Store, WriteTxn};
 
 /// An empty store.
 pub(crate) struct Tried {
@@ -106,7 +106,7 @@ fn sharded_on_disk(shard_map: &str) -> Result<Tried> {
     index_table::__private::count_in_parallel_from(2);
     let shards = ["a", "b", "c"];
     let directory = tempfile::tempdir().expect("a directory");
-    let options = shards.iter().fold(ShardedStore::options(), |all, name| all.shard(*name, name));
+    let options = shards.iter().fold(Store::options(), |all, name| all.shard(*name, name));
     let sharded = options
         .durability(Durability::None)
         .map(shard_map, ShardMap::hashed(shards))
@@ -121,7 +121,8 @@ pub(crate) fn plain_stores() -> Result<[Tried; 2]> {
 
 /// Returns a plain and a sharded store in memory.
 pub(crate) fn stores_in_memory() -> [Tried; 2] {
-    let sharded = Store::clone(&ShardedStore::in_memory());
+    let options = ["a", "b", "c"].iter().fold(Store::options(), |all, name| all.shard(*name, ""));
+    let sharded = options.in_memory().expect("a store in memory");
     [plain_in_memory(), Tried { store: sharded, is_sharded: true, directory: None }]
 }
 

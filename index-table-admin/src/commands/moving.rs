@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::{Args, ValueEnum};
 use index_table::{
     __private::admin::{KeyBuf, KeyShape, MapKeys},
-    Progress, ShardedStore,
+    Progress, Store,
     report::{MoveInfo, MoveState, Moved, RebalancePlan},
 };
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ impl Open {
         Self::new(Opened::to_write(out, store)?, declared)
     }
 
-    fn store(&self) -> Result<&ShardedStore, Failure> {
+    fn store(&self) -> Result<&Store, Failure> {
         self.opened.shards()
     }
 
@@ -233,7 +233,7 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    fn find(&self, store: &ShardedStore) -> Result<MoveInfo, Failure> {
+    fn find(&self, store: &Store) -> Result<MoveInfo, Failure> {
         let moves = store.moves()?;
         let ids: BTreeSet<_> = moves.iter().map(|own| own.id.to_string()).collect();
         let own = moves.into_iter().find(|own| own.id == self.id);
@@ -346,7 +346,7 @@ fn moved(plan: &RebalancePlan<'_>) -> Result<Moved, Failure> {
     Ok(plan.run_with(|_| true, &mut |at| bar.show(at))?)
 }
 
-fn plan_json(store: &ShardedStore, map: &str, plan: &RebalancePlan<'_>) -> Value {
+fn plan_json(store: &Store, map: &str, plan: &RebalancePlan<'_>) -> Value {
     let boundary = boundary_of(store, map);
     let moves = plan.moves().iter().map(|own| {
         json!({

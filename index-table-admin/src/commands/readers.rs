@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use index_table::{__private::admin::reader_slots, ShardedStore};
+use index_table::{__private::admin::reader_slots, Store};
 use serde_json::json;
 
 use crate::{
@@ -19,7 +19,7 @@ pub(crate) fn readers(out: &Output, dir: &Path) -> Result<(), Failure> {
         ));
     }
     let opened = Opened::to_read(out, dir)?;
-    let shards = opened.sharded.as_ref().map(ShardedStore::shard_directories);
+    let shards = opened.sharded().map(Store::shard_directories);
     // The lock file can only be read while this process has the store closed.
     drop(opened);
     let places = match shards {

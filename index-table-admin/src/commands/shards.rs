@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use index_table::{
-    Error, ShardedStore,
+    Error, Store,
     report::{RangeInfo, ShardStatus},
 };
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ pub(crate) type Ranges = (Vec<(RangeInfo, bool)>, bool);
 
 /// Returns the ranges of a map. The rows are not counted if a shard is missing, or if the time is over.
 pub(crate) fn counted_or_not(
-    store: &ShardedStore,
+    store: &Store,
     map: &str,
     is_over: &mut dyn FnMut() -> bool,
 ) -> index_table::Result<Ranges> {
@@ -123,7 +123,7 @@ pub(crate) fn counted_or_not(
 }
 
 /// Returns a function that shows a boundary of a shard map in the form that `move` and `split` read.
-pub(crate) fn boundary_of(store: &ShardedStore, map: &str) -> impl Fn(String) -> String {
+pub(crate) fn boundary_of(store: &Store, map: &str) -> impl Fn(String) -> String {
     let keys = store.keys_of_map(map).filter(|keys| !keys.is_hashed);
     let fields = keys.map(|keys| keys.fields).unwrap_or_default();
     move |shown| value::restated(&fields, &shown)

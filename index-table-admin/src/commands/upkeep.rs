@@ -229,7 +229,7 @@ impl Load {
         let opened =
             if self.create { Opened::to_create(out, dir)? } else { Opened::to_write(out, dir)? };
         let table = declared.open(&opened.store)?;
-        let after = if opened.sharded.is_some() {
+        let after = if opened.store.has_shards() {
             "in each shard, all rows were loaded, or none; run the command again with `--on-duplicate skip`"
         } else {
             "all rows were loaded, or none; run the command again"

@@ -277,8 +277,10 @@ fn lag(text: &mut Text, page: &Page) -> Result<(), Failure> {
 }
 
 fn shards(text: &mut Text, page: &Page) -> Result<(), Failure> {
-    let Some(sharded) = page.store.as_sharded() else { return Ok(()) };
-    let shards = sharded.shards()?;
+    if !page.store.has_shards() {
+        return Ok(());
+    }
+    let shards = page.store.shards()?;
     let each = |value: fn(&index_table::report::ShardInfo) -> u64| {
         shards.iter().map(move |shard| sample([("shard", shard.name.as_str())], value(shard)))
     };
@@ -288,7 +290,7 @@ fn shards(text: &mut Text, page: &Page) -> Result<(), Failure> {
     text.metric("shard_bytes", "gauge", "Bytes of a shard's pages.", each(|shard| shard.bytes));
     text.metric("shard_reads_total", "counter", "Reads of a shard.", each(|shard| shard.reads));
     text.metric("shard_writes_total", "counter", "Writes of a shard.", each(|shard| shard.writes));
-    let moves = sharded.moves()?;
+    let moves = page.store.moves()?;
     let ids: Vec<_> = moves.iter().map(|own| own.id.to_string()).collect();
     let of_moves = |value: fn(&MoveInfo) -> u64| {
         let all = moves.iter().zip(&ids);

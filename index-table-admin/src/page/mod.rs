@@ -208,7 +208,7 @@ impl Page {
     /// Returns the views in the navigation, with their paths.
     fn views(&self) -> Vec<(&'static str, &'static str)> {
         let mut views = vec![("Overview", "./")];
-        if self.store.as_sharded().is_some() {
+        if self.store.has_shards() {
             views.push(("Shards", "shards"));
         }
         views.extend([("Lag", "streams"), ("Metrics", "metrics")]);

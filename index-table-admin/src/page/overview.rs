@@ -20,8 +20,7 @@ use crate::{failure::Failure, output::bytes};
 pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
     let (catalog, sizes) = (page.catalog()?, page.sizes()?);
     let problems = problems(page, &catalog.tables)?;
-    let moves =
-        page.store.as_sharded().map_or(Ok(0), |sharded| sharded.moves().map(|all| all.len()))?;
+    let moves = if page.store.has_shards() { page.store.moves()?.len() } else { 0 };
     let view = View { title: "Overview", up: "", above: Vec::new(), is_live: true };
     let body = html! {
         div data-live="problems" {
@@ -241,8 +240,8 @@ fn problems(page: &Page, tables: &[CatalogTable]) -> Result<Vec<Markup>, Failure
             }
         }
     }
-    if let Some(sharded) = page.store.as_sharded() {
-        for shard in sharded.shards()? {
+    if page.store.has_shards() {
+        for shard in page.store.shards()? {
             if let ShardStatus::Unavailable { reason } = &shard.state {
                 problems
                     .push(html! { "Shard " (code(&shard.name)) " is not available: " (reason) });

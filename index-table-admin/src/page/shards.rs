@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use index_table::{
-    Error, ShardedStore,
+    Error, Store,
     report::{MoveInfo, MoveState, ShardInfo, ShardStatus},
 };
 use maud::{Markup, html};
@@ -33,11 +33,13 @@ const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 const KEY: usize = 60;
 
 pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
-    let sharded = page.store.as_sharded();
-    let sharded = sharded.ok_or_else(|| Failure::not_found("the store has no shards"))?;
+    let sharded = &page.store;
+    if !sharded.has_shards() {
+        return Err(Failure::not_found("the store has no shards"));
+    }
     let (shards, mut moves) = (sharded.shards()?, sharded.moves()?);
     for own in &mut moves {
-        let boundary = boundary_of(&sharded, &own.map);
+        let boundary = boundary_of(sharded, &own.map);
         own.start = own.start.take().map(&boundary);
         own.end = own.end.take().map(&boundary);
     }
@@ -45,7 +47,7 @@ pub(super) fn view(page: &Page) -> Result<Markup, Failure> {
     let deadline = Instant::now() + TIME;
     let mut maps = Vec::new();
     for (id, map) in sharded.map_names().into_iter().enumerate() {
-        maps.push(of_map(page, &sharded, (id, &map), (&shards, deadline))?);
+        maps.push(of_map(page, sharded, (id, &map), (&shards, deadline))?);
     }
     let body = html! {
         div data-live="moves" { @if !moves.is_empty() { (unfinished(&moves)) } }
@@ -67,7 +69,7 @@ fn span(start: Option<&str>, end: Option<&str>) -> String {
 
 fn of_map(
     page: &Page,
-    sharded: &ShardedStore,
+    sharded: &Store,
     (id, map): (usize, &str),
     (shards, deadline): (&[ShardInfo], Instant),
 ) -> Result<Markup, Failure> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::Router;
-use index_table::{Durability, Follower, IndexKey, IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{Durability, Follower, IndexKey, IndexTable, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, runtime, sync::oneshot};
@@ -169,7 +169,7 @@ impl Drop for Service {
 
 /// A sharded store with customers and orders, of which some keys are being moved.
 pub(crate) struct Shop {
-    pub(crate) store: ShardedStore,
+    pub(crate) store: Store,
     pub(crate) customers: CustomerRepository,
     pub(crate) _orders: OrderRepository,
     _directory: TempDir,
@@ -178,7 +178,7 @@ pub(crate) struct Shop {
 impl Shop {
     pub(crate) fn new(rows: u64) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let store = ShardedStore::options()
+        let store = Store::options()
             .durability(Durability::Journal)
             .shard("north", "north")
             .shard("middle", "middle")

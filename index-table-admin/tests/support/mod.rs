@@ -8,7 +8,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{IndexKey, IndexTable, ShardMap, ShardedStore, Store};
+use index_table::{IndexKey, IndexTable, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -225,7 +225,7 @@ pub(crate) fn order_row(tenant: u32, number: u64) -> Order {
 /// Creates a store with two shards, three orders in each, and a reference table.
 pub(crate) fn sharded() -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
-    let store = ShardedStore::options()
+    let store = Store::options()
         .shard("north", "north")
         .shard("south", "south")
         .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))

@@ -9,7 +9,7 @@
 
 use std::{path::Path, time::Instant};
 
-use index_table::{Durability, Result, ShardedStore};
+use index_table::{Durability, Result, Store};
 use index_table_bench::{
     median,
     sharded::{self, Outcome},
@@ -66,7 +66,7 @@ fn main() -> Outcome<()> {
     sharded::run("global-indexes", &[inserts, look_ups])
 }
 
-fn open(dir: &Path, name: &str, shards: u32, durability: Durability) -> Result<ShardedStore> {
+fn open(dir: &Path, name: &str, shards: u32, durability: Durability) -> Result<Store> {
     sharded::open(&dir.join(format!("{name} {shards}")), shards, TENANTS, durability)
 }
 

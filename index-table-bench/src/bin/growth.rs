@@ -18,7 +18,7 @@ use std::{
     fs,
 };
 
-use index_table::{IndexTable, Result, ShardMap, ShardedStore};
+use index_table::{IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
 /// The number of rows of a full shard.
@@ -114,7 +114,7 @@ fn grow(kind: &str, most: usize, doubles: bool) -> Result<Growth> {
         "tenant, customer" => "by_customer",
         _ => "by_hash",
     };
-    let store = ShardedStore::options().shard("0", "0").map(table, map).in_memory()?;
+    let store = Store::options().shard("0", "0").map(table, map).in_memory()?;
     let insert: Insert<'_> = match kind {
         "tenant" => {
             let rows = by_tenant::RowRepository::open(&store)?;

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, Result, ShardedStore};
+use index_table::{Durability, Result, Store};
 use index_table_bench::{
     median,
     sharded::{self, CustomerRepository, Outcome, TOWNS, customer},
@@ -39,7 +39,7 @@ fn main() -> Outcome<()> {
 type Times = Mutex<Vec<f64>>;
 
 struct Opened {
-    store: ShardedStore,
+    store: Store,
     customers: CustomerRepository,
 }
 

@@ -8,7 +8,7 @@
 
 use std::{path::Path, time::Instant};
 
-use index_table::{Durability, IndexTable, Result, ShardMap, ShardedStore};
+use index_table::{Durability, IndexTable, Result, ShardMap};
 use index_table_bench::{
     median,
     sharded::{self, Outcome, options},
@@ -88,8 +88,7 @@ fn plans(dir: &Path, rounds: u32) -> Outcome<()> {
         let map = ShardMap::ranges().to("s0", ..2000u32).to("s1", 2000u32..);
         let store = (0..4)
             .map(|number| format!("s{number}"))
-            .fold(ShardedStore::options(), |all, name| all.shard(&name, &name))
-            .options(options(Durability::Journal))
+            .fold(options(Durability::Journal), |all, name| all.shard(&name, &name))
             .map("orders", map)
             .open(dir.join(format!("plans.{count}")))?;
         let repository = OrderRepository::open(&store)?;
@@ -136,8 +135,7 @@ fn ranges(dir: &Path, rounds: u32) -> Outcome<()> {
     }
     let store = (0..SHARDS)
         .map(|number| format!("s{number}"))
-        .fold(ShardedStore::options(), |all, name| all.shard(&name, &name))
-        .options(options(Durability::Journal).map_size(1 << 27))
+        .fold(options(Durability::Journal).map_size(1 << 27), |all, name| all.shard(&name, &name))
         .map("orders", map)
         .open(dir.join("ranges"))?;
     let repository = OrderRepository::open(&store)?;
@@ -158,8 +156,7 @@ fn ranges(dir: &Path, rounds: u32) -> Outcome<()> {
 }
 
 fn global(dir: &Path, rounds: u32) -> Outcome<()> {
-    let store = ShardedStore::options()
-        .options(options(Durability::Journal))
+    let store = options(Durability::Journal)
         .shard("s0", "s0")
         .shard("s1", "s1")
         .map("users", ShardMap::list().to("s0", [0u32]).otherwise("s0"))

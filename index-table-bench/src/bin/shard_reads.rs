@@ -15,8 +15,7 @@ use std::{
 };
 
 use index_table::{
-    __private::count_in_parallel_from, Durability, IndexTable, ReadTxn, Result, ShardMap,
-    ShardedStore, Store,
+    __private::count_in_parallel_from, Durability, IndexTable, ReadTxn, Result, ShardMap, Store,
 };
 use index_table_bench::{
     median,
@@ -64,11 +63,8 @@ type Count = fn(&ReadingRepository, &ReadTxn<'_>, u32) -> Result<u64>;
 /// Measures counts across four shards.
 fn counts(dir: &Path, rounds: u32) -> Outcome<()> {
     let one = options(Durability::None).open(dir.join("one"))?;
-    let four = SHARDS.iter().fold(ShardedStore::options(), |all, name| all.shard(*name, name));
-    let four = four
-        .options(options(Durability::None))
-        .map("readings", ShardMap::hashed(SHARDS))
-        .open(dir.join("four"))?;
+    let four = SHARDS.iter().fold(options(Durability::None), |all, name| all.shard(*name, name));
+    let four = four.map("readings", ShardMap::hashed(SHARDS)).open(dir.join("four"))?;
     let of_one = ReadingRepository::open(&one)?;
     let of_four = ReadingRepository::open(&four)?;
     of_one.bulk_load(&one, readings()).run()?;

@@ -8,7 +8,7 @@
 
 use std::{path::Path, time::Instant};
 
-use index_table::{Durability, Result, ShardedStore};
+use index_table::{Durability, Result, Store};
 use index_table_bench::{
     median,
     sharded::{self, CustomerRepository, Outcome, THREADS, customer},
@@ -19,7 +19,7 @@ const SHARDS: u32 = 4;
 const COMMITS: u32 = 200;
 
 struct Opened {
-    store: ShardedStore,
+    store: Store,
     customers: CustomerRepository,
     /// The number of the next row.
     next: u64,

@@ -9,7 +9,7 @@
 
 use std::{fs, path::Path, time::Instant};
 
-use index_table::{Durability, Result, ShardedStore, Store};
+use index_table::{Durability, Result, Store};
 use index_table_bench::{
     median,
     sharded::{self, CustomerRepository, Outcome, THREADS, TOWNS, customer, options},
@@ -22,34 +22,12 @@ const COMMITS: u32 = 50;
 /// The numbers of shards for durable inserts.
 const SHARDS: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// A plain or a sharded store.
-enum Side {
-    Plain(Store),
-    Sharded(ShardedStore),
-}
-
-impl Side {
-    fn store(&self) -> &Store {
-        match self {
-            Self::Plain(store) => store,
-            Self::Sharded(store) => store,
-        }
-    }
-
-    fn customers(&self) -> Result<CustomerRepository> {
-        match self {
-            Self::Plain(store) => CustomerRepository::open(store),
-            Self::Sharded(store) => CustomerRepository::open(store),
-        }
-    }
-}
-
 /// Opens a store with this number of shards; 0: a plain store.
-fn open(path: &Path, shards: u32, durability: Durability) -> Result<Side> {
+fn open(path: &Path, shards: u32, durability: Durability) -> Result<Store> {
     if shards == 0 {
-        return Ok(Side::Plain(options(durability).open(path)?));
+        return options(durability).open(path);
     }
-    sharded::open(path, shards, TENANTS, durability).map(Side::Sharded)
+    sharded::open(path, shards, TENANTS, durability)
 }
 
 fn main() -> Outcome<()> {
@@ -60,14 +38,13 @@ fn main() -> Outcome<()> {
 fn inserts(dir: &Path, rounds: u32) -> Outcome<()> {
     let mut sides = Vec::new();
     for shards in [0].into_iter().chain(SHARDS) {
-        let side = open(&dir.join(format!("inserts {shards}")), shards, Durability::Journal)?;
-        let customers = side.customers()?;
-        sides.push((shards, side, customers, Vec::new()));
+        let store = open(&dir.join(format!("inserts {shards}")), shards, Durability::Journal)?;
+        let customers = CustomerRepository::open(&store)?;
+        sides.push((shards, store, customers, Vec::new()));
     }
     for round in 0..=u64::from(rounds) {
-        for (_, side, customers, times) in &mut sides {
+        for (_, store, customers, times) in &mut sides {
             let began = Instant::now();
-            let store = side.store();
             sharded::in_threads(|tenant| {
                 let commits = u64::from(COMMITS);
                 (round * commits..(round + 1) * commits).try_for_each(|number| {
@@ -92,10 +69,10 @@ fn inserts(dir: &Path, rounds: u32) -> Outcome<()> {
     Ok(())
 }
 
-fn fill(side: &Side) -> Result<CustomerRepository> {
-    let customers = side.customers()?;
+fn fill(store: &Store) -> Result<CustomerRepository> {
+    let customers = CustomerRepository::open(store)?;
     for tenant in 0..TENANTS {
-        side.store().transaction(|txn| {
+        store.transaction(|txn| {
             let numbers = (u64::from(tenant)..ROWS.into()).step_by(TENANTS as usize);
             numbers
                 .into_iter()
@@ -145,9 +122,9 @@ fn queries(dir: &Path, rounds: u32) -> Outcome<()> {
         let mut times = [Vec::new(), Vec::new()];
         let mut sums = [0; 2];
         for _ in 0..=rounds {
-            for (at, (side, customers)) in sides.iter().enumerate() {
+            for (at, (store, customers)) in sides.iter().enumerate() {
                 let began = Instant::now();
-                sums[at] = query(side.store(), customers)?;
+                sums[at] = query(store, customers)?;
                 times[at].push(began.elapsed().as_secs_f64() * 1e9 / units);
             }
         }
@@ -173,9 +150,9 @@ fn openings(dir: &Path, rounds: u32) -> Outcome<()> {
         let mut times = Vec::new();
         for _ in 0..=rounds {
             let began = Instant::now();
-            let side = open(&path, shards, Durability::Journal)?;
-            let customers = side.customers()?;
-            drop((customers, side));
+            let store = open(&path, shards, Durability::Journal)?;
+            let customers = CustomerRepository::open(&store)?;
+            drop((customers, store));
             times.push(began.elapsed().as_secs_f64() * 1e3);
         }
         println!("| {name} | {:.1} |", median(times.into_iter().skip(1)));
@@ -191,12 +168,12 @@ fn curve(dir: &Path, rounds: u32) -> Outcome<()> {
     for shards in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
         let path = dir.join(format!("curve {shards}"));
         {
-            let side = open(&path, shards, Durability::None)?;
-            let customers = fill(&side)?;
+            let store = open(&path, shards, Durability::None)?;
+            let customers = fill(&store)?;
             let mut times = [Vec::new(), Vec::new(), Vec::new()];
             for round in 0..rounds * 5 {
                 let began = Instant::now();
-                let txn = side.store().read()?;
+                let txn = store.read()?;
                 times[0].push(began.elapsed().as_secs_f64() * 1e6);
                 let began = Instant::now();
                 let rows = customers.find_by_town(&txn, round % TOWNS).rows().count();

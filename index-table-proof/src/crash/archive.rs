@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{
-    CommitNumber, Error, Follower, IndexTable, Options, Result, ShardedFollower, ShardedStore,
-    Store,
-};
+use index_table::{CommitNumber, Error, Follower, IndexTable, Options, Result, Store};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Known, advance, say, together};
@@ -280,7 +277,7 @@ pub(super) fn write_shards(path: &Path) -> Result<()> {
 
 fn follow_shards(path: &Path) {
     loop {
-        let follower = match ShardedFollower::open(standby(path), archive(path)) {
+        let follower = match Follower::open(standby(path), archive(path)) {
             Ok(follower) => follower,
             // The archive does not have all bases yet.
             Err(Error::NotInArchive { .. } | Error::Io { .. } | Error::NotOffered { .. }) => {
@@ -309,7 +306,7 @@ fn restore_shards(path: &Path, until: Option<&CommitNumber>) -> Result<Option<u6
     if to.exists() {
         fs::remove_dir_all(&to).map_err(|error| error.to_string())?;
     }
-    let mut restore = ShardedStore::restore_archive(archive(path));
+    let mut restore = Store::restore_archive(archive(path));
     if let Some(commit) = until {
         restore = restore.until_commit(commit.clone());
     }
@@ -326,7 +323,7 @@ fn restore_shards(path: &Path, until: Option<&CommitNumber>) -> Result<Option<u6
         Err(error) => return Err(format!("the restore: {error}")),
     }
     let checked = || -> Result<_> {
-        let store = ShardedStore::open(&to)?;
+        let store = Store::open(&to)?;
         // The process may have been killed before it had opened its tables.
         together::Tables::new(store)?.check()
     };
@@ -363,7 +360,7 @@ pub(super) fn prove_shards(path: &Path, known: &mut Known) -> Result<(), Failure
             }
         }
     }
-    let follower = ShardedFollower::open(standby(path), archive(path));
+    let follower = Follower::open(standby(path), archive(path));
     let follower = follower.map_err(|error| format!("the follower: {error}"))?;
     let tables = together::Tables::new(follower.store().clone()).map_err(|it| it.to_string())?;
     let found = tables.check().map_err(|error| error.to_string())??;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use index_table::{Result, ShardedStore};
+use index_table::{Result, Store};
 
 use super::{Failure, Known, say};
 use crate::sharded::{
@@ -23,7 +23,7 @@ pub(crate) fn exists(path: &Path) -> bool {
     store_path(path).exists()
 }
 
-fn open(path: &Path) -> Result<(ShardedStore, PartRepository)> {
+fn open(path: &Path) -> Result<(Store, PartRepository)> {
     let store = open_shards(&store_path(path), crate::journal(), "parts")?;
     require_all(&store)?;
     let parts = PartRepository::open(&store)?;
@@ -31,10 +31,7 @@ fn open(path: &Path) -> Result<(ShardedStore, PartRepository)> {
 }
 
 /// Returns the number of rows of each tenant; a failure if one of them has other rows.
-fn counts(
-    store: &ShardedStore,
-    parts: &PartRepository,
-) -> Result<std::result::Result<Vec<u32>, Failure>> {
+fn counts(store: &Store, parts: &PartRepository) -> Result<std::result::Result<Vec<u32>, Failure>> {
     let txn = store.read()?;
     let mut counts = Vec::new();
     for tenant in 0..SHARDS {
@@ -65,10 +62,7 @@ pub(super) fn write(path: &Path) -> Result<()> {
 }
 
 /// Checks the rows, and returns their number.
-fn check(
-    store: &ShardedStore,
-    parts: &PartRepository,
-) -> Result<std::result::Result<u64, Failure>> {
+fn check(store: &Store, parts: &PartRepository) -> Result<std::result::Result<u64, Failure>> {
     let counts = match counts(store, parts)? {
         Ok(counts) => counts,
         Err(wrong) => return Ok(Err(wrong)),

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use index_table::{CommitNumber, IndexTable, Options, ReadTxn, Result, ShardedStore, WriteTxn};
+use index_table::{CommitNumber, IndexTable, Options, ReadTxn, Result, Store, WriteTxn};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Known, say};
@@ -45,7 +45,7 @@ struct Account {
 }
 
 pub(crate) struct Tables {
-    store: ShardedStore,
+    store: Store,
     parts: PartRepository,
     accounts: AccountRepository,
 }
@@ -88,7 +88,7 @@ pub(super) fn open_with(path: &Path, options: Options) -> Result<Tables> {
 
 /// Opens the store for reading, while another process writes.
 pub(super) fn open_read_only(path: &Path) -> Result<Tables> {
-    Tables::new(ShardedStore::options().read_only(true).open(store_path(path))?)
+    Tables::new(Store::options().read_only(true).open(store_path(path))?)
 }
 
 /// Returns the number of committed transactions of a store that no process has open.
@@ -99,7 +99,7 @@ pub(super) fn count(path: &Path) -> Result<u64> {
 }
 
 impl Tables {
-    pub(super) fn new(store: ShardedStore) -> Result<Self> {
+    pub(super) fn new(store: Store) -> Result<Self> {
         require_all(&store)?;
         let (parts, accounts) = (PartRepository::open(&store)?, AccountRepository::open(&store)?);
         Ok(Self { store, parts, accounts })
@@ -150,7 +150,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) const fn store(&self) -> &ShardedStore {
+    pub(super) const fn store(&self) -> &Store {
         &self.store
     }
 

@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use index_table::{Error, IndexTable, ReadTxn, Result, ShardedStore, report::MoveState};
+use index_table::{Error, IndexTable, ReadTxn, Result, Store, report::MoveState};
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
@@ -50,7 +50,7 @@ fn code(tenant: u8, number: u32) -> u64 {
 }
 
 struct Opened {
-    store: ShardedStore,
+    store: Store,
     parts: PartRepository,
     labels: LabelRepository,
 }

@@ -70,6 +70,7 @@
 
 mod conflicts;
 mod cursor;
+mod declared;
 mod dispatch;
 mod durability;
 pub(crate) mod files;
@@ -96,6 +97,7 @@ mod write;
 
 pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
+pub(crate) use declared::DeclaredShard;
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::{Durability, DurabilityReason};
 pub use hand_over::ArchiveFile;

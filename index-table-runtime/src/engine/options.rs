@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    declared::Declarations,
     durability::{Checkpoint, Durability},
     hand_over::{ArchiveFile, Destination, HandOver},
     lmdb::known::is_same,
@@ -65,6 +66,8 @@ pub struct Options {
     pub(crate) hand_over: Option<HandOver>,
     /// Whether the archive of the store is given up.
     pub(crate) without_archive: bool,
+    #[serde(skip)]
+    pub(crate) declared: Declarations,
     /// Whether this is the environment of a shard map manager, whose directory has the record of an archive for all shards.
     #[serde(skip)]
     pub(crate) manager: bool,
@@ -107,6 +110,7 @@ impl Default for Options {
             archive: None,
             hand_over: None,
             without_archive: false,
+            declared: Declarations::default(),
             manager: false,
             follower: false,
             refuses_shards: false,
@@ -383,8 +387,13 @@ impl Options {
     /// No file of an archive is removed. A base, and all segments with smaller numbers than the oldest remaining base, can
     /// be removed by hand.
     ///
-    /// For a sharded store, use [`ShardedOptions::archive`](crate::ShardedOptions::archive). With
-    /// another durability, opening fails with [`Error::Io`](crate::Error::Io) with the kind `InvalidInput`.
+    /// All shards of a store and the shard map manager have one archive, because the shards have one journal, so each of them
+    /// must have the journal. [`Store::restore_archive`](crate::Store::restore_archive) restores all of them as of any time or
+    /// commit. Each shard has bases of its own. When a shard is added, its first base is written. When a detached shard is
+    /// attached again or a lost one is [restored](crate::Store::restore_shard), or when a shard was written outside of the
+    /// store, the archive continues after a gap, with new bases of all shards.
+    ///
+    /// With another durability, opening fails with [`Error::Io`](crate::Error::Io) with the kind `InvalidInput`.
     ///
     /// # Examples
     ///
@@ -620,6 +629,7 @@ impl Options {
             archive,
             hand_over,
             without_archive: _,
+            declared: _,
             manager: _,
             follower,
             #[cfg(feature = "postgres")]

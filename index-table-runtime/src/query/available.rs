@@ -25,9 +25,9 @@ pub struct MissingShard {
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// Limits the scan to the available shards of a [`ShardedStore`](crate::ShardedStore), and returns it with the
+    /// Limits the scan to the available shards of a store with shards, and returns it with the
     /// missing shards. A shard is not available if it could not be opened, or was left out by
-    /// [`only`](crate::ShardedOptions::only). Without this method, a scan that needs such a shard fails with
+    /// [`only`](crate::Options::only). Without this method, a scan that needs such a shard fails with
     /// [`Error::ShardUnavailable`]. In a plain store, the scan does not change.
     ///
     /// Only shards that the query needs can be missing, so a query of one available shard is complete. An entry of a
@@ -42,7 +42,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -59,7 +59,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("shop");
-    /// # let store = ShardedStore::options()
+    /// # let store = Store::options()
     /// #     .shard("north", "north")
     /// #     .shard("south", "south")
     /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -70,7 +70,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// #     store.transaction(|txn| customers.insert(txn, &row))?;
     /// # }
     /// # drop((store, customers));
-    /// let store = ShardedStore::options().only(["north"]).open(&path)?;
+    /// let store = Store::options().only(["north"]).open(&path)?;
     /// let customers = CustomerRepository::open(&store)?;
     /// let txn = store.read()?;
     /// assert!(customers.find_by_town(&txn, "Redmond").count().is_err());

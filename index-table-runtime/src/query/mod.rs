@@ -242,7 +242,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// If the table has an `#[aggregate(…)]` of exactly the fields that the query compares for equality, the count of this
     /// group is read instead: one look-up, or one in each shard that can have the group.
     ///
-    /// In a read transaction of a [`ShardedStore`](crate::ShardedStore), a count across several shards without a
+    /// In a read transaction of a store with shards, a count across several shards without a
     /// limit uses other threads when it has made 4,096 steps in one shard. All counts together use at most as
     /// many other threads as the machine has cores, less one.
     ///

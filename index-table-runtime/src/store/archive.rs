@@ -102,7 +102,7 @@ impl Store {
     /// Returns a restore from an [archive](crate::Options::archive): to its last commit, or to an earlier commit or time.
     /// The store that writes the archive may be open at the same time. The archive does not change.
     ///
-    /// The archive of a [`ShardedStore`](crate::ShardedStore) restores a sharded store.
+    /// The archive of a store with shards restores a sharded store.
     ///
     /// The restored store has the same commit numbers. It has no journal and no archive until it is opened with these options.
     ///

@@ -85,7 +85,7 @@ impl Store {
     /// Its directory and its `data.mdb` have the same modes as in the store. While it is incomplete,
     /// only the owner has access, and missing parent directories are created with mode `0700`.
     ///
-    /// A copy of a [`ShardedStore`](crate::ShardedStore) has all shards at one instant, each in a directory
+    /// A copy of a store with shards has all shards at one instant, each in a directory
     /// `shard.{number}` in `path`, wherever the shards of the original are. It is a sharded store. All shards must be
     /// available.
     ///
@@ -192,7 +192,20 @@ impl Store {
         if let Err(source) = fs::metadata(&file) {
             return Err(Error::Io { path: file, source });
         }
-        Self::open_backup(backup.as_ref())?.backup_to(path)
+        let (backup, path) = (backup.as_ref(), path.as_ref());
+        match Self::open_backup(backup) {
+            Ok(store) if store.unavailable_shards().is_empty() => store.backup_to(path),
+            // Shards whose process was killed have to be recovered first.
+            Ok(store) => {
+                drop(store);
+                Self::options().create(false).open(backup)?.backup_to(path)
+            }
+            Err(error @ (Error::RecoveryNeeded { .. } | Error::ReopenNeeded { .. })) => {
+                let recovered = Self::options().create(false).open(backup);
+                recovered.map_err(|_| error)?.backup_to(path)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Opens a store that is only read: also one on a read-only file system, and a shard in a backup of a sharded store. A store

@@ -8,7 +8,7 @@ impl Store {
     ///
     /// For a store that was opened with [`read_only`](super::Options::read_only), it is [`Durability::Journal`] if the data
     /// file has a journal, and otherwise the durability in the options of this process, because other processes write. For a
-    /// [`ShardedStore`](super::ShardedStore), it is the weakest durability of the available shards. A store in memory has
+    /// store with shards, it is the weakest durability of the available shards. A store in memory has
     /// [`Durability::None`], and a store on a server [`Durability::Full`].
     ///
     /// Cost: a read of the data file if the store is read-only; otherwise none.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{ShardedStore, Store};
+use super::{Store, sharded};
 use crate::{
     background::{Job, Lane, Work},
     engine::{
@@ -37,7 +37,10 @@ const TICK: Duration = Duration::from_millis(200);
 /// later than in the original. A table that is created in the original can be opened when its commit has been applied.
 /// Watchers get no events.
 ///
-/// The archive of a [`ShardedStore`](crate::ShardedStore) needs a [`ShardedFollower`](crate::ShardedFollower).
+/// All shards of a store are in directories `shard.{number}` of the copy. A snapshot of the follower has each commit in all of
+/// its shards or in none. Moves and removals of shards take effect in the follower too. If a shard is added to the
+/// original, the follower stops, with an error in its [`lag`](Follower::lag). When the follower is opened again, it copies
+/// the archive.
 ///
 /// Commits of a follower are not synced, because the archive has them. When the follower is dropped, the copy is
 /// completed, and [`open`](Follower::open) continues from there. After a crash, `open` copies the archive again, and
@@ -209,22 +212,11 @@ impl Follower {
     /// the original creates a shard: open the follower again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
     /// and [`Store::open`].
     pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
-        Self::open_as(path.as_ref(), archive.as_ref(), false)
-    }
-
-    /// Opens the follower of a store with or without shards.
-    pub(super) fn open_as(path: &Path, archive: &Path, is_sharded: bool) -> Result<Self> {
-        let directory = std::path::absolute(archive).map_err(|it| Error::io(archive, it))?;
+        let path = path.as_ref();
+        let directory =
+            std::path::absolute(archive.as_ref()).map_err(|it| Error::io(archive.as_ref(), it))?;
         let archive = Archive::open(&directory)?;
-        // An archive without a base can be of either kind. Copying it fails below.
-        if archive.has_base() && archive.is_sharded() != is_sharded {
-            let what = if is_sharded {
-                "a `ShardedFollower` of a store without shards; use `Follower`"
-            } else {
-                "a `Follower` of a sharded store; use `ShardedFollower`"
-            };
-            return Err(Error::NotOffered { what });
-        }
+        let is_sharded = archive.is_sharded();
         let own = Original { path, archive: &directory, is_sharded };
         let mut opening = None;
         let mut is_copied = false;
@@ -534,7 +526,7 @@ fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
     if !is_sharded {
         return options.durability(Durability::None).open(path);
     }
-    let store = ShardedStore::options().options(options).open(path)?;
+    let store = sharded::open(&options, path)?;
     if let Some((shard, reason)) = store.unavailable_shards().into_iter().next()
         && !store.inner.engine.sharded().is_some_and(shards::Engine::lacks_shard)
     {
@@ -555,7 +547,7 @@ fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
         }
         return Err(Error::ShardUnavailable { shard, reason });
     }
-    Ok(Store::clone(&store))
+    Ok(store)
 }
 
 /// Returns the data files of a follower, with the numbers of their shards.

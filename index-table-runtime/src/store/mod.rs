@@ -25,7 +25,7 @@ pub(crate) use inner::{Declared, Inner, Renewed, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use outcome::TransactionResult;
 pub use readers::Readers;
-pub use sharded::{ShardId, ShardedFollower, ShardedOptions, ShardedStore};
+pub use sharded::ShardId;
 pub(crate) use sharded::{
     engine_of, engine_to_change, leave_records, open_added, open_attached, open_copy,
     open_restored, parts_of, shard_id, store_of, table_of,
@@ -43,12 +43,65 @@ use crate::{
 };
 use inner::ALL_OPENED;
 
-/// A directory with an LMDB environment: the tables and their indexes.
+/// A directory with the data files of a store: the tables and their indexes. Each data file is an LMDB environment.
 ///
 /// Cloning is cheap, and returns another handle to the same store. The store is closed when the last handle
 /// is dropped; repositories don't keep it open. Opening a directory that this process already has open
 /// returns another handle too. Several processes may have a store open at the same time. Processes that write
 /// must have the same declarations, because each process maintains only the indexes that it declares.
+///
+/// # Shards
+///
+/// A store has one data file, or several, which are its shards; [`Options::shard`] declares them. A table that is declared
+/// with `shard_by` is distributed over the shards. Its shard map assigns each shard key to a shard. Repositories,
+/// transactions and queries are the same. A query with the whole shard key reads one shard. Other queries read all shards,
+/// and merge the results in the same order as with one data file. Methods that need shards fail with
+/// [`Error::NotOffered`] on a store with one data file.
+///
+/// A [transaction](Store::transaction) can read and write in any shards, and is committed in all of them or in none.
+/// It locks the shards that it uses. Transactions in other shards run at the same time. A [`read`](Store::read)
+/// transaction sees each commit in all of its shards or in none, and does not wait for writers.
+///
+/// One process at a time can write to a store with shards. Other processes can open it with
+/// [`read_only`](Options::read_only). They see a consistent snapshot of each shard, but not of all shards together.
+/// A shard that can't be opened is not an error of [`open`](Store::open); see
+/// [`unavailable_shards`](Store::unavailable_shards).
+///
+/// ```
+/// use index_table::{IndexTable, ShardMap, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+/// #[table(name = "customers", shard_by = tenant)]
+/// #[index(town)]
+/// struct Customer {
+///     #[primary_key]
+///     tenant: u32,
+///     #[primary_key]
+///     id: u64,
+///     town: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = Store::options()
+///     .shard("north", "north")
+///     .shard("south", "south")
+///     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+///     .open(dir.path().join("shop"))?;
+/// let customers = CustomerRepository::open(&store)?;
+/// for (tenant, id) in [(7, 1), (107, 1), (107, 2)] {
+///     let town = "Redmond".to_owned();
+///     store.transaction(|txn| customers.insert(txn, &Customer { tenant, id, town: town.clone() }))?;
+/// }
+///
+/// let txn = store.read()?;
+/// assert_eq!(customers.find_by_town(&txn, "Redmond").count()?, 3); // both shards
+/// assert_eq!(customers.find_by_tenant(&txn, 107).count()?, 2); // shard `south` only
+/// assert_eq!(customers.shard_of(&store, 107)?.name(), "south");
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Examples
 ///
@@ -118,8 +171,10 @@ impl Store {
     /// [`Error::WriterElsewhere`] if another process writes a store with a journal, or may write without one while a
     /// journal was requested. An option that can't work, and a `data.mdb` or
     /// `lock.mdb` that is not a regular file (a symbolic link, a FIFO, a device), are [`Error::Io`] with the kind
-    /// `InvalidInput`. [`Error::ShardRefused`] for the directory of a shard that belongs to a sharded store, which can
-    /// be opened with [`read_only`](Options::read_only), and for the directory of a sharded store itself. With options, [`Error::StoreNotFound`],
+    /// `InvalidInput`. [`Error::ShardRefused`] for the directory of a shard that belongs to a store, which can
+    /// be opened with [`read_only`](Options::read_only). With shards: [`Error::AlreadyOpen`] if another process writes the
+    /// store; [`Error::ShardRefused`] if shards, maps or places are invalid or differ from those of the store, or if a shard
+    /// belongs to another store. With options, [`Error::StoreNotFound`],
     /// [`Error::NoReaderSlot`] and [`Error::RecoveryNeeded`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
@@ -154,7 +209,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] if another process has
-    /// made the store larger than the map, [`Error::Forked`], [`Error::DamagedFile`], [`Error::Engine`]; on a [`ShardedStore`],
+    /// made the store larger than the map, [`Error::Forked`], [`Error::DamagedFile`], [`Error::Engine`]; on a store with shards,
     /// [`Error::ReopenNeeded`] after the commit of a transaction has failed in some of its shards.
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         // The counter is read before the transaction begins, so that the snapshot has all tables it counts.
@@ -169,7 +224,7 @@ impl Store {
     }
 
     /// Begins the write transaction. A store has one write transaction at a time, so this waits for others.
-    /// On a [`ShardedStore`], it locks all shards that are available; [`transaction`](Store::transaction)
+    /// On a store with shards, it locks all shards that are available; [`transaction`](Store::transaction)
     /// locks the shards that it uses.
     ///
     /// If the transaction is dropped without [`commit`](WriteTxn::commit), nothing changes. If the map is
@@ -189,7 +244,7 @@ impl Store {
     /// Whether opening the store has recovered it from its [journal](crate::Durability::Journal), because the process that
     /// wrote it was killed or ended without closing it, or the power failed. No commit is lost.
     ///
-    /// This holds for a store that was opened with [`read_only`](Options::read_only) too. On a [`ShardedStore`], it states
+    /// This holds for a store that was opened with [`read_only`](Options::read_only) too. On a store with shards, it states
     /// whether one of the shards was recovered. A store without a journal needs no recovery.
     ///
     /// # Examples
@@ -265,7 +320,7 @@ impl Store {
     /// checkpoint of the journal, which makes pages free. `body` also runs again after [waiting](crate::WhenFull::Wait) for a full
     /// queue of eventual indexes.
     ///
-    /// On a [`ShardedStore`], the transaction may read and write any shards. All of its writes are committed,
+    /// On a store with shards, the transaction may read and write any shards. All of its writes are committed,
     /// or none, with one sync of the journal. It locks a shard when `body` first reads or writes it, until
     /// the transaction ends, in the order of the shards. If `body` needs a shard that precedes a locked
     /// shard, the operation fails with [`Error::OtherShard`] and `body` runs again: first with the shards
@@ -317,9 +372,19 @@ impl Options {
     /// The errors of [`Store::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
+        if !self.declared.is_empty() || path.join(sharded::LOCK).exists() {
+            return sharded::open(self, path);
+        }
         self.check().map_err(|source| Error::Io { path: path.to_owned(), source })?;
         let careful = Self { refuses_shards: !self.follower, ..self.clone() };
         let inner = match shared::open(&careful, path) {
+            // Of a copy of a store with shards, which no process has written.
+            Err(Error::AlreadyOpen { .. }) if sharded::is_open(path) => {
+                return sharded::open(self, path);
+            }
+            Err(Error::ShardRefused { .. }) if sharded::has_manager(path) => {
+                return sharded::open(self, path);
+            }
             Err(Error::ShardRefused { .. }) => {
                 sharded::refuse_shard(path)?;
                 shared::open(self, path)?
@@ -373,6 +438,11 @@ impl Options {
     /// ```
     #[cfg(feature = "postgres")]
     pub fn connect(&self, url: &str) -> Result<Store> {
+        if !self.declared.is_empty() {
+            let what =
+                "`shard` and the other options of shards, because a server has one data file";
+            return Err(Error::NotOffered { what });
+        }
         let index_queue = self.index_queue;
         let usual = Self {
             index_queue,

@@ -97,7 +97,7 @@ fn open_with(
             let is_joining =
                 journal.is_some() && options.used_durability() == Durability::Journal && !is_back;
             let own = if open.is_shard && !is_shard {
-                Some("as a shard of a sharded store; use the `ShardedStore`, or detach the shard")
+                Some("as a shard of a sharded store; use the `Store`, or detach the shard")
             } else if is_joining {
                 Some("and not as a shard; drop all handles to it first")
             } else {

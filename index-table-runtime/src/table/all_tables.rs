@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     engine::{Query, Read as _, Space},
     model::{KeyRange, error::Result, schema::Source},
-    store::{OpenTable, ReadTxn, ShardId, ShardedStore, Store},
+    store::{OpenTable, ReadTxn, ShardId, Store},
     upkeep::{
         upgrade::{Upgrade, Upgraded},
         verify::{Verify, VerifyReport},
@@ -234,20 +234,20 @@ impl Store {
     }
 }
 
-impl ShardedStore {
+impl Store {
     /// Verifies the parts of all tables in one shard, like [`verify`](Store::verify) for all shards.
     ///
     /// Cost: the sum over the tables.
     ///
     /// # Errors
     ///
-    /// The errors of [`read_on`](ShardedStore::read_on) and of [`Verify::run`]. The findings are in the
+    /// The errors of [`read_on`](Store::read_on) and of [`Verify::run`]. The findings are in the
     /// report.
     ///
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -261,7 +261,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .shard("south", "south")
     ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -287,7 +287,7 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// The errors of [`read_on`](ShardedStore::read_on).
+    /// The errors of [`read_on`](Store::read_on).
     pub fn sizes_on(&self, shard: &ShardId) -> Result<Vec<TableSize>> {
         self.sizes_in(&self.read_on(shard)?)
     }

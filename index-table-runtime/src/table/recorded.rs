@@ -20,7 +20,7 @@ use crate::{
         schema::{KeyField, KeyForm, Source, TableSchema},
         shard::{Distribution, Span},
     },
-    store::{OpenTable, ReadTxn, ShardedStore, Store, WriteTxn, engine_of},
+    store::{OpenTable, ReadTxn, Store, WriteTxn, engine_of},
     upkeep::{
         cascade,
         changes::{self, ChangeConsumer},
@@ -125,12 +125,11 @@ impl Store {
         has_files.then(|| engine.directory())
     }
 
-    /// Returns this store as a sharded store; `None`: it has no shards.
+    /// Whether the store has shards.
     #[doc(hidden)]
     #[must_use]
-    pub fn as_sharded(&self) -> Option<ShardedStore> {
-        engine_of(self).ok()?;
-        Some(ShardedStore::of(self.clone()))
+    pub fn has_shards(&self) -> bool {
+        self.inner.engine.sharded().is_some()
     }
 
     /// Returns the reader slots of all processes, of the store or of each available shard by its name; none for a store
@@ -164,7 +163,7 @@ impl Store {
     }
 }
 
-impl ShardedStore {
+impl Store {
     /// Returns the names of the shard maps, with those of global indexes, in order.
     #[doc(hidden)]
     #[must_use]
@@ -196,7 +195,7 @@ pub struct MapKeys {
     pub is_hashed: bool,
 }
 
-impl ShardedStore {
+impl Store {
     /// Returns the keys of a shard map of rows or of a global index; `None`: no table with this map is open.
     #[doc(hidden)]
     #[must_use]
@@ -216,7 +215,7 @@ impl ShardedStore {
     }
 
     /// Moves the keys from `start` up to `end`, as encoded for the map, to a shard; see
-    /// [`move_range`](ShardedStore::move_range).
+    /// [`move_range`](Store::move_range).
     #[doc(hidden)]
     pub fn move_encoded(
         &self,

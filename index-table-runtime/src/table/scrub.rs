@@ -61,7 +61,7 @@ impl Store {
     /// Every tenth of a second, a part is verified in its own transaction, so the pages of old snapshots can
     /// be reused. Rows that change during the verification are verified before or after the change. If rows are added
     /// to the end of a table faster than `rate`, its verification continues until fewer rows are added. On a
-    /// [`ShardedStore`](crate::ShardedStore), the shards are verified one after another.
+    /// [`Store`](crate::Store), the shards are verified one after another.
     ///
     /// Cost: the cost of [`Verify`] with a [`limit`](Verify::limit), which compares each entry with its row.
     ///

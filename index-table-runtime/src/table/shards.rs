@@ -12,11 +12,11 @@ use crate::{
         schema::Source,
         shard::KeyRequests,
     },
-    store::{ShardId, ShardedStore, engine_of},
+    store::{ShardId, Store, engine_of},
     usage::share,
 };
 
-/// A shard of a store, with its contents and its load. From [`ShardedStore::shards`].
+/// A shard of a store, with its contents and its load. From [`Store::shards`].
 ///
 /// `Display` prints one line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,7 +58,7 @@ pub enum ShardStatus {
     },
 }
 
-/// A range of a shard map: neighbouring shard keys that are in the same shard. From [`ShardedStore::ranges`].
+/// A range of a shard map: neighbouring shard keys that are in the same shard. From [`Store::ranges`].
 ///
 /// `Display` prints one line.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -90,23 +90,23 @@ pub struct RangeInfo {
     pub write_share: f64,
 }
 
-impl ShardedStore {
+impl Store {
     /// Returns all shards, in the order in which they were declared, each with its rows, its bytes and its load.
     ///
     /// Only tables with a repository in use are counted. Each shard is read in a transaction of its own, which the next call
     /// counts among its reads.
     ///
-    /// Cost: the cost of [`sizes_on`](ShardedStore::sizes_on) for each shard.
+    /// Cost: the cost of [`sizes_on`](Store::sizes_on) for each shard.
     ///
     /// # Errors
     ///
-    /// The errors of [`sizes_on`](ShardedStore::sizes_on). A shard that is not available causes no error, and is listed
+    /// The errors of [`sizes_on`](Store::sizes_on). A shard that is not available causes no error, and is listed
     /// without rows.
     ///
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -120,7 +120,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .shard("south", "south")
     ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -198,7 +198,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -212,7 +212,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .shard("south", "south")
     ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -237,7 +237,7 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// The errors of [`ranges`](ShardedStore::ranges).
+    /// The errors of [`ranges`](Store::ranges).
     #[doc(hidden)]
     pub fn ranges_until(
         &self,

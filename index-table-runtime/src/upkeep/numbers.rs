@@ -18,7 +18,7 @@ use crate::{
         numbering,
         shard::{Routing, ShardNumber, Span},
     },
-    store::{OpenTable, ShardedStore, Store, rerun, store_of},
+    store::{OpenTable, Store, rerun, store_of},
 };
 
 /// The limits of a batch.
@@ -119,7 +119,7 @@ impl Numbered {
     /// Returns the table if its rows are in several shards and it is in this shard, which leaves the store. Opens it in this
     /// shard, and in the shard that keeps its numbers. The caller has the lock of opening tables.
     pub(super) fn of(
-        store: &ShardedStore,
+        store: &Store,
         engine: &Engine,
         table: &Arc<OpenTable>,
         leaving: ShardNumber,
@@ -217,7 +217,7 @@ pub(super) fn raise_in(
 /// Copies the numbers of a range that belongs to no shard to the shard that gets it. The caller has the lock of opening
 /// tables, and a step.
 pub(super) fn gather(
-    store: &ShardedStore,
+    store: &Store,
     engine: &Engine,
     table: &Arc<OpenTable>,
     (span, to): (&Span, ShardNumber),

@@ -129,7 +129,7 @@ pub(super) fn check_shards(
                         "a part and its main row in table `{to}` can be in different shards"
                     ),
                     way_out: "place both tables in the same shard, or give both the same `shard_by` and `shard_map`; or \
-                              remove `shard_by` from the part, and choose its shard with `ShardedOptions::place`",
+                              remove `shard_by` from the part, and choose its shard with `Options::place`",
                 });
             }
             return Err(Error::SchemaMismatch {

@@ -114,7 +114,7 @@ impl<'a> Upgrade<'a> {
         self
     }
 
-    /// Rewrites the rows in one shard of a [`ShardedStore`](crate::ShardedStore). Otherwise, the shards are upgraded one
+    /// Rewrites the rows in one shard of a store with shards. Otherwise, the shards are upgraded one
     /// after another.
     ///
     /// A table with a global index is upgraded as a whole, in transactions across all shards: with `on`,

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use index_table::{Error, Result, ShardedStore, Store};
+use index_table::{Error, Result, Store};
 
 use super::{Failure, Label, Opened, PartRepository, Run, TENANTS, UNIT};
 
@@ -53,7 +53,7 @@ pub(super) const STEPS: [Step; 9] = [
 /// The shard map manager, and its name after its loss.
 const MANAGER: [&str; 2] = ["data.mdb", "lost.mdb"];
 
-fn has(store: &ShardedStore, name: &str) -> bool {
+fn has(store: &Store, name: &str) -> bool {
     store.shard_ids().iter().any(|shard| shard.name() == name)
 }
 
@@ -76,7 +76,7 @@ pub(super) fn complete(path: &Path) -> Result<()> {
         rebuild(path)?;
     }
     if path.join(DIRECTORIES[2]).exists() {
-        ShardedStore::options().relocate(ADDED, DIRECTORIES[2]).open(path)?;
+        Store::options().relocate(ADDED, DIRECTORIES[2]).open(path)?;
     }
     Ok(())
 }
@@ -85,9 +85,9 @@ pub(super) fn complete(path: &Path) -> Result<()> {
 fn rebuild(path: &Path) -> Result<()> {
     rename(path, MANAGER[0], MANAGER[1])?;
     let store = if path.join(MANAGER[0]).exists() {
-        ShardedStore::open(path)?
+        Store::open(path)?
     } else {
-        let options = ShardedStore::options().options(crate::journal().map_size(1 << 17));
+        let options = crate::journal().map_size(1 << 17);
         let options = options.shard("s0", "s0").shard("s1", "s1").shard("s2", "s2");
         options.shard(ADDED, DIRECTORIES[2]).rebuild(path)?
     };
@@ -212,7 +212,7 @@ impl Run {
     fn change_closed(&mut self, step: Step) -> Option<Result<()>> {
         let relocate = || {
             rename(&self.path, DIRECTORIES[1], DIRECTORIES[2])?;
-            let options = ShardedStore::options().relocate(ADDED, DIRECTORIES[2]);
+            let options = Store::options().relocate(ADDED, DIRECTORIES[2]);
             super::require_all(&options.open(&self.path)?)
         };
         let made = match step {

@@ -189,7 +189,7 @@ pub(super) fn is_shard(path: &Path) -> Error {
 pub(super) fn is_manager(path: &Path) -> Error {
     Error::ShardRefused {
         what: format!("`{}`", path.display()),
-        reason: "it is a sharded store; open it with `ShardedStore::open`".to_owned(),
+        reason: "it is a sharded store; open it with `Store::open`".to_owned(),
     }
 }
 

@@ -37,7 +37,7 @@ impl Engine {
                 let shard = self.name(shard);
                 let reason = format!(
                     "shard `{shard}` has table `{table}`, and the store has no record of the distribution of its rows: open \
-                     its repository first; if the program has no such table, give its shard with `ShardedOptions::place` \
+                     its repository first; if the program has no such table, give its shard with `Options::place` \
                      when the store is opened"
                 );
                 return Err(Error::ShardRefused { what: what(), reason });

@@ -581,7 +581,7 @@ impl Engine {
             }
             return mismatch(
                 format!("the store has no shard map `{}`", key.map),
-                "open the store with `ShardedStore::options().map(…)`, or name another map with \
+                "open the store with `Store::options().map(…)`, or name another map with \
                  `#[table(shard_map = \"…\")]`",
             );
         };

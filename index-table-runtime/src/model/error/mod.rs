@@ -883,7 +883,7 @@ pub enum Error {
     #[error(
         "the row with primary key {key} of table `{table}` can't be written: its shard key, or a key in a global index, is being moved offline from \
          shard `{shard}` to shard `{to}`, and {rows} rows or entries have been copied; try again after the move, or cancel it \
-         (`ShardedStore::moves`)"
+         (`Store::moves`)"
     )]
     ShardReadOnly {
         /// The table.

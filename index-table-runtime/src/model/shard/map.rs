@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use super::{Boundaries, HASHED, SLOTS, ShardNumber};
 use crate::model::key::{Key, KeyBuf, KeyShape, show_key, successor};
 
-/// The assignment of keys to shards, for [`ShardedOptions::map`](crate::ShardedOptions::map).
+/// The assignment of keys to shards, for [`Options::map`](crate::Options::map).
 ///
 /// There are three kinds: [`ranges`](ShardMap::ranges) keeps neighbouring keys together,
 /// [`list`](ShardMap::list) lists each key, and [`hashed`](ShardMap::hashed) distributes keys evenly, for
@@ -21,7 +21,7 @@ use crate::model::key::{Key, KeyBuf, KeyShape, show_key, successor};
 /// let by_country: ShardMap = ShardMap::list().to("north", ["NO", "SE"]).otherwise("south").into();
 /// let by_hash = ShardMap::hashed(["north", "south"]);
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a map does nothing until a store is opened with it"]
 pub struct ShardMap {
     kind: MapKind,
@@ -158,7 +158,7 @@ impl ShardMap {
 
     /// Creates a map that assigns ranges of keys to shards. Keys outside of all ranges belong to no shard. Writing a
     /// row with such a key fails with [`Error::NoShard`](crate::Error::NoShard), until
-    /// [`move_range`](crate::ShardedStore::move_range) assigns it to a shard.
+    /// [`move_range`](crate::Store::move_range) assigns it to a shard.
     pub const fn ranges() -> RangeMap {
         RangeMap(Self::new(MapKind::Ranges))
     }
@@ -289,7 +289,7 @@ impl ListMap {
 
     /// Assigns all other keys to a shard. Without this call, they belong to no shard, and writing a row with
     /// such a key fails with [`Error::NoShard`](crate::Error::NoShard), until
-    /// [`move_keys`](crate::ShardedStore::move_keys) assigns it to a shard.
+    /// [`move_keys`](crate::Store::move_keys) assigns it to a shard.
     pub fn otherwise(mut self, shard: impl Into<String>) -> Self {
         self.0.otherwise = Some(shard.into());
         self

@@ -206,7 +206,7 @@ impl GroupWriter {
     /// Submits a closure, and waits for room in the queue if it is full. The returned value is a future, and
     /// has a [`wait`](Submitted::wait) for threads. Dropping it does not cancel the closure.
     ///
-    /// In a [`ShardedStore`](crate::ShardedStore), the closure may use any shards. Its group locks all of
+    /// In a store with shards, the closure may use any shards. Its group locks all of
     /// them, so [`submit_on`](GroupWriter::submit_on) is better for a closure that uses one shard.
     ///
     /// If the closure can't be accepted, for example after [`close`](GroupWriter::close), its result is the

@@ -49,20 +49,20 @@ impl Writers {
 }
 
 impl GroupWriter {
-    /// Submits a closure for one shard of a [`ShardedStore`](crate::ShardedStore), as
+    /// Submits a closure for one shard of a store with shards, as
     /// [`submit`](GroupWriter::submit) does. The closures of a shard are committed in groups by a thread of this
     /// shard, concurrently with the closures of other shards.
     ///
     /// # Errors
     ///
     /// Errors of the result: the errors of [`submit`](GroupWriter::submit) and of
-    /// [`ShardedStore::transaction_on`](crate::ShardedStore::transaction_on), such as [`Error::OtherShard`] and
+    /// [`Store::transaction_on`](crate::Store::transaction_on), such as [`Error::OtherShard`] and
     /// [`Error::ShardUnavailable`]; the errors of [`on`](GroupWriter::on).
     ///
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -76,7 +76,7 @@ impl GroupWriter {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .shard("south", "south")
     ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -106,7 +106,7 @@ impl GroupWriter {
         }
     }
 
-    /// Returns the group writer of one shard of a [`ShardedStore`](crate::ShardedStore), with all methods of
+    /// Returns the group writer of one shard of a store with shards, with all methods of
     /// a group writer. Its closures are in the same groups as the closures of
     /// [`submit_on`](GroupWriter::submit_on).
     ///

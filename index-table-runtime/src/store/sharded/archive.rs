@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use super::{
     super::copy::{Modes, Partial, at_path},
-    ShardedStore,
     copy::close,
     open::manager_options,
 };
@@ -15,20 +14,8 @@ use crate::{
         shards::{Manager, ManagerRecords, ShardState},
     },
     model::error::{Error, Result},
-    store::{RestoreArchive, Store, archive::Complete},
+    store::archive::Complete,
 };
-
-impl ShardedStore {
-    /// Returns a restore of all shards and of the shard map manager from an archive: to its last commit, or to an
-    /// earlier commit or time. This is the same function as [`Store::restore_archive`], which restores stores with and
-    /// without shards.
-    ///
-    /// A commit number has a number for each shard, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number).
-    /// All shards of the restored store are in subdirectories `shard.{number}`.
-    pub fn restore_archive<'a>(archive: impl AsRef<Path>) -> RestoreArchive<'a> {
-        Store::restore_archive(archive)
-    }
-}
 
 /// A function that can refuse a base before it is copied.
 type Check<'c> = &'c mut dyn FnMut(&Base) -> Result<()>;

@@ -92,6 +92,17 @@ fn has_removed(manager: &Path, identity: &Identity, path: &Path) -> bool {
         && stays_removed(&records, identity.number, manager)
 }
 
+/// Whether this process has a store with shards open in the directory.
+pub(in crate::store) fn is_open(directory: &Path) -> bool {
+    let directory = directory.canonicalize().ok();
+    directory.is_some_and(|it| OPEN.lock().get(&it).is_some_and(|it| it.strong_count() > 0))
+}
+
+/// Whether the directory has a shard map manager that can be read.
+pub(in crate::store) fn has_manager(directory: &Path) -> bool {
+    records(directory).is_some()
+}
+
 /// Returns the records of the manager in a directory; `None` if they can't be read.
 fn records(directory: &Path) -> Option<ManagerRecords> {
     let directory = directory.canonicalize().ok()?;

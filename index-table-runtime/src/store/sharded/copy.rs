@@ -8,7 +8,7 @@ use std::{fs::File, path::Path, time::Instant};
 
 use super::{
     super::copy::{Modes, Partial, at_path},
-    ShardId, ShardedOptions, ShardedStore, engine_of,
+    ShardId, Store, engine_of,
     open::{manager_options, refused},
     store_of,
 };
@@ -143,9 +143,9 @@ impl<'p> Copying<'p> {
     }
 }
 
-impl ShardedStore {
+impl Store {
     /// Copies the last snapshot of one shard to the directory `path`, which must not exist, while others write. The copy is a
-    /// plain store, from which [`restore_shard`](ShardedStore::restore_shard) restores the shard.
+    /// plain store, from which [`restore_shard`](Store::restore_shard) restores the shard.
     ///
     /// The copy has the shard's rows and the entries of global indexes in it, but no rows or entries of other shards. So
     /// transactions across several shards may be complete in the other shards only.
@@ -159,7 +159,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -174,7 +174,7 @@ impl ShardedStore {
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
-    /// # let store = ShardedStore::options()
+    /// # let store = Store::options()
     /// #     .shard("north", "north")
     /// #     .shard("south", "south")
     /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -187,7 +187,7 @@ impl ShardedStore {
     /// # std::fs::remove_dir_all(path.join("south")).unwrap();
     ///
     /// // The disk of the shard is lost.
-    /// let store = ShardedStore::open(&path)?;
+    /// let store = Store::open(&path)?;
     /// let customers = CustomerRepository::open(&store)?;
     /// store.restore_shard(&store.shard("south")?, &backup)?;
     /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
@@ -207,61 +207,5 @@ impl ShardedStore {
             return Err(refused(&format!("the backup of shard `{shard}`"), &reason));
         }
         store_of(shards.shard(number)?)?.backup_to(path)
-    }
-
-    /// Copies the sharded store in the directory `backup` to the directory `path`, which must not exist. `backup` is
-    /// usually the result of [`backup_to`](crate::Store::backup_to).
-    ///
-    /// `backup` changes in two cases only: LMDB creates its lock files there, and a store whose process was killed is
-    /// recovered. All shards of the restored store are in subdirectories `shard.{number}` of `path`. To restore a
-    /// single shard, use [`restore_shard`](ShardedStore::restore_shard) with the directory of the shard in the backup.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::StoreNotFound`]: there is no sharded store at `backup`. The errors of [`open`](ShardedStore::open) and
-    /// [`backup_to`](crate::Store::backup_to).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
-    /// use serde::{Deserialize, Serialize};
-    ///
-    /// #[derive(Serialize, Deserialize, IndexTable)]
-    /// #[table(name = "customers", shard_by = tenant)]
-    /// struct Customer {
-    ///     #[primary_key]
-    ///     tenant: u32,
-    ///     #[primary_key]
-    ///     id: u64,
-    /// }
-    ///
-    /// # fn main() -> index_table::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
-    /// let store = ShardedStore::options()
-    ///     .shard("north", "north")
-    ///     .shard("south", "south")
-    ///     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
-    ///     .open(&shop)?;
-    /// let customers = CustomerRepository::open(&store)?;
-    /// store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
-    /// store.backup_to(&backup)?;
-    /// drop((store, customers));
-    ///
-    /// std::fs::remove_dir_all(&shop).unwrap();
-    /// ShardedStore::restore(&backup, &shop)?;
-    /// let store = ShardedStore::open(&shop)?;
-    /// let customers = CustomerRepository::open(&store)?;
-    /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
-        let options = ShardedOptions::default();
-        let read_only = options.clone().read_only(true).open(&backup).ok();
-        let complete = read_only.filter(|store| store.unavailable_shards().is_empty());
-        // A store whose process was killed has to be recovered first.
-        complete.map_or_else(|| options.open(&backup), Ok)?.backup_to(path)
     }
 }

@@ -5,14 +5,12 @@ use std::{iter, path::Path, sync::Arc};
 #[cfg(feature = "memory")]
 use super::memory::memory_inner;
 use super::{
-    ShardedOptions,
     open::{declare_shard, open_shard, refused},
-    options::Declared,
     rebuild::nameless,
 };
 use crate::{
     engine::{
-        Durability, Options,
+        DeclaredShard, Durability, Options,
         lmdb::{self, SharedJournal},
         shards::{
             Changed, Engine, Identity, ManagerRecords, MoveRecord, OwnRanges, Seen, Shard,
@@ -43,7 +41,7 @@ pub(crate) fn open_added(engine: &Engine, name: &str, directory: &Path) -> Resul
     let first = known.shards.first().ok_or_else(missing)?;
     let (name, place) = (name.to_owned(), directory.to_owned());
     let options = Some(options_of(&first.options));
-    let declared = Declared { name, place, options, adopted: false, added: true };
+    let declared = DeclaredShard { name, place, options, adopted: false, added: true };
     declare_shard(&declared, &Options::default(), &mut records, false)?;
     records.own.version += 1;
     manager.write(&records)?;
@@ -93,7 +91,7 @@ pub(crate) fn open_attached(
     let record = record.clone();
     let member = member(engine);
     let journal = member.map(|_| SharedJournal::running(&path, records.own.id));
-    let options = ShardedOptions::default();
+    let options = Options::default();
     let (inner, identity, seen) =
         open_shard(&options, &mut records, number, &record, &path, journal.as_ref())?;
     let before = seen.as_ref().map(Seen::identity).cloned().ok_or_else(missing)?;
@@ -146,7 +144,7 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
     let number = ShardNumber::try_from(records.shards.len() - 1).unwrap_or(ShardNumber::MAX);
     let member = member(engine);
     let journal = member.map(|_| SharedJournal::running(&path, records.own.id));
-    let options = ShardedOptions::default();
+    let options = Options::default();
     let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
     let (inner, identity, _) = opened?;
     if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
@@ -209,7 +207,7 @@ pub(crate) fn open_restored(
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
 ) -> Result<Arc<Inner>> {
-    let options = ShardedOptions::default();
+    let options = Options::default();
     let directory = engine.directory();
     let member = member(engine);
     let journal = match member {

@@ -1,11 +1,8 @@
 //! Sharded stores in memory.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use super::{
-    ShardedOptions, ShardedStore, Store,
-    open::{declare, refused},
-};
+use super::{Store, open::declare};
 use crate::{
     engine::{
         self, Options,
@@ -15,21 +12,14 @@ use crate::{
     store::Inner,
 };
 
-pub(super) fn in_memory(options: &ShardedOptions) -> Result<ShardedStore> {
+pub(super) fn in_memory(options: &Options) -> Result<Store> {
     let mut records = ManagerRecords::new();
     declare(options, &mut records, true)?;
-    if records.shards.is_empty() {
-        return Err(refused("the store", "it has no shards"));
-    }
     let shards = records.shards.iter().map(|record| memory_shard(&record.name)).collect();
+    let has_maps = !records.maps.is_empty();
     let engine = Engine::new(shards, records.maps, records.places, None, None, false);
-    Ok(sharded(engine, &options.options))
-}
-
-pub(super) fn in_memory_with_any_map() -> ShardedStore {
-    let shards = ["a", "b", "c"].map(memory_shard).into();
-    let engine = Engine::new(shards, [], BTreeMap::new(), None, None, false).with_any_map();
-    sharded(engine, &Options::default())
+    let engine = if has_maps { engine } else { engine.with_any_map() };
+    Ok(sharded(engine, options))
 }
 
 fn memory_shard(name: &str) -> Shard {
@@ -40,8 +30,8 @@ pub(super) fn memory_inner() -> Arc<Inner> {
     Arc::new(Inner::new(engine::Engine::in_memory(), Options::default().index_queue))
 }
 
-fn sharded(engine: Engine, options: &Options) -> ShardedStore {
+fn sharded(engine: Engine, options: &Options) -> Store {
     let engine = engine::Engine::Sharded(Box::new(engine));
     let inner = Arc::new(Inner::new(engine, options.index_queue));
-    ShardedStore { store: Store { inner } }
+    Store { inner }
 }

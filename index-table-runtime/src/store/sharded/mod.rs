@@ -1,9 +1,8 @@
-//! Sharded stores: the application's handle to several engines that form one logical store.
+//! Stores with several data files, the shards: the application's handle to several engines that form one store.
 
 mod archive;
 mod belonging;
 mod copy;
-mod follower;
 mod join;
 #[cfg(feature = "memory")]
 mod memory;
@@ -12,14 +11,13 @@ mod options;
 mod rebuild;
 mod settle;
 
-use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 pub(super) use archive::restore_shards;
-pub(super) use belonging::{mark_copy, refuse_shard};
+pub(super) use belonging::{has_manager, is_open, mark_copy, refuse_shard};
 pub(super) use copy::copy_shards;
-pub use follower::ShardedFollower;
 pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
-pub use options::ShardedOptions;
+pub(super) use open::{LOCK, open};
 
 use super::{
     Inner, OpenTable, ReadTxn, Store, TransactionResult, WriteTxn, WriterGuard,
@@ -37,66 +35,7 @@ use crate::{
     },
 };
 
-/// Several stores, the shards, as one logical store.
-///
-/// A table that is declared with `shard_by` is distributed over several shards. Its shard map assigns each shard key
-/// to a shard. Repositories, transactions and queries work on a `ShardedStore` as on a [`Store`], to which it
-/// dereferences. A query with the whole shard key reads one shard. Other queries read all shards, and merge the
-/// results in the same order as in a plain store.
-///
-/// A [transaction](Store::transaction) can read and write in any shards, and is committed in all of them or in none.
-/// It locks the shards that it uses. Transactions in other shards run at the same time. A [`read`](Store::read)
-/// transaction sees each commit in all of its shards or in none, and does not wait for writers.
-///
-/// One process at a time can write to a sharded store. Other processes can open it with
-/// [`read_only`](ShardedOptions::read_only). They see a consistent snapshot of each shard, but not of all shards
-/// together.
-///
-/// Cloning is cheap, and returns a handle to the same store. The store is closed when the last clone is dropped.
-///
-/// # Examples
-///
-/// ```
-/// use index_table::{Durability, IndexTable, Options, ShardMap, ShardedStore};
-/// use serde::{Deserialize, Serialize};
-///
-/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
-/// #[table(name = "customers", shard_by = tenant)]
-/// #[index(town)]
-/// struct Customer {
-///     #[primary_key]
-///     tenant: u32,
-///     #[primary_key]
-///     id: u64,
-///     town: String,
-/// }
-///
-/// # fn main() -> index_table::Result<()> {
-/// # let dir = tempfile::tempdir().unwrap();
-/// let store = ShardedStore::options()
-///     .shard("north", "north")
-///     .shard("south", "south")
-///     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
-///     .open(dir.path().join("shop"))?;
-/// let customers = CustomerRepository::open(&store)?;
-/// for (tenant, id) in [(7, 1), (107, 1), (107, 2)] {
-///     let town = "Redmond".to_owned();
-///     store.transaction(|txn| customers.insert(txn, &Customer { tenant, id, town: town.clone() }))?;
-/// }
-///
-/// let txn = store.read()?;
-/// assert_eq!(customers.find_by_town(&txn, "Redmond").count()?, 3); // both shards
-/// assert_eq!(customers.find_by_tenant(&txn, 107).count()?, 2); // shard `south` only
-/// assert_eq!(customers.shard_of(&store, 107)?.name(), "south");
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone)]
-pub struct ShardedStore {
-    store: Store,
-}
-
-/// A shard of a [`ShardedStore`], returned by the `shard_of` of a repository and by [`ShardedStore::shard`].
+/// A shard of a store with shards, returned by the `shard_of` of a repository and by [`Store::shard`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShardId {
     number: ShardNumber,
@@ -136,86 +75,37 @@ impl fmt::Display for ShardId {
     }
 }
 
-impl Deref for ShardedStore {
-    type Target = Store;
-
-    fn deref(&self) -> &Store {
-        &self.store
-    }
-}
-
-impl fmt::Debug for ShardedStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedStore").field("id", &self.store.inner.id).finish_non_exhaustive()
-    }
-}
-
-impl ShardedStore {
-    /// Opens the sharded store in the directory `path`, with the shards and shard maps that it was created with.
-    ///
-    /// A shard that can't be opened is not an error; see [`unavailable_shards`](ShardedStore::unavailable_shards).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::StoreNotFound`]: there is no sharded store. [`Error::AlreadyOpen`]: another process writes it.
-    /// [`Error::ShardRefused`]: a shard belongs to another store. Also the errors of [`Store::open`] for the directory
-    /// of the shard map manager.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::options().open(path)
-    }
-
-    /// Returns the options to create or open a sharded store.
-    pub fn options() -> ShardedOptions {
-        ShardedOptions::default()
-    }
-
-    /// Returns a sharded store in memory, for tests. It has three shards, and distributes every table by a hash of its
-    /// shard key. For other shards and shard maps, use [`ShardedOptions::in_memory`].
-    #[cfg(feature = "memory")]
-    #[must_use]
-    pub fn in_memory() -> Self {
-        memory::in_memory_with_any_map()
-    }
-
-    /// Returns the handle to a store that has shards.
-    pub(crate) const fn of(store: Store) -> Self {
-        Self { store }
-    }
-
-    fn engine(&self) -> Result<&Engine> {
-        engine_of(&self.store)
-    }
-
+impl Store {
     /// Returns the shard with this name.
     ///
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: no shard has this name.
     pub fn shard(&self, name: &str) -> Result<ShardId> {
-        let number = self.engine()?.number(name).ok_or_else(|| Error::ShardRefused {
+        let number = engine_of(self)?.number(name).ok_or_else(|| Error::ShardRefused {
             what: format!("shard `{name}`"),
             reason: "the store has no such shard".to_owned(),
         })?;
-        shard_id(&self.store, number)
+        shard_id(self, number)
     }
 
     /// Returns all shards, in the order in which they were declared.
     #[must_use]
     pub fn shard_ids(&self) -> Vec<ShardId> {
-        let Ok(engine) = self.engine() else { return Vec::new() };
+        let Ok(engine) = engine_of(self) else { return Vec::new() };
         let present = engine.shards().filter(|(_, shard)| !shard.is_gone());
-        present.filter_map(|(number, _)| shard_id(&self.store, number).ok()).collect()
+        present.filter_map(|(number, _)| shard_id(self, number).ok()).collect()
     }
 
     /// Returns the shards that are not available, each with the reason. A shard is not available if it was left out by
-    /// [`only`](ShardedOptions::only), or if it could not be opened.
+    /// [`only`](crate::Options::only), or if it could not be opened.
     #[must_use]
     pub fn unavailable_shards(&self) -> Vec<(ShardId, String)> {
-        let Ok(engine) = self.engine() else { return Vec::new() };
+        let Ok(engine) = engine_of(self) else { return Vec::new() };
         let present = engine.shards().filter(|(_, shard)| !shard.is_gone());
         let missing = present.filter_map(|(number, shard)| {
             let Err(Error::ShardUnavailable { reason, .. }) = shard.opened() else { return None };
-            Some((shard_id(&self.store, number).ok()?, reason))
+            Some((shard_id(self, number).ok()?, reason))
         });
         missing.collect()
     }
@@ -230,9 +120,9 @@ impl ShardedStore {
     ///
     /// [`Error::ShardUnavailable`], and the errors of [`Store::read`].
     pub fn read_on(&self, shard: &ShardId) -> Result<ReadTxn<'_>> {
-        let inner = &self.store.inner;
+        let inner = &self.inner;
         let opened = inner.opened();
-        let txn = self.engine()?.read_on(self.store.number_of(shard)?)?;
+        let txn = engine_of(self)?.read_on(self.number_of(shard)?)?;
         Ok(ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, opened))
     }
 
@@ -242,7 +132,11 @@ impl ShardedStore {
     ///
     /// [`Error::ShardUnavailable`], and the errors of [`Store::write`].
     pub fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
-        self.store.write_on(shard)
+        let inner = &self.inner;
+        inner.refuse_nested_write()?;
+        let txn = engine_of(self)?.write_on(self.number_of(shard)?)?;
+        let txn = ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, ALL_OPENED);
+        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
     }
 
     /// Runs `body` in a write transaction of one shard, as [`Store::transaction`] does. Other shards can be written to
@@ -260,17 +154,17 @@ impl ShardedStore {
         R::of(self.try_transaction_on(shard, |txn| body(txn).into_result()))
     }
 
-    /// Runs `body` like [`transaction_on`](ShardedStore::transaction_on), with an error of your own.
+    /// Runs `body` like [`transaction_on`](Store::transaction_on), with an error of your own.
     ///
     /// # Errors
     ///
-    /// The errors of [`transaction_on`](ShardedStore::transaction_on), and those of `body`.
+    /// The errors of [`transaction_on`](Store::transaction_on), and those of `body`.
     pub fn try_transaction_on<T, E: From<Error>>(
         &self,
         shard: &ShardId,
         body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.store.run_transaction(|_| self.write_on(shard), body)
+        self.run_transaction(|_| self.write_on(shard), body)
     }
 }
 
@@ -278,15 +172,6 @@ impl Store {
     /// Returns the number of a shard of this store.
     pub(crate) fn number_of(&self, shard: &ShardId) -> Result<ShardNumber> {
         shard.number_in(self.inner.id)
-    }
-
-    /// Begins the write transaction of one shard.
-    pub(crate) fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
-        let inner = &self.inner;
-        inner.refuse_nested_write()?;
-        let txn = engine_of(self)?.write_on(self.number_of(shard)?)?;
-        let txn = ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, ALL_OPENED);
-        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
     }
 
     /// Begins a write transaction. In a sharded store, it locks these shards at once, and others when it uses them.

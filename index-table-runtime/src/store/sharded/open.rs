@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ShardedOptions, ShardedStore, Store, options::Declared, settle::settle};
+use super::{Store, settle::settle};
 use crate::{
     engine::{
-        self, Durability, Options, files,
+        self, DeclaredShard, Durability, Options, files,
         lmdb::{self, ManagerArchive, Marked, SharedJournal},
         shards::{
             Engine, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Observed, Seen,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The lock file of the process that writes the store.
-const LOCK: &str = "writer.lock";
+pub(in crate::store) const LOCK: &str = "writer.lock";
 
 /// The map size of the manager. It has a few hundred bytes for each shard and each boundary of a shard map.
 const MANAGER_MAP: usize = 1 << 26;
@@ -44,23 +44,23 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(super) static OPEN: OfProcess<Mutex<BTreeMap<PathBuf, Weak<Inner>>, rank::ShardedStores>> =
     OfProcess::new(Mutex::default);
 
-pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
+pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
     let io = |source| Error::Io { path: path.to_owned(), source };
-    durable(options.options.clone()).check().map_err(io)?;
-    let mut of_shards = options.shards.iter().filter_map(|shard| shard.options.as_ref());
+    durable(options.clone()).check().map_err(io)?;
+    let mut of_shards = options.declared.shards.iter().filter_map(|shard| shard.options.as_ref());
     if of_shards.any(Options::has_archive) {
         let what = "an archive of a single shard; set the archive in the options of the store";
         return Err(Error::NotOffered { what });
     }
-    if options.is_full {
+    if options.durability == Some(Durability::Full) {
         let what = "`Durability::Full` for shards, each of which would sync its own data file twice for each \
                     commit: with `Durability::Journal`, which is the default, a commit is on the disk as well \
                     when it returns, after one sync for all shards";
         return Err(Error::NotOffered { what });
     }
-    let creates = options.options.creates() && options.shards.iter().any(|shard| !shard.added);
+    let creates = options.creates() && options.declared.shards.iter().any(|shard| !shard.added);
     if creates {
-        files::create_directories(path, options.options.directory_mode)
+        files::create_directories(path, options.directory_mode)
             .map_err(|source| Error::opening(path, source))?;
     }
     let path = path.canonicalize().map_err(|source| match source.kind() {
@@ -70,21 +70,15 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     lmdb::refuse_inherited(&path)?;
     let mut stores = OPEN.lock();
     if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
-        let ShardedOptions { shards, relocated, maps, places, only, options: given, .. } = options;
-        let is_open = shards.is_empty()
-            && relocated.is_empty()
-            && maps.is_empty()
-            && places.is_empty()
-            && only.is_none();
-        if !is_open || given.read_only != inner.engine.is_read_only() {
-            let reason = "in this process; clone the `ShardedStore`, or open it without options";
+        if !options.declared.is_empty() || options.read_only != inner.engine.is_read_only() {
+            let reason = "in this process; clone the `Store`, or open it without options";
             return Err(Error::AlreadyOpen { path, reason: reason.to_owned() });
         }
-        if given.archive.as_ref().is_some_and(|it| !lmdb::known::has_archive(&path, it)) {
+        if options.archive.as_ref().is_some_and(|it| !lmdb::known::has_archive(&path, it)) {
             let reason = "in this process, with another archive or without an archive; drop all handles to it first";
             return Err(Error::AlreadyOpen { path, reason: reason.to_owned() });
         }
-        return Ok(ShardedStore { store: Store { inner } });
+        return Ok(Store { inner });
     }
     lmdb::Engine::wait_until_closed(&path);
     stores.retain(|_, open| open.strong_count() > 0);
@@ -104,21 +98,21 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
         }
     };
     let engine = engine::Engine::Sharded(Box::new(engine));
-    let inner = Arc::new(Inner::new(engine, options.options.index_queue));
+    let inner = Arc::new(Inner::new(engine, options.index_queue));
     stores.insert(path, Arc::downgrade(&inner));
-    Ok(ShardedStore { store: Store { inner } })
+    Ok(Store { inner })
 }
 
-fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<Engine> {
-    let read_only = options.options.read_only;
+fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> {
+    let read_only = options.read_only;
     // Opening must not create a manager.
     if !creates && !path.join("data.mdb").exists() {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
     lmdb::refuse_missing(path)?;
-    let lock = (!read_only).then(|| lock(path, options.options.file_mode)).transpose()?;
-    if !read_only && !options.options.follower {
-        lmdb::known::check(&options.options, path)?;
+    let lock = (!read_only).then(|| lock(path, options.file_mode)).transpose()?;
+    if !read_only && !options.follower {
+        lmdb::known::check(options, path)?;
     }
     if lmdb::has_own_journal(path)? {
         return Err(if creates {
@@ -127,12 +121,8 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             Error::StoreNotFound { path: path.to_owned() }
         });
     }
-    let manager = Options {
-        create: creates,
-        read_only,
-        file_mode: options.options.file_mode,
-        ..manager_options()
-    };
+    let manager =
+        Options { create: creates, read_only, file_mode: options.file_mode, ..manager_options() };
     let manager = Manager::new(engine::Engine::open(&manager, path)?, lock);
     let before = manager.read()?;
     let is_new = before.is_none();
@@ -165,7 +155,7 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         Ok((shards, records, found)) => {
             let ManagerRecords { maps, places, tables, .. } = records;
             let directory = Some(path.to_owned());
-            let is_follower = options.options.follower;
+            let is_follower = options.follower;
             let is_read_only = read_only || is_follower;
             let engine = Engine::new(shards, maps, places, directory, Some(manager), is_read_only);
             let engine = engine.with_tables(tables).with_moves(found.moves);
@@ -197,29 +187,25 @@ fn plain(path: &Path) -> Error {
 
 /// Opens the shards and the journal of all shards, and brings the own records of the shards up to date.
 fn open_shards(
-    options: &ShardedOptions,
+    options: &Options,
     path: &Path,
     manager: &Manager,
     mut records: ManagerRecords,
 ) -> Result<(Vec<Shard>, ManagerRecords, Found)> {
-    let read_only = options.options.read_only;
+    let read_only = options.read_only;
     let mut found = Found::default();
-    let is_writer = !read_only && !options.options.follower;
+    let is_writer = !read_only && !options.follower;
     let journal = is_writer.then(|| SharedJournal::open(path, records.own.id)).transpose()?;
     // Until all shards are open, no other process writes them.
     let recovery =
         if read_only { Recovery::begin(options, path, &records) } else { Recovery::Unneeded };
     let own = journal.as_ref().or_else(|| recovery.journal());
-    let is_wanted = |record: &ShardRecord| {
-        !record.is_removed() && options.only.as_ref().is_none_or(|it| it.contains(&record.name))
-    };
     let mut files = Vec::new();
     for (number, record) in (0..).zip(records.shards.clone()) {
         let open = || open_files(options, &mut records, (number, &record), path, own);
-        files.push(is_wanted(&record).then(open));
+        files.push(is_wanted(options, &record).then(open));
     }
-    let is_settled =
-        !options.options.follower && settle(options, &mut records, &mut files, path, own)?;
+    let is_settled = !options.follower && settle(options, &mut records, &mut files, path, own)?;
     let (mut shards, mut changed, mut complete) = (Vec::new(), Vec::new(), Vec::new());
     for ((number, record), files) in (0..).zip(records.shards.clone()).zip(files) {
         let name: Arc<str> = Arc::from(record.name.as_str());
@@ -264,7 +250,9 @@ fn open_shards(
                 found.seen.push(None);
             }
             Err(error) if record.state != ShardState::Open => return Err(error),
-            Err(error) if options.relocated.iter().any(|(name, _)| *name == record.name) => {
+            Err(error)
+                if options.declared.relocated.iter().any(|(name, _)| *name == record.name) =>
+            {
                 return Err(error);
             }
             Err(error) => {
@@ -276,15 +264,15 @@ fn open_shards(
     if let Some(journal) = recovery.journal() {
         refuse_split(journal, &shards, path)?;
     }
-    if is_writer && !options.options.has_archive() {
+    if is_writer && !options.has_archive() {
         lmdb::known::settle(path, None).map_err(|source| Error::io(path, source))?;
     }
     if let Some(journal) = &journal {
-        manager.set_options(&options.options);
+        manager.set_options(options);
         // The start applies records in one shard after another. After an error, the next writer starts the journal.
         let announced = manager.announced();
         announced.inspect(|announced| announced.begin());
-        let archive = start_journal(journal, (&shards, &complete), &options.options, &records)?;
+        let archive = start_journal(journal, (&shards, &complete), options, &records)?;
         announced.inspect(|announced| announced.end());
         if let Some(archive) = archive {
             manager.set_archive(archive);
@@ -306,6 +294,12 @@ fn open_shards(
         manager.write(&records)?;
     }
     Ok((shards, records, found))
+}
+
+/// Whether a shard is opened.
+fn is_wanted(options: &Options, record: &ShardRecord) -> bool {
+    let only = options.declared.only.as_ref();
+    !record.is_removed() && only.is_none_or(|only| only.contains(&record.name))
 }
 
 /// Fails in a reader if a commit of a killed process is in some shards only: shards that other processes read are not
@@ -442,7 +436,7 @@ enum Recovery {
 }
 
 impl Recovery {
-    fn begin(options: &ShardedOptions, path: &Path, records: &ManagerRecords) -> Self {
+    fn begin(options: &Options, path: &Path, records: &ManagerRecords) -> Self {
         let needs_it = |(number, record): (ShardNumber, &ShardRecord)| {
             let marked = lmdb::marked(&place_of(path, &record.place));
             let shard = (records.own.id, number);
@@ -451,7 +445,7 @@ impl Recovery {
         if !(0..).zip(&records.shards).any(|(at, own)| !own.is_removed() && needs_it((at, own))) {
             return Self::Unneeded;
         }
-        let lock = match lock(path, options.options.file_mode) {
+        let lock = match lock(path, options.file_mode) {
             Ok(lock) => lock,
             Err(Error::AlreadyOpen { .. }) => return Self::Elsewhere,
             Err(_) => return Self::Impossible,
@@ -468,17 +462,13 @@ impl Recovery {
 }
 
 /// Adds new shards, shard maps and places to the records, and compares the others with the records.
-pub(super) fn declare(
-    options: &ShardedOptions,
-    records: &mut ManagerRecords,
-    is_new: bool,
-) -> Result<()> {
-    for declared in &options.shards {
+pub(super) fn declare(options: &Options, records: &mut ManagerRecords, is_new: bool) -> Result<()> {
+    for declared in &options.declared.shards {
         if !is_removed(declared, records) {
-            declare_shard(declared, &options.options, records, is_new)?;
+            declare_shard(declared, options, records, is_new)?;
         }
     }
-    for (name, place) in &options.relocated {
+    for (name, place) in &options.declared.relocated {
         let what = format!("shard `{name}`");
         let own = records.number(name);
         let Some(own) = own.and_then(|number| records.shards.get_mut(number as usize)) else {
@@ -487,12 +477,12 @@ pub(super) fn declare(
         let Some(place) = place.to_str() else {
             return Err(refused(&what, "its directory is not UTF-8"));
         };
-        if options.only.as_ref().is_some_and(|only| !only.contains(name)) {
+        if options.declared.only.as_ref().is_some_and(|only| !only.contains(name)) {
             return Err(refused(&what, "it is relocated, and left out by `only`"));
         }
         place.clone_into(&mut own.place);
     }
-    for (name, map) in &options.maps {
+    for (name, map) in &options.declared.maps {
         let what = || format!("shard map `{name}`");
         // A map that the store has keeps its ranges, also those of shards that were removed or detached.
         let exists = records.maps.contains_key(name);
@@ -513,7 +503,7 @@ pub(super) fn declare(
             }
         }
     }
-    for (table, shard) in &options.places {
+    for (table, shard) in &options.declared.places {
         let what = || format!("the place of table `{table}`");
         let Some(number) = records.number(shard) else {
             return Err(refused(&what(), &format!("the store has no shard `{shard}`")));
@@ -537,7 +527,7 @@ pub(super) fn declare(
 }
 
 pub(super) fn declare_shard(
-    declared: &Declared,
+    declared: &DeclaredShard,
     common: &Options,
     records: &mut ManagerRecords,
     is_new: bool,
@@ -573,7 +563,7 @@ pub(super) fn declare_shard(
 }
 
 /// Whether this shard was removed or detached. A declaration that adds a shard in another directory adds a new shard.
-fn is_removed(declared: &Declared, records: &ManagerRecords) -> bool {
+fn is_removed(declared: &DeclaredShard, records: &ManagerRecords) -> bool {
     if records.number(&declared.name).is_some() {
         return false;
     }
@@ -583,14 +573,14 @@ fn is_removed(declared: &Declared, records: &ManagerRecords) -> bool {
 }
 
 /// Returns a name in `only` that no shard has.
-fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<&'o String> {
-    options.only.iter().flatten().find(|name| records.number(name).is_none())
+fn unknown<'o>(options: &'o Options, records: &ManagerRecords) -> Option<&'o String> {
+    options.declared.only.iter().flatten().find(|name| records.number(name).is_none())
 }
 
 /// Opens a shard, and checks that it belongs to the store. Returns the identity of the shard if it has changed, and the
 /// caller writes it.
 pub(super) fn open_shard(
-    options: &ShardedOptions,
+    options: &Options,
     records: &mut ManagerRecords,
     number: ShardNumber,
     record: &ShardRecord,
@@ -606,19 +596,19 @@ pub(super) type ShardFiles = (Arc<Inner>, Option<Seen>);
 
 /// Opens the files of a shard, and corrects the shard maps by its moves.
 pub(super) fn open_files(
-    options: &ShardedOptions,
+    options: &Options,
     records: &mut ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
     manager: &Path,
     journal: Option<&SharedJournal>,
 ) -> Result<ShardFiles> {
-    let is_follower = options.options.follower;
-    let read_only = options.options.read_only || is_follower;
+    let is_follower = options.follower;
+    let read_only = options.read_only || is_follower;
     let own = durable(options_of(&record.options));
     let own = if is_follower {
         Options { follower: true, ..own.durability(Durability::None) }
     } else {
-        let without_archive = options.options.without_archive;
+        let without_archive = options.without_archive;
         Options { read_only, without_archive, ..own }
     };
     let own = Options { create: record.state == ShardState::New && !read_only, ..own };
@@ -642,14 +632,14 @@ pub(super) fn open_files(
 
 /// Checks that an open shard belongs to the store.
 pub(super) fn compare_shard(
-    options: &ShardedOptions,
+    options: &Options,
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
     manager: &Path,
     (inner, seen): ShardFiles,
 ) -> Result<(Arc<Inner>, Option<Identity>, Option<Seen>)> {
-    let is_follower = options.options.follower;
-    let read_only = options.options.read_only || is_follower;
+    let is_follower = options.follower;
+    let read_only = options.read_only || is_follower;
     let directory = inner.engine.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let expected = |adopted| records.identity(number, &record.name, manager, &directory, adopted);

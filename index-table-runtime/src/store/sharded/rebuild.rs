@@ -7,14 +7,13 @@ use std::{
 };
 
 use super::{
-    ShardedOptions, ShardedStore,
+    Store,
     copy::close,
     open::{OPEN, lock, manager_options, refused},
-    options::Declared as DeclaredShard,
 };
 use crate::{
     engine::{
-        self, Durability, Options, Records, files,
+        self, DeclaredShard, Durability, Options, Records, files,
         lmdb::{self, FILE, Marked, SharedJournal},
         shards::{
             Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
@@ -33,14 +32,14 @@ use crate::{
 /// The directory in which the manager is written. A process that is killed leaves it, and the next call removes it.
 const PARTIAL: &str = ".manager.partial";
 
-impl ShardedOptions {
+impl Options {
     /// Rebuilds the shard map manager in the directory `path` from its shards, and opens the store. Use this if the
     /// shard map manager is lost or damaged, and its shards are intact.
     ///
-    /// Before this call, give the name and the directory of every shard with [`shard`](ShardedOptions::shard), in any
+    /// Before this call, give the name and the directory of every shard with [`shard`](Options::shard), in any
     /// order, and of each detached shard that will be attached again: it stays detached. A detached shard that is not given
     /// gets the name `removed-` with its number, since the other shards have not recorded its name. `attach_shard` attaches it
-    /// by this name. Also give their [`options`](ShardedOptions::options), which only the manager had recorded. The shards
+    /// by this name. Also give their own options with [`shard_with`](Options::shard_with), which only the manager had recorded. The shards
     /// have recorded the shard maps and the places of tables. When a repository is first opened, every row is
     /// compared with the rebuilt shard map. Until then, moves of keys of its shards, and the removal of these shards, are
     /// refused, because the shards have not recorded how its rows are distributed.
@@ -64,12 +63,12 @@ impl ShardedOptions {
     /// - Options other than shards and their options are given.
     ///
     /// [`Error::ArchiveNotNamed`](crate::Error::ArchiveNotNamed), before anything is written: the store has an archive that
-    /// is not named. Also the errors of [`ShardedStore::open`].
+    /// is not named. Also the errors of [`Store::open`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -84,7 +83,7 @@ impl ShardedOptions {
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("shop");
-    /// let shards = || ShardedStore::options().shard("north", "north").shard("south", "south");
+    /// let shards = || Store::options().shard("north", "north").shard("south", "south");
     /// let map = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
     /// let store = shards().map("customers", map).open(&path)?;
     /// let customers = CustomerRepository::open(&store)?;
@@ -99,52 +98,50 @@ impl ShardedOptions {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn rebuild(&self, path: impl AsRef<Path>) -> Result<ShardedStore> {
+    pub fn rebuild(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
         let what = path.display().to_string();
-        if self.shards.is_empty() {
+        if self.declared.shards.is_empty() {
             return Err(refused(
                 &what,
                 "no shards are given to rebuild the shard map manager from",
             ));
         }
-        let has_others = !self.maps.is_empty()
-            || !self.places.is_empty()
-            || !self.relocated.is_empty()
-            || self.only.is_some();
-        if has_others || self.options.read_only || self.shards.iter().any(|shard| shard.adopted) {
-            let reason = "a shard map manager is rebuilt from `shard`s and their `options` alone";
+        let has_others = !self.declared.maps.is_empty()
+            || !self.declared.places.is_empty()
+            || !self.declared.relocated.is_empty()
+            || self.declared.only.is_some();
+        if has_others || self.read_only || self.declared.shards.iter().any(|shard| shard.adopted) {
+            let reason = "a shard map manager is rebuilt from `shard` and `shard_with` alone";
             return Err(refused(&what, reason));
         }
-        files::create_directories(path, self.options.directory_mode)
+        files::create_directories(path, self.directory_mode)
             .map_err(|source| Error::opening(path, source))?;
         let path = path.canonicalize().map_err(|source| Error::opening(path, source))?;
-        lmdb::known::check(&self.options, &path)?;
+        lmdb::known::check(self, &path)?;
         rebuild(self, &path)?;
-        let (own, mut recorded) = (&self.options, ShardedStore::options());
-        recorded.options = Options {
-            archive: own.archive.clone(),
-            hand_over: own.hand_over.clone(),
-            without_archive: own.without_archive,
-            ..recorded.options
+        let recorded = Self {
+            archive: self.archive.clone(),
+            hand_over: self.hand_over.clone(),
+            without_archive: self.without_archive,
+            ..Self::default()
         };
         recorded.open(path)
     }
 }
 
-fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
+fn rebuild(options: &Options, path: &Path) -> Result<()> {
     let _opening = OPEN.lock();
-    let _lock = lock(path, options.options.file_mode)?;
+    let _lock = lock(path, options.file_mode)?;
     if !lmdb::is_vacant(path) {
         let reason =
             "there is a `data.mdb`: open the store, or move a damaged shard map manager away";
         return Err(refused(&path.display().to_string(), reason));
     }
-    let found = options.shards.iter().map(|shard| find(options, shard, path));
+    let found = options.declared.shards.iter().map(|shard| find(options, shard, path));
     let records = records(found.collect::<Result<_>>()?)?;
     let partial = path.join(PARTIAL);
-    let outcome =
-        remove(&partial).and_then(|()| write(&records, &partial, options.options.file_mode));
+    let outcome = remove(&partial).and_then(|()| write(&records, &partial, options.file_mode));
     let outcome = outcome.and_then(|()| place(&partial, path));
     if outcome.is_err() {
         // The first error is returned.
@@ -202,7 +199,7 @@ pub(super) fn nameless(number: ShardNumber) -> String {
 }
 
 /// Reads the identity of a shard. A shard that was not closed properly is recovered first.
-fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<Found> {
+fn find(options: &Options, shard: &DeclaredShard, path: &Path) -> Result<Found> {
     let what = format!("shard `{}`", shard.name);
     let place = place_of(path, &shard.place.to_string_lossy());
     let Some(own_place) = shard.place.to_str() else {
@@ -234,7 +231,7 @@ fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<
         let reason = format!("its shard map manager is in `{}`", manager.display());
         return Err(refused(&what, &reason));
     }
-    let options = recorded(shard.options.as_ref().unwrap_or(&options.options));
+    let options = recorded(shard.options.as_ref().unwrap_or(options));
     let (name, place) = (shard.name.clone(), own_place.to_owned());
     let is_detached = identity.removed.contains(&identity.number);
     let state = if is_detached { ShardState::Removed } else { ShardState::Rebuilt };

@@ -4,12 +4,10 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::{
-    ShardedOptions,
-    open::{ShardFiles, open_files},
-};
+use super::open::{ShardFiles, open_files};
 use crate::{
     engine::{
+        Options,
         lmdb::{self, Marked, SharedJournal},
         shards::{Identity, ManagerRecords, Seen, ShardRecord, ShardState, place_of},
     },
@@ -30,7 +28,7 @@ type Files = [Option<Result<ShardFiles>>];
 ///
 /// [`Error::ReopenNeeded`] in a reader: the records of the shards were read before such a commit, and after it.
 pub(super) fn settle(
-    options: &ShardedOptions,
+    options: &Options,
     records: &mut ManagerRecords,
     files: &mut Files,
     path: &Path,
@@ -39,7 +37,7 @@ pub(super) fn settle(
     let lists = removed_by(records, files);
     let mut all = lists.iter().map(|(_, removed)| removed);
     let first = all.next();
-    if options.options.read_only && all.any(|removed| Some(removed) != first) {
+    if options.read_only && all.any(|removed| Some(removed) != first) {
         let reason = "another process is detaching or attaching a shard; if none is, open it for writing once, with all of \
                       its shards";
         return Err(Error::ReopenNeeded { path: path.to_owned(), reason });
@@ -66,7 +64,7 @@ pub(super) fn settle(
                 is_changed = true;
                 let is_wanted = |only: &Vec<String>| only.contains(&record.name);
                 if let Some(files) = files.get_mut(number as usize)
-                    && options.only.as_ref().is_none_or(is_wanted)
+                    && options.declared.only.as_ref().is_none_or(is_wanted)
                 {
                     let record = ShardRecord { state: ShardState::Open, ..record };
                     *files = Some(open_files(options, records, (number, &record), path, journal));
@@ -140,7 +138,7 @@ fn peek(
     let of_store = (records.own.id, number);
     let identity = match (lmdb::marked(&place).ok()?, journal) {
         (Marked::Shard { manager, number }, Some(journal)) if (manager, number) == of_store => {
-            let options = ShardedOptions::default();
+            let options = Options::default();
             let record = ShardRecord { state: ShardState::Open, ..record.clone() };
             let opened =
                 open_files(&options, &mut records.clone(), (number, &record), path, Some(journal));

@@ -176,7 +176,7 @@ impl<'s> WriteTxn<'s> {
     /// transaction can continue.
     ///
     /// Cost: LMDB copies the list of the pages that this transaction has written so far, and copies each of these
-    /// pages if `body` changes it. On a [`ShardedStore`](crate::ShardedStore), this is done in each shard that `body` uses.
+    /// pages if `body` changes it. On a store with shards, this is done in each shard that `body` uses.
     /// In a closure of [`Store::transaction`](crate::Store::transaction), the first use of a shard inside a nested
     /// transaction makes the closure run again, unless it is the first shard that the closure uses.
     ///

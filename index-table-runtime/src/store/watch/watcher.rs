@@ -20,7 +20,7 @@ use crate::store::OpenTable;
 use crate::write::watch::{Buffer, Subscriber};
 
 /// Receives the committed changes of a table, in the order of the commits; the changes of one commit are in
-/// the order of their writes. In a [`ShardedStore`](crate::ShardedStore), commits of the same shard are in their order, and
+/// the order of their writes. In a store with shards, commits of the same shard are in their order, and
 /// each change names its [shard](Change::shard). From [`Watch::start`](crate::Watch::start).
 ///
 /// Threads use [`recv`](Watcher::recv), [`recv_timeout`](Watcher::recv_timeout), [`try_recv`](Watcher::try_recv) and

@@ -52,7 +52,7 @@ pub(crate) const MEMORY: usize = 64 << 20;
 /// An aggregate under construction has the totals of the rows up to the position. Writers change the totals of these rows
 /// only, and the build counts the others.
 ///
-/// In a [`ShardedStore`](crate::ShardedStore), the shards are built at the same time, with one progress. The batch limit
+/// In a store with shards, the shards are built at the same time, with one progress. The batch limit
 /// holds for each shard. An index is readable when it is readable in all shards. Then the global indexes are built from
 /// the rows of all shards. A batch of this build is a transaction of all shards, and the batch limit holds again. The
 /// progress counts a row once for local and once for global indexes. A reference table is built in all copies in the same

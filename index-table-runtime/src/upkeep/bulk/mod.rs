@@ -52,7 +52,7 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 /// A load is atomic: after an error, or if the process is killed, no row is loaded. With `bulk_load_in`, the
 /// load is part of the given transaction.
 ///
-/// In a [`ShardedStore`](crate::ShardedStore), the rows of a table with a shard key are divided among the shards, and the
+/// In a store with shards, the rows of a table with a shard key are divided among the shards, and the
 /// shards are loaded at the same time, each in a transaction of its own. So a load is atomic within a shard: if some
 /// shards fail, [`Error::ShardsNotLoaded`] names them and the others. With [`OnDuplicate::Skip`] or
 /// [`OnDuplicate::Replace`], the same load can then be repeated. The [`memory`](BulkLoad::memory) is divided among the

@@ -29,7 +29,7 @@ use crate::{
         schema::{IndexState, Source, StateRecord},
         shard::{Routing, ShardNumber},
     },
-    store::{OpenTable, ShardedStore, rerun},
+    store::{OpenTable, Store, rerun},
     usage::Progress,
     write::aggregates::Gathered,
 };
@@ -52,7 +52,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// A move that runs.
 pub(super) struct Mover<'a> {
-    pub(super) store: &'a ShardedStore,
+    pub(super) store: &'a Store,
     pub(super) engine: &'a Engine,
     pub(super) moving: Arc<Moving>,
     /// The tables of the shard map.
@@ -460,7 +460,7 @@ impl Mover<'_> {
             what: format!("the switch of move {id} of shard map `{map}`"),
             reason: format!(
                 "the copy of the row with primary key {key} of table `{}` is not equal to it; `verify` finds damage of the \
-                 source, `ShardedStore::cancel_move` removes the copies, and `resume_move` copies again",
+                 source, `Store::cancel_move` removes the copies, and `resume_move` copies again",
                 table.schema.name
             ),
         }

@@ -195,7 +195,7 @@ impl Mover<'_> {
             what: format!("the switch of move {id} of shard map `{map}`"),
             reason: format!(
                 "the copies of the entries with key {key} are not equal to them; `verify` finds damage of the source, \
-                 `ShardedStore::cancel_move` removes the copies, and `resume_move` copies again"
+                 `Store::cancel_move` removes the copies, and `resume_move` copies again"
             ),
         }
     }

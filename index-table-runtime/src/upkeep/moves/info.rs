@@ -11,15 +11,15 @@ use serde::Serialize;
 use crate::{
     engine::Tables,
     model::error::Result,
-    store::{ShardedStore, engine_of},
+    store::{Store, engine_of},
 };
 
-/// An unfinished move. From [`ShardedStore::moves`].
+/// An unfinished move. From [`Store::moves`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MoveInfo {
-    /// The number of the move, for [`resume_move`](ShardedStore::resume_move) and
-    /// [`cancel_move`](ShardedStore::cancel_move).
+    /// The number of the move, for [`resume_move`](Store::resume_move) and
+    /// [`cancel_move`](Store::cancel_move).
     pub id: u64,
     /// The shard map.
     pub map: String,
@@ -75,7 +75,7 @@ impl fmt::Display for MoveInfo {
     }
 }
 
-pub(super) fn of(store: &ShardedStore) -> Result<Vec<MoveInfo>> {
+pub(super) fn of(store: &Store) -> Result<Vec<MoveInfo>> {
     let engine = engine_of(store)?;
     let tables = store.inner.tables_in_use();
     let mut moves = Vec::new();

@@ -39,16 +39,16 @@ use crate::{
         error::{Error, Result},
         shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
     },
-    store::{OpenTable, ShardedStore, engine_of, engine_to_change, rerun},
+    store::{OpenTable, Store, engine_of, engine_to_change, rerun},
     usage::{Progress, trace::span},
 };
 
-/// A move of keys to another shard. From [`ShardedStore::move_range`], [`move_slots`](ShardedStore::move_slots),
-/// [`move_keys`](ShardedStore::move_keys) and [`resume_move`](ShardedStore::resume_move); it does nothing until
+/// A move of keys to another shard. From [`Store::move_range`], [`move_slots`](Store::move_slots),
+/// [`move_keys`](Store::move_keys) and [`resume_move`](Store::resume_move); it does nothing until
 /// [`run`](Move::run).
 #[must_use = "a move does nothing until `run`"]
 pub struct Move<'a> {
-    store: &'a ShardedStore,
+    store: &'a Store,
     what: What,
     to: String,
     is_offline: bool,
@@ -84,7 +84,7 @@ impl fmt::Display for Moved {
     }
 }
 
-impl ShardedStore {
+impl Store {
     /// Moves the rows with shard keys in `range`, of all tables with this shard map, to the shard `to`, while the
     /// store is in use. To split a range, move a part of it. To merge two ranges, move one range to the shard of
     /// the other range.
@@ -105,17 +105,17 @@ impl ShardedStore {
     ///
     /// Entries of global indexes don't move with the rows. They move in the same way by the map of their index, which is named
     /// `TABLE.INDEX`: `store.move_range("customers.email", .."n", "south")`, or
-    /// [`move_slots`](ShardedStore::move_slots) if the index has a hash map.
+    /// [`move_slots`](Store::move_slots) if the index has a hash map.
     ///
     /// An error or a killed process leaves the move unfinished. No row is lost or duplicated. See
-    /// [`moves`](ShardedStore::moves) for how to continue or cancel the move.
+    /// [`moves`](Store::moves) for how to continue or cancel the move.
     ///
     /// See the [`run`](Move::run) of the result for the cost and the errors.
     ///
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -129,7 +129,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .shard("south", "south")
     ///     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -156,7 +156,7 @@ impl ShardedStore {
         self.new_move(map, K::SHAPE.to_string(), vec![span], to)
     }
 
-    /// Moves the rows in a range of the 4,096 slots of a hash map, as [`move_range`](ShardedStore::move_range) does.
+    /// Moves the rows in a range of the 4,096 slots of a hash map, as [`move_range`](Store::move_range) does.
     ///
     /// Cost: neighbouring primary keys have different slots, so all rows of the source shard are read three times:
     /// to copy, to compare and to remove the rows of the slots.
@@ -164,7 +164,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -176,7 +176,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("a", "a")
     ///     .shard("b", "b")
     ///     .map("events", ShardMap::hashed(["a"]))
@@ -194,7 +194,7 @@ impl ShardedStore {
         self.new_move(map, HASHED.to_owned(), vec![Span::of_slots(&slots)], to)
     }
 
-    /// Moves the rows with these shard keys, as [`move_range`](ShardedStore::move_range) does. Usually, `map` is a list.
+    /// Moves the rows with these shard keys, as [`move_range`](Store::move_range) does. Usually, `map` is a list.
     ///
     /// Each key is a move of its own, one after another. A key that belongs to no shard is assigned to the shard `to`: this is
     /// how a list without `otherwise` gets further keys.
@@ -202,7 +202,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -216,7 +216,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("a", "a")
     ///     .shard("b", "b")
     ///     .map("orders", ShardMap::list().to("b", ["de"]).otherwise("a"))
@@ -259,7 +259,7 @@ impl ShardedStore {
     /// Returns the unfinished moves: a running move, and moves that were interrupted by an error or the end of a
     /// process.
     ///
-    /// Until an interrupted move is [resumed](ShardedStore::resume_move) or [cancelled](ShardedStore::cancel_move),
+    /// Until an interrupted move is [resumed](Store::resume_move) or [cancelled](Store::cancel_move),
     /// queries of its tables are slower, because they omit its copies.
     ///
     /// # Errors
@@ -269,7 +269,7 @@ impl ShardedStore {
         info::of(self)
     }
 
-    /// Continues an interrupted move. `id` is from [`moves`](ShardedStore::moves).
+    /// Continues an interrupted move. `id` is from [`moves`](Store::moves).
     ///
     /// If the keys have not been switched yet, the rows are compared with their copies and only the differences are copied.
     /// Otherwise, the copies are removed from the source shard.
@@ -279,14 +279,14 @@ impl ShardedStore {
     }
 
     /// Cancels a move that was interrupted before the switch, and removes its copies. `id` is from
-    /// [`moves`](ShardedStore::moves).
+    /// [`moves`](Store::moves).
     ///
     /// Cost: each copy in the target shard is read and removed, in small transactions.
     ///
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: there is no such move, it is running, or the keys have been switched, so that it
-    /// can only be [resumed](ShardedStore::resume_move). Also the errors of [`Move::run`].
+    /// can only be [resumed](Store::resume_move). Also the errors of [`Move::run`].
     pub fn cancel_move(&self, id: u64) -> Result<()> {
         let engine = engine_of(self)?;
         let _turn = turn(engine, self)?;
@@ -336,7 +336,7 @@ impl<'a> Move<'a> {
     ///
     /// - [`Error::ShardRefused`]: there is no such shard or shard map, or its keys have another type; the range has no keys;
     ///   the repository of a table with this map is not open, or of a table in one of the two shards that was not opened since
-    ///   the shard map manager was [rebuilt](crate::ShardedOptions::rebuild), or its shard was adopted; another move is
+    ///   the shard map manager was [rebuilt](crate::Options::rebuild), or its shard was adopted; another move is
     ///   running, or is unfinished and has some of these keys.
     /// - [`Error::IndexNotReadable`]: a local index, or the moved global index, is not completely built.
     /// - [`Error::NotOffered`]: the durability of the store is not [`Journal`](crate::Durability::Journal).
@@ -420,7 +420,7 @@ impl Mover<'_> {
 }
 
 fn mover<'a>(
-    store: &'a ShardedStore,
+    store: &'a Store,
     engine: &'a Engine,
     (moving, tables): (Arc<Moving>, Vec<Arc<OpenTable>>),
     progress: &'a mut dyn FnMut(Progress),
@@ -438,7 +438,7 @@ fn refused(what: &str, reason: &str) -> Error {
 }
 
 /// Returns the turn to move.
-fn turn<'e>(engine: &'e Engine, store: &ShardedStore) -> Result<MutexGuard<'e, ()>> {
+fn turn<'e>(engine: &'e Engine, store: &Store) -> Result<MutexGuard<'e, ()>> {
     engine_to_change(store)?;
     engine
         .move_turn()
@@ -468,7 +468,7 @@ fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<(
 /// Returns the tables of a move. A table without a known location could have the shard map of the move, and its rows would stay
 /// in the source shard, or its copies in the target shard.
 fn tables_of(
-    store: &ShardedStore,
+    store: &Store,
     engine: &Engine,
     MoveRecord { map, from, to, .. }: &MoveRecord,
 ) -> Result<Vec<Arc<OpenTable>>> {
@@ -479,11 +479,7 @@ fn tables_of(
 }
 
 /// Returns the tables with this shard map. All of them must be open, because the rows of all of them move.
-fn tables_with_map(
-    store: &ShardedStore,
-    engine: &Engine,
-    map: &str,
-) -> Result<Vec<Arc<OpenTable>>> {
+fn tables_with_map(store: &Store, engine: &Engine, map: &str) -> Result<Vec<Arc<OpenTable>>> {
     let in_use = store.inner.tables_in_use();
     if let Some((table, _)) = map.split_once('.') {
         let has_index = |own: &&Arc<OpenTable>| {
@@ -528,7 +524,7 @@ fn has_no_shard(engine: &Engine, map: &str, span: &Span) -> Result<bool> {
 
 /// Assigns keys that belong to no shard, and returns how long that took.
 fn assign(
-    store: &ShardedStore,
+    store: &Store,
     engine: &Engine,
     (map, span): (&str, &Span),
     to: ShardNumber,
@@ -608,7 +604,7 @@ fn check_journal(engine: &Engine, record: &MoveRecord) -> Result<()> {
 /// Opens the tables in the shards of a move. Opening a repository does not open the table in a shard without keys of
 /// the map, such as a target before its first move, or a source in which only copies are left.
 fn open_in(
-    store: &ShardedStore,
+    store: &Store,
     engine: &Engine,
     tables: &[Arc<OpenTable>],
     shards: &[ShardNumber],
@@ -619,7 +615,7 @@ fn open_in(
 
 /// Does the same. The caller has the lock of opening tables.
 fn open_in_shards(
-    store: &ShardedStore,
+    store: &Store,
     engine: &Engine,
     tables: &[Arc<OpenTable>],
     shards: &[ShardNumber],

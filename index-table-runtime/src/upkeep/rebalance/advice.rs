@@ -13,7 +13,7 @@ use crate::{
         error::{Error, Result},
         shard::KeyRequests,
     },
-    store::{ShardedStore, engine_of},
+    store::{Store, engine_of},
     usage::share,
 };
 
@@ -26,7 +26,7 @@ const SAMPLE: u64 = 21;
 /// The percentage by which the load of a shard may exceed the average.
 const TOLERANCE: u64 = 10;
 
-/// A shard key with many requests. From [`ShardedStore::hot_keys`].
+/// A shard key with many requests. From [`Store::hot_keys`].
 ///
 /// `Display` prints one line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,7 +46,7 @@ pub struct HotKey {
     pub share: f64,
 }
 
-/// A shard with more than its share of the load. From [`ShardedStore::shard_advice`].
+/// A shard with more than its share of the load. From [`Store::shard_advice`].
 ///
 /// `Display` prints one line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -67,7 +67,7 @@ pub struct ShardAdvice {
     pub key: Option<(String, f64)>,
 }
 
-impl ShardedStore {
+impl Store {
     /// Returns the shard keys of a map with the most requests in this process, at most `most` of them, in descending
     /// order of requests. The keys of a hash map are shard keys too, not slots.
     ///
@@ -82,7 +82,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -96,7 +96,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .map("orders", ShardMap::ranges().to("north", 0u32..))
     ///     .open(dir.path().join("shop"))?;
@@ -144,7 +144,7 @@ impl ShardedStore {
     }
 
     /// Returns the shards that have more than their share of a map's rows, bytes or requests: over 10 % more than the
-    /// average. The advice states whether [`rebalance`](ShardedStore::rebalance) can divide the load, or whether a
+    /// average. The advice states whether [`rebalance`](Store::rebalance) can divide the load, or whether a
     /// single shard key is the reason. There is no advice for fewer than 100 rows or requests, and none if the number of
     /// sampled requests is too small to show the difference.
     ///
@@ -157,7 +157,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -171,7 +171,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .shard("south", "south")
     ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))

@@ -19,7 +19,7 @@ use crate::{
         schema::Source,
         shard::{Boundaries, KeyRequests, MapKind, Routing, slot},
     },
-    store::ShardedStore,
+    store::Store,
 };
 
 /// The maximum number of cells while rows are read.
@@ -112,7 +112,7 @@ impl Weights {
 
 /// Weighs the keys of a map by the rows of its tables.
 pub(super) fn cells(
-    store: &ShardedStore,
+    store: &Store,
     engine: &Engine,
     map: &str,
     (unit, exact): (Unit, bool),

@@ -24,16 +24,16 @@ use crate::{
         error::{Error, Result},
         shard::{ShardKeyValue, ShardNumber, Span},
     },
-    store::{ShardedStore, engine_of},
+    store::{Store, engine_of},
     upkeep::moves::Moved,
     usage::Progress,
 };
 
-/// The options of a plan to rebalance the shards of a shard map. From [`ShardedStore::rebalance`].
+/// The options of a plan to rebalance the shards of a shard map. From [`Store::rebalance`].
 #[derive(Clone)]
 #[must_use = "nothing is planned until `plan`"]
 pub struct Rebalance<'s> {
-    store: &'s ShardedStore,
+    store: &'s Store,
     map: String,
     unit: Unit,
     tolerance: u32,
@@ -104,7 +104,7 @@ pub struct PlannedShard {
 #[derive(Clone)]
 #[must_use = "nothing moves until `run`"]
 pub struct RebalancePlan<'s> {
-    store: &'s ShardedStore,
+    store: &'s Store,
     map: String,
     key_type: String,
     unit: Unit,
@@ -118,14 +118,14 @@ pub struct RebalancePlan<'s> {
     sampled: Option<u64>,
 }
 
-impl ShardedStore {
+impl Store {
     /// Plans moves of a shard map's keys that give all shards about the same load: [`by_rows`](Rebalance::by_rows) or
-    /// [`by_bytes`](Rebalance::by_bytes), for example after [`add_shard`](ShardedStore::add_shard).
+    /// [`by_bytes`](Rebalance::by_bytes), for example after [`add_shard`](Store::add_shard).
     ///
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -139,7 +139,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .map("orders", ShardMap::ranges().to("north", 0u32..))
     ///     .open(dir.path().join("shop"))?;
@@ -180,7 +180,7 @@ impl<'s> Rebalance<'s> {
 
     /// The load of a shard is the number of requests of its keys in this process: the rows that were written or looked
     /// up by their keys, and the queries that give the shard key. They are sampled, and old requests have less weight
-    /// than new requests. See [`hot_keys`](ShardedStore::hot_keys). Requests of a global index are not sampled: for its
+    /// than new requests. See [`hot_keys`](Store::hot_keys). Requests of a global index are not sampled: for its
     /// map, the load of a shard is the number of its read transactions and changes, in proportion to its entries.
     pub const fn by_requests(mut self) -> Self {
         self.unit = Unit::Requests;
@@ -194,7 +194,7 @@ impl<'s> Rebalance<'s> {
     }
 
     /// Distributes the keys over these shards. All keys of other shards move to them. The default is all shards, except
-    /// shards in which only tables are [placed](crate::ShardedOptions::place).
+    /// shards in which only tables are [placed](crate::Options::place).
     pub fn onto<S: Into<String>>(mut self, shards: impl IntoIterator<Item = S>) -> Self {
         self.onto = Some(shards.into_iter().map(Into::into).collect());
         self
@@ -388,7 +388,7 @@ impl RebalancePlan<'_> {
     /// # Errors
     ///
     /// The errors of [`Move::run`](crate::Move::run). The earlier moves are complete, and
-    /// [`moves`](ShardedStore::moves) lists the interrupted move.
+    /// [`moves`](Store::moves) lists the interrupted move.
     pub fn run(&self) -> Result<Moved> {
         self.run_while(|_| true)
     }

@@ -24,8 +24,8 @@ use crate::{
         shard::ShardNumber,
     },
     store::{
-        Inner, OpenTable, ShardId, ShardedStore, Store, engine_to_change, open_attached, rerun,
-        shard_id, store_of, table_of,
+        Inner, OpenTable, ShardId, Store, engine_to_change, open_attached, rerun, shard_id,
+        store_of, table_of,
     },
 };
 
@@ -33,8 +33,8 @@ use crate::{
 const DELETED: &str = "insert this row again, or open the directory of the shard with `Store::open` and change or delete the \
                        referring rows";
 
-impl ShardedStore {
-    /// Adds a [detached](ShardedStore::detach_shard) shard to the store again, while the store is open. `directory` is
+impl Store {
+    /// Adds a [detached](Store::detach_shard) shard to the store again, while the store is open. `directory` is
     /// the current directory of the shard, relative to the directory of the store, or absolute.
     ///
     /// Its ranges and listed keys belong to it again. The directory was a plain store in the meantime, so each row is
@@ -45,7 +45,7 @@ impl ShardedStore {
     /// taken: writing another row with such a key fails with [`Error::UniqueViolation`]. If the process ends meanwhile, the shard
     /// is still detached, and the entries that were added are removed when the repository is opened.
     ///
-    /// A shard that was removed with [`remove_shard`](ShardedStore::remove_shard) can be attached too. It has no keys, so its directory
+    /// A shard that was removed with [`remove_shard`](Store::remove_shard) can be attached too. It has no keys, so its directory
     /// must have no rows.
     ///
     /// The directory can also have an older copy of the shard. Numbers that `insert_with` has assigned before the shard was
@@ -69,7 +69,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -84,7 +84,7 @@ impl ShardedStore {
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("log");
-    /// # let store = ShardedStore::options()
+    /// # let store = Store::options()
     /// #     .shard("old", "old")
     /// #     .shard("new", "new")
     /// #     .map("entries", ShardMap::ranges().to("old", ..2026u16).to("new", 2026u16..))

@@ -56,7 +56,7 @@ use crate::{
         schema,
         shard::ShardNumber,
     },
-    store::{OpenTable, ShardedStore, Store, open_copy, rerun, store_of},
+    store::{OpenTable, Store, open_copy, rerun, store_of},
 };
 
 /// The end of the name of a directory with a copy.
@@ -92,7 +92,7 @@ impl ShardCopy {
     /// Makes the copy a shard of the store that can be opened, without the journal of all shards.
     pub(super) fn prepare(
         &self,
-        store: &ShardedStore,
+        store: &Store,
         shards: &Engine,
         records: &ManagerRecords,
         (number, record): (ShardNumber, &ShardRecord),
@@ -188,7 +188,7 @@ fn refuse_part_of_move(
 /// Checks that the rows of all tables in a copy belong to its shard, and empties its parts of global indexes. The tables are
 /// read as the catalog describes them, because their repositories may not be open.
 fn prepare_tables(
-    store: &ShardedStore,
+    store: &Store,
     shards: &Engine,
     (number, shard): (ShardNumber, &Shard),
 ) -> Result<()> {

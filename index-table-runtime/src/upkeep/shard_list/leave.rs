@@ -16,13 +16,13 @@ use crate::{
         schema::TableRecord,
         shard::{ShardNumber, Span},
     },
-    store::{OpenTable, ShardedStore, engine_to_change, rerun},
+    store::{OpenTable, Store, engine_to_change, rerun},
 };
 
-impl ShardedStore {
+impl Store {
     /// Removes a shard that has no rows, while the store is open. To move its rows away first, use
-    /// [`move_range`](ShardedStore::move_range), [`move_slots`](ShardedStore::move_slots) or
-    /// [`move_keys`](ShardedStore::move_keys).
+    /// [`move_range`](Store::move_range), [`move_slots`](Store::move_slots) or
+    /// [`move_keys`](Store::move_keys).
     ///
     /// If shard maps still assign keys to it, these keys go to other shards of the map: to the shard of a neighbouring
     /// range, or in a hash map evenly to all other shards. A global index that is in no other shard goes to the first other shard of
@@ -49,7 +49,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -63,7 +63,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .shard("south", "south")
     ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -84,7 +84,7 @@ impl ShardedStore {
 
     /// Removes a shard with its rows, while the store is open. Its directory is then a plain store, which
     /// [`Store::open`](crate::Store::open) opens with the same structs, and which can be renamed and moved to another disk.
-    /// [`attach_shard`](ShardedStore::attach_shard) adds it again.
+    /// [`attach_shard`](Store::attach_shard) adds it again.
     ///
     /// This process closes the files of the shard when the transactions that began before have ended. Until then, it can't
     /// open the directory as a plain store.
@@ -107,13 +107,13 @@ impl ShardedStore {
     ///
     /// # Errors
     ///
-    /// The errors of [`remove_shard`](ShardedStore::remove_shard), except that rows in range maps and lists are
+    /// The errors of [`remove_shard`](Store::remove_shard), except that rows in range maps and lists are
     /// allowed, unless they can have parts in another shard, and that the queued messages of these rows are allowed.
     ///
     /// # Examples
     ///
     /// ```
-    /// use index_table::{Error, IndexTable, ShardMap, ShardedStore, Store};
+    /// use index_table::{Error, IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -128,7 +128,7 @@ impl ShardedStore {
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let path = dir.path().join("log");
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("old", "old")
     ///     .shard("new", "new")
     ///     .map("entries", ShardMap::ranges().to("old", ..2026u16).to("new", 2026u16..))

@@ -20,17 +20,17 @@ use crate::{
         shards::{Locks, Shard},
     },
     model::error::{Error, Result},
-    store::{ShardId, ShardedStore, engine_to_change, open_added, shard_id, store_of},
+    store::{ShardId, Store, engine_to_change, open_added, shard_id, store_of},
 };
 
-impl ShardedStore {
+impl Store {
     /// Adds a shard in a directory of its own, while the store is open. The path is relative to the directory of the store,
     /// or absolute. The new shard has the options of the first shard.
     ///
-    /// No shard map assigns keys to the new shard yet: move keys to it with [`move_range`](ShardedStore::move_range),
-    /// [`move_slots`](ShardedStore::move_slots) or [`move_keys`](ShardedStore::move_keys). It gets a copy of each
+    /// No shard map assigns keys to the new shard yet: move keys to it with [`move_range`](Store::move_range),
+    /// [`move_slots`](Store::move_slots) or [`move_keys`](Store::move_keys). It gets a copy of each
     /// reference table. To add a shard when the store is opened, use
-    /// [`ShardedOptions::add_shard`](crate::ShardedOptions::add_shard).
+    /// [`Options::add_shard`](crate::Options::add_shard).
     ///
     /// Other processes that have the store open for reading don't see the new shard until they open the store again.
     /// After 64 shards have been added, the store has to be opened again before another shard can be added.
@@ -47,7 +47,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -61,7 +61,7 @@ impl ShardedStore {
     ///
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let store = ShardedStore::options()
+    /// let store = Store::options()
     ///     .shard("north", "north")
     ///     .map("orders", ShardMap::ranges().to("north", 0u32..))
     ///     .open(dir.path().join("shop"))?;

@@ -20,12 +20,12 @@ use crate::{
         shard::ShardNumber,
     },
     store::{
-        OpenTable, ShardId, ShardedStore, Store, engine_to_change, leave_records, open_restored,
-        store_of, table_of,
+        OpenTable, ShardId, Store, engine_to_change, leave_records, open_restored, store_of,
+        table_of,
     },
 };
 
-impl ShardedStore {
+impl Store {
     /// Restores a shard that is not available from its backup, while the store is open. Existing repositories and new
     /// transactions can then use the shard.
     ///
@@ -70,7 +70,7 @@ impl ShardedStore {
     /// # Examples
     ///
     /// ```
-    /// use index_table::{IndexTable, ShardMap, ShardedStore, Store};
+    /// use index_table::{IndexTable, ShardMap, Store};
     /// use serde::{Deserialize, Serialize};
     ///
     /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -85,7 +85,7 @@ impl ShardedStore {
     /// # fn main() -> index_table::Result<()> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
-    /// # let store = ShardedStore::options()
+    /// # let store = Store::options()
     /// #     .shard("north", "north")
     /// #     .shard("south", "south")
     /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
@@ -95,7 +95,7 @@ impl ShardedStore {
     /// # drop((store, customers));
     /// # Store::options().read_only(true).open(path.join("south"))?.backup_to(&backup)?;
     /// # std::fs::remove_dir_all(path.join("south")).unwrap();
-    /// let store = ShardedStore::open(&path)?;
+    /// let store = Store::open(&path)?;
     /// let customers = CustomerRepository::open(&store)?;
     /// let (lost, _) = store.unavailable_shards().remove(0);
     /// store.restore_shard(&lost, &backup)?;

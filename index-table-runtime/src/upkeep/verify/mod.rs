@@ -38,9 +38,9 @@ use walk::TableCheck;
 /// the progress, and [`cursor`](Verify::cursor) the position where [`after`](Verify::after) continues, in
 /// this transaction or a later transaction, and even in another process.
 ///
-/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are verified, one after
+/// In a store with shards, the parts of the table in all shards are verified, one after
 /// another, and each finding names its shard. In a transaction of one shard
-/// ([`read_on`](crate::ShardedStore::read_on)), only the part in this shard is verified. Rows in a wrong
+/// ([`read_on`](crate::Store::read_on)), only the part in this shard is verified. Rows in a wrong
 /// shard and copies of reference tables that differ are findings too.
 ///
 /// An index that is under construction or disabled is skipped. The duplicates of a

@@ -50,7 +50,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// report counts them as [`Missing`](crate::FindingKind::Missing). If a row can't be decoded, its entries in
 /// a damaged block are lost.
 ///
-/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are repaired, or the part
+/// In a store with shards, the parts of the table in all shards are repaired, or the part
 /// in one shard in a transaction of this shard.
 ///
 /// The repair becomes permanent when the transaction is committed, so you can read the report first.

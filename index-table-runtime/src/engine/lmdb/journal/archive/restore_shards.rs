@@ -71,11 +71,6 @@ pub(crate) struct RestoredShards {
 }
 
 impl Archive {
-    /// Whether the archive has a base, so that it can be copied.
-    pub(crate) fn has_base(&self) -> bool {
-        !self.bases.is_empty()
-    }
-
     /// Returns whether the last base belongs to a sharded store.
     pub(crate) fn is_sharded(&self) -> bool {
         self.bases.last().is_some_and(|base| base.shard.is_some())
