@@ -100,6 +100,13 @@ impl InProgress {
         state.unbased.insert(shard);
     }
 
+    /// Forgets a shard that has not joined the journal. A base of it that is being written is not used.
+    pub(super) fn forget(&self, shard: u32) {
+        let mut state = self.state.lock();
+        state.added.retain(|added| added.shard != shard);
+        state.unbased.remove(&shard);
+    }
+
     /// Releases the states that are not taken yet, because the archive can't be written. Later states are pinned instead.
     pub(super) fn release(&self) {
         self.state.lock().added.clear();

@@ -328,6 +328,11 @@ impl Archiving {
         self.in_progress.add_shard(shard, pinned, manifest);
     }
 
+    /// Forgets a shard that has not joined the journal.
+    pub(in crate::engine::lmdb::journal) fn forget_shard(&self, shard: u32) {
+        self.in_progress.forget(shard);
+    }
+
     /// Waits until no base of a shard is written.
     pub(in crate::engine::lmdb::journal) fn wait_for_base(&self, shard: u32) {
         self.in_progress.wait(shard);

@@ -89,6 +89,13 @@ impl Common {
         }
     }
 
+    /// Takes back [`archive_joining`](Self::archive_joining), because the shard has not joined.
+    pub(super) fn archive_not_joined(&self, shard: u32) {
+        if let Some(archive) = self.archive.get() {
+            archive.forget_shard(shard);
+        }
+    }
+
     /// Pins the state of all shards between two commits. Returns the committed part of the journal at this moment.
     fn pin_all(&self) -> (Bound, Vec<(u32, Option<Pinned>)>) {
         let mut shards: Vec<_> = self.shards.iter().collect();

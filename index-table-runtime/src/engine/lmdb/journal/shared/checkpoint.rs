@@ -561,6 +561,7 @@ impl Member {
             let is_free = |own: &Shard| own.number == shard && own.lock().is_none();
             let known = common.shards.iter().position(is_free);
             if known.is_none() && common.shards.len() >= common.room {
+                common.archive_not_joined(shard);
                 let reason = "too many shards have been added since the store was opened; open it again, and then add the shard";
                 return Err(std::io::Error::other(reason).into());
             }
@@ -582,6 +583,7 @@ impl Member {
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
             let _ = marker::put(&data, before).and_then(|()| data.sync_data());
+            common.archive_not_joined(shard);
             common.count_closed();
             if let Some(open) = member.shard().and_then(|shard| shard.lock().take()) {
                 let _ = open.writer.1.unlock();

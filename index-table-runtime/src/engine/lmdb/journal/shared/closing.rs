@@ -134,6 +134,7 @@ impl Member {
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
             let _ = marker::put(&data, before).and_then(|()| data.sync_data());
+            common.archive_not_joined(number);
             common.count_closed();
             shard.has_left.store(true, SeqCst);
             if let Some(open) = shard.lock().take() {
