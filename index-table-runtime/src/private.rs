@@ -43,7 +43,10 @@ pub use crate::{
         stream::{ChangeStream, Streamed},
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
-    store::{ReadTxn, ShardId, Shareable, Store, WriteTxn, watch::Watch},
+    store::{
+        GroupWriter, QueueFull, ReadTxn, ShardId, Shareable, Store, Submission, Submitted,
+        WriteTxn, watch::Watch,
+    },
     table::{Aggregates, KeyedTable, Named, Table, is_repository},
     upkeep::{
         build::Build,

@@ -11,6 +11,9 @@ mod cuts;
 mod encrypted;
 mod eventual;
 mod forked;
+mod kinds;
+#[path = "../support/kinds.rs"]
+mod methods;
 mod numbers;
 mod plans;
 #[path = "../support/postgres.rs"]

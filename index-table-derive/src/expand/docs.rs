@@ -227,8 +227,38 @@ pub(super) mod fixed {
         doc(&format!(
             "Returns the shard that has the rows of the table `{name}` with the given shard key.\n\n\
              Cost: a binary search in the shard map, without reading the store.\n\n\
-             # Errors\n\n`NoShard`, `WrongStore`, and `NotOffered` if the store is not sharded."
+             # Errors\n\n`NoShard`, `WrongStore` and `Forked`."
         ))
+    }
+
+    pub(in super::super) fn submit_for(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Submits a closure for the rows of the table `{name}` with the given shard key, as `submit` of the writer does. \
+             The closure begins in the shard that has these rows when it runs. If it needs another shard, it uses this shard \
+             too, or runs again with the shards that it needs.\n\n\
+             Closures for rows of one shard are committed together, while other shards are written by other threads. \
+             For one shard key, they run in the order of the calls, unless the rows move to another shard meanwhile. \
+             Closures of `submit_on` are not in the same commits.\n\n\
+             Cost: as `submit`. A closure that needs another shard locks both. If it has locked them in the wrong order, the \
+             closures of its commit run again.\n\n\
+             # Errors\n\nErrors of the result: `NoShard`, `WrongStore`, and those of `submit`; never `OtherShard`."
+        ))
+    }
+
+    pub(in super::super) fn try_submit_for() -> TokenStream {
+        doc(
+            "Submits a closure as `submit_for` does if there is room in the queue, and returns it otherwise.\n\n\
+             # Errors\n\n`QueueFull` with the closure. The result has all other errors.",
+        )
+    }
+
+    pub(in super::super) fn submit_for_async() -> TokenStream {
+        doc(
+            "Submits a closure as `submit_for` does, and waits for its result, from async code of any runtime: see \
+             `submit_async` of the writer.\n\n\
+             # Errors\n\nErrors of its output: as with `submit_for`.",
+        )
     }
 
     pub(in super::super) fn insert_with(table: &Table, number: &Field) -> TokenStream {

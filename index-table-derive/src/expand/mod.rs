@@ -31,6 +31,7 @@ mod reference;
 mod repository;
 mod requirements;
 mod revision;
+mod submit;
 pub(crate) mod version;
 mod view;
 

@@ -9,7 +9,7 @@ use syn::Ident;
 use crate::{model::Sharding, names, types::Numbers};
 
 use super::{
-    Context, aggregate, allow_on_struct, at, docs, primary_key, queries, requirements, view,
+    Context, aggregate, allow_on_struct, at, docs, primary_key, queries, requirements, submit, view,
 };
 
 /// Expands to:
@@ -43,7 +43,8 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let (traits, opening, fixed) = (traits(cx), opening(cx), fixed(cx));
-    let (shard_of, insert_with) = (shard_of(cx), insert_with(cx));
+    let (shard_of, submit_for) = (shard_of(cx), submit::methods(cx));
+    let insert_with = insert_with(cx);
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let aggregates = cx.table.aggregates.iter().map(|it| aggregate::methods(cx, it));
@@ -59,6 +60,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #opening
             #fixed
             #shard_of
+            #submit_for
             #insert_with
             #get_view
             #(#queries)*

@@ -24,7 +24,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    usage::{Durations, TableCounters},
+    usage::{Durations, Requests, TableCounters},
     write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
 
@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     opened: Arc<AtomicU64>,
     /// The durations of some commits.
     pub(crate) commits: Durations,
+    /// The transactions, in a store with one shard.
+    pub(crate) requests: Requests,
     /// The follower that applies commits to the store.
     pub(super) follower: Mutex<Weak<follower::Shared>>,
     /// In the store of a follower, opens the tables in use in the shards to which their rows have moved; `None` before the
@@ -122,6 +124,7 @@ impl Inner {
             opening,
             opened,
             commits,
+            requests: Requests::default(),
             follower,
             open_followed: OnceLock::new(),
         }

@@ -20,6 +20,7 @@ pub(crate) mod watch;
 pub use archive::{ArchiveLag, RestoreArchive};
 pub use copy::Backup;
 pub use follower::{Follower, FollowerLag};
+pub(crate) use group::RowKey;
 pub use group::{GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, Renewed, WriterGuard};
 pub(crate) use open_table::OpenTable;
@@ -28,7 +29,7 @@ pub use readers::Readers;
 pub use sharded::ShardId;
 pub(crate) use sharded::{
     engine_of, engine_to_change, leave_records, open_added, open_attached, open_copy,
-    open_restored, parts_of, shard_id, store_of, table_of,
+    open_restored, parts_of, shard_id, shards_of, store_of, table_of,
 };
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};
@@ -214,7 +215,9 @@ impl Store {
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         // The counter is read before the transaction begins, so that the snapshot has all tables it counts.
         let opened = self.inner.opened();
-        Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id, opened))
+        let txn = self.inner.engine.read()?;
+        self.inner.requests.read();
+        Ok(ReadTxn::new(txn, self.inner.id, opened))
     }
 
     /// Begins a read transaction that may take its snapshot when it is first used.

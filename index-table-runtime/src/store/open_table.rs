@@ -15,6 +15,7 @@ use crate::{
         maintain::Image,
         row_vtable::RowVtable,
         schema::{IndexState, Source, StateRecord, TableRecord, TableSchema},
+        shard::ShardNumber,
     },
     write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
@@ -349,6 +350,20 @@ impl OpenTable {
             self.tried.fetch_add(1, Ordering::Relaxed);
         }
         rows::try_back(self.rows, new, tried)
+    }
+
+    /// Returns the shard that has the rows with this shard key; 0 in a store with one shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoShard`]
+    pub(crate) fn shard_of_shard_key(&self, shard_key: &[u8]) -> Result<ShardNumber> {
+        let Some(routing) = self.tables.routing() else { return Ok(0) };
+        routing.shard_of_shard_key(shard_key).ok_or_else(|| Error::NoShard {
+            table: self.schema.name,
+            key: self.schema.show_primary_key(shard_key),
+            map: routing.map().to_owned(),
+        })
     }
 
     /// Checks that the store with this number is the table's store.

@@ -12,7 +12,10 @@ use crate::{
         schema::Source,
     },
     query::{Bounds, Distinct, EventualScan, Scan},
-    store::{OpenTable, ReadTxn, ShardId, Store, WriteTxn, engine_of, shard_id},
+    store::{
+        GroupWriter, OpenTable, QueueFull, ReadTxn, RowKey, ShardId, Store, Submission, Submitted,
+        WriteTxn, shard_id,
+    },
     upkeep::opening,
     usage::{RowWrite, trace::span},
     write::{Scratch, rows},
@@ -80,20 +83,65 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoShard`]; [`Error::WrongStore`]; [`Error::NotOffered`] if the store is not sharded.
+    /// [`Error::NoShard`]; [`Error::WrongStore`]; [`Error::Forked`].
     pub fn shard_of(&self, store: &Store, shard_key: &Bounds) -> Result<ShardId> {
         let open = &self.table.open;
-        engine_of(store)?;
+        store.inner.engine.refuse_forked()?;
         open.check_store(store.inner.id)?;
-        let wrong_store = || Error::WrongStore { table: R::TABLE.name };
-        let routing = open.tables.routing().ok_or_else(wrong_store)?;
-        let shard_key = shard_key.range.start();
-        let shard = routing.shard_of_shard_key(shard_key).ok_or_else(|| Error::NoShard {
-            table: R::TABLE.name,
-            key: R::TABLE.show_primary_key(shard_key),
-            map: routing.map().to_owned(),
-        })?;
-        shard_id(store, shard)
+        shard_id(store, open.shard_of_shard_key(shard_key.range.start())?)
+    }
+
+    /// Submits a closure for the rows with the shard key at the start of these bounds.
+    pub fn submit_for<T, E, F>(
+        &self,
+        writer: &GroupWriter,
+        shard_key: &Bounds,
+        body: F,
+    ) -> Submitted<T, E>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
+        writer.submit_for(self.row_key(shard_key), body)
+    }
+
+    /// Submits a closure for the rows with the shard key at the start of these bounds if there is room in the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueFull`] with the closure.
+    pub fn try_submit_for<T, E, F>(
+        &self,
+        writer: &GroupWriter,
+        shard_key: &Bounds,
+        body: F,
+    ) -> Result<Submitted<T, E>, QueueFull<F>>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
+        writer.try_submit_for(self.row_key(shard_key), body)
+    }
+
+    /// Submits a closure for the rows with the shard key at the start of these bounds from async code.
+    pub fn submit_for_async<T, E, F>(
+        &self,
+        writer: &GroupWriter,
+        shard_key: &Bounds,
+        body: F,
+    ) -> Submission<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
+        writer.submit_for_async(self.row_key(shard_key), body)
+    }
+
+    fn row_key(&self, shard_key: &Bounds) -> RowKey {
+        RowKey::new(&self.table.open, shard_key.range.start())
     }
 
     /// Calls `row` with the next number after the leading fields of the primary key, adds the returned row, and returns

@@ -9,6 +9,7 @@ mod expiry;
 mod keyed;
 mod parts;
 mod queries;
+mod ranges;
 mod recorded;
 mod scrub;
 mod shards;
@@ -21,11 +22,12 @@ pub use all_tables::{AggregateSize, IndexSize, StoreReport, TableSize};
 pub use changes::{ChangeBatch, ChangeWorker, Changes, StreamedChange};
 pub use keyed::KeyedTable;
 pub use parts::{EncodedKey, Parts};
+pub use ranges::RangeInfo;
 pub use recorded::{
     MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable,
 };
 pub use scrub::Scrub;
-pub use shards::{RangeInfo, ShardInfo, ShardStatus};
+pub use shards::{ShardInfo, ShardStatus};
 
 use self::untyped::Writing;
 use crate::{

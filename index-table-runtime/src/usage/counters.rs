@@ -53,6 +53,11 @@ impl TableCounters {
         self.writes.get(kind as usize).map_or(0, load)
     }
 
+    /// Returns the number of writes of rows of all kinds.
+    pub(crate) fn all_writes(&self) -> u64 {
+        self.writes.iter().map(load).sum()
+    }
+
     pub(crate) fn written(&self, index: usize) -> u64 {
         self.written.get(index).map_or(0, load)
     }
@@ -193,5 +198,30 @@ impl<S: Sink> Sink for Counting<'_, S> {
             self.tally.count_entry(index);
         }
         self.sink.change(change)
+    }
+}
+
+/// The transactions of a store with one shard.
+#[derive(Default)]
+pub(crate) struct Requests {
+    reads: AtomicU64,
+    writes: AtomicU64,
+}
+
+impl Requests {
+    /// Counts a read transaction.
+    #[inline]
+    pub(crate) fn read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a commit with changes.
+    pub(crate) fn write(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the numbers of read transactions and of commits.
+    pub(crate) fn get(&self) -> (u64, u64) {
+        (load(&self.reads), load(&self.writes))
     }
 }

@@ -18,7 +18,7 @@ pub use analyze::{
     Quantiles,
 };
 pub(crate) use analyze::{Estimate, Lookup, Measure, Part, kept, share};
-pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
+pub(crate) use counters::{Counting, ReadCounters, Requests, RowWrite, TableCounters, Tally};
 pub use latency::Latency;
 pub(crate) use latency::{Durations, begin_commit};
 pub use progress::Progress;

@@ -156,6 +156,25 @@ impl Engine {
         }
     }
 
+    /// Returns the error of a function that needs a second data file.
+    #[cold]
+    pub(crate) const fn has_one_shard(&self) -> Error {
+        let what = match self {
+            Self::Lmdb(_) | Self::Sharded(_) => {
+                "a second shard, because it has one data file; create a store with several by \
+                 `Store::options().shard(…)`, and load the rows into it"
+            }
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => {
+                "a second shard, because it was created without shards; create it by \
+                 `Store::options().shard(…).in_memory()`"
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => "a second shard, because it is on a PostgreSQL server",
+        };
+        Error::NotOffered { what }
+    }
+
     /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {

@@ -615,7 +615,14 @@ impl Engine {
     pub(crate) fn write_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
         self.refuse_forked()?;
         self.refuse_read_only()?;
-        Txn::writing_on(self, shard)
+        Txn::writing_on(self, shard, false)
+    }
+
+    /// Begins a write transaction that has locked one shard, and locks further shards when it uses them.
+    pub(crate) fn write_from(&self, shard: ShardNumber) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
+        self.refuse_read_only()?;
+        Txn::writing_on(self, shard, true)
     }
 
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {

@@ -169,8 +169,8 @@ impl<'s> Txn<'s> {
         Ok(Self::new(engine, State::Write(Box::new(writing)), maps))
     }
 
-    pub(super) fn writing_on(engine: &'s Engine, shard: ShardNumber) -> Result<Self> {
-        let (writing, maps) = Writing::on(engine, shard)?;
+    pub(super) fn writing_on(engine: &'s Engine, shard: ShardNumber, grows: bool) -> Result<Self> {
+        let (writing, maps) = Writing::on(engine, shard, grows)?;
         Ok(Self::new(engine, State::Write(Box::new(writing)), maps))
     }
 

@@ -3,6 +3,7 @@
 //! | method | locked shards |
 //! |---|---|
 //! | `write_on`, `transaction_on` | the given shard; using another shard fails with [`Error::OtherShard`] |
+//! | `submit_for` | the shard of the key, and others when the closure reads or writes them |
 //! | `write` | all available shards, in the order of their numbers, before the method returns |
 //! | `transaction` | each shard when the closure first reads or writes it |
 //!
@@ -145,9 +146,14 @@ impl<'s> Writing<'s> {
         (self, maps)
     }
 
-    /// Starts a transaction of one shard.
-    pub(super) fn on(engine: &'s Engine, shard: ShardNumber) -> Result<(Self, MapsAt)> {
-        let writing = Self::new(engine, Scope::Fixed(OnceCell::new()), 0);
+    /// Starts a transaction of one shard. If it `grows`, it can lock further shards.
+    pub(super) fn on(
+        engine: &'s Engine,
+        shard: ShardNumber,
+        grows: bool,
+    ) -> Result<(Self, MapsAt)> {
+        let scope = if grows { Scope::Growing } else { Scope::Fixed };
+        let writing = Self::new(engine, scope(OnceCell::new()), 0);
         let own = engine.shard(shard)?;
         let current = own.engine()?;
         let txn = own.unless_left(current, current.write())?;

@@ -1,9 +1,9 @@
 use crate::model::{
     key::{KeyReader, KeyShape, Unescaped, hash},
-    schema::KeyField,
+    schema::{KeyField, Source, TableSchema},
 };
 
-use super::{HASHED, SLOTS};
+use super::{HASHED, SLOTS, map_of};
 
 /// The distribution of a table's rows among shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,21 @@ impl Distribution {
             Self::Whole | Self::Reference => &[],
             Self::ByKey(key) => key.global,
         }
+    }
+}
+
+impl Distribution {
+    /// Returns what has this shard map: the rows, or the entries of a global index.
+    pub(crate) fn source_with(self, schema: &TableSchema, map: &str) -> Option<Source> {
+        let Self::ByKey(key) = self else { return None };
+        if key.map == map {
+            return Some(Source::Facts);
+        }
+        let named = |index: &&usize| {
+            let name = schema.indexes.get(**index).map(|index| index.name);
+            name.is_some_and(|name| map_of(schema.name, name) == map)
+        };
+        key.global.iter().find(named).map(|index| Source::Index(*index))
     }
 }
 

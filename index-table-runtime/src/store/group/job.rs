@@ -9,6 +9,7 @@ use std::{
 use super::{
     contained,
     reply::{Replier, Submitted},
+    row_key::RowKey,
 };
 use crate::{
     model::error::{Error, Result},
@@ -21,6 +22,8 @@ use crate::{
 /// A closure in the queue. It keeps the store open.
 pub(super) struct Entry {
     job: Box<dyn Job>,
+    /// `None`: the closure runs in the shard of the writer, or in all shards.
+    key: Option<RowKey>,
     store: Arc<Inner>,
     attempts: Attempts,
 }
@@ -41,7 +44,11 @@ trait Job: Send {
 }
 
 impl Entry {
-    pub(super) fn new<T, E, F>(store: &Arc<Inner>, body: F) -> (Self, Submitted<T, E>)
+    pub(super) fn new<T, E, F>(
+        store: &Arc<Inner>,
+        key: Option<RowKey>,
+        body: F,
+    ) -> (Self, Submitted<T, E>)
     where
         T: Send + 'static,
         E: From<Error> + Send + 'static,
@@ -51,7 +58,13 @@ impl Entry {
         let job = Box::new(Closure { body, outcome: Err(Error::WriterClosed), replier });
         // The waiting time starts now, so that many closures wait at the same time and not one after another.
         let (store, attempts) = (Arc::clone(store), Attempts::begun());
-        (Self { job, store, attempts }, submitted)
+        // With one shard, all closures can be in one group.
+        let key = key.filter(|_| store.engine.sharded().is_some());
+        (Self { job, key, store, attempts }, submitted)
+    }
+
+    pub(super) const fn key(&self) -> Option<&RowKey> {
+        self.key.as_ref()
     }
 
     pub(super) fn store(&self) -> Store {

@@ -1,11 +1,12 @@
 //! Group commit: one thread runs closures from many threads and tasks, and commits many of them together.
 //!
-//! [`job`] is a closure with the sender of its result. [`queue`] has the waiting closures, [`thread`] runs
+//! [`job`] is a closure with the sender of its result, and [`row_key`] is the key of a closure for some rows. [`queue`] has the waiting closures, [`thread`] runs
 //! them, [`reply`] delivers results, and [`submission`] is for tasks that wait for room.
 
 mod job;
 mod queue;
 mod reply;
+mod row_key;
 mod shards;
 mod submission;
 mod thread;
@@ -16,6 +17,7 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use self::row_key::RowKey;
 use self::{
     job::Entry,
     queue::{Queue, Refused, WithoutRoom},
@@ -252,8 +254,17 @@ impl GroupWriter {
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
+        self.push(None, body)
+    }
+
+    fn push<T, E, F>(&self, key: Option<RowKey>, body: F) -> Submitted<T, E>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
         let Handle { queue, store, .. } = &*self.handle;
-        let (entry, submitted) = Entry::new(store, body);
+        let (entry, submitted) = Entry::new(store, key, body);
         match self.ready() {
             // If this thread has a write transaction, it must not wait, since the queued closures wait for
             // it.
@@ -303,12 +314,25 @@ impl GroupWriter {
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
+        self.try_push(None, body)
+    }
+
+    fn try_push<T, E, F>(
+        &self,
+        key: Option<RowKey>,
+        body: F,
+    ) -> Result<Submitted<T, E>, QueueFull<F>>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
         let Handle { queue, store, .. } = &*self.handle;
         if let Err(error) = self.ready() {
             return Ok(Submitted::refused(store, error));
         }
         let mut body = Some(body);
-        let make = || body.take().map(|body| Entry::new(store, body));
+        let make = || body.take().map(|body| Entry::new(store, key, body));
         let pushed = queue.try_push(WithoutRoom::Refuse, make);
         match (pushed, body) {
             (Ok((_, submitted)), _) => Ok(submitted),
@@ -344,7 +368,7 @@ impl GroupWriter {
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        Submission::new(self.clone(), body)
+        Submission::new(self.clone(), None, body)
     }
 
     /// Refuses later submissions of all clones, and finishes earlier submissions. Returns when these are finished and

@@ -49,8 +49,7 @@ impl Writers {
 }
 
 impl GroupWriter {
-    /// Submits a closure for one shard of a store with shards, as
-    /// [`submit`](GroupWriter::submit) does. The closures of a shard are committed in groups by a thread of this
+    /// Submits a closure for one shard, as [`submit`](GroupWriter::submit) does. The closures of a shard are committed in groups by a thread of this
     /// shard, concurrently with the closures of other shards.
     ///
     /// # Errors
@@ -106,8 +105,7 @@ impl GroupWriter {
         }
     }
 
-    /// Returns the group writer of one shard of a store with shards, with all methods of
-    /// a group writer. Its closures are in the same groups as the closures of
+    /// Returns the group writer of one shard, with all methods of a group writer. Its closures are in the same groups as the closures of
     /// [`submit_on`](GroupWriter::submit_on).
     ///
     /// Cost: the first call for a shard starts a thread.
@@ -122,9 +120,9 @@ impl GroupWriter {
         let number = store.number_of(shard)?;
         let writers = match &self.handle.turn {
             Turn::Any(writers) => writers,
+            Turn::One(None) => return Ok(self.clone()),
             Turn::One(Some(own)) if own == shard => return Ok(self.clone()),
-            Turn::One(own) => {
-                let own = own.as_ref().map_or_else(String::new, ToString::to_string);
+            Turn::One(Some(own)) => {
                 return Err(Error::ShardRefused {
                     what: format!("shard `{shard}`"),
                     reason: format!("this is the group writer of shard `{own}`"),

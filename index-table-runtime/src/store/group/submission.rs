@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{GroupWriter, Handle, Submitted, job::Entry, queue::WithoutRoom};
+use super::{GroupWriter, Handle, RowKey, Submitted, job::Entry, queue::WithoutRoom};
 use crate::{
     model::error::{Error, Result},
     store::WriteTxn,
@@ -18,6 +18,8 @@ use crate::{
 #[must_use = "futures do nothing unless polled"]
 pub struct Submission<T, E, F> {
     writer: GroupWriter,
+    /// The key of a closure that is not submitted yet.
+    key: Option<RowKey>,
     state: Submitting<T, E, F>,
 }
 
@@ -31,8 +33,8 @@ enum Submitting<T, E, F> {
 }
 
 impl<T, E, F> Submission<T, E, F> {
-    pub(super) const fn new(writer: GroupWriter, body: F) -> Self {
-        Self { writer, state: Submitting::New(body) }
+    pub(super) const fn new(writer: GroupWriter, key: Option<RowKey>, body: F) -> Self {
+        Self { writer, key, state: Submitting::New(body) }
     }
 }
 
@@ -48,7 +50,13 @@ where
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { writer, state } = self.get_mut();
+        let Self { writer, key, state } = self.get_mut();
+        if let Some(own) = key {
+            match writer.of_key(own) {
+                Ok(found) => *writer = found,
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
         let Handle { queue, store, .. } = &*writer.handle;
         if let Err(error) = writer.ready() {
             return Poll::Ready(Err(error.into()));
@@ -56,7 +64,7 @@ where
         if matches!(state, Submitting::New(_)) {
             let pushed = queue.try_push(WithoutRoom::Wait, || {
                 match mem::replace(state, Submitting::Nothing) {
-                    Submitting::New(body) => Some(Entry::new(store, body)),
+                    Submitting::New(body) => Some(Entry::new(store, key.take(), body)),
                     _ => None,
                 }
             });

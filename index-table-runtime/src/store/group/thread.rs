@@ -1,6 +1,6 @@
 //! The thread that runs the submitted closures.
 
-use std::{cell::Cell, collections::VecDeque, io, sync::Arc, thread};
+use std::{cell::Cell, collections::VecDeque, io, mem, sync::Arc, thread};
 
 use super::{
     contained,
@@ -8,7 +8,7 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    engine::{CommitFailure, Retry},
+    engine::{CommitFailure, Retry, shards::Locks},
     model::error::{Error, Result},
     store::{Inner, ShardId, Store, WriteTxn, rerun::Rerun},
 };
@@ -62,6 +62,8 @@ struct Groups<'q> {
     again: Option<Again>,
     /// The number of first closures that run one by one, because the map has no room for all of them together.
     alone: usize,
+    /// The shards that the next group of closures for keys locks first, because a closure needs them.
+    locks: Locks,
 }
 
 /// Closures that are run again.
@@ -87,7 +89,8 @@ struct Group {
 
 impl<'q> Groups<'q> {
     const fn new(queue: &'q Queue, shard: Option<ShardId>) -> Self {
-        Self { queue, shard, entries: VecDeque::new(), again: None, alone: 0 }
+        let entries = VecDeque::new();
+        Self { queue, shard, entries, again: None, alone: 0, locks: Locks::None }
     }
 
     fn run(mut self) {
@@ -113,16 +116,33 @@ impl<'q> Groups<'q> {
     /// Runs the taken closures, and closures that arrive while they run, in one transaction.
     fn write(&mut self) -> Replies {
         let Some(store) = self.store() else { return Replies::new() };
-        let begun = match &self.shard {
-            None => store.write(),
-            Some(shard) => store.write_on(shard),
+        let mut locks = mem::take(&mut self.locks);
+        let key = self.entries.front().and_then(Entry::key);
+        let begun = match (key, &self.shard) {
+            (Some(key), _) => key.begin(&store, &locks),
+            (None, None) => store.write(),
+            (None, Some(shard)) => store.write_on(shard),
         };
         let mut txn = match begun {
             Ok(txn) => txn,
-            Err(error) => return self.fail(self.entries.len(), &error),
+            Err(error) => {
+                let failed = if key.is_some() { 1 } else { self.entries.len() };
+                return self.fail(failed, &error);
+            }
         };
         let Group { entries, spoiled, rerun } = self.fill(&mut txn);
+        if matches!(rerun, Some(Rerun::Engine(_))) {
+            // A closure for a key has reached shards in another order, or lacks room.
+            txn.note_locks(&mut locks);
+            self.locks = locks;
+        }
         let next = rerun.map(|rerun| Again { rerun, entries: 1 });
+        if rerun == Some(Rerun::Engine(Retry::Shards)) {
+            // The transaction can't be committed without the shards that the closure needs.
+            drop(txn);
+            self.run_again(entries, next, Retry::Shards);
+            return Replies::new();
+        }
         if spoiled || entries.is_empty() {
             drop(txn);
         } else if let Err(failure) = txn.try_commit() {
@@ -145,12 +165,22 @@ impl<'q> Groups<'q> {
             let reply = |(entry, _): (Entry, _)| (entry.done(), Some(error.again()));
             return entries.into_iter().map(reply).collect();
         };
+        self.run_again(entries, next, retry);
+        Replies::new()
+    }
+
+    /// Puts the closures of a group back, with the next closure that runs again.
+    fn run_again(
+        &mut self,
+        entries: Vec<(Entry, Option<Error>)>,
+        next: Option<Again>,
+        retry: Retry,
+    ) {
         // If the next closure failed for the same reason, it runs again with the group.
         let more = next.filter(|next| matches!(next.rerun, Rerun::Engine(_)));
         let count = entries.len() + more.map_or(0, |more| more.entries);
         entries.into_iter().rev().for_each(|(entry, _)| self.entries.push_front(entry));
         self.again = Some(Again { rerun: Rerun::Engine(retry), entries: count });
-        Replies::new()
     }
 
     /// Runs closures until there are no more, or the group is full.
@@ -162,6 +192,12 @@ impl<'q> Groups<'q> {
                 self.queue.take_more(most - group.entries.len(), &mut self.entries);
             }
             let Some(mut entry) = self.entries.pop_front() else { break };
+            let is_for_key = entry.key().is_some();
+            if group.entries.last().is_some_and(|(last, _)| last.key().is_some() != is_for_key) {
+                // Its transaction begins in another way.
+                self.entries.push_front(entry);
+                break;
+            }
             // The first closure needs no nested transaction, since the transaction is empty.
             let first = group.entries.is_empty();
             let (mut keeps, mut rerun) = (false, None);

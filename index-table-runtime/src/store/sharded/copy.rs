@@ -8,9 +8,9 @@ use std::{fs::File, path::Path, time::Instant};
 
 use super::{
     super::copy::{Modes, Partial, at_path},
-    ShardId, Store, engine_of,
+    ShardId, Store,
     open::{manager_options, refused},
-    store_of,
+    shards_of, store_of,
 };
 use crate::{
     engine::{
@@ -195,7 +195,8 @@ impl Store {
     /// # }
     /// ```
     pub fn backup_shard(&self, shard: &ShardId, path: impl AsRef<Path>) -> Result<()> {
-        let (shards, number) = (engine_of(self)?, self.number_of(shard)?);
+        let number = self.number_of(shard)?;
+        let Some(shards) = shards_of(self)? else { return self.backup_to(path) };
         // The copy would wait for this thread's write transaction.
         self.inner.refuse_nested_write()?;
         let _held = shards.hold_moves();

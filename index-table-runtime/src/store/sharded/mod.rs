@@ -1,4 +1,5 @@
-//! Stores with several data files, the shards: the application's handle to several engines that form one store.
+//! The shards of a store: the application's handle to several engines that form one store. A store with one data file has one
+//! shard, named `main`.
 
 mod archive;
 mod belonging;
@@ -35,7 +36,11 @@ use crate::{
     },
 };
 
-/// A shard of a store with shards, returned by the `shard_of` of a repository and by [`Store::shard`].
+/// The name of the only shard of a store with one data file, in memory or on a server.
+const MAIN: &str = "main";
+
+/// A shard of a store, returned by the `shard_of` of a repository and by [`Store::shard`]. A store with one data file, in memory
+/// without shards or on a server has one shard, named `main`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShardId {
     number: ShardNumber,
@@ -82,17 +87,25 @@ impl Store {
     ///
     /// [`Error::ShardRefused`]: no shard has this name.
     pub fn shard(&self, name: &str) -> Result<ShardId> {
-        let number = engine_of(self)?.number(name).ok_or_else(|| Error::ShardRefused {
+        let number = match shards_of(self)? {
+            Some(shards) => shards.number(name),
+            None => (name == MAIN).then_some(0),
+        };
+        let number = number.ok_or_else(|| Error::ShardRefused {
             what: format!("shard `{name}`"),
             reason: "the store has no such shard".to_owned(),
         })?;
         shard_id(self, number)
     }
 
-    /// Returns all shards, in the order in which they were declared.
+    /// Returns all shards, in the order in which they were declared. In a forked process, returns no shards.
     #[must_use]
     pub fn shard_ids(&self) -> Vec<ShardId> {
-        let Ok(engine) = engine_of(self) else { return Vec::new() };
+        let engine = match shards_of(self) {
+            Ok(Some(engine)) => engine,
+            Ok(None) => return shard_id(self, 0).into_iter().collect(),
+            Err(_) => return Vec::new(),
+        };
         let present = engine.shards().filter(|(_, shard)| !shard.is_gone());
         present.filter_map(|(number, _)| shard_id(self, number).ok()).collect()
     }
@@ -114,15 +127,16 @@ impl Store {
     ///
     /// A query that needs another shard fails with [`Error::OtherShard`].
     ///
-    /// Cost: the same as [`Store::read`] on a plain store.
+    /// Cost: the same as [`Store::read`] on a store with one data file.
     ///
     /// # Errors
     ///
     /// [`Error::ShardUnavailable`], and the errors of [`Store::read`].
     pub fn read_on(&self, shard: &ShardId) -> Result<ReadTxn<'_>> {
-        let inner = &self.inner;
+        let (inner, number) = (&self.inner, self.number_of(shard)?);
+        let Some(shards) = shards_of(self)? else { return self.read() };
         let opened = inner.opened();
-        let txn = engine_of(self)?.read_on(self.number_of(shard)?)?;
+        let txn = shards.read_on(number)?;
         Ok(ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, opened))
     }
 
@@ -132,9 +146,10 @@ impl Store {
     ///
     /// [`Error::ShardUnavailable`], and the errors of [`Store::write`].
     pub fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
-        let inner = &self.inner;
+        let (inner, number) = (&self.inner, self.number_of(shard)?);
+        let Some(shards) = shards_of(self)? else { return self.write() };
         inner.refuse_nested_write()?;
-        let txn = engine_of(self)?.write_on(self.number_of(shard)?)?;
+        let txn = shards.write_on(number)?;
         let txn = ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, ALL_OPENED);
         Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
     }
@@ -184,6 +199,16 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
     }
 
+    /// Begins a write transaction that has locked one shard, and locks further shards when it uses them.
+    pub(super) fn write_from(&self, shard: ShardNumber) -> Result<WriteTxn<'_>> {
+        let Some(engine) = self.inner.engine.sharded() else { return self.write() };
+        let inner = &self.inner;
+        inner.refuse_nested_write()?;
+        let txn = crate::engine::Txn::Sharded(engine.write_from(shard)?);
+        let txn = ReadTxn::new(txn, inner.id, ALL_OPENED);
+        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
+    }
+
     /// Runs `body` in a transaction that `begin` starts. Repeats this until a transaction is committed, or fails with
     /// an error that another attempt can't avoid.
     pub(crate) fn run_transaction<'s, T, E: From<Error>>(
@@ -211,16 +236,24 @@ impl Store {
     }
 }
 
-/// Returns the shards of a store.
-pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
-    let not_sharded = Error::NotOffered { what: "shards, because it is not a sharded store" };
-    let shards = store.inner.engine.sharded().ok_or(not_sharded)?;
+/// Returns the shards of a store; `None`: the store has one data file, is in memory without shards, or is on a server.
+pub(crate) fn shards_of(store: &Store) -> Result<Option<&Engine>> {
+    let Some(shards) = store.inner.engine.sharded() else { return Ok(None) };
     // In a forked process, a lock may be held by a thread that does not exist.
     shards.refuse_forked()?;
-    Ok(shards)
+    Ok(Some(shards))
 }
 
-/// Returns the engine of a sharded store whose shards are to be changed.
+/// Returns the shards of a store with several data files.
+///
+/// # Errors
+///
+/// [`Error::NotOffered`]: the store has one shard.
+pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
+    shards_of(store)?.ok_or_else(|| store.inner.engine.has_one_shard())
+}
+
+/// Returns the shards of a store with several data files that is to be changed.
 ///
 /// # Errors
 ///
@@ -234,7 +267,10 @@ pub(crate) fn engine_to_change(store: &Store) -> Result<&Engine> {
 
 /// Returns the shard with this number.
 pub(crate) fn shard_id(store: &Store, number: ShardNumber) -> Result<ShardId> {
-    let name = Arc::clone(engine_of(store)?.shard(number)?.name());
+    let name = match shards_of(store)? {
+        Some(shards) => Arc::clone(shards.shard(number)?.name()),
+        None => Arc::from(MAIN),
+    };
     Ok(ShardId { number, name, store: store.inner.id })
 }
 

@@ -351,8 +351,11 @@ impl<'s> WriteTxn<'s> {
         if written.iter().any(Written::has_left) {
             store.signals.notify();
         }
-        if begun != 0 && written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
-            store.commits.end(begun);
+        if written.iter().any(|Written { tally, .. }| tally.row_count() > 0) {
+            store.requests.write();
+            if begun != 0 {
+                store.commits.end(begun);
+            }
         }
         for Written { tally, shared, .. } in &written {
             shared.usage.add(tally);

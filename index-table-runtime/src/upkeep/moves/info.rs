@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     engine::Tables,
     model::error::Result,
-    store::{Store, engine_of},
+    store::{Store, shards_of},
 };
 
 /// An unfinished move. From [`Store::moves`].
@@ -76,7 +76,7 @@ impl fmt::Display for MoveInfo {
 }
 
 pub(super) fn of(store: &Store) -> Result<Vec<MoveInfo>> {
-    let engine = engine_of(store)?;
+    let Some(engine) = shards_of(store)? else { return Ok(Vec::new()) };
     let tables = store.inner.tables_in_use();
     let mut moves = Vec::new();
     for moving in engine.moves() {

@@ -264,7 +264,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::NotOffered`] if the store has no shards.
+    /// [`Error::Forked`].
     pub fn moves(&self) -> Result<Vec<MoveInfo>> {
         info::of(self)
     }

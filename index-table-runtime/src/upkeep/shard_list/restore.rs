@@ -64,7 +64,7 @@ impl Store {
     /// [`Error::IndexNotReadable`]: the shard is restored, and two rows have a key of a unique global index, since the restored
     /// rows are older. Change or delete one of them, and then call the `build` of the repository. If the repository is closed,
     /// opening it later returns [`Error::UniqueViolation`]; `open_online` opens it for this change.
-    /// [`Error::NotOffered`]: the store is in memory or not sharded. Also the errors of [`Store::restore`],
+    /// [`Error::NotOffered`]: the store is in memory or has one shard. Also the errors of [`Store::restore`],
     /// [`Store::open`] and of opening the repositories.
     ///
     /// # Examples
@@ -113,10 +113,11 @@ impl Store {
             what: format!("shard `{shard}`"),
             reason: reason.to_owned(),
         };
+        let manager = shards.manager().ok_or_else(Error::no_file)?;
         if lost.opened().is_ok() {
             return Err(refused("it is available"));
         }
-        let records = shards.manager().ok_or_else(Error::no_file)?.read()?;
+        let records = manager.read()?;
         let missing = || Error::internal("a shard without a record");
         let records = records.ok_or_else(missing)?;
         let record = records.shards.get(number as usize).ok_or_else(missing)?;
