@@ -84,6 +84,13 @@ fn documented_shards_return_the_rows_of_all_shards() -> TestResult {
     let shard: ShardId = orders.shard_of(&store, 7)?;
     let order = Order { tenant: 7, number: 2, total: 100 };
     store.transaction_on(&shard, |txn| orders.insert(txn, &order))?;
+    let writer = store.writer()?;
+    let order = Order { tenant: 7, number: 3, total: 1 };
+    let done = orders.submit_for(&writer, 7, {
+        let orders = orders.clone();
+        move |txn| orders.insert(txn, &order)
+    });
+    done.wait()?;
 
     let txn = store.read()?;
     let n = customers.find_by_town(&txn, "Redmond").rows().count();
@@ -93,7 +100,7 @@ fn documented_shards_return_the_rows_of_all_shards() -> TestResult {
     assert_eq!((n, txn.stats().shards), (1, 1));
     assert_eq!(customers.get_by_email(&txn, "7.1@example.com")?, Some(alice));
     let txn = store.read_on(&shard)?;
-    assert_eq!(orders.find_by_tenant(&txn, 7).count()?, 2);
+    assert_eq!(orders.find_by_tenant(&txn, 7).count()?, 3);
     assert_eq!(postal_codes.get(&txn, "98052")?.map(|code| code.town), Some("Redmond".into()));
     Ok(())
 }

@@ -108,8 +108,8 @@ fn a_shard_is_found_by_the_shard_key() -> Result<()> {
         store.shard_ids().iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["s0", "s1", "s2", "s3"]
     );
-    let plain = index_table::Store::in_memory();
-    assert!(matches!(orders.shard_of(&plain, 7), Err(Error::NotOffered { .. })));
+    let other = Store::in_memory();
+    assert!(matches!(orders.shard_of(&other, 7), Err(Error::WrongStore { .. })));
     Ok(())
 }
 

@@ -56,8 +56,11 @@ use inner::ALL_OPENED;
 /// A store has one data file, or several, which are its shards; [`Options::shard`] declares them. A table that is declared
 /// with `shard_by` is distributed over the shards. Its shard map assigns each shard key to a shard. Repositories,
 /// transactions and queries are the same. A query with the whole shard key reads one shard. Other queries read all shards,
-/// and merge the results in the same order as with one data file. Methods that need shards fail with
-/// [`Error::NotOffered`] on a store with one data file.
+/// and merge the results in the same order as with one data file.
+///
+/// A store with one data file, a store in memory without shards, and a store on a server have one shard, which is named
+/// `main`. Methods that need another shard fail there with [`Error::NotOffered`]: see the table in the guide's chapter on
+/// shards.
 ///
 /// A [transaction](Store::transaction) can read and write in any shards, and is committed in all of them or in none.
 /// It locks the shards that it uses. Transactions in other shards run at the same time. A [`read`](Store::read)

@@ -30,7 +30,7 @@ pub struct Stats {
     /// entries, and references to rows, are not included.
     pub bytes: u64,
     /// The number of different shards that a query or a transaction on a
-    /// [`Store`](crate::Store) has read; 0 in a store without shards.
+    /// [`Store`](crate::Store) has read; 0 in a store with one shard.
     pub shards: u64,
 }
 
