@@ -13,7 +13,7 @@ use std::{
 use super::{
     Store, follower,
     open_table::{OpenTable, Readable, Renewals},
-    rerun,
+    transaction,
 };
 use crate::{
     engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull, shards},
@@ -302,7 +302,7 @@ impl Inner {
         };
         let attempt = || self.engine.drop_indexes(&mut |records| choose(records, &is_in_use));
         let mut conflicts = Conflicts::default();
-        rerun::run(attempt, |retry| rerun::prepare(&self.engine, retry, &mut conflicts))
+        transaction::run(attempt, |retry| transaction::prepare(&self.engine, retry, &mut conflicts))
     }
 
     /// Fails if this thread has a write transaction. With LMDB, it would be a deadlock.

@@ -10,9 +10,9 @@ mod inner;
 mod open_table;
 mod outcome;
 mod readers;
-pub(crate) mod rerun;
 mod sharded;
 mod shared;
+pub(crate) mod transaction;
 mod txn;
 mod waiting;
 pub(crate) mod watch;
@@ -42,7 +42,6 @@ use crate::{
     engine::Options,
     model::error::{Error, Result},
 };
-use inner::ALL_OPENED;
 
 /// A directory with the data files of a store: the tables and their indexes. Each data file is an LMDB environment.
 ///
@@ -243,8 +242,7 @@ impl Store {
     /// [`read`](Store::read).
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
-        let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);
-        Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
+        Ok(self.writing(self.inner.engine.write()?))
     }
 
     /// Whether opening the store has recovered it from its [journal](crate::Durability::Journal), because the process that
@@ -315,52 +313,6 @@ impl Store {
             return Err(Error::ReadOnly { path: self.inner.engine.directory(), source: None });
         }
         WriteTxn::each_of(self)
-    }
-
-    /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
-    ///
-    /// `body` should have no effects outside the transaction, because it can run again. If the map is full,
-    /// its size is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. The map
-    /// can only be enlarged while this process has no other transactions. The call waits up to two seconds for them to
-    /// end, and new transactions wait with it. If the disk is full, or the map at its limit, `body` runs again after a
-    /// checkpoint of the journal, which makes pages free. `body` also runs again after [waiting](crate::WhenFull::Wait) for a full
-    /// queue of eventual indexes.
-    ///
-    /// On a store with shards, the transaction may read and write any shards. All of its writes are committed,
-    /// or none, with one sync of the journal. It locks a shard when `body` first reads or writes it, until
-    /// the transaction ends, in the order of the shards. If `body` needs a shard that precedes a locked
-    /// shard, the operation fails with [`Error::OtherShard`] and `body` runs again: first with the shards
-    /// locked that it has used, and then with all shards. So use shards in their order if you can. Use a [read
-    /// transaction](Store::read) for rows that may change before the commit.
-    ///
-    /// `body` returns a [`Result`](crate::Result) of this crate. To roll back with an error of your own, use
-    /// [`try_transaction`](Store::try_transaction). If `body` returns `Ok` before its own error, the compiler reports
-    /// mismatched types, `Error` and yours, without this advice.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `body`, of [`write`](Store::write) and of [`WriteTxn::commit`]; [`Error::MapFull`] only
-    /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth;
-    /// [`Error::ShardUnavailable`].
-    pub fn transaction<R: TransactionResult>(
-        &self,
-        mut body: impl FnMut(&mut WriteTxn<'_>) -> R,
-    ) -> R {
-        R::of(self.try_transaction(|txn| body(txn).into_result()))
-    }
-
-    /// Runs `body` like [`transaction`](Store::transaction), with an error of your own.
-    ///
-    /// Often, the error's type has to be named: `Ok::<_, MyError>(value)`.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`transaction`](Store::transaction).
-    pub fn try_transaction<T, E: From<Error>>(
-        &self,
-        body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        self.run_transaction(|locks| self.write_with(locks), body)
     }
 }
 

@@ -221,10 +221,7 @@ impl<R: Entity> KeyedTable<R> {
         change: impl FnOnce(&mut R) -> Result<T, E>,
     ) -> Result<Option<T>, E> {
         let key = encoded_argument::<R>(key);
-        if txn.is_each() {
-            return txn.each_once(|txn| self.table.try_update_encoded(txn, &key, change));
-        }
-        self.table.try_update_encoded(txn, &key, change)
+        txn.operate_once(|txn| self.table.try_update_encoded(txn, &key, change))
     }
 
     /// Removes a row. Returns false if there is no such row.

@@ -159,29 +159,12 @@ impl<R: Entity> Table<R> {
         leading: &[u8],
         row: impl FnOnce(N) -> R,
     ) -> Result<N> {
-        if txn.is_each() {
-            return self.insert_after_each(txn, leading, Box::new(row));
-        }
-        let (mut writer, scratch, written) = txn.row_writer(&self.open)?;
-        let next = sequence::next::<N>(R::TABLE, &writer, leading)?;
-        let row = row(next.key()?);
-        let inserted = self.insert_numbered(&mut writer, scratch, written, leading, &next, &row);
-        inserted.map_err(|error| next.after(&writer, true, error))?;
-        next.key()
-    }
-
-    /// [`insert_after`](Table::insert_after) as a transaction of its own. If it runs again, the row and its number stay.
-    #[cold]
-    fn insert_after_each<N: Sequence>(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        leading: &[u8],
-        row: Box<dyn FnOnce(N) -> R + '_>,
-    ) -> Result<N> {
         let (mut row, mut made) = (Some(row), None::<(Next<N>, R)>);
-        let mut number = None;
-        txn.each(&mut |txn| {
+        // With autocommit, the row is made once.
+        let reruns = !txn.is_autocommit();
+        txn.operate(|txn| {
             let (mut writer, scratch, written) = txn.row_writer(&self.open)?;
+            // If the operation runs again, the row and its number stay.
             let next = match &made {
                 Some((next, _)) if next.is_of_block => *next,
                 _ => sequence::next::<N>(R::TABLE, &writer, leading)?,
@@ -192,11 +175,9 @@ impl<R: Entity> Table<R> {
             let made = made.as_ref().filter(|(number, _)| *number == next);
             let (_, row) = made.ok_or_else(sequence::changed)?;
             let inserted = self.insert_numbered(&mut writer, scratch, written, leading, &next, row);
-            inserted.map_err(|error| next.after(&writer, false, error))?;
-            number = Some(next.key()?);
-            Ok(())
-        })?;
-        number.ok_or_else(|| Error::internal("an operation did not run"))
+            inserted.map_err(|error| next.after(&writer, reruns, error))?;
+            next.key()
+        })
     }
 
     /// Inserts a row with this number.
@@ -250,21 +231,18 @@ impl<R: Entity> Table<R> {
     ///
     /// The errors of [`put`](Table::put).
     pub fn replace(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<Option<R>> {
-        if txn.is_each() {
-            let mut before = None;
-            txn.each(&mut |txn| self.replace(txn, row).map(|row| before = row))?;
-            return Ok(before);
-        }
-        span!(TRACE, "put", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        self.open.load_new(row, new, tried)?;
-        let key = new.primary_key();
-        let before = match writer.reader().fact(key)? {
-            Some(bytes) => self.decode(bytes, Source::Facts, key)?,
-            None => None,
-        };
-        rows::put(Self::ROWS, &mut writer, old, new, written)?;
-        Ok(before)
+        txn.operate(|txn| {
+            span!(TRACE, "put", table = R::TABLE.name);
+            let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
+            self.open.load_new(row, new, tried)?;
+            let key = new.primary_key();
+            let before = match writer.reader().fact(key)? {
+                Some(bytes) => self.decode(bytes, Source::Facts, key)?,
+                None => None,
+            };
+            rows::put(Self::ROWS, &mut writer, old, new, written)?;
+            Ok(before)
+        })
     }
 
     /// Returns the row with this primary key. The key has the form that [`keys`](Scan::keys) yields: for a
@@ -388,16 +366,15 @@ impl<R: Entity> Table<R> {
     where
         R: Revised,
     {
-        if txn.is_each() {
-            return txn.each(&mut |txn| self.delete_if(txn, row));
-        }
-        span!(TRACE, "delete", table = R::TABLE.name);
         let mut key = KeyBuf::new();
         row.primary_key(&mut key);
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
         let row = (key.as_bytes(), row.revision().number());
-        let deleted = rows::delete_if(Self::ROWS, &mut writer, row, old, written)?;
-        cascade::finish(txn, &self.open, key.as_bytes(), deleted).map(drop)
+        txn.operate(|txn| {
+            span!(TRACE, "delete", table = R::TABLE.name);
+            let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
+            let deleted = rows::delete_if(Self::ROWS, &mut writer, row, old, written)?;
+            cascade::finish(txn, &self.open, key.as_bytes(), deleted).map(drop)
+        })
     }
 
     /// Returns the rows with these primary keys, in the given order; `None` for a missing row. The keys have

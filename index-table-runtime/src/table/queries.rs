@@ -56,9 +56,6 @@ impl<R: Entity> DetachedQuery<R> {
     /// # }
     /// ```
     pub fn delete(self, txn: &mut WriteTxn<'_>) -> Result<u64> {
-        if txn.is_each() {
-            return txn.each_once(|txn| self.delete(txn));
-        }
         let (mut query, usage) = self.into_parts()?;
         let table = txn.table_of(&usage)?;
         txn.nested(|txn| {

@@ -81,21 +81,7 @@ impl OpenTable {
         how: Writing,
         load: &mut dyn FnMut(&mut Image, &mut Image) -> Result<()>,
     ) -> Result<()> {
-        if txn.is_each() {
-            return txn.each(&mut |txn| self.write_row_in::<true>(txn, how, load));
-        }
-        self.write_row_in::<false>(txn, how, load)
-    }
-
-    /// Writes a row in a transaction. [Autocommit](crate::Store::autocommit) uses a separate copy of this function, so
-    /// that the other copy is inlined.
-    fn write_row_in<const IS_EACH: bool>(
-        self: &Arc<Self>,
-        txn: &mut WriteTxn<'_>,
-        how: Writing,
-        load: &mut dyn FnMut(&mut Image, &mut Image) -> Result<()>,
-    ) -> Result<()> {
-        match how {
+        txn.operate(|txn| match how {
             Writing::Insert => {
                 span!(TRACE, "insert", table = self.schema.name);
                 let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(self)?;
@@ -115,7 +101,7 @@ impl OpenTable {
                 load(new, tried)?;
                 rows::put_by(self.rows, &mut writer, index, old, new, written)
             }
-        }
+        })
     }
 
     /// Writes back the row, of which `change` loads the stored and the new version. `change` is called once, and
@@ -125,25 +111,16 @@ impl OpenTable {
         txn: &mut WriteTxn<'_>,
         change: &mut dyn FnMut(&Writer<'_, '_>, &mut Scratch) -> Result<bool>,
     ) -> Result<bool> {
-        if txn.is_each() {
-            return txn.each_once(|txn| self.update_row_in::<true>(txn, change));
-        }
-        self.update_row_in::<false>(txn, change)
-    }
-
-    fn update_row_in<const IS_EACH: bool>(
-        self: &Arc<Self>,
-        txn: &mut WriteTxn<'_>,
-        change: &mut dyn FnMut(&Writer<'_, '_>, &mut Scratch) -> Result<bool>,
-    ) -> Result<bool> {
-        span!(TRACE, "update", table = self.schema.name);
-        let (mut writer, scratch, written) = txn.row_writer(self)?;
-        if !change(&writer, scratch)? {
-            return Ok(false);
-        }
-        let Scratch { old, new, .. } = scratch;
-        rows::update(self.rows, &mut writer, old, new, written, RowWrite::Update)?;
-        Ok(true)
+        txn.operate_once(|txn| {
+            span!(TRACE, "update", table = self.schema.name);
+            let (mut writer, scratch, written) = txn.row_writer(self)?;
+            if !change(&writer, scratch)? {
+                return Ok(false);
+            }
+            let Scratch { old, new, .. } = scratch;
+            rows::update(self.rows, &mut writer, old, new, written, RowWrite::Update)?;
+            Ok(true)
+        })
     }
 
     /// Removes the row that `load` loads. `load` returns false if there is no such row.
@@ -153,16 +130,15 @@ impl OpenTable {
         primary_key: &[u8],
         load: &mut dyn FnMut(&Writer<'_, '_>, &mut Image) -> Result<bool>,
     ) -> Result<()> {
-        if txn.is_each() {
-            return txn.each(&mut |txn| self.remove_row(txn, primary_key, load));
-        }
-        span!(TRACE, "delete", table = self.schema.name);
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
-        if !load(&writer, old)? {
-            return Ok(());
-        }
-        let deleted = rows::delete_loaded(self.rows, &mut writer, Cascading::No, old, written)?;
-        cascade::finish(txn, self, primary_key, deleted).map(drop)
+        txn.operate(|txn| {
+            span!(TRACE, "delete", table = self.schema.name);
+            let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
+            if !load(&writer, old)? {
+                return Ok(());
+            }
+            let deleted = rows::delete_loaded(self.rows, &mut writer, Cascading::No, old, written)?;
+            cascade::finish(txn, self, primary_key, deleted).map(drop)
+        })
     }
 
     pub(super) fn delete(
@@ -170,27 +146,13 @@ impl OpenTable {
         txn: &mut WriteTxn<'_>,
         primary_key: &[u8],
     ) -> Result<bool> {
-        if txn.is_each() {
-            let mut is_deleted = false;
-            txn.each(&mut |txn| {
-                is_deleted = self.delete_in::<true>(txn, primary_key)?;
-                Ok(())
-            })?;
-            return Ok(is_deleted);
-        }
-        self.delete_in::<false>(txn, primary_key)
-    }
-
-    fn delete_in<const IS_EACH: bool>(
-        self: &Arc<Self>,
-        txn: &mut WriteTxn<'_>,
-        primary_key: &[u8],
-    ) -> Result<bool> {
-        span!(TRACE, "delete", table = self.schema.name);
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
-        let row = (primary_key, Cascading::No);
-        let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
-        cascade::finish(txn, self, primary_key, deleted)
+        txn.operate(|txn| {
+            span!(TRACE, "delete", table = self.schema.name);
+            let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
+            let row = (primary_key, Cascading::No);
+            let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
+            cascade::finish(txn, self, primary_key, deleted)
+        })
     }
 
     pub(super) fn delete_by(
@@ -199,22 +161,17 @@ impl OpenTable {
         source: Source,
         key: Bounds,
     ) -> Result<bool> {
-        if txn.is_each() {
-            let mut is_deleted = false;
-            txn.each(&mut |txn| {
-                is_deleted = self.delete_by(txn, source, key.clone())?;
-                Ok(())
-            })?;
-            return Ok(is_deleted);
-        }
-        span!(TRACE, "delete", table = self.schema.name);
-        let reader = txn.reader_of(self, source);
-        let request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, key);
-        let Some(key) = request.first_key()? else { return Ok(false) };
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
-        let row = (key.as_slice(), Cascading::No);
-        let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
-        cascade::finish(txn, self, &key, deleted)
+        txn.operate(|txn| {
+            span!(TRACE, "delete", table = self.schema.name);
+            let reader = txn.reader_of(self, source);
+            let ledger = self.ledger(txn);
+            let request = ScanRequest::new(reader, self.schema, ledger, source, key.clone());
+            let Some(key) = request.first_key()? else { return Ok(false) };
+            let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
+            let row = (key.as_slice(), Cascading::No);
+            let deleted = rows::delete(self.rows, &mut writer, row, old, written)?;
+            cascade::finish(txn, self, &key, deleted)
+        })
     }
 
     #[cold]

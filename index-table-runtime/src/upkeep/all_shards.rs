@@ -20,7 +20,7 @@ use crate::{
         schema::{IndexState, Source, StateRecord, TableSchema},
         shard::{GlobalIndex, ShardNumber},
     },
-    store::{OpenTable, Store, rerun},
+    store::{OpenTable, Store, transaction},
 };
 
 /// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns the indexes that can't be
@@ -77,7 +77,7 @@ pub(super) fn empty_all(shards: &Engine, in_use: &[Arc<OpenTable>]) -> Result<()
         write(&mut txn).map_err(|error| (error, txn.retry()))?;
         txn.commit(|| ()).map_err(failed)
     };
-    rerun::run(attempt, |retry| shards.prepare(retry))
+    transaction::run(attempt, |retry| shards.prepare(retry))
 }
 
 /// Empties global indexes in all available shards, so that each shard records their state.
@@ -111,7 +111,7 @@ fn in_each(
             written.map_err(|error| (error, txn.retry()))?;
             txn.commit(|| ()).map_err(failed)
         };
-        rerun::run(attempt, |retry| shard.engine().prepare(retry))?;
+        transaction::run(attempt, |retry| shard.engine().prepare(retry))?;
     }
     Ok(())
 }
@@ -154,7 +154,7 @@ fn in_all(
         written.map_err(|error| (error, txn.retry()))?;
         txn.commit(|| ()).map_err(failed)
     };
-    rerun::run(attempt, |retry| shards.prepare(retry))
+    transaction::run(attempt, |retry| shards.prepare(retry))
 }
 
 /// Gives each global index, and each index of a reference table, the same state in all shards. An unfinished build

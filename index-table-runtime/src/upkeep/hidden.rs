@@ -15,7 +15,7 @@ use crate::{
         schema::Source,
         shard::{GlobalIndex, ShardNumber},
     },
-    store::{OpenTable, Store, rerun},
+    store::{OpenTable, Store, transaction},
 };
 
 /// The maximum number of entries that a batch removes, in one transaction of one shard.
@@ -78,7 +78,7 @@ pub(super) fn remove(store: &Store, engine: &Engine, table: &OpenTable) -> Resul
     }
     let _opening = store.inner.lock_opening();
     let attempt = || engine.hide(&left, None);
-    rerun::run(attempt, |retry| engine.prepare(retry))
+    transaction::run(attempt, |retry| engine.prepare(retry))
 }
 
 /// Removes the hidden entries of an index in one shard.
@@ -126,7 +126,7 @@ fn remove_in(
                     writer.flush()
                 })
             };
-            rerun::run(attempt, |retry| engine.prepare(retry))?;
+            transaction::run(attempt, |retry| engine.prepare(retry))?;
             thread::sleep(PAUSE);
         }
         if read < READ && hidden.len() < REMOVED {

@@ -18,7 +18,7 @@ use crate::{
         numbering,
         shard::{Routing, ShardNumber, Span},
     },
-    store::{OpenTable, Store, rerun, store_of},
+    store::{OpenTable, Store, store_of, transaction},
 };
 
 /// The limits of a batch.
@@ -244,7 +244,7 @@ pub(super) fn gather(
             };
             if !batch.records.is_empty() {
                 let attempt = || engine.write_alone(to, tables, &mut |writer| batch.raise(writer));
-                rerun::run(attempt, |retry| engine.prepare(retry))?;
+                transaction::run(attempt, |retry| engine.prepare(retry))?;
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{
         schema::{Comparison, IndexState, Source, StateRecord, TableRecord, TableSchema, is_index},
         stream::STREAM,
     },
-    store::{Declared, OpenTable, Store, rerun},
+    store::{Declared, OpenTable, Store, transaction},
     upkeep::{
         build::{self, Build},
         changes::forget_list,
@@ -111,7 +111,8 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
             })
         };
         let mut conflicts = Conflicts::default();
-        let tables = rerun::run(attempt, |retry| rerun::prepare(engine, retry, &mut conflicts))?;
+        let tables =
+            transaction::run(attempt, |retry| transaction::prepare(engine, retry, &mut conflicts))?;
         Ok((tables, declared))
     })
 }

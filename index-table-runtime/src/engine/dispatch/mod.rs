@@ -144,6 +144,18 @@ impl Engine {
         self.read()
     }
 
+    /// Returns a read transaction without a snapshot, in the place of a snapshot that has to end. It is not used to read.
+    pub(crate) fn without_snapshot(&self) -> Result<Txn<'_>> {
+        match self {
+            Self::Lmdb(engine) => Ok(Txn::Lmdb(lmdb::Txn::over(engine))),
+            Self::Sharded(engine) => Ok(Txn::Sharded(engine.without_snapshot())),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => self.read(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => self.read_later(),
+        }
+    }
+
     /// Returns the shards of a sharded store.
     pub(crate) const fn sharded(&self) -> Option<&shards::Engine> {
         match self {

@@ -42,6 +42,11 @@ impl<'s> Txn<'s> {
         Self { inner: Inner::Read(txn, pass), engine }
     }
 
+    /// Returns a transaction that has ended.
+    pub(crate) const fn over(engine: &'s Engine) -> Self {
+        Self { inner: Inner::Over, engine }
+    }
+
     pub(super) fn writing(engine: &'s Engine, txn: RwTxn<'s>, turn: Turn<'s>) -> Self {
         Self { inner: Inner::Write(txn, turn), engine }
     }

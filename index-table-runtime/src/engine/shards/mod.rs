@@ -618,6 +618,11 @@ impl Engine {
         Txn::writing_on(self, shard, false)
     }
 
+    /// Returns a read transaction without snapshots.
+    pub(crate) fn without_snapshot(&self) -> Txn<'_> {
+        Txn::over(self)
+    }
+
     /// Begins a write transaction that has locked one shard, and locks further shards when it uses them.
     pub(crate) fn write_from(&self, shard: ShardNumber) -> Result<Txn<'_>> {
         self.refuse_forked()?;

@@ -160,6 +160,11 @@ impl<'s> Txn<'s> {
         Self::new(engine, State::Read(of_shards(engine, snapshots), Some(shard)), maps)
     }
 
+    /// Returns a read transaction without snapshots.
+    pub(super) fn over(engine: &'s Engine) -> Self {
+        Self::new(engine, State::Read(Box::default(), None), engine.maps.capture())
+    }
+
     const fn new(engine: &'s Engine, state: State<'s>, maps: MapsAt) -> Self {
         Self { engine, state, routed: Routed::new(maps), next_maps: None }
     }

@@ -15,7 +15,7 @@ use crate::{
     model::error::{Error, Result},
     store::{
         Inner, Store, WriteTxn,
-        rerun::{Attempts, Rerun},
+        transaction::{Attempts, Rerun},
     },
 };
 

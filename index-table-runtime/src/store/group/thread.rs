@@ -10,7 +10,7 @@ use super::{
 use crate::{
     engine::{CommitFailure, Retry, shards::Locks},
     model::error::{Error, Result},
-    store::{Inner, ShardId, Store, WriteTxn, rerun::Rerun},
+    store::{Inner, ShardId, Store, WriteTxn, transaction::Rerun},
 };
 
 /// The name of the thread.

@@ -20,15 +20,11 @@ pub(super) use copy::copy_shards;
 pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
 pub(super) use open::{LOCK, open};
 
-use super::{
-    Inner, OpenTable, ReadTxn, Store, TransactionResult, WriteTxn, WriterGuard,
-    inner::ALL_OPENED,
-    rerun::{self, Attempts},
-};
+use super::{Inner, OpenTable, ReadTxn, Store, TransactionResult, WriteTxn};
 use crate::{
     engine::{
-        Retry, Tables,
-        shards::{self, Engine, HasEngine, HasTables, Locks},
+        Tables, Txn,
+        shards::{self, Engine, HasEngine, HasTables},
     },
     model::{
         error::{Error, Result},
@@ -137,7 +133,7 @@ impl Store {
         let Some(shards) = shards_of(self)? else { return self.read() };
         let opened = inner.opened();
         let txn = shards.read_on(number)?;
-        Ok(ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, opened))
+        Ok(ReadTxn::new(Txn::Sharded(txn), inner.id, opened))
     }
 
     /// Begins a write transaction of one shard. Other shards can be written to at the same time.
@@ -149,9 +145,7 @@ impl Store {
         let (inner, number) = (&self.inner, self.number_of(shard)?);
         let Some(shards) = shards_of(self)? else { return self.write() };
         inner.refuse_nested_write()?;
-        let txn = shards.write_on(number)?;
-        let txn = ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, ALL_OPENED);
-        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
+        Ok(self.writing(Txn::Sharded(shards.write_on(number)?)))
     }
 
     /// Runs `body` in a write transaction of one shard, as [`Store::transaction`] does. Other shards can be written to
@@ -187,52 +181,6 @@ impl Store {
     /// Returns the number of a shard of this store.
     pub(crate) fn number_of(&self, shard: &ShardId) -> Result<ShardNumber> {
         shard.number_in(self.inner.id)
-    }
-
-    /// Begins a write transaction. In a sharded store, it locks these shards at once, and others when it uses them.
-    pub(crate) fn write_with(&self, locks: &Locks) -> Result<WriteTxn<'_>> {
-        let Some(engine) = self.inner.engine.sharded() else { return self.write() };
-        let inner = &self.inner;
-        inner.refuse_nested_write()?;
-        let txn = crate::engine::Txn::Sharded(engine.write_with(locks)?);
-        let txn = ReadTxn::new(txn, inner.id, ALL_OPENED);
-        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
-    }
-
-    /// Begins a write transaction that has locked one shard, and locks further shards when it uses them.
-    pub(super) fn write_from(&self, shard: ShardNumber) -> Result<WriteTxn<'_>> {
-        let Some(engine) = self.inner.engine.sharded() else { return self.write() };
-        let inner = &self.inner;
-        inner.refuse_nested_write()?;
-        let txn = crate::engine::Txn::Sharded(engine.write_from(shard)?);
-        let txn = ReadTxn::new(txn, inner.id, ALL_OPENED);
-        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
-    }
-
-    /// Runs `body` in a transaction that `begin` starts. Repeats this until a transaction is committed, or fails with
-    /// an error that another attempt can't avoid.
-    pub(crate) fn run_transaction<'s, T, E: From<Error>>(
-        &self,
-        begin: impl Fn(&Locks) -> Result<WriteTxn<'s>>,
-        mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let mut locks = Locks::default();
-        let attempt = || {
-            let mut txn = begin(&locks).map_err(|error| (error.into(), None))?;
-            let outcome = body(&mut txn);
-            let rerun = txn.rerun();
-            if rerun == Some(rerun::Rerun::Engine(Retry::Shards)) {
-                txn.note_locks(&mut locks);
-            }
-            let value = outcome.map_err(|error| (error, rerun))?;
-            txn.try_commit().map_err(|failure| {
-                let rerun = rerun.or_else(|| failure.retry().map(rerun::Rerun::Engine));
-                (Error::from(failure).into(), rerun)
-            })?;
-            Ok(value)
-        };
-        let mut attempts = Attempts::default();
-        rerun::run(attempt, |rerun| attempts.prepare(self, rerun))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Write transactions.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     marker::PhantomData,
     ops::Deref,
@@ -12,10 +11,9 @@ use std::{
 use super::ReadTxn;
 use crate::{
     engine::{
-        CommitFailure, ReadRecords as _, Retry, Tables, Txn, Writer,
+        CommitFailure, ReadRecords as _, Retry, Tables, Writer,
         shards::{self, Locks},
     },
-    locks::OfProcess,
     model::error::{Error, Result},
     store::{Inner, OpenTable, Store, WriterGuard},
     usage::{TableCounters, Tally, begin_commit, trace::span},
@@ -99,28 +97,53 @@ impl<'s> WriteTxn<'s> {
         Ok(Self::with(WriteGuard::Each(store, Box::default()), store.read_later()?, &[]))
     }
 
-    /// Whether each operation is committed as its own transaction. Such an operation runs in [`each`](WriteTxn::each).
-    #[inline]
-    pub(crate) const fn is_each(&self) -> bool {
+    /// Whether each operation is committed as its own transaction.
+    pub(crate) const fn is_autocommit(&self) -> bool {
         matches!(self.guard, WriteGuard::Each(..))
     }
 
-    /// Runs an operation in a transaction of its own, which may run again. It is not generic, because every table calls it.
-    #[cold]
-    pub(crate) fn each(
+    /// Runs an operation that writes: in this transaction, or with autocommit in a transaction of its own, which may run again.
+    #[inline]
+    pub(crate) fn operate<T>(
         &mut self,
-        operation: &mut dyn FnMut(&mut WriteTxn<'_>) -> Result<()>,
-    ) -> Result<()> {
-        self.run_each(true, operation)
+        mut operation: impl FnMut(&mut WriteTxn<'_>) -> Result<T>,
+    ) -> Result<T> {
+        if self.is_autocommit() {
+            return self.each(operation);
+        }
+        operation(self)
     }
 
-    /// Runs an operation with a closure that can be called once.
+    /// Runs an operation as [`operate`](WriteTxn::operate) does. It can be called once.
     ///
     /// # Errors
     ///
-    /// [`Error::TransactionFailed`] if the operation has to run again.
+    /// With autocommit, [`Error::TransactionFailed`] if the operation has to run again.
+    #[inline]
+    pub(crate) fn operate_once<T, E: From<Error>>(
+        &mut self,
+        operation: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        if self.is_autocommit() {
+            return self.each_once(operation);
+        }
+        operation(self)
+    }
+
+    /// Runs an operation in a transaction of its own, which may run again.
     #[cold]
-    pub(crate) fn each_once<T, E: From<Error>>(
+    fn each<T>(&mut self, mut operation: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
+        let mut outcome = None;
+        self.run_each(true, &mut |txn| {
+            outcome = Some(operation(txn)?);
+            Ok(())
+        })?;
+        outcome.ok_or_else(|| Error::internal("an operation did not run"))
+    }
+
+    /// Runs an operation, which can be called once, in a transaction of its own.
+    #[cold]
+    fn each_once<T, E: From<Error>>(
         &mut self,
         operation: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
@@ -144,7 +167,7 @@ impl<'s> WriteTxn<'s> {
         }
     }
 
-    /// `can_repeat`: the first run may assume that new keys are free.
+    /// It is not generic, because every table calls it. `can_repeat`: the first run may assume that new keys are free.
     fn run_each(
         &mut self,
         can_repeat: bool,
@@ -156,7 +179,7 @@ impl<'s> WriteTxn<'s> {
         let (store, mut assumes_new) = (*store, can_repeat);
         let total = self.read.session.total.get();
         // The map can't be enlarged while the snapshot is open.
-        self.read.engine = no_snapshot()?;
+        self.read.engine = store.inner.engine.without_snapshot()?;
         let ran = store.transaction(|txn| {
             if std::mem::take(&mut assumes_new) {
                 txn.read.engine.assume_new();
@@ -221,7 +244,7 @@ impl<'s> WriteTxn<'s> {
         &mut self,
         body: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        if self.is_each() {
+        if self.is_autocommit() {
             return self.each_once(body);
         }
         let mut outcome = None;
@@ -331,7 +354,7 @@ impl<'s> WriteTxn<'s> {
     /// [`commit`](WriteTxn::commit), with an error that states whether the commit may have been applied.
     pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
-        if self.is_each() {
+        if self.is_autocommit() {
             return Ok(());
         }
         let Self { guard, read, mut written, .. } = self;
@@ -502,14 +525,6 @@ impl<'s> WriteTxn<'s> {
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
     }
-}
-
-/// Returns a read transaction of an engine without shards, in the place of a snapshot that has to end.
-fn no_snapshot() -> Result<Txn<'static>> {
-    static NOTHING: OfProcess<shards::Engine> =
-        OfProcess::new(|| shards::Engine::new(Vec::new(), [], BTreeMap::new(), None, None, true));
-    let nothing: &'static shards::Engine = &NOTHING;
-    nothing.read().map(Txn::Sharded)
 }
 
 /// Checks that the table's record is the same as at the time of opening. Another process may have opened the table

@@ -29,7 +29,7 @@ use crate::{
         schema::{IndexState, Source, StateRecord},
         shard::{Routing, ShardNumber},
     },
-    store::{OpenTable, Store, rerun},
+    store::{OpenTable, Store, transaction},
     usage::Progress,
     write::aggregates::Gathered,
 };
@@ -166,7 +166,7 @@ impl Mover<'_> {
         self.engine.keep_map(&self.record().map)?;
         let step = MoveStep::End(Arc::clone(&self.moving));
         let attempt = || self.engine.change_move(&step, &mut |_| Ok(()));
-        rerun::run(attempt, |retry| self.engine.prepare(retry))?;
+        transaction::run(attempt, |retry| self.engine.prepare(retry))?;
         self.moved.duration += started.elapsed();
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Mover<'_> {
                 Copies { table, routing: &routing, totals: &mut totals, counts_found: true };
             engine.write_alone(shard, of_shards, &mut |writer| body(mover, &mut copies, writer))
         };
-        rerun::run(attempt, |retry| engine.prepare(retry))?;
+        transaction::run(attempt, |retry| engine.prepare(retry))?;
         if let Some(all) = self.totals.get_mut(at) {
             all.merge(totals);
         }
@@ -517,7 +517,7 @@ impl Mover<'_> {
             Ok(())
         };
         let attempt = || engine.change_move(&step, &mut body);
-        let switched = rerun::run(attempt, |retry| engine.prepare(retry));
+        let switched = transaction::run(attempt, |retry| engine.prepare(retry));
         if is_again {
             self.moving.tracker.restart();
             return Ok(ControlFlow::Break(Again));

@@ -39,7 +39,7 @@ use crate::{
         error::{Error, Result},
         shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
     },
-    store::{OpenTable, Store, engine_of, engine_to_change, rerun},
+    store::{OpenTable, Store, engine_of, engine_to_change, transaction},
     usage::{Progress, trace::span},
 };
 
@@ -415,7 +415,7 @@ impl Mover<'_> {
         let (_step, _) = self.engine.step();
         let step = MoveStep::Set(Arc::clone(&self.moving));
         let attempt = || self.engine.change_move(&step, &mut |_| Ok(()));
-        rerun::run(attempt, |retry| self.engine.prepare(retry))
+        transaction::run(attempt, |retry| self.engine.prepare(retry))
     }
 }
 
@@ -545,7 +545,7 @@ fn assign(
             numbers::gather(store, engine, table, (span, to))?;
         }
         let attempt = || engine.assign(map, (&span.start, span.end.as_deref()), to);
-        rerun::run(attempt, |retry| engine.prepare(retry))?;
+        transaction::run(attempt, |retry| engine.prepare(retry))?;
         engine.keep_map(map)?;
         return Ok(started.elapsed());
     }

@@ -24,8 +24,8 @@ use crate::{
         shard::ShardNumber,
     },
     store::{
-        Inner, OpenTable, ShardId, Store, engine_to_change, open_attached, rerun, shard_id,
-        store_of, table_of,
+        Inner, OpenTable, ShardId, Store, engine_to_change, open_attached, shard_id, store_of,
+        table_of, transaction,
     },
 };
 
@@ -133,8 +133,8 @@ impl Store {
             // The shard is no longer being attached.
             let hidden = shards.hidden();
             let unhide = || shards.hide(&hidden, None);
-            let unhidden =
-                hidden.is_empty() || rerun::run(unhide, |retry| shards.prepare(retry)).is_ok();
+            let unhidden = hidden.is_empty()
+                || transaction::run(unhide, |retry| shards.prepare(retry)).is_ok();
             drop((opening, held));
             if unhidden {
                 // If this fails too, the entries stay hidden until the next call, or until the repository is opened.
@@ -251,7 +251,7 @@ impl Store {
             Ok(())
         };
         let attempt = || shards.attach_shard((number, &open), &records, &changed, &mut body);
-        rerun::run(attempt, |retry| prepare(shards, (number, &own.engine), retry))?;
+        transaction::run(attempt, |retry| prepare(shards, (number, &own.engine), retry))?;
         for table in &tables_in_use {
             all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
         }
@@ -316,7 +316,7 @@ fn add_entries(
         return Ok(added);
     }
     let attempt = || shards.hide(&maps, Some(&added));
-    rerun::run(attempt, |retry| shards.prepare(retry))?;
+    transaction::run(attempt, |retry| shards.prepare(retry))?;
     coming.iter().try_for_each(ComingTable::add)?;
     Ok(added)
 }

@@ -56,7 +56,7 @@ use crate::{
         schema,
         shard::ShardNumber,
     },
-    store::{OpenTable, Store, open_copy, rerun, store_of},
+    store::{OpenTable, Store, open_copy, store_of, transaction},
 };
 
 /// The end of the name of a directory with a copy.
@@ -207,7 +207,7 @@ fn prepare_tables(
                 })
                 .map(drop)
         };
-        rerun::run(attempt, |retry| rerun::prepare(engine, retry, &mut conflicts))?;
+        transaction::run(attempt, |retry| transaction::prepare(engine, retry, &mut conflicts))?;
     }
     Ok(())
 }

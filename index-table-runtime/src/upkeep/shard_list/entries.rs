@@ -21,7 +21,7 @@ use crate::{
         schema::Source,
         shard::ShardNumber,
     },
-    store::{OpenTable, Store, rerun},
+    store::{OpenTable, Store, transaction},
     write::unique,
 };
 
@@ -151,7 +151,7 @@ impl<'a> ComingTable<'a> {
                     (Error::from(failure), retry)
                 })
             };
-            rerun::run(attempt, |retry| self.engine.prepare(retry))?;
+            transaction::run(attempt, |retry| self.engine.prepare(retry))?;
             thread::sleep(PAUSE);
             Ok(())
         })

@@ -16,7 +16,7 @@ use crate::{
         schema::TableRecord,
         shard::{ShardNumber, Span},
     },
-    store::{OpenTable, Store, engine_to_change, rerun},
+    store::{OpenTable, Store, engine_to_change, transaction},
 };
 
 impl Store {
@@ -184,7 +184,7 @@ impl Store {
             Ok(hides)
         };
         let attempt = || shards.remove_shard(number, &plan.changed, &mut body);
-        rerun::run(attempt, |retry| shards.prepare(retry))?;
+        transaction::run(attempt, |retry| shards.prepare(retry))?;
         let mut left = Ok(());
         if let Some(engine) = shards.shard(number)?.last_engine().and_then(engine::Engine::lmdb) {
             left = engine.leave_journal();
