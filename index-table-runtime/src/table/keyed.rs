@@ -263,8 +263,9 @@ impl<R: Entity> KeyedTable<R> {
     /// # Errors
     ///
     /// The errors of [`delete`](KeyedTable::delete); [`Error::IndexNotReadable`].
+    #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
     pub fn delete_by(&self, txn: &mut WriteTxn<'_>, index: usize, key: Bounds) -> Result<bool> {
-        self.table.open.delete_by(txn, Source::Index(index), key)
+        self.table.open.delete_by(txn, Source::Index(index), &key)
     }
 
     /// Returns the row with this key in the unique index at this position.

@@ -159,7 +159,7 @@ impl OpenTable {
         self: &Arc<Self>,
         txn: &mut WriteTxn<'_>,
         source: Source,
-        key: Bounds,
+        key: &Bounds,
     ) -> Result<bool> {
         txn.operate(|txn| {
             span!(TRACE, "delete", table = self.schema.name);
