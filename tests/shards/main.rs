@@ -3,6 +3,7 @@
 mod added;
 mod alone;
 mod assigned;
+mod attached_while_built;
 mod bulk;
 mod catalog;
 mod closed;

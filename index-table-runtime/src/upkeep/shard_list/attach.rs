@@ -6,7 +6,7 @@ use super::{
     super::{
         all_shards, build, changes,
         copies::Copies,
-        hidden, opening,
+        hidden,
         recorded::described,
         shards::{open_in, raise_orders, refuse_foreign},
     },
@@ -59,7 +59,7 @@ impl Store {
     ///
     /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
     /// shard has keys of its ranges now; a row of the store has a unique key of one of its rows (the error names both); a move is
-    /// running; a table with entries of an earlier shard is not open; the directory was renamed, and transactions that began before the shard was detached
+    /// running; a global index was built, emptied or repaired meanwhile (attach it again); a table with entries of an earlier shard is not open; the directory was renamed, and transactions that began before the shard was detached
     /// still use it. [`Error::Io`]: such transactions use it, and another process has opened it since. In both cases, attach
     /// it when these transactions have ended. [`Error::ShardRefused`] as well: the repository of a reference table in the shard, or
     /// of a table with global indexes and rows in the shard, is not open; a row of the shard refers to a row of a reference table that was deleted in the meantime.
@@ -123,9 +123,10 @@ impl Store {
         let in_use = earlier.and_then(|(_, shard)| shard.last_engine()?.lmdb());
         let in_use = in_use.filter(|engine| engine.stay_open());
         let attached = self.attach(shards, name, directory.as_ref(), in_use);
-        if let (Err(_), Some(engine)) = (&attached, in_use)
-            && earlier.is_some_and(|(_, shard)| shard.is_gone())
-        {
+        // An environment that this call has opened is in the list of shards too if the commit has failed.
+        let left = earlier.filter(|(_, shard)| attached.is_err() && shard.is_gone());
+        let left = left.and_then(|(_, shard)| shard.last_engine()?.lmdb());
+        if let Some(engine) = left.filter(|engine| !engine.is_closed()) {
             let _ = engine.leave_journal();
             engine.close_when_unused();
         }
@@ -192,9 +193,9 @@ impl Store {
             }
             // The copy in another shard is its source.
             let copies = routing.is_reference().then(|| Copies::of(shards, tables)).transpose()?;
-            in_shard.push((table, tables, copies, opened));
+            in_shard.push(TableInShard { table, tables, copies, opened });
         }
-        for (_, _, copies, opened) in &in_shard {
+        for TableInShard { copies, opened, .. } in &in_shard {
             let store = store_of(&shard)?;
             if let Some(copies) = copies {
                 copies.check_references((&store, opened), (name, DELETED))?;
@@ -202,62 +203,86 @@ impl Store {
         }
         coming.iter().try_for_each(ComingTable::check)?;
         let added = add_entries(shards, &changed, &coming)?;
-        for (table, tables, _, opened) in &in_shard {
+        for TableInShard { table, tables, opened, .. } in &in_shard {
             raise_orders(table, &store_of(&shard)?, opened)?;
             tables.add(number, shard.name(), Arc::clone(opened) as _);
         }
         let mut body = |txn: &mut shards::Txn<'_>| {
-            let missing = || Error::internal("a write transaction without a writer");
-            for (table, tables, copies, opened) in &in_shard {
-                let global = table.rows.distribution.global();
-                let has_stream = table.rows.changes.is_some();
-                let analysis = engine::Reader::Sharded(txn.reader(tables)).record(ANALYSIS)?;
-                let analysis = analysis.map(<[u8]>::to_vec);
-                if copies.is_none() && global.is_empty() && !has_stream && analysis.is_none() {
-                    continue;
-                }
-                let own = (&store_of(&shard)?, &**opened);
-                let mut writer = txn.writer(tables).ok_or_else(missing)?;
-                writer.beside(number, &mut |writer| {
-                    if let Some(copies) = copies {
-                        copies.check_references((own.0, opened), (name, DELETED))?;
-                        copies.replace_in(opened, writer)?;
-                    }
-                    if has_stream {
-                        changes::join_in(shards, tables, own, writer)?;
-                    }
-                    if let Some(analysis) = &analysis {
-                        writer.put_record(ANALYSIS, analysis)?;
-                    }
-                    // It has no keys of these indexes. So far, it was a plain store with them.
-                    build::leave_to_others(table.rows, writer, global)
-                })?;
+            let mut is_changed = added.is_lost();
+            for table in &coming {
+                is_changed |= !table.is_current(txn)?;
             }
-            if added.is_lost() {
+            if is_changed {
                 return Err(Error::ShardRefused {
                     what: format!("shard `{name}`"),
-                    reason: "a global index was emptied or repaired meanwhile; attach it again"
-                        .to_owned(),
+                    reason:
+                        "a global index was built, emptied or repaired meanwhile; attach it again"
+                            .to_owned(),
                 });
             }
-            for ComingTable { table, unreadable, .. } in
-                coming.iter().filter(|it| !it.unreadable.is_empty())
-            {
-                let Tables::Sharded(tables) = &table.tables else { continue };
-                let mut writer = engine::Writer::Sharded(txn.writer(tables).ok_or_else(missing)?);
-                let count = opening::count(&writer)?;
-                build::declare(table.rows, &mut writer, unreadable, count.max(1))?;
-            }
-            Ok(())
+            let of_shard = (number, &shard);
+            in_shard.iter().try_for_each(|table| table.write(txn, shards, of_shard, name))?;
+            coming.iter().try_for_each(|table| table.restart_builds(txn))
         };
+        let emptied = coming
+            .iter()
+            .flat_map(|it| it.unreadable.iter().map(|index| it.table.will_be_emptied(*index)));
+        let emptied: Vec<_> = emptied.collect();
         let attempt = || shards.attach_shard((number, &open), &records, &changed, &mut body);
         transaction::run(attempt, |retry| prepare(shards, (number, &own.engine), retry))?;
+        drop(emptied);
         for table in &tables_in_use {
             all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
         }
         shards.record_shards()?;
         let unreadable = coming.iter().filter(|it| !it.unreadable.is_empty());
         Ok((number, unreadable.map(|it| Arc::clone(&it.table)).collect()))
+    }
+}
+
+/// A table in use that is open in the shard.
+struct TableInShard<'a> {
+    table: &'a OpenTable,
+    tables: &'a shards::Tables,
+    /// The rows of a reference table.
+    copies: Option<Copies>,
+    opened: Arc<OpenTable>,
+}
+
+impl TableInShard<'_> {
+    /// Writes in the shard what it gets from the other shards.
+    fn write(
+        &self,
+        txn: &mut shards::Txn<'_>,
+        shards: &shards::Engine,
+        (number, shard): (ShardNumber, &Shard),
+        name: &str,
+    ) -> Result<()> {
+        let Self { table, tables, copies, opened } = self;
+        let global = table.rows.distribution.global();
+        let has_stream = table.rows.changes.is_some();
+        let analysis = engine::Reader::Sharded(txn.reader(tables)).record(ANALYSIS)?;
+        let analysis = analysis.map(<[u8]>::to_vec);
+        if copies.is_none() && global.is_empty() && !has_stream && analysis.is_none() {
+            return Ok(());
+        }
+        let own = (&store_of(shard)?, &**opened);
+        let missing = || Error::internal("a write transaction without a writer");
+        let mut writer = txn.writer(tables).ok_or_else(missing)?;
+        writer.beside(number, &mut |writer| {
+            if let Some(copies) = copies {
+                copies.check_references((own.0, opened), (name, DELETED))?;
+                copies.replace_in(opened, writer)?;
+            }
+            if has_stream {
+                changes::join_in(shards, tables, own, writer)?;
+            }
+            if let Some(analysis) = &analysis {
+                writer.put_record(ANALYSIS, analysis)?;
+            }
+            // It has no keys of these indexes. So far, it was a plain store with them.
+            build::leave_to_others(table.rows, writer, global)
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use super::super::hidden::PAUSE;
+use super::super::{build, hidden::PAUSE, opening};
 use crate::{
     engine::{
         self, Cursor as _, Query, Read as _, ReadRecords as _, Tables, Write as _,
@@ -43,6 +43,22 @@ pub(super) struct ComingTable<'a> {
     pub(super) unreadable: Vec<usize>,
 }
 
+/// Returns the readable global indexes of a table, and then the others.
+fn by_state(
+    txn: &shards::Txn<'_>,
+    table: &OpenTable,
+    tables: &shards::Tables,
+) -> Result<(Vec<usize>, Vec<usize>)> {
+    let reader = engine::Reader::Sharded(txn.reader(tables));
+    let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
+    for &index in table.rows.distribution.global() {
+        let Some(name) = table.schema.name_at(index) else { continue };
+        let is_readable = reader.record(name)?.is_none();
+        if is_readable { readable.push(index) } else { unreadable.push(index) }
+    }
+    Ok((readable, unreadable))
+}
+
 /// An entry of a row in the shard.
 struct Entry {
     index: usize,
@@ -66,16 +82,27 @@ impl<'a> ComingTable<'a> {
         if global.is_empty() || own.0.read()?.reader(&own.1)?.count(&first)?.found == 0 {
             return Ok(None);
         }
-        let txn = engine.read()?;
-        let reader = engine::Reader::Sharded(txn.reader(tables));
-        let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
-        for &index in global {
-            let Some(name) = table.schema.name_at(index) else { continue };
-            let is_readable = reader.record(name)?.is_none();
-            if is_readable { readable.push(index) } else { unreadable.push(index) }
-        }
+        let (readable, unreadable) = by_state(&engine.read()?, table, tables)?;
         let table = Arc::clone(table);
         Ok(Some(Self { engine, table, shard, own, readable, unreadable }))
+    }
+
+    /// Whether the same indexes are readable in this transaction. A build can end while entries are added.
+    pub(super) fn is_current(&self, txn: &shards::Txn<'_>) -> Result<bool> {
+        let (readable, unreadable) = by_state(txn, &self.table, self.tables()?)?;
+        Ok(readable == self.readable && unreadable == self.unreadable)
+    }
+
+    /// Starts the builds of the other global indexes again.
+    pub(super) fn restart_builds(&self, txn: &mut shards::Txn<'_>) -> Result<()> {
+        if self.unreadable.is_empty() {
+            return Ok(());
+        }
+        let missing = || Error::internal("a write transaction without a writer");
+        let writer = txn.writer(self.tables()?).ok_or_else(missing)?;
+        let mut writer = engine::Writer::Sharded(writer);
+        let count = opening::count(&writer)?;
+        build::declare(self.table.rows, &mut writer, &self.unreadable, count.max(1))
     }
 
     fn tables(&self) -> Result<&shards::Tables> {
