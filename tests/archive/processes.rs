@@ -10,129 +10,115 @@ use std::{
 use index_table::{CommitNumber, Store};
 
 use crate::{
-    NoteRepository, Random, Rows, TestResult, change, fresh, last_commit, options, rows_of,
-    wait_for_archive,
+    Archived, Checked, Kind, Random, Rows, TestResult, apply, change, changes, last_commit,
+    on_each_kind, open, rows_in, wait_for_archive, without_archive,
 };
+
+on_each_kind! {
+    a_child_process_commits_until_it_is_killed,
+    a_killed_process_leaves_an_archive_without_a_gap,
+    the_archive_gets_the_commits_that_a_reader_has_recovered,
+}
 
 const CHILD: &str = "INDEX_TABLE_ARCHIVE_CHILD";
 
 /// Writes in the child process until it is killed, and prints the number of each commit.
-#[test]
-fn a_child_process_commits_until_it_is_killed() -> TestResult {
+fn a_child_process_commits_until_it_is_killed(kind: Kind) -> TestResult {
     let Ok(dir) = std::env::var(CHILD) else { return Ok(()) };
-    let store = options(&Path::new(&dir).join("archive")).open(Path::new(&dir).join("store"))?;
-    let notes = NoteRepository::open(&store)?;
-    let seed = fs::read_to_string(Path::new(&dir).join("seed"))?.parse()?;
+    let dir = Path::new(&dir);
+    let options = without_archive(kind).archive(dir.join("archive"));
+    let (store, orders) = open(&options, &dir.join("store"))?;
+    let seed = fs::read_to_string(dir.join("seed"))?.parse()?;
     let (mut random, mut rows) = (Random(seed), Rows::new());
     wait_for_archive(&store);
     let mut out = std::io::stdout();
     writeln!(out)?;
     loop {
-        change(&store, &notes, &mut rows, &mut random)?;
-        writeln!(out, "commit {}", last_commit(&store)?)?;
+        change(&store, &orders, &mut rows, &mut random)?;
+        writeln!(out, "commit {}", serde_json::to_string(&last_commit(&store)?)?)?;
         out.flush()?;
     }
 }
 
-/// Runs the child until it has acknowledged this number of commits. Returns the number of its first and last commit.
-fn run(dir: &Path, seed: u64, commits: usize) -> Result<(u64, u64), Box<dyn std::error::Error>> {
-    fs::write(dir.join("seed"), seed.to_string())?;
+/// Runs the child until it has acknowledged this number of commits. Returns all acknowledged commits.
+fn run(it: &Archived, seed: u64, commits: usize) -> Checked<Vec<CommitNumber>> {
+    fs::write(it.path("seed"), seed.to_string())?;
+    let module = it.kind.of("one_file", "several");
+    let test = format!("processes::{module}::a_child_process_commits_until_it_is_killed");
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "processes::a_child_process_commits_until_it_is_killed", "--nocapture"])
-        .env(CHILD, dir)
+        .args(["--exact", &test, "--nocapture"])
+        .env(CHILD, it.path(""))
         .stdout(Stdio::piped())
         .spawn()?;
-    let out = child.stdout.take().ok_or("no output")?;
     let mut numbers = Vec::new();
-    for line in BufReader::new(out).lines() {
+    for line in BufReader::new(child.stdout.take().ok_or("no output")?).lines() {
         if let Some(number) = line?.strip_prefix("commit ") {
-            numbers.push(number.parse::<u64>()?);
+            numbers.push(serde_json::from_str(number)?);
         }
         if numbers.len() == commits {
             child.kill()?;
         }
     }
     child.wait()?;
-    let first = *numbers.first().ok_or("the child has not committed")?;
-    Ok((first, *numbers.last().ok_or("the child has not committed")?))
+    assert!(numbers.len() >= commits, "the child has ended");
+    Ok(numbers)
 }
 
-/// Returns the rows after this number of commits of a child.
-fn model(before: &Rows, seed: u64, commits: u64) -> Result<Rows, Box<dyn std::error::Error>> {
-    let dir = tempfile::tempdir()?;
-    let store = Store::options().durability(index_table::Durability::None).open(dir.path())?;
-    let notes = NoteRepository::open(&store)?;
+/// The rows after each commit of a child, which has acknowledged this number of commits and may have made one more.
+fn states(before: &Rows, seed: u64, acknowledged: usize) -> Vec<Rows> {
     let (mut random, mut rows) = (Random(seed), before.clone());
-    for _ in 0..commits {
-        change(&store, &notes, &mut rows, &mut random)?;
-    }
-    Ok(rows)
+    let mut next = || {
+        apply(&mut rows, changes(&mut random));
+        rows.clone()
+    };
+    std::iter::once(before.clone()).chain((0..=acknowledged).map(|_| next())).collect()
 }
 
-#[test]
-fn a_killed_process_leaves_an_archive_without_a_gap() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let mut rows = Rows::new();
-    let mut moments: Vec<(u64, Rows)> = Vec::new();
-    for (seed, commits) in [(1, 5), (2, 120), (3, 40), (4, 200)] {
-        let (first, acknowledged) = run(dir.path(), seed, commits)?;
+fn a_killed_process_leaves_an_archive_without_a_gap(kind: Kind) -> TestResult {
+    let (it, mut rows) = (Archived::new(kind)?, Rows::new());
+    let mut moments: Vec<(CommitNumber, Rows)> = Vec::new();
+    let bases = || -> std::io::Result<Vec<_>> {
+        let names = fs::read_dir(&it.archive)?.map(|entry| Ok(entry?.file_name()));
+        let names = names.collect::<std::io::Result<Vec<_>>>()?;
+        Ok(names.into_iter().filter(|name| name.to_string_lossy().starts_with("base.")).collect())
+    };
+    for (seed, commits) in [(1, 5), (2, 80), (3, 40), (4, 120)] {
+        let acknowledged = run(&it, seed, commits)?;
+        let states = states(&rows, seed, acknowledged.len());
         // Before the store is opened again, the archive has a prefix of the commits.
-        let to = fresh(dir.path(), "restored");
-        let last = Store::restore_archive(&archive).run(&to)?;
-        let last: u64 = last.to_string().parse()?;
-        let expected = model(&rows, seed, (last + 1).saturating_sub(first))?;
-        let found = rows_of(&to)?;
-        assert!(
-            found == expected,
-            "up to commit {last}, from {first}: {} rows, not {}",
-            found.len(),
-            expected.len()
-        );
+        let (last, found) = it.restored(it.restore())?;
+        assert!(states.contains(&found), "{} rows after commit {last}", found.len());
 
         // Opening the store archives the rest.
-        let store = options(&archive).open(&path)?;
-        let last: u64 = last_commit(&store)?.to_string().parse()?;
-        assert!(last >= acknowledged, "{last} < {acknowledged}");
+        let store = it.options().open(&it.store)?;
+        rows = rows_in(&store)?;
+        assert!(states[acknowledged.len()..].contains(&rows));
         wait_for_archive(&store);
+        moments.push((last_commit(&store)?, rows.clone()));
         drop(store);
-        for commit in [first, u64::midpoint(first, last), last] {
-            moments.push((commit, model(&rows, seed, commit + 1 - first)?));
+        for at in [0, acknowledged.len() / 2, acknowledged.len() - 1] {
+            moments.push((acknowledged[at].clone(), states[at + 1].clone()));
         }
-        rows = moments.last().map(|(_, rows)| rows.clone()).unwrap_or_default();
+        assert_eq!(bases()?.len(), kind.of(1, 3), "a gap has been closed by a base");
     }
-    for (commit, rows) in moments {
-        let to = fresh(dir.path(), "restored");
-        let restored = Store::restore_archive(&archive).until_commit(commit).run(&to)?;
-        assert_eq!(restored, CommitNumber::from(commit));
-        assert!(rows_of(&to)? == rows, "after commit {commit}");
-    }
-    let bases = fs::read_dir(&archive)?.filter_map(Result::ok);
-    let bases = bases.filter(|it| it.file_name().to_string_lossy().starts_with("base."));
-    assert_eq!(bases.count(), 1, "a gap has been closed by a base");
-    Ok(())
+    moments.iter().try_for_each(|(commit, rows)| it.has(commit, rows))
 }
 
-#[test]
-fn the_archive_gets_the_commits_that_a_reader_has_recovered() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let (first, acknowledged) = run(dir.path(), 5, 150)?;
-    let reader = Store::options().read_only(true).open(&path)?;
+fn the_archive_gets_the_commits_that_a_reader_has_recovered(kind: Kind) -> TestResult {
+    let it = Archived::new(kind)?;
+    let acknowledged = run(&it, 5, 100)?;
+    let states = states(&Rows::new(), 5, acknowledged.len());
+    let reader = Store::options().read_only(true).open(&it.store)?;
     assert!(reader.was_recovered());
-    let last = last_commit(&reader)?;
-    assert!(CommitNumber::from(acknowledged) <= last);
+    let (last, rows) = (last_commit(&reader)?, rows_in(&reader)?);
+    assert!(states[acknowledged.len()..].contains(&rows));
     drop(reader);
-    let store = options(&archive).open(&path)?;
+    let store = it.options().open(&it.store)?;
     assert!(!store.was_recovered());
     wait_for_archive(&store);
+    assert!(rows_in(&store)? == rows);
     drop(store);
-    let to = fresh(dir.path(), "restored");
-    assert_eq!(Store::restore_archive(&archive).run(&to)?, last);
-    for commit in (first..=acknowledged).rev().step_by(7) {
-        let to = fresh(dir.path(), "restored");
-        Store::restore_archive(&archive).until_commit(CommitNumber::from(commit)).run(&to)?;
-        assert!(rows_of(&to)? == model(&Rows::new(), 5, commit - first + 1)?, "commit {commit}");
-    }
-    Ok(())
+    assert!(it.restored(it.restore())? == (last, rows));
+    let mut commits = acknowledged.iter().zip(&states[1..]).rev().step_by(11);
+    commits.try_for_each(|(commit, rows)| it.has(commit, rows))
 }

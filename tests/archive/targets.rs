@@ -1,159 +1,134 @@
 //! Directories of archives.
 
-use std::fs;
+use std::{fs, path::Path, thread, time::Duration};
 
-use index_table::{Durability, Error, Store};
+use index_table::{Durability, Error};
 
 use crate::{
-    NoteRepository, Random, Rows, TestResult, change, fresh, options, rows_of, wait_for_archive,
+    Archived, Kind, Random, Rows, TestResult, change, last_commit, on_each_kind, open,
+    wait_for_archive, without_archive,
 };
 
-#[test]
-fn commits_continue_while_the_archive_cant_be_written() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("disk").join("archive"));
+on_each_kind! {
+    commits_continue_while_the_archive_cant_be_written,
+    an_archive_that_was_unavailable_gets_all_commits,
+    a_lost_outbox_leaves_a_gap_and_a_new_base,
+    two_open_stores_have_different_archives,
+    an_archive_needs_a_journal_and_a_directory_of_its_own,
+    #[cfg(unix)] files_of_an_archive_have_the_modes_of_the_store,
+    a_directory_that_becomes_empty_gets_no_new_archive,
+}
+
+fn commits_continue_while_the_archive_cant_be_written(kind: Kind) -> TestResult {
+    let (mut it, mut random, mut rows) = (Archived::new(kind)?, Random(6), Rows::new());
     // A file is in the place of the directory.
-    fs::write(dir.path().join("disk"), "")?;
-    let (mut random, mut rows) = (Random(6), Rows::new());
+    let disk = it.path("disk");
+    it.archive = disk.join("archive");
+    fs::write(&disk, "")?;
     for _ in 0..2 {
-        let store = options(&archive).open(&path)?;
-        let notes = NoteRepository::open(&store)?;
-        for _ in 0..200 {
-            change(&store, &notes, &mut rows, &mut random)?;
+        let (store, orders) = it.open()?;
+        for _ in 0..100 {
+            change(&store, &orders, &mut rows, &mut random)?;
         }
         let lag = store.archive_lag().ok_or("no archive")?;
-        assert!(lag.commits >= 200, "{lag:?}");
+        assert!(lag.commits >= 100, "{lag:?}");
         assert!(lag.error.is_some_and(|error| error.contains("archive")));
         assert!(!lag.has_base);
     }
-    fs::remove_file(dir.path().join("disk"))?;
-    let store = options(&archive).open(&path)?;
-    let notes = NoteRepository::open(&store)?;
+    fs::remove_file(disk)?;
+    let (store, orders) = it.open()?;
     wait_for_archive(&store);
-    change(&store, &notes, &mut rows, &mut random)?;
-    drop((store, notes));
-    let to = fresh(dir.path(), "restored");
-    Store::restore_archive(&archive).run(&to)?;
-    assert!(rows_of(&to)? == rows);
+    change(&store, &orders, &mut rows, &mut random)?;
+    drop((store, orders));
+    assert!(it.restored_rows()? == rows);
     Ok(())
 }
 
-#[test]
-fn an_archive_that_was_unavailable_gets_all_commits() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let (mut random, mut rows) = (Random(7), Rows::new());
-    let store = options(&archive).open(&path)?;
-    let notes = NoteRepository::open(&store)?;
+fn an_archive_that_was_unavailable_gets_all_commits(kind: Kind) -> TestResult {
+    let (it, mut random, mut rows) = (Archived::new(kind)?, Random(7), Rows::new());
+    let (store, orders) = it.open()?;
     wait_for_archive(&store);
-    drop((store, notes));
-    let away = dir.path().join("away");
-    fs::rename(&archive, &away)?;
-    fs::write(&archive, "")?;
+    drop((store, orders));
+    let away = it.path("away");
+    fs::rename(&it.archive, &away)?;
+    fs::write(&it.archive, "")?;
     let mut then = Vec::new();
     for _ in 0..2 {
-        let store = options(&archive).open(&path)?;
-        let notes = NoteRepository::open(&store)?;
-        for _ in 0..200 {
-            change(&store, &notes, &mut rows, &mut random)?;
-            then.push((crate::last_commit(&store)?, rows.clone()));
+        let (store, orders) = it.open()?;
+        for _ in 0..100 {
+            change(&store, &orders, &mut rows, &mut random)?;
+            then.push((last_commit(&store)?, rows.clone()));
         }
     }
-    fs::remove_file(&archive)?;
-    fs::rename(&away, &archive)?;
-    drop(options(&archive).open(&path)?);
-    for (commit, rows) in then.into_iter().step_by(37) {
-        let to = fresh(dir.path(), "restored");
-        Store::restore_archive(&archive).until_commit(commit).run(&to)?;
-        assert!(rows_of(&to)? == rows);
-    }
-    Ok(())
+    fs::remove_file(&it.archive)?;
+    fs::rename(&away, &it.archive)?;
+    drop(it.options().open(&it.store)?);
+    then.iter().step_by(27).try_for_each(|(commit, rows)| it.has(commit, rows))
 }
 
-#[test]
-fn a_lost_outbox_leaves_a_gap_and_a_new_base() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let (mut random, mut rows) = (Random(13), Rows::new());
-    let store = options(&archive).open(&path)?;
-    let notes = NoteRepository::open(&store)?;
+fn a_lost_outbox_leaves_a_gap_and_a_new_base(kind: Kind) -> TestResult {
+    let (it, mut random, mut rows) = (Archived::new(kind)?, Random(13), Rows::new());
+    let (store, orders) = it.open()?;
     wait_for_archive(&store);
-    let (before, rows_before) = (crate::last_commit(&store)?, rows.clone());
-    drop((store, notes));
-    let store = options(&archive).open(&path)?;
-    let notes = NoteRepository::open(&store)?;
-    fs::remove_dir_all(path.join("archive.pending"))?;
+    let (before, rows_before) = (last_commit(&store)?, rows.clone());
+    drop((store, orders));
+    let (store, orders) = it.open()?;
+    fs::remove_dir_all(it.store.join("archive.pending"))?;
     for _ in 0..100 {
-        change(&store, &notes, &mut rows, &mut random)?;
+        change(&store, &orders, &mut rows, &mut random)?;
     }
-    let gap = crate::last_commit(&store)?;
+    let gap = last_commit(&store)?;
     for _ in 0..100 {
-        change(&store, &notes, &mut rows, &mut random)?;
+        change(&store, &orders, &mut rows, &mut random)?;
     }
-    drop((store, notes));
-    let store = options(&archive).open(&path)?;
+    drop((store, orders));
+    let store = it.options().open(&it.store)?;
     wait_for_archive(&store);
     drop(store);
-    let to = fresh(dir.path(), "restored");
-    let outcome = Store::restore_archive(&archive).until_commit(gap).run(&to);
-    assert!(matches!(outcome, Err(Error::NotInArchive { .. })), "{outcome:?}");
-    Store::restore_archive(&archive).until_commit(before).run(&to)?;
-    assert!(rows_of(&to)? == rows_before);
-    let to = fresh(dir.path(), "restored");
-    Store::restore_archive(&archive).run(&to)?;
-    assert!(rows_of(&to)? == rows);
+    it.lacks(it.restore().until_commit(gap));
+    it.has(&before, &rows_before)?;
+    assert!(it.restored_rows()? == rows);
     Ok(())
 }
 
-#[test]
-fn two_open_stores_have_different_archives() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let archive = dir.path().join("archive");
-    let (mut random, mut rows) = (Random(8), Rows::new());
-    let first = options(&archive).open(dir.path().join("first"))?;
-    let notes = NoteRepository::open(&first)?;
-    change(&first, &notes, &mut rows, &mut random)?;
-    let second = options(&archive).open(dir.path().join("second"))?;
+fn two_open_stores_have_different_archives(kind: Kind) -> TestResult {
+    let (it, mut random, mut rows) = (Archived::new(kind)?, Random(8), Rows::new());
+    let (first, orders) = it.open()?;
+    change(&first, &orders, &mut rows, &mut random)?;
+    let (second, others) = open(&it.options(), &it.path("second"))?;
     let error = second.archive_lag().and_then(|lag| lag.error).ok_or("no error")?;
     assert!(error.contains("another process archives"), "{error}");
-    change(&second, &NoteRepository::open(&second)?, &mut Rows::new(), &mut Random(9))?;
+    change(&second, &others, &mut Rows::new(), &mut Random(9))?;
     wait_for_archive(&first);
-    drop(second);
-    drop((first, notes));
-    let to = dir.path().join("restored");
-    Store::restore_archive(&archive).run(&to)?;
-    assert!(rows_of(&to)? == rows);
+    drop((second, others));
+    drop((first, orders));
+    assert!(it.restored_rows()? == rows);
     Ok(())
 }
 
-#[test]
-fn an_archive_needs_a_journal_and_a_directory_of_its_own() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let full = Store::options().durability(Durability::Full);
-    let outcome = full.archive(&archive).open(&path);
-    assert!(matches!(&outcome, Err(Error::Io { .. })), "{outcome:?}");
-    let store = options(&path).open(&path)?;
+fn an_archive_needs_a_journal_and_a_directory_of_its_own(kind: Kind) -> TestResult {
+    let it = Archived::new(kind)?;
+    let outcome = it.options().durability(Durability::Full).open(&it.store);
+    assert!(matches!(&outcome, Err(Error::Io { .. } | Error::NotOffered { .. })), "{outcome:?}");
+    let store = it.to(&it.store).open(&it.store)?;
     let error = store.archive_lag().and_then(|lag| lag.error).ok_or("no error")?;
     assert!(error.contains("it is a store"), "{error}");
     drop(store);
-    let plain = Store::options().durability(Durability::Journal).open(&path)?;
+    let plain = without_archive(kind).open(&it.store)?;
     assert!(plain.archive_lag().is_none());
     Ok(())
 }
 
 #[cfg(unix)]
-#[test]
-fn files_of_an_archive_have_the_modes_of_the_store() -> TestResult {
+fn files_of_an_archive_have_the_modes_of_the_store(kind: Kind) -> TestResult {
     use std::os::unix::fs::PermissionsExt as _;
 
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let store = options(&archive).directory_mode(0o750).file_mode(0o640).open(&path)?;
-    let notes = NoteRepository::open(&store)?;
-    change(&store, &notes, &mut Rows::new(), &mut Random(10))?;
+    let it = Archived::new(kind)?;
+    let options = it.options().directory_mode(0o750).file_mode(0o640);
+    let (store, orders) = open(&options, &it.store)?;
+    change(&store, &orders, &mut Rows::new(), &mut Random(10))?;
     wait_for_archive(&store);
-    let check = |path: &std::path::Path| -> TestResult {
+    let check = |path: &Path| -> TestResult {
         let mut directories = vec![path.to_owned()];
         while let Some(path) = directories.pop() {
             let metadata = fs::metadata(&path)?;
@@ -167,52 +142,47 @@ fn files_of_an_archive_have_the_modes_of_the_store() -> TestResult {
         }
         Ok(())
     };
-    check(&archive)?;
-    drop((store, notes));
-    check(&archive)?;
-    check(&path)?;
-    let to = dir.path().join("restored");
-    Store::restore_archive(&archive).run(&to)?;
+    check(&it.archive)?;
+    drop((store, orders));
+    check(&it.archive)?;
+    check(&it.store)?;
+    let to = it.path("restored");
+    it.restore().run(&to)?;
     check(&to)
 }
 
-#[test]
-fn a_directory_that_becomes_empty_gets_no_new_archive() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let (path, archive) = (dir.path().join("store"), dir.path().join("archive"));
-    let (mut random, mut rows) = (Random(14), Rows::new());
-    let store = options(&archive).open(&path)?;
-    let notes = NoteRepository::open(&store)?;
-    change(&store, &notes, &mut rows, &mut random)?;
+fn a_directory_that_becomes_empty_gets_no_new_archive(kind: Kind) -> TestResult {
+    let (it, mut random, mut rows) = (Archived::new(kind)?, Random(14), Rows::new());
+    let (store, orders) = it.open()?;
+    change(&store, &orders, &mut rows, &mut random)?;
     wait_for_archive(&store);
     // The disk of the archive is unmounted, and mounted again.
-    let away = dir.path().join("away");
+    let away = it.path("away");
     for is_empty in [true, false] {
-        fs::rename(&archive, &away)?;
+        fs::rename(&it.archive, &away)?;
         if is_empty {
-            fs::create_dir(&archive)?;
+            fs::create_dir(&it.archive)?;
         }
         let mut errors = 0;
         while errors < 8 {
-            change(&store, &notes, &mut rows, &mut random)?;
+            change(&store, &orders, &mut rows, &mut random)?;
             let error = store.archive_lag().and_then(|lag| lag.error);
             errors += usize::from(error.is_some_and(|error| error.contains("manifest is gone")));
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
         }
-        assert!(!archive.exists() || fs::read_dir(&archive)?.next().is_none(), "a new archive");
-        let _ = fs::remove_dir(&archive);
-        fs::rename(&away, &archive)?;
+        let is_new = it.archive.exists() && fs::read_dir(&it.archive)?.next().is_some();
+        assert!(!is_new, "a new archive");
+        let _ = fs::remove_dir(&it.archive);
+        fs::rename(&away, &it.archive)?;
         wait_for_archive(&store);
     }
-    drop((store, notes));
+    drop((store, orders));
     // It is the same generation.
-    let names = fs::read_dir(&archive)?
+    let names = fs::read_dir(&it.archive)?
         .map(|it| Ok(it?.file_name()))
         .collect::<std::io::Result<Vec<_>>>()?;
     let bases = names.iter().filter(|name| name.to_string_lossy().starts_with("base."));
-    assert_eq!(bases.count(), 1, "{names:?}");
-    let to = fresh(dir.path(), "restored");
-    Store::restore_archive(&archive).run(&to)?;
-    assert!(rows_of(&to)? == rows);
+    assert_eq!(bases.count(), kind.of(1, 3), "{names:?}");
+    assert!(it.restored_rows()? == rows);
     Ok(())
 }
