@@ -50,6 +50,7 @@ mod removed;
 mod restored;
 mod restored_killed;
 mod restored_moves;
+mod restored_readers;
 mod results;
 mod routing;
 mod sampled;

@@ -1,7 +1,7 @@
 //! Opening a table of a sharded store. The table is opened in each shard that can have its rows or entries, as in a plain
 //! store. Then the [global indexes](all_shards::build_global) are built over all shards.
 
-use std::sync::Arc;
+use std::{ptr, sync::Arc};
 
 use super::{
     all_shards, changes,
@@ -317,6 +317,10 @@ pub(super) fn open_in(
         has_main_rows_elsewhere,
         online,
     };
+    // A shard that is being attached or restored does not belong to the store yet.
+    if is_from_elsewhere && shards.shard(number).is_ok_and(|own| ptr::eq(own, shard)) {
+        shards.announce_replaced();
+    }
     let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
     let mut checked = None;
     if let Some(mut identity) = unchecked {

@@ -173,6 +173,7 @@ impl Engine {
             }
         }
         drop((gate, turn));
+        self.check_replaced()?;
         for (shard, snapshot) in (0..).zip(&snapshots).filter(|_| !self.seen.is_empty()) {
             if let Some((_, txn)) = snapshot {
                 self.check_seen(shard, txn)?;
@@ -200,6 +201,7 @@ impl Engine {
             }
             maps = self.maps.capture();
         };
+        self.check_replaced()?;
         self.check_seen(shard, &txn)?;
         let mut txn = Some(txn);
         let snapshots = (0..self.shards.len()).map(|at| txn.take_if(|_| at == shard as usize));

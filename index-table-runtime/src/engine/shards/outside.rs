@@ -8,6 +8,10 @@
 //! completes the commit by the journal. Until then, readers that have the store open can't take snapshots. If no shard
 //! needs the journal, there is nothing to complete.
 //!
+//! A third number counts how often a shard was replaced: by its backup, or by files that come from elsewhere. The global indexes
+//! are then emptied and built again, and a reader may still have the lost files open. So a reader that has opened the store
+//! before has to open it again.
+//!
 //! The numbers are not synced. After a power failure, the next process is alone, and recovers all shards.
 
 use std::{
@@ -41,6 +45,8 @@ const PAUSE: Duration = Duration::from_micros(200);
 const BEGUN: u64 = 0;
 /// The offset of the number of commits that have ended.
 const ENDED: u64 = 8;
+/// The offset of the number of times that a shard was replaced.
+const REPLACED: u64 = 16;
 
 /// The numbers in the process that writes the store.
 pub(crate) struct Announced {
@@ -70,6 +76,13 @@ impl Announced {
         *ended += 1;
         let _ = os::write(self.lock.file(), ENDED, *ended);
     }
+
+    /// Announces that a shard was replaced.
+    fn replaced(&self) {
+        let _numbers = self.numbers.lock();
+        let number = os::read(self.lock.file(), REPLACED).unwrap_or_default();
+        let _ = os::write(self.lock.file(), REPLACED, number + 1);
+    }
 }
 
 /// The numbers in a process that reads the store while another process may write it.
@@ -79,11 +92,21 @@ pub(crate) struct Observed {
     file: OnceLock<File>,
     /// A number of commits that have begun, the last of which can't become visible in more shards.
     settled: AtomicU64,
+    /// The number of times that a shard was replaced before this process opened the store.
+    replaced: u64,
 }
 
 impl Observed {
-    pub(crate) const fn new(lock: PathBuf) -> Self {
-        Self { path: lock, file: OnceLock::new(), settled: AtomicU64::new(u64::MAX) }
+    /// Reads the numbers. Called before the shards are opened.
+    pub(crate) fn new(lock: PathBuf) -> Self {
+        let settled = AtomicU64::new(u64::MAX);
+        let mut observed = Self { path: lock, file: OnceLock::new(), settled, replaced: 0 };
+        observed.replaced = observed.replaced_now().unwrap_or_default();
+        observed
+    }
+
+    fn replaced_now(&self) -> io::Result<u64> {
+        self.file().map_or(Ok(0), |file| os::read(file, REPLACED))
     }
 
     /// Returns the lock file. If it does not exist, no process has written the store; if it can't be read, no numbers are
@@ -135,6 +158,29 @@ impl Engine {
                 return Err(self.unread(io::ErrorKind::ResourceBusy.into()));
             }
         }
+    }
+
+    /// Announces to readers that a shard was replaced, before a commit that shows it.
+    pub(crate) fn announce_replaced(&self) {
+        if let Some(announced) = self.manager().and_then(super::Manager::announced) {
+            announced.replaced();
+        }
+    }
+
+    /// Fails in a reader if another process has replaced a shard since this process opened the store. Called after a snapshot was
+    /// taken.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReopenNeeded`]
+    pub(super) fn check_replaced(&self) -> Result<()> {
+        let Some(observed) = &self.observed else { return Ok(()) };
+        let now = observed.replaced_now().map_err(|source| self.unread(source))?;
+        if now == observed.replaced {
+            return Ok(());
+        }
+        let reason = "another process has restored one of its shards";
+        Err(Error::ReopenNeeded { path: self.directory(), reason })
     }
 
     /// Waits until no commit is becoming visible. Returns the number of commits that have begun.
@@ -237,9 +283,20 @@ mod tests {
             }
         }
         assert_eq!(observed.numbers().expect("numbers"), (258, 257));
-        let bytes = std::fs::read(&path).expect("the file");
-        let bytes = bytes.try_into().expect("16 bytes");
-        let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-        assert!(include_str!("../../../../docs/FORMAT.md").contains(&hex), "{hex}");
+        let documented = |length: usize| {
+            let bytes = std::fs::read(&path).expect("the file");
+            assert_eq!(bytes.len(), length);
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let format = include_str!("../../../../docs/FORMAT.md");
+            assert!(format.contains(&format!("`{hex}`")), "{hex}");
+        };
+        documented(16);
+        let mut open = File::options();
+        let file = open.read(true).write(true).open(&path).expect("a file");
+        let announced = Announced::new(WriterLock::new(Unshared::new(&file), file));
+        (0..3).for_each(|_| announced.replaced());
+        assert_eq!((observed.replaced, observed.replaced_now().expect("a number")), (0, 3));
+        assert_eq!(Observed::new(path.clone()).replaced, 3);
+        documented(24);
     }
 }

@@ -111,6 +111,7 @@ fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> 
     }
     lmdb::refuse_missing(path)?;
     let lock = (!read_only).then(|| lock(path, options.file_mode)).transpose()?;
+    let observed = read_only.then(|| Observed::new(path.join(LOCK)));
     if !read_only && !options.follower {
         lmdb::known::check(options, path)?;
     }
@@ -163,10 +164,9 @@ fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> 
             if is_follower {
                 engine.follow_own_records()?;
             }
-            if read_only {
-                engine.with_seen((version, Observed::new(path.join(LOCK))), found.seen)
-            } else {
-                Ok(engine)
+            match observed {
+                Some(observed) => engine.with_seen((version, observed), found.seen),
+                None => Ok(engine),
             }
         }
         Err(error) => {

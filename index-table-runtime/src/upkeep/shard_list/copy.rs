@@ -17,13 +17,14 @@
 //! | if the journal of all shards is not running, because no shard with it is available: it leaves its records in `shards.journal.left.{number}` | the same |
 //! | it is renamed | the next opening of the store has the shard |
 //! | the shard joins the journal of all shards, or starts it | the same |
+//! | processes that read the store have to open it again (`writer.lock`): they can have the lost files open, and have found the indexes readable | the same |
 //! | the tables in use are opened in its place | the same |
 //! | the global indexes of these tables are emptied in the other shards, in one transaction | the same |
 //! | `shards.journal.left.{number}` is removed | the same; otherwise, the next start of the journal removes it |
 //! | the shard is available in this process, and the global indexes are built | the restoration is complete |
 //!
 //! A global index is readable if no shard records it as emptied. So from the renaming until the index is built, it is not
-//! readable in any process. The next opening of its repository for writing builds it. Since no table is recorded as checked, this
+//! readable in any process. Processes that have opened the store before fail with `ReopenNeeded`. The next opening of its repository for writing builds it. Since no table is recorded as checked, this
 //! opening also compares the rows and the consumers of change streams, and raises the numbers.
 //!
 //! The records in `shards.journal.left.{number}` belong to the lost directory. The copy never gets them: its marker names

@@ -46,7 +46,7 @@ impl Store {
     /// and built before this method returns, in one transaction for each table. Others are built when their repository is opened.
     /// Meanwhile, queries of these indexes, and writes that add a key to a unique index among them, fail with
     /// [`Error::IndexNotReadable`]. If another shard is not available, this lasts until it is restored, or the store is opened
-    /// with all shards.
+    /// with all shards. In other processes, stores that were opened before for reading fail with [`Error::ReopenNeeded`].
     ///
     /// Cost: the cost of [`Store::restore`]. In addition, the rows of all tables in the backup are scanned, each table in use is
     /// opened in the shard and its rows are scanned twice more, and each reference table is written. For a table with global indexes, the rows of all shards are read, and all
@@ -145,6 +145,8 @@ impl Store {
         let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
         let restored: Arc<dyn HasEngine> = open_restored(shards, &records, (number, record))
             .inspect_err(|_| copy.leave_place())?;
+        // Other processes may have the lost files open, or don't expect that indexes become unreadable.
+        shards.announce_replaced();
         let indexes = in_use.iter().flat_map(|table| {
             table.rows.distribution.global().iter().map(|index| table.will_be_emptied(*index))
         });
