@@ -42,6 +42,7 @@ mod random_local;
 mod random_threads;
 mod reattached;
 mod reattached_empty;
+mod reattached_reference;
 mod rebalanced;
 mod rebuilt;
 mod rebuilt_moves;

@@ -205,7 +205,7 @@ impl Engine {
         self.check_seen(shard, &txn)?;
         let mut txn = Some(txn);
         let snapshots = (0..self.shards.len()).map(|at| txn.take_if(|_| at == shard as usize));
-        Ok(Txn::reading_one(self, snapshots, shard, maps))
+        self.refuse_absent(shard, Txn::reading_one(self, snapshots, shard, maps))
     }
 
     /// Prevents commits from becoming visible in any shard until the result is dropped.

@@ -219,6 +219,13 @@ pub(super) struct MapsAt {
     maps: Option<Arc<Maps>>,
 }
 
+impl MapsAt {
+    /// Whether a shard does not belong to the store in these maps.
+    pub(super) fn lacks(&self, shard: ShardNumber) -> bool {
+        self.maps.as_ref().is_some_and(|maps| !maps.shards().contains(&shard))
+    }
+}
+
 impl CurrentMaps {
     pub(super) fn new(by_name: BTreeMap<String, Map>, shards: Arc<[ShardNumber]>) -> Self {
         let now = RwLock::new(Arc::new(Maps { by_name, shards, ..Maps::default() }));

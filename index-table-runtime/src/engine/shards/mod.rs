@@ -514,8 +514,9 @@ impl Engine {
 
     /// Returns the number of the shard with this name.
     pub(crate) fn number(&self, name: &str) -> Option<ShardNumber> {
-        let is_own = |(_, shard): &(_, &Shard)| &*shard.name == name && !shard.is_gone();
-        self.shards().find(is_own).map(|(number, _)| number)
+        // Not a shard that is being attached.
+        let present = self.current_shards();
+        present.into_iter().find(|number| self.shard(*number).is_ok_and(|it| &*it.name == name))
     }
 
     pub(crate) fn shard(&self, shard: ShardNumber) -> Result<&Shard> {
@@ -615,7 +616,16 @@ impl Engine {
     pub(crate) fn write_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
         self.refuse_forked()?;
         self.refuse_read_only()?;
-        Txn::writing_on(self, shard, false)
+        self.refuse_absent(shard, Txn::writing_on(self, shard, false)?)
+    }
+
+    /// Returns the transaction of one shard, unless the shard does not belong to the store in its maps: it is being attached.
+    fn refuse_absent<'s>(&self, shard: ShardNumber, txn: Txn<'s>) -> Result<Txn<'s>> {
+        if txn.lacks(shard) {
+            let (shard, reason) = (self.name(shard), GONE.to_owned());
+            return Err(Error::ShardUnavailable { shard, reason });
+        }
+        Ok(txn)
     }
 
     /// Returns a read transaction without snapshots.
@@ -627,7 +637,7 @@ impl Engine {
     pub(crate) fn write_from(&self, shard: ShardNumber) -> Result<Txn<'_>> {
         self.refuse_forked()?;
         self.refuse_read_only()?;
-        Txn::writing_on(self, shard, true)
+        self.refuse_absent(shard, Txn::writing_on(self, shard, true)?)
     }
 
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {

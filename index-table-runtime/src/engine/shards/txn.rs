@@ -160,6 +160,12 @@ impl<'s> Txn<'s> {
         Self::new(engine, State::Read(of_shards(engine, snapshots), Some(shard)), maps)
     }
 
+    /// Whether a shard does not belong to the store in the maps of the transaction. Before the first change of the maps in this
+    /// process, nobody has the number of such a shard.
+    pub(super) fn lacks(&self, shard: ShardNumber) -> bool {
+        self.routed.at().lacks(shard)
+    }
+
     /// Returns a read transaction without snapshots.
     pub(super) fn over(engine: &'s Engine) -> Self {
         Self::new(engine, State::Read(Box::default(), None), engine.maps.capture())
@@ -366,10 +372,14 @@ impl Reads for Txn<'_> {
 
     fn nearest(&self, tables: &Tables) -> ShardNumber {
         let State::Read(snapshots, only) = &self.state else { return 0 };
-        let read = || (0..).zip(snapshots).find(|(_, it)| it.is_read.get()).map(|(shard, _)| shard);
-        let first =
-            || (0..).zip(snapshots).find(|(shard, _)| self.available(tables, *shard).is_ok());
-        only.or_else(read).or_else(|| first().map(|(shard, _)| shard)).unwrap_or(0)
+        // A snapshot may have a shard that is being attached, whose copies are not current yet.
+        let present = tables.routing.shards().iter().copied();
+        let is_read = |shard: &ShardNumber| {
+            snapshots.get(*shard as usize).is_some_and(|snapshot| snapshot.is_read.get())
+        };
+        let read = || present.clone().find(is_read);
+        let first = || present.clone().find(|shard| self.available(tables, *shard).is_ok());
+        only.or_else(read).or_else(first).unwrap_or(0)
     }
 
     fn alone(&self) -> Option<ShardNumber> {

@@ -383,10 +383,13 @@ impl Reads for Writing<'_> {
     }
 
     fn nearest(&self, tables: &Tables) -> ShardNumber {
-        let used = self.all().find(|locked| locked.is_used.get());
-        let locked = used.or_else(|| self.all().next()).map(|locked| locked.shard.get());
+        // A transaction may have locked a shard that is being attached, whose copies are not current yet.
+        let present = tables.routing.shards();
+        let own = || self.all().filter(|locked| present.contains(&locked.shard.get()));
+        let used = own().find(|locked| locked.is_used.get());
+        let locked = used.or_else(|| own().next()).map(|locked| locked.shard.get());
         let is_available = |shard: &ShardNumber| self.available(tables, *shard).is_ok();
-        let available = || tables.routing.shards().iter().copied().find(is_available);
+        let available = || present.iter().copied().find(is_available);
         locked.or_else(available).unwrap_or(0)
     }
 }

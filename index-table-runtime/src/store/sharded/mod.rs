@@ -102,8 +102,8 @@ impl Store {
             Ok(None) => return shard_id(self, 0).into_iter().collect(),
             Err(_) => return Vec::new(),
         };
-        let present = engine.shards().filter(|(_, shard)| !shard.is_gone());
-        present.filter_map(|(number, _)| shard_id(self, number).ok()).collect()
+        let present = engine.current_shards().into_iter();
+        present.filter_map(|number| shard_id(self, number).ok()).collect()
     }
 
     /// Returns the shards that are not available, each with the reason. A shard is not available if it was left out by
