@@ -11,6 +11,7 @@ mod handed;
 mod joining;
 mod moments;
 mod named;
+mod partial;
 mod processes;
 mod shards;
 mod targets;

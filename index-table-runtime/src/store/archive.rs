@@ -154,7 +154,9 @@ impl<'a> RestoreArchive<'a> {
         self
     }
 
-    /// Restores the state after the commit with this number, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number).
+    /// Restores the state after the commit with this number, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number),
+    /// also of a write transaction, or from an [`Event`](crate::Event). If the number lacks the numbers of some shards, they are
+    /// restored up to the commits that are before it in the archive, for which all records after the base are read once more.
     pub fn until_commit(mut self, commit: impl Into<CommitNumber>) -> Self {
         self.until = Some(Last::Commit(commit.into()));
         self

@@ -24,7 +24,7 @@ use crate::{
     model::{
         KeyRange,
         error::{Error, Result},
-        maintain::Change,
+        maintain::{Change, Sink as _},
         schema::{KeyField, Parts, Source, TableSchema},
         shard::Distribution,
     },
@@ -192,6 +192,47 @@ fn a_commit_that_fails_in_a_later_shard_is_completed_when_the_store_is_opened_ag
             opened.write(&[2, 0], 3).expect("a commit");
         }
     }
+}
+
+#[test]
+fn an_older_file_of_a_shard_that_was_closed_before_the_last_checkpoint_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Options::default().map_size(1 << 24);
+    let options = options.checkpoint(1 << 14, 1 << 13, Duration::from_hours(1));
+    let opened = open_with(directory.path(), &options).expect("a store");
+    opened.write(&[0, 1, 2], 1).expect("a commit");
+    drop(opened);
+    let place = directory.path().join("2");
+    engine::lmdb::Engine::wait_until_closed(&place);
+    let older = std::fs::read(place.join("data.mdb")).expect("a file");
+    let opened = open_with(directory.path(), &options).expect("a store");
+    opened.write(&[2], 2).expect("a commit");
+    let Opened { tables, engine, mut engines } = opened;
+    drop((tables, engine));
+    drop(engines.pop());
+    engine::lmdb::Engine::wait_until_closed(&place);
+    let first = engines.first().expect("a shard").engine();
+    let open_table = first.open_table(&TABLES[0], Parts::default(), false, &mut |_| Ok(()));
+    let tables = open_table.map_err(|(error, _)| error).expect("a table");
+    for id in 10..40 {
+        let mut txn = first.write().expect("a transaction");
+        let mut writer = txn.writer(&tables).expect("a writer");
+        let change = Change::PutFact { primary_key: &[id], row: &[id; 1000] };
+        writer.change(change).expect("a change");
+        txn.commit(|| ()).map_err(Error::from).expect("a commit");
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop((tables, engines));
+    for shard in ["0", "1"] {
+        engine::lmdb::Engine::wait_until_closed(&directory.path().join(shard));
+    }
+    let newer = std::fs::read(place.join("data.mdb")).expect("a file");
+    std::fs::write(place.join("data.mdb"), older).expect("written");
+    let refused = open_with(directory.path(), &options).map(drop).expect_err("an older file");
+    assert!(refused.to_string().contains("lacks commits"), "{refused}");
+    std::fs::write(place.join("data.mdb"), newer).expect("written");
+    let opened = open_with(directory.path(), &options).expect("a store");
+    assert_eq!(opened.rows().expect("rows").get(2), Some(&vec![1, 2]));
 }
 
 #[test]

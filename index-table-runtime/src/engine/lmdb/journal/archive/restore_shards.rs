@@ -3,6 +3,7 @@
 //! The bases of shards have different times. A record is applied to each of its shards whose base does not have it.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
@@ -43,8 +44,8 @@ const OWN_RECORDS: &str = ".shard";
 pub(crate) enum UntilShards {
     /// The last commit of the archive.
     End,
-    /// The commit with this number in each shard. A shard that was not available has 0. Shards that were added later
-    /// are missing.
+    /// The commit with this number in each shard. A shard that was not available, or that the commit did not change, has 0: the
+    /// commits of other shards determine its last commit ([`Archive::completed`]). Shards that were added later are missing.
     Commit(Vec<u64>),
     /// The last commit at or before this time, in nanoseconds since 1970.
     Time(u64),
@@ -86,9 +87,11 @@ impl Archive {
         let (mut missing, mut complete) = (None, Vec::new());
         for generation in generations.iter().rev() {
             let mut found = BTreeMap::new();
-            for base in self.bases.iter().filter(|base| base.generation == *generation) {
+            let of_generation = || self.bases.iter().filter(|base| base.generation == *generation);
+            let completed = self.completed(until, of_generation())?;
+            for base in of_generation() {
                 if base.shard.is_some()
-                    && until.includes(base.shard(), base.commit, base.time)
+                    && completed.includes(base.shard(), base.commit, base.time)
                     && self.has_commits_of(base)?
                 {
                     found.insert(base.shard(), *base);
@@ -115,6 +118,46 @@ impl Archive {
             (None, Some(first)) => format!("it begins {} ms after 1970", milliseconds(first.time)),
             (None, None) => "it has no base yet".to_owned(),
         }))
+    }
+
+    /// Completes a commit number that lacks the numbers of some shards. All records of a generation are in one order, so such a
+    /// shard gets its last number up to the last record with a given number.
+    ///
+    /// Without such numbers, no record is read.
+    fn completed<'u, 'b>(
+        &self,
+        until: &'u UntilShards,
+        bases: impl Iterator<Item = &'b Base>,
+    ) -> Result<Cow<'u, UntilShards>> {
+        let UntilShards::Commit(given) = until else { return Ok(Cow::Borrowed(until)) };
+        let first = bases.min_by_key(|base| base.segment);
+        let (Some(first), true) = (first, given.contains(&0)) else {
+            return Ok(Cow::Borrowed(until));
+        };
+        let given_of = |shard: u32| given.get(shard as usize).copied().unwrap_or(0);
+        let (mut seen, mut before, mut after) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut step = |walked: &Walked<'_>| {
+            let Walked { path, file, head, record } = walked;
+            let parts = Parts::read(file, head, record);
+            let parts = parts.map_err(|failure| failed(&self.directory, failure, path))?;
+            seen.extend(parts.shards.iter().copied());
+            if parts.shards.iter().any(|(shard, number)| *number <= given_of(*shard)) {
+                before.clone_from(&seen);
+                after.clear();
+            } else {
+                for (shard, number) in parts.shards {
+                    after.entry(shard).or_insert(number);
+                }
+            }
+            Ok(Step::Next)
+        };
+        self.walk(first, &mut step, &mut |_| ())?;
+        let last = |(shard, given): (u32, &u64)| match (given, after.get(&shard)) {
+            (0, None) => 0,
+            (0, Some(next)) => before.get(&shard).copied().unwrap_or(next.saturating_sub(1)),
+            (given, _) => *given,
+        };
+        Ok(Cow::Owned(UntilShards::Commit((0..).zip(given).map(last).collect())))
     }
 
     /// Fails if a generation after that of a base may have the requested commit, before its bases are complete. After an older
@@ -295,9 +338,11 @@ impl Archive {
             let env = env.map_err(|error| failed(&self.directory, error, directory))?;
             envs.insert(base.shard(), (env, directory.as_path()));
         }
+        let of_generation = self.bases.iter().filter(|base| base.generation == first.generation);
+        let completed = self.completed(until, of_generation)?;
         let mut restoring = Restoring {
             archive: self,
-            until,
+            until: &completed,
             envs: &envs,
             manager: self.manager_of(first)?,
             later: None,

@@ -152,8 +152,11 @@ impl SharedJournal {
             let epoch = found.checkpoint.salt.epoch;
             let is_last =
                 matches!(marker, Marker::Clean(own) if self.is_of(own) && own.epoch >= epoch);
-            if is_last || found.checkpoint.saved(shard).is_none() {
+            if is_last {
                 return Ok(false);
+            }
+            if found.checkpoint.saved(shard).is_none() {
+                return Ok(found.checkpoint.closed(shard).is_some_and(|last| last > number));
             }
             match found.last_change(shard) {
                 // This process appends to the journal.
