@@ -9,6 +9,7 @@ mod earlier;
 mod forks;
 mod handed;
 mod joining;
+mod lost;
 mod moments;
 mod named;
 mod partial;

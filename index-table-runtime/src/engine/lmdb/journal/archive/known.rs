@@ -48,9 +48,10 @@ pub(crate) fn settle(store: &Path, archive: Option<&Destination>) -> io::Result<
         (None, None) => Ok(()),
         (None, Some(known)) => {
             if !known.is_given_up {
-                write(store, &Known { is_given_up: true, has_begun: false, ..known })?;
+                let place = known.place.clone();
+                write(store, &Known { is_given_up: true, has_begun: false, place })?;
             }
-            if before.is_none_or(|before| end(store, &before)) {
+            if before.is_none_or(|before| end(store, &before, known.is_given_up)) {
                 fs::remove_file(store.join(KNOWN))?;
                 sync_directory(store)?;
             }
@@ -67,7 +68,8 @@ pub(crate) fn settle(store: &Path, archive: Option<&Destination>) -> io::Result<
                 before.as_ref().zip(place.as_ref()).is_some_and(|(it, place)| is_same(it, place));
             if let Some(before) = before.filter(|_| !is_same) {
                 // If it can't be written, its followers don't find the end. The caller has named another archive.
-                end(store, &before);
+                let is_given_up = known.as_ref().is_some_and(|known| known.is_given_up);
+                end(store, &before, is_given_up);
             }
             let has_begun = is_same && known.as_ref().is_some_and(|known| known.has_begun);
             let next = Known { is_given_up: false, has_begun, place: place.map(bytes_of) };
@@ -122,13 +124,13 @@ fn write(store: &Path, known: &Known) -> io::Result<()> {
     put(store, KNOWN, &known.bytes(), &store.join(FILE))
 }
 
-/// Records in an archive that its store is written without it from now on. Returns false if the archive can't be read or
-/// written now.
-fn end(store: &Path, archive: &Path) -> bool {
-    try_end(store, archive).is_ok()
+/// Records in an archive that its store is written without it from now on, or since its last commit in the archive if the archive
+/// was given up earlier. Returns false if the archive can't be read or written now.
+fn end(store: &Path, archive: &Path, was_given_up: bool) -> bool {
+    try_end(store, archive, was_given_up).is_ok()
 }
 
-fn try_end(store: &Path, archive: &Path) -> io::Result<()> {
+fn try_end(store: &Path, archive: &Path, was_given_up: bool) -> io::Result<()> {
     let manifest = |directory: &Path| match fs::read(directory.join(MANIFEST_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(|bytes| Manifest::read(&bytes)),
@@ -144,7 +146,8 @@ fn try_end(store: &Path, archive: &Path) -> io::Result<()> {
         return Ok(());
     }
     let generation = last_generation(archive, Some(&found))?.max(own.generation);
-    let ended = Manifest { generation, time: log::nanoseconds().max(found.time), ..found };
+    let since = if was_given_up { own.time } else { log::nanoseconds() };
+    let ended = Manifest { generation, time: since.max(found.time), ..found };
     put(archive, ENDED, &ended.bytes(), &archive.join(MANIFEST_FILE))
 }
 

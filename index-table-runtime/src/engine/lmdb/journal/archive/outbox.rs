@@ -217,6 +217,11 @@ impl Outbox {
         let Some(found) = found else { return Ok(true) };
         let (source, after) = (found.source(), self.manifest.at);
         self.salt = source.checkpoint.salt;
+        // The commits of one data file are counted in `begin`.
+        let is_empty = self.shards.is_some() && found.tail.records.is_empty();
+        if is_empty && source.checkpoint.record > self.manifest.commit + 1 {
+            return Ok(false);
+        }
         let is_after = |frames: &[Place]| frames.last().is_some_and(|last| *last >= after);
         let missing = found.tail.records.iter().filter(|record| is_after(&record.frames));
         for (at, record) in missing.enumerate() {
