@@ -89,8 +89,6 @@ ranks! {
     ServerNumbers,
     /// The start of a transaction on a server, and each of its round trips.
     ServerStart,
-    /// The state of a transaction on a server. No two values of this rank are locked together.
-    ServerSession,
     /// The names of the statements of a connection.
     ServerStatements,
     /// The connections that are not in use.

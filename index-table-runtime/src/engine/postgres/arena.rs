@@ -1,33 +1,28 @@
 //! The results that a transaction lends until its end.
 
 use std::{
+    cell::{Cell, OnceCell},
     iter,
-    sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
 };
-
-/// A slot for one result.
-type Slot<T> = OnceLock<T>;
 
 /// The results that a transaction keeps. A result is never moved or dropped before the arena, so it can be borrowed
 /// while others are added. Each block has twice as many slots as the block before.
 pub(super) struct Arena<T> {
-    blocks: [OnceLock<Box<[Slot<T>]>>; 32],
-    len: AtomicUsize,
+    blocks: [OnceCell<Box<[OnceCell<T>]>>; 32],
+    len: Cell<usize>,
 }
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {
-        Self { blocks: [const { OnceLock::new() }; 32], len: AtomicUsize::new(0) }
+        Self { blocks: [const { OnceCell::new() }; 32], len: Cell::new(0) }
     }
 }
 
 impl<T> Arena<T> {
     /// Keeps a result. Returns its number as well.
     pub(super) fn keep(&self, result: T) -> Option<(usize, &T)> {
-        let number = self.len.fetch_add(1, Ordering::Relaxed);
+        let number = self.len.get();
+        self.len.set(number + 1);
         let slot = self.slot(number)?;
         Some((number, slot.get_or_init(|| result)))
     }
@@ -37,12 +32,14 @@ impl<T> Arena<T> {
         self.slot(number)?.get()
     }
 
-    fn slot(&self, number: usize) -> Option<&Slot<T>> {
+    fn slot(&self, number: usize) -> Option<&OnceCell<T>> {
         let place = number.checked_add(1)?;
         let block = place.ilog2();
         let size = 1_usize.checked_shl(block)?;
         let slots = self.blocks.get(usize::try_from(block).ok()?)?;
-        slots.get_or_init(|| iter::repeat_with(Slot::new).take(size).collect()).get(place - size)
+        slots
+            .get_or_init(|| iter::repeat_with(OnceCell::new).take(size).collect())
+            .get(place - size)
     }
 }
 

@@ -34,6 +34,7 @@ mod queue;
 mod read;
 mod select;
 mod session;
+mod slot;
 mod socket;
 mod start;
 mod stripes;

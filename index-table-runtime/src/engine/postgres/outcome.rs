@@ -81,7 +81,7 @@ pub(super) fn commit(session: &Session<'_>, stamp: Stamp) -> Result<(), CommitFa
     }
     let token = Token::new(session);
     if let Some(token) = &token {
-        session.pending.lock().items.push_back(Item::Simple(token.insert()));
+        session.pending.with(|pending| pending.items.push_back(Item::Simple(token.insert())));
     }
     pool.take_snapshots();
     let outcome = session.round_trip(Last::Simple("COMMIT"));

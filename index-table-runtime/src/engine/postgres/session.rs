@@ -2,34 +2,33 @@
 
 use std::{
     borrow::Cow,
+    cell::{Cell, OnceCell},
     collections::VecDeque,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    mem,
+    sync::Arc,
 };
 
 use tokio_postgres::types::ToSql;
 
 use super::{
-    batch::{Batch, Mode, Statement},
+    batch::{Batch, Kind as ChangeKind, Mode, Statement},
     catalog::{Catalog, Record},
     connection::{Connection, Outcome, Parameters, Response, Sent},
+    dialect::Dialect,
     error::{self, Kind},
+    names::Relation,
     numbers::Explicit,
     pool::{Counted, Leased, Pool},
     read::column,
+    slot::Slot,
     start::{Start, State},
     stripes::{self, Group, Striped},
     tables::Tables,
 };
-use crate::{
-    locks::{Mutex, rank::ServerSession},
-    model::{
-        error::{Error, Result},
-        numbering::Numbering,
-        schema::{TableRecord, TableSchema},
-    },
+use crate::model::{
+    error::{Error, Result},
+    numbering::Numbering,
+    schema::{TableRecord, TableSchema},
 };
 
 /// The maximum waiting time for the writers of a table, in milliseconds.
@@ -43,30 +42,31 @@ pub(super) struct Session<'s> {
     /// Whether the catalog exists.
     has_catalog: bool,
     /// Counts a read transaction until it ends.
-    counted: Mutex<Option<Counted>>,
-    pub(super) start: Arc<Start>,
-    pub(super) leased: Mutex<Option<Leased>, ServerSession>,
+    counted: OnceCell<Counted>,
+    /// Other threads may take the snapshot of a read transaction.
+    start: Arc<Start>,
+    leased: Slot<Option<Leased>>,
     /// The failure that ends the transaction with all nested transactions.
-    pub(super) failure: Mutex<Option<Failure>>,
+    failure: OnceCell<Failure>,
     /// The number of changes of the catalog by this transaction, and of their rollbacks.
-    pub(super) own_changes: AtomicU64,
+    own_changes: Cell<u64>,
     /// The number of changes that this transaction has added to change streams.
-    pub(super) streamed: AtomicU64,
+    streamed: Cell<u64>,
     /// The tables in which this transaction has inserted rows with keys that are not from a block of numbers.
-    pub(super) explicit: Mutex<Vec<&'static str>, ServerSession>,
+    explicit: Slot<Vec<&'static str>>,
     /// The table in SQL whose other writers wait until the end of this transaction.
-    pub(super) exclusive: Mutex<Option<String>>,
+    exclusive: OnceCell<String>,
     /// The groups whose stripes are merged after the commit.
-    merged: Mutex<Vec<Group>>,
+    merged: Slot<Vec<Group>>,
     /// The number of calls of [`Txn::numbered`](super::Txn::numbered), in all nested transactions.
-    pub(super) numbered: AtomicU64,
-    numbers: OnceLock<Numbers>,
+    numbered: Cell<u64>,
+    numbers: OnceCell<Numbers>,
     /// The cached records that this transaction used before the numbers were known.
-    assumed: Mutex<Option<Assumed>, ServerSession>,
+    assumed: Slot<Option<Assumed>>,
     /// The keys of the records that were used since the last statement.
-    used: Mutex<Vec<Vec<u8>>, ServerSession>,
+    used: Slot<Vec<Vec<u8>>>,
     /// The items that are sent with the next statement.
-    pub(super) pending: Mutex<Pending, ServerSession>,
+    pub(super) pending: Slot<Pending>,
 }
 
 /// The numbers of a transaction.
@@ -90,6 +90,9 @@ pub(super) struct Failure {
     pub(super) error: Error,
 }
 
+/// The maximum number of items that are sent with the next statement.
+const MOST_PENDING: usize = 64;
+
 /// The items that are sent with the next statement.
 #[derive(Default)]
 pub(super) struct Pending {
@@ -107,9 +110,106 @@ pub(super) struct Pending {
 
 impl Pending {
     /// Whether there are new rows.
-    pub(super) fn has_new(&self) -> bool {
+    fn has_new(&self) -> bool {
         self.items.iter().any(|item| matches!(item, Item::Batch(batch) if batch.has_new()))
     }
+
+    /// Whether the operation is undone, because a new key was taken.
+    pub(super) const fn is_undone(&self) -> bool {
+        self.is_deferring && self.is_taken
+    }
+
+    /// Whether the items have to be sent before another batch begins.
+    pub(super) fn is_full(&self) -> bool {
+        let depends = self.is_deferring && !self.is_single;
+        depends && self.has_new() || self.items.len() >= MOST_PENDING
+    }
+
+    /// Adds a change to the last batch. Returns false if it doesn't fit. The columns are those of [`Batch::push`].
+    pub(super) fn extend(
+        &mut self,
+        relation: &Relation,
+        kind: ChangeKind,
+        columns: &[&[u8]],
+    ) -> bool {
+        match self.items.back_mut() {
+            Some(Item::Batch(last)) => last.push(relation, kind, columns),
+            _ => false,
+        }
+    }
+
+    /// Begins a batch with a change.
+    pub(super) fn begin(&mut self, relation: &Relation, kind: ChangeKind, columns: &[&[u8]]) {
+        let mut batch = Batch::default();
+        batch.push(relation, kind, columns);
+        self.items.push_back(Item::Batch(batch));
+    }
+
+    /// Begins an operation whose new rows are sent with its other changes. Returns false if the server can't do that.
+    pub(super) fn defer(&mut self, dialect: Dialect) -> bool {
+        if !dialect.has_writing_ctes() && !self.is_single {
+            return false;
+        }
+        (self.is_deferring, self.is_taken) = (true, false);
+        self.operation = Some(self.items.len());
+        // Changes of other operations must not depend on the new rows of this operation.
+        if !matches!(self.items.back(), Some(Item::Batch(batch)) if batch.is_empty()) {
+            self.items.push_back(Item::Batch(Batch::default()));
+        }
+        true
+    }
+
+    /// Ends the operation, whose changes were sent. Returns whether a new key was taken.
+    pub(super) fn settle(&mut self) -> bool {
+        (self.is_deferring, self.operation) = (false, None);
+        mem::take(&mut self.is_taken)
+    }
+
+    /// Removes the changes of the operation. Returns false if they were sent.
+    pub(super) fn abandon(&mut self) -> bool {
+        if !mem::take(&mut self.is_deferring) {
+            return true;
+        }
+        self.is_taken = false;
+        let Some(operation) = self.operation.take() else { return false };
+        self.items.truncate(operation);
+        true
+    }
+
+    /// Removes the items after the start of a nested transaction. Returns whether the server has not received its
+    /// savepoint.
+    pub(super) fn roll_back_to(&mut self, savepoint: &str) -> bool {
+        (self.is_deferring, self.is_taken, self.operation) = (false, false, None);
+        let unsent = self
+            .items
+            .iter()
+            .position(|item| matches!(item, Item::Simple(sql) if sql == savepoint));
+        self.items.truncate(unsent.unwrap_or(0));
+        unsent.is_some()
+    }
+
+    /// Returns the changes of a transaction that has sent nothing.
+    pub(super) fn unsent(&mut self, dialect: Dialect) -> Unsent {
+        self.items.retain(Item::is_needed);
+        match self.items.pop_front() {
+            None => Unsent::Nothing,
+            Some(Item::Batch(batch)) if self.items.is_empty() && batch.is_single(dialect) => {
+                Unsent::Single(batch)
+            }
+            Some(first) => {
+                self.items.push_front(first);
+                Unsent::Several
+            }
+        }
+    }
+}
+
+/// The changes of a transaction that has sent nothing.
+pub(super) enum Unsent {
+    Nothing,
+    /// A batch that can be a transaction of its own.
+    Single(Batch),
+    Several,
 }
 
 pub(super) enum Item {
@@ -163,20 +263,20 @@ impl<'s> Session<'s> {
             catalog,
             writes,
             has_catalog,
-            counted: Mutex::default(),
+            counted: OnceCell::new(),
             start: Arc::default(),
-            leased: Mutex::default(),
-            failure: Mutex::default(),
-            own_changes: AtomicU64::new(0),
-            streamed: AtomicU64::new(0),
-            explicit: Mutex::default(),
-            exclusive: Mutex::default(),
-            merged: Mutex::default(),
-            numbered: AtomicU64::new(0),
-            numbers: OnceLock::new(),
-            assumed: Mutex::default(),
-            used: Mutex::default(),
-            pending: Mutex::default(),
+            leased: Slot::default(),
+            failure: OnceCell::new(),
+            own_changes: Cell::new(0),
+            streamed: Cell::new(0),
+            explicit: Slot::default(),
+            exclusive: OnceCell::new(),
+            merged: Slot::default(),
+            numbered: Cell::new(0),
+            numbers: OnceCell::new(),
+            assumed: Slot::default(),
+            used: Slot::default(),
+            pending: Slot::default(),
         };
         if let Some(leased) = leased {
             session.use_connection(leased)?;
@@ -187,18 +287,18 @@ impl<'s> Session<'s> {
     fn use_connection(&self, leased: Leased) -> Result<Arc<Connection>> {
         let connection = leased.get()?;
         self.start.lock().connection = Some(Arc::clone(&connection));
-        if !self.writes && self.counted.lock().is_none() {
-            *self.counted.lock() = Some(self.pool.count_reader(&self.start));
+        if !self.writes {
+            self.counted.get_or_init(|| self.pool.count_reader(&self.start));
         }
-        *self.leased.lock() = Some(leased);
+        self.leased.set(Some(leased));
         Ok(connection)
     }
 
     fn connection(&self) -> Result<Arc<Connection>> {
-        if let Some(leased) = &*self.leased.lock() {
-            return leased.get();
+        match self.leased.with(|leased| leased.as_ref().map(Leased::get)) {
+            Some(connection) => connection,
+            None => self.use_connection(self.pool.take()?),
         }
-        self.use_connection(self.pool.take()?)
     }
 
     pub(super) fn has_begun(&self) -> bool {
@@ -213,12 +313,49 @@ impl<'s> Session<'s> {
     /// Makes the next round trip read the numbers.
     pub(super) fn need_numbers(&self) {
         let changes = self.catalog.changes_known();
-        self.assumed.lock().get_or_insert(Assumed { changes, records: Vec::new() });
+        self.assumed.with(|assumed| {
+            assumed.get_or_insert(Assumed { changes, records: Vec::new() });
+        });
+    }
+
+    /// Returns the failure of the transaction.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.get()
+    }
+
+    /// Lets the transaction fail, unless it has failed.
+    pub(super) fn fail(&self, is_conflict: bool, error: &Error) {
+        self.failure.get_or_init(|| Failure { is_conflict, error: error.again() });
+    }
+
+    /// Lets other writers of an SQL table wait until the end of the transaction, which has not begun.
+    pub(super) fn exclude_writers(&self, table: &Relation) {
+        self.exclusive.get_or_init(|| table.sql.clone());
+    }
+
+    /// Returns the number of changes of the catalog by this transaction, and of their rollbacks.
+    pub(super) const fn own_changes(&self) -> u64 {
+        self.own_changes.get()
+    }
+
+    /// Notes a change of the catalog by this transaction, or a rollback of changes.
+    pub(super) fn note_own_change(&self) {
+        self.own_changes.update(|changes| changes + 1);
+    }
+
+    /// Returns the number of earlier changes that this transaction has added to change streams.
+    pub(super) fn count_streamed(&self) -> u64 {
+        self.streamed.replace(self.streamed.get() + 1)
+    }
+
+    /// Returns the number of earlier calls of this function, also in nested transactions that were rolled back.
+    pub(super) fn count_numbered(&self) -> u64 {
+        self.numbered.replace(self.numbered.get() + 1)
     }
 
     /// Adds the key of a catalog record that the transaction uses. With the next statement, the record becomes trusted.
     pub(super) fn lend(&self, key: &[u8]) {
-        self.used.lock().push(key.to_vec());
+        self.used.with(|used| used.push(key.to_vec()));
     }
 
     /// Returns the connection of a transaction that has begun.
@@ -231,19 +368,18 @@ impl<'s> Session<'s> {
         if !self.has_catalog || self.known_numbers().is_some() {
             return None;
         }
-        let mut assumed = self.assumed.lock();
-        let changes = match &*assumed {
-            Some(assumed) => assumed.changes,
-            None => self.catalog.changes_known(),
-        };
+        let changes = self.assumed.with(|assumed| assumed.as_ref().map(|assumed| assumed.changes));
+        let changes = changes.unwrap_or_else(|| self.catalog.changes_known());
         let record = self.catalog.trusted(changes, key)?;
         // A cached state may be older than the completion of an index, so a reader reads the current state.
         let is_state = key.last() != Some(&0);
         if !self.writes && is_state && record.is_some() {
             return None;
         }
-        let assumed = assumed.get_or_insert(Assumed { changes, records: Vec::new() });
-        assumed.records.push((schema, key.to_vec(), Arc::clone(&record)));
+        self.assumed.with(|assumed| {
+            let assumed = assumed.get_or_insert(Assumed { changes, records: Vec::new() });
+            assumed.records.push((schema, key.to_vec(), Arc::clone(&record)));
+        });
         Some(record)
     }
 
@@ -251,8 +387,7 @@ impl<'s> Session<'s> {
     /// the writers that had the lock before.
     fn begin_sql(&self) -> Cow<'static, str> {
         let begin = self.pool.dialect().begin(self.writes);
-        let exclusive = self.exclusive.lock();
-        exclusive.as_ref().map_or(begin.into(), |table| {
+        self.exclusive.get().map_or(begin.into(), |table| {
             format!(
                 "{begin}; SET LOCAL lock_timeout = {LOCK_TIMEOUT}; \
                  LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE; SET LOCAL lock_timeout = 0"
@@ -272,21 +407,21 @@ impl<'s> Session<'s> {
 
     /// Sends the pending items and the last statement in one round trip, and waits for all results.
     pub(super) fn round_trip(&self, last: Last<'_>) -> Result<Response, Broken> {
-        let pending: Vec<Item> = {
-            let mut pending = self.pending.lock();
+        let pending: Vec<Item> = self.pending.with(|pending| {
             pending.operation = None;
             pending.items.drain(..).filter(Item::is_needed).collect()
-        };
+        });
         loop {
             let connection = self.connection()?;
             match self.attempt(&connection, &pending, last) {
                 // The connection was lost while it was idle.
                 Err(Attempt::LostBefore(error)) => {
-                    let mut leased = self.leased.lock();
-                    if leased.as_ref().is_none_or(Leased::is_new) {
+                    let is_new =
+                        |leased: &mut Option<Leased>| leased.as_ref().is_none_or(Leased::is_new);
+                    if self.leased.with(is_new) {
                         return Err(Broken::Statement(error));
                     }
-                    *leased = None;
+                    drop(self.leased.take());
                 }
                 Err(Attempt::Broken(broken)) => return Err(broken),
                 Ok(response) => return Ok(response),
@@ -310,7 +445,7 @@ impl<'s> Session<'s> {
         begins: bool,
     ) -> Outcome<Vec<Step<'p>>> {
         let dialect = self.pool.dialect();
-        let is_single = self.pending.lock().is_single;
+        let is_single = self.pending.with(|pending| pending.is_single);
         let is_confirmed = !begins || !dialect.has_guard();
         let mode = if is_confirmed { Mode::Confirmed } else { Mode::Begun };
         let mut steps = Vec::new();
@@ -350,7 +485,7 @@ impl<'s> Session<'s> {
         let needs_numbers = self.known_numbers().is_none()
             && (self.writes && begins
                 || matches!(last, Last::Numbers)
-                || self.assumed.lock().is_some());
+                || self.assumed.with(|assumed| assumed.is_some()));
         // All statements are prepared before the first is sent. Otherwise, a statement could overtake another that is
         // still being prepared.
         let mut numbers_sql = needs_numbers
@@ -428,7 +563,7 @@ impl<'s> Session<'s> {
         if needs_numbers {
             self.check_assumed(connection)?;
         }
-        for key in self.used.lock().drain(..) {
+        for key in self.used.take() {
             self.catalog.trust(&key);
         }
         Ok(response.unwrap_or(Response::Text(None)))
@@ -458,19 +593,20 @@ impl<'s> Session<'s> {
         }
         let written: i64 = column(row, 0)?;
         if written < statement.new {
-            let mut pending = self.pending.lock();
-            pending.is_taken = true;
-            if written > 0 {
-                let undo = batch.undo(usize::try_from(written).unwrap_or(usize::MAX));
-                pending.items.push_back(Item::Batch(undo));
-            }
+            self.pending.with(|pending| {
+                pending.is_taken = true;
+                if written > 0 {
+                    let undo = batch.undo(usize::try_from(written).unwrap_or(usize::MAX));
+                    pending.items.push_back(Item::Batch(undo));
+                }
+            });
         }
         Ok(())
     }
 
     /// Compares the used cached records with the records of the snapshot.
     fn check_assumed(&self, connection: &Connection) -> Result<(), Broken> {
-        let Some(assumed) = self.assumed.lock().take() else { return Ok(()) };
+        let Some(assumed) = self.assumed.take() else { return Ok(()) };
         let changes = self.known_numbers().and_then(|numbers| numbers.changes);
         if changes == Some(assumed.changes) || assumed.records.is_empty() {
             return Ok(());
@@ -492,8 +628,7 @@ impl<'s> Session<'s> {
             }
             if self.writes {
                 let error = Error::RetriesExhausted { attempts: 1 };
-                let failure = Failure { is_conflict: true, error: error.again() };
-                self.failure.lock().get_or_insert(failure);
+                self.fail(true, &error);
                 return Err(error.into());
             }
             if !still_fits(schema, key, record.as_deref(), now) {
@@ -510,7 +645,7 @@ impl<'s> Session<'s> {
             Ok(connection) => connection,
             Err(error) => return Ok(Err(error)),
         };
-        let changes = self.assumed.lock().as_ref().map(|assumed| assumed.changes);
+        let changes = self.assumed.with(|assumed| assumed.as_ref().map(|assumed| assumed.changes));
         let mode = Mode::Alone { changes };
         let current = self.catalog.changes();
         let statements = batch.statements(self.pool.dialect(), mode, true, &current);
@@ -523,7 +658,7 @@ impl<'s> Session<'s> {
         };
         let applied = rows.first().map_or(Ok(false), |row| column(row, 1));
         if matches!(applied, Ok(true)) {
-            *self.assumed.lock() = None;
+            drop(self.assumed.take());
         }
         Ok(applied)
     }
@@ -537,10 +672,11 @@ impl<'s> Session<'s> {
         if primary_key.is_some_and(|key| numbers.note(tables, key) == Explicit::Settled) {
             return;
         }
-        let mut explicit = self.explicit.lock();
-        if !explicit.contains(&tables.schema.name) {
-            explicit.push(tables.schema.name);
-        }
+        self.explicit.with(|explicit| {
+            if !explicit.contains(&tables.schema.name) {
+                explicit.push(tables.schema.name);
+            }
+        });
     }
 
     /// Returns the next number of `insert_with`; `None` if the transaction has rows that blocks of numbers don't cover.
@@ -550,7 +686,7 @@ impl<'s> Session<'s> {
         numbering: &Numbering<'_>,
     ) -> Result<Option<u128>> {
         self.pool.refuse_forked()?;
-        if self.explicit.lock().contains(&tables.schema.name) {
+        if self.explicit.with(|explicit| explicit.contains(&tables.schema.name)) {
             return Ok(None);
         }
         self.pool.numbers.next(self.pool, tables, numbering).map(Some)
@@ -558,21 +694,22 @@ impl<'s> Session<'s> {
 
     /// Lets the stripes of a group be merged after the commit.
     pub(super) fn merge_later(&self, striped: &Striped, group: &[u8]) {
-        let mut merged = self.merged.lock();
         let is_same = |(other, same): &Group| {
             other.relation.name == striped.relation.name && same.as_slice() == group
         };
-        if !merged.iter().any(is_same) {
-            merged.push((striped.clone(), group.to_vec()));
-        }
+        self.merged.with(|merged| {
+            if !merged.iter().any(is_same) {
+                merged.push((striped.clone(), group.to_vec()));
+            }
+        });
     }
 
     /// Ends the blocks of numbers that the committed rows of this transaction concern, and merges stripes.
     pub(super) fn after_commit(&self) {
-        for table in self.explicit.lock().drain(..) {
+        for table in self.explicit.take() {
             self.pool.numbers.end(table);
         }
-        let merged = std::mem::take(&mut *self.merged.lock());
+        let merged = self.merged.take();
         if !merged.is_empty() {
             stripes::merge(self.pool, &merged);
         }
@@ -580,25 +717,26 @@ impl<'s> Session<'s> {
 
     /// Whether the connection has ended.
     pub(super) fn is_lost(&self) -> bool {
-        let connection = self.leased.lock().as_ref().and_then(|leased| leased.get().ok());
+        let connection =
+            self.leased.with(|leased| leased.as_ref().and_then(|leased| leased.get().ok()));
         connection.is_none_or(|connection| connection.is_closed())
     }
 
     /// Ends the use of the connection, and returns it.
     pub(super) fn release(&self) -> Option<Leased> {
-        let assumed = self.assumed.lock().take();
+        let assumed = self.assumed.take();
         // Cached records may be obsolete if the transaction has changed the catalog, or if no statement has checked
         // them.
         if !self.has_no_own_changes() || assumed.is_some_and(|it| !it.records.is_empty()) {
             self.catalog.forget();
         }
         self.start.end();
-        self.leased.lock().take()
+        self.leased.take()
     }
 
     /// Whether this transaction has not changed the catalog.
     pub(super) fn has_no_own_changes(&self) -> bool {
-        self.own_changes.load(Ordering::Relaxed) == 0
+        self.own_changes() == 0
     }
 }
 

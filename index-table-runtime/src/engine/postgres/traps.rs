@@ -45,7 +45,8 @@ fn a_statement_that_fails_beside_a_commit_undoes_all_on_a_new_connection() {
         let mut txn = other.write()?;
         txn.simple("SELECT 1")?;
         put(&mut txn, &tables_of_other, 1)?;
-        txn.session().pending.lock().items.push_back(Item::Simple("SELECT 1 / 0".to_owned()));
+        let failing = Item::Simple("SELECT 1 / 0".to_owned());
+        txn.session().pending.with(|pending| pending.items.push_back(failing));
         put(&mut txn, &tables_of_other, 2)?;
         let committed = txn.commit(|| ());
         assert!(matches!(committed, Err(CommitFailure::Failed(_))), "{committed:?}");

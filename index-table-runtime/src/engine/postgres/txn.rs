@@ -1,15 +1,12 @@
 //! Transactions.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{cell::OnceCell, collections::HashMap, sync::Arc};
 
 use tokio_postgres::Row;
 
 use super::{
     arena::Arena,
-    batch::{Batch, Kind as ChangeKind},
+    batch::Kind as ChangeKind,
     catalog::{Catalog, Record},
     connection::{Parameters, Response},
     error::{self, Kind},
@@ -17,13 +14,13 @@ use super::{
     outcome,
     pool::{Leased, Pool},
     read::{Reader, column},
-    session::{Broken, Failure, Item, Last, Session},
+    session::{Broken, Item, Last, Pending, Session, Unsent},
+    slot::Slot,
     tables::Tables,
     write::Writer,
 };
 use crate::{
     engine::{CommitFailure, Retry, Stamp},
-    locks::Mutex,
     model::{
         error::{Error, Result},
         schema::TableSchema,
@@ -34,14 +31,14 @@ use crate::{
 /// The statement that ends a transaction without changes.
 const ROLLBACK: &str = "ROLLBACK";
 
-/// The number of statements that are sent at the latest.
-const MOST_PENDING: usize = 64;
-
 /// The session of a transaction, or of its outermost transaction.
 enum Held<'s> {
     Own(Box<Session<'s>>),
     Outer(&'s Session<'s>),
 }
+
+/// The numbers of records in the arena by key, each with the own changes of the catalog at that time.
+type Records = HashMap<Vec<u8>, (usize, u64)>;
 
 /// A transaction.
 pub(crate) struct Txn<'s> {
@@ -50,10 +47,9 @@ pub(crate) struct Txn<'s> {
     arena: Arena<Vec<Row>>,
     /// The records of the catalog that the transaction lends.
     records: Arena<Arc<Record>>,
-    /// The numbers of these records by key, with the changes of the catalog by this transaction at that time.
-    read: Mutex<HashMap<Vec<u8>, (usize, u64)>>,
+    read: Slot<Records>,
     /// The failure of this nested transaction.
-    failure: Mutex<Option<Error>>,
+    failure: OnceCell<Error>,
     /// The number of outer transactions.
     depth: u32,
     /// The changes of the catalog at the start of this transaction.
@@ -79,7 +75,7 @@ impl<'s> Txn<'s> {
         let (changes_before, has_ended) = (0, false);
         let mut txn =
             Self { held, arena, records, read, failure, depth, changes_before, has_ended };
-        txn.changes_before = txn.session().own_changes.load(Ordering::Relaxed);
+        txn.changes_before = txn.session().own_changes();
         txn
     }
 
@@ -102,17 +98,14 @@ impl<'s> Txn<'s> {
 
     /// Lets the transaction assume that new keys are free. If a key is taken, it fails with a conflict.
     pub(crate) fn assume_new(&mut self) {
-        if self.pool().is_inherited() {
-            return;
-        }
-        self.session().pending.lock().is_single = true;
+        self.session().pending.with(|pending| pending.is_single = true);
     }
 
     /// Lets other writers of the table wait until the end of this transaction, which has not begun, instead of conflicting
     /// with it.
     pub(crate) fn exclude_writers(&self, tables: &Tables) {
         if self.pool().dialect().has_table_locks() {
-            *self.session().exclusive.lock() = Some(tables.facts.sql.clone());
+            self.session().exclude_writers(&tables.facts);
         }
     }
 
@@ -137,12 +130,11 @@ impl<'s> Txn<'s> {
     fn savepoint(&self, depth: u32) -> Result<()> {
         self.refuse_failed()?;
         let sql = savepoint(depth);
-        let mut pending = self.session().pending.lock();
-        if pending.items.is_empty() {
-            pending.items.push_back(Item::Simple(sql));
+        let pending = &self.session().pending;
+        if pending.with(|pending| pending.items.is_empty()) {
+            pending.with(|pending| pending.items.push_back(Item::Simple(sql)));
             return Ok(());
         }
-        drop(pending);
         self.perform(Last::Simple(&sql)).map(drop)
     }
 
@@ -165,14 +157,14 @@ impl<'s> Txn<'s> {
     /// Returns the place of the next change that this transaction adds to a change stream.
     pub(super) fn place_of_change(&self) -> Place {
         let transaction = self.stamp().number();
-        let position = self.session().streamed.fetch_add(1, Ordering::Relaxed);
+        let position = self.session().count_streamed();
         Place { transaction, position }
     }
 
     /// Returns the number of the transaction, and the number of earlier calls, including the calls of nested transactions
     /// that were rolled back.
     pub(super) fn numbered(&self) -> (u64, u64) {
-        (self.stamp().number(), self.session().numbered.fetch_add(1, Ordering::Relaxed))
+        (self.stamp().number(), self.session().count_numbered())
     }
 
     /// Ends the blocks of numbers of a table, because one of their numbers is taken. The transaction runs again.
@@ -180,8 +172,7 @@ impl<'s> Txn<'s> {
     pub(super) fn number_is_taken(&self, table: &'static str) -> Error {
         self.pool().numbers.end(table);
         let error = Error::RetriesExhausted { attempts: 1 };
-        let failure = Failure { is_conflict: true, error: error.again() };
-        self.session().failure.lock().get_or_insert(failure);
+        self.session().fail(true, &error);
         error
     }
 
@@ -195,17 +186,15 @@ impl<'s> Txn<'s> {
         if self.pool().is_inherited() {
             return None;
         }
-        let failure = self.session().failure.lock();
-        failure.as_ref().is_some_and(|it| it.is_conflict).then_some(Retry::Conflict)
+        let failure = self.session().failure();
+        failure.is_some_and(|failure| failure.is_conflict).then_some(Retry::Conflict)
     }
 
     /// Fails if a statement has failed.
     fn refuse_failed(&self) -> Result<()> {
         self.pool().refuse_forked()?;
-        if let Some(failure) = &*self.session().failure.lock() {
-            return Err(failed(&failure.error));
-        }
-        self.failure.lock().as_ref().map_or(Ok(()), |error| Err(failed(error)))
+        let failure = self.session().failure().map(|failure| &failure.error);
+        failure.or_else(|| self.failure.get()).map_or(Ok(()), |error| Err(failed(error)))
     }
 
     /// Records the failure of a statement, after which the server refuses all statements.
@@ -214,10 +203,9 @@ impl<'s> Txn<'s> {
         let (session, kind) = (self.session(), error::kind(&cause));
         let error = error::of(session.pool.server(), cause);
         if self.depth == 0 || kind != Kind::Refused {
-            let failure = Failure { is_conflict: kind == Kind::Conflict, error: error.again() };
-            session.failure.lock().get_or_insert(failure);
+            session.fail(kind == Kind::Conflict, &error);
         } else {
-            self.failure.lock().get_or_insert(error.again());
+            self.failure.get_or_init(|| error.again());
         }
         error
     }
@@ -228,8 +216,7 @@ impl<'s> Txn<'s> {
         self.session().round_trip(last).map_err(|broken| match broken {
             Broken::Statement(cause) | Broken::Last(cause) => self.fail(cause),
             Broken::Other(error) => {
-                let failure = Failure { is_conflict: false, error: error.again() };
-                self.session().failure.lock().get_or_insert(failure);
+                self.session().fail(false, &error);
                 error
             }
         })
@@ -238,7 +225,7 @@ impl<'s> Txn<'s> {
     /// Sends the pending items.
     pub(super) fn send_pending(&self) -> Result<()> {
         self.pool().refuse_forked()?;
-        if self.session().pending.lock().items.is_empty() {
+        if self.session().pending.with(|pending| pending.items.is_empty()) {
             return self.refuse_failed();
         }
         self.perform(Last::Numbers).map(drop)
@@ -252,84 +239,49 @@ impl<'s> Txn<'s> {
         columns: &[&[u8]],
     ) -> Result<()> {
         self.refuse_failed()?;
-        let mut pending = self.session().pending.lock();
-        if pending.is_deferring && pending.is_taken {
-            // The operation is undone.
+        let pending = &self.session().pending;
+        let fits = pending.with(|it| it.is_undone() || it.extend(relation, kind, columns));
+        if fits {
             return Ok(());
         }
-        if let Some(Item::Batch(batch)) = pending.items.back_mut()
-            && batch.push(relation, kind, columns)
-        {
-            return Ok(());
-        }
-        let depends = pending.is_deferring && !pending.is_single;
-        if depends && pending.has_new() || pending.items.len() >= MOST_PENDING {
-            drop(pending);
+        if pending.with(|pending| pending.is_full()) {
             self.send_pending()?;
-            pending = self.session().pending.lock();
-            if pending.is_deferring && pending.is_taken {
-                return Ok(());
-            }
         }
-        let mut batch = Batch::default();
-        batch.push(relation, kind, columns);
-        pending.items.push_back(Item::Batch(batch));
+        pending.with(|pending| {
+            if !pending.is_undone() {
+                pending.begin(relation, kind, columns);
+            }
+        });
         Ok(())
     }
 
     /// Lets the new rows of an operation be sent with its other changes, until [`settle_new`](Self::settle_new) or
     /// [`abandon_new`](Self::abandon_new). Returns false if the server can't do that.
     pub(super) fn defer_new(&self) -> bool {
-        let session = self.session();
-        if session.pool.is_inherited() {
-            return false;
-        }
-        let mut pending = session.pending.lock();
-        if !session.pool.dialect().has_writing_ctes() && !pending.is_single {
-            return false;
-        }
-        (pending.is_deferring, pending.is_taken) = (true, false);
-        pending.operation = Some(pending.items.len());
-        // Changes of other operations must not depend on the new rows of this operation.
-        if !matches!(pending.items.back(), Some(Item::Batch(batch)) if batch.is_empty()) {
-            pending.items.push_back(Item::Batch(Batch::default()));
-        }
-        true
+        self.session().pending.with(|pending| pending.defer(self.pool().dialect()))
     }
 
     pub(super) fn is_deferring(&self) -> bool {
-        !self.pool().is_inherited() && self.session().pending.lock().is_deferring
+        self.session().pending.with(|pending| pending.is_deferring)
     }
 
     /// Sends the new rows of the operation with its other changes. Returns false if a key is taken, and nothing has
     /// changed.
     pub(super) fn settle_new(&self) -> Result<bool> {
         self.pool().refuse_forked()?;
-        let is_single = self.session().pending.lock().is_single;
+        let pending = &self.session().pending;
+        let is_single = pending.with(|pending| pending.is_single);
         let sent = if is_single { Ok(()) } else { self.send_pending() };
-        let mut pending = self.session().pending.lock();
-        (pending.is_deferring, pending.operation) = (false, None);
-        let is_taken = std::mem::take(&mut pending.is_taken);
+        let is_taken = pending.with(Pending::settle);
         sent.map(|()| !is_taken)
     }
 
     /// Removes the changes of an operation that has failed.
     pub(super) fn abandon_new(&self) {
-        let session = self.session();
-        if session.pool.is_inherited() {
-            return;
+        if !self.session().pending.with(Pending::abandon) {
+            let reason = "an operation has failed".to_owned();
+            self.session().fail(false, &Error::TransactionFailed { reason });
         }
-        let mut pending = session.pending.lock();
-        if !std::mem::take(&mut pending.is_deferring) {
-            return;
-        }
-        pending.is_taken = false;
-        if let Some(operation) = pending.operation.take() {
-            pending.items.truncate(operation);
-            return;
-        }
-        let error = Error::TransactionFailed { reason: "an operation has failed".to_owned() };
-        session.failure.lock().get_or_insert(Failure { is_conflict: false, error });
     }
 
     /// Returns the rows of a query.
@@ -362,8 +314,9 @@ impl<'s> Txn<'s> {
     pub(super) fn record(&self, schema: &'static TableSchema, key: &[u8]) -> Result<Option<&[u8]>> {
         self.refuse_failed()?;
         let session = self.session();
-        let own_changes = session.own_changes.load(Ordering::Relaxed);
-        let read = self.read.lock().get(key).copied().filter(|(_, at)| *at == own_changes);
+        let own_changes = session.own_changes();
+        let read = self.read.with(|read| read.get(key).copied());
+        let read = read.filter(|(_, at)| *at == own_changes);
         if let Some(record) = read.and_then(|(number, _)| self.records.get(number)) {
             return Ok(record.as_deref());
         }
@@ -393,13 +346,13 @@ impl<'s> Txn<'s> {
         session.lend(key);
         let record = record.ok_or_else(|| Error::internal("a record of the catalog is missing"))?;
         let (number, record) = self.records.keep(record).ok_or_else(too_many)?;
-        self.read.lock().insert(key.to_vec(), (number, own_changes));
+        self.read.with(|read| read.insert(key.to_vec(), (number, own_changes)));
         Ok(record.as_deref())
     }
 
     /// Increments the counter of the catalog. Every transaction that changes the catalog does this.
     pub(super) fn catalog_changed(&self) -> Result<()> {
-        self.session().own_changes.fetch_add(1, Ordering::Relaxed);
+        self.session().note_own_change();
         self.execute(&self.session().catalog.change(), &[]).map(drop)
     }
 
@@ -430,8 +383,7 @@ impl<'s> Txn<'s> {
     /// Lets the transaction fail because of an error of its caller, after a part of an operation was sent.
     #[cold]
     pub(super) fn spoil(&self, error: Error) -> Error {
-        let failure = Failure { is_conflict: false, error: error.again() };
-        self.session().failure.lock().get_or_insert(failure);
+        self.session().fail(false, &error);
         error
     }
 
@@ -451,32 +403,25 @@ impl<'s> Txn<'s> {
         }
         let has_begun = session.has_begun();
         if !has_begun {
-            let mut pending = session.pending.lock();
-            pending.items.retain(|item| !matches!(item, Item::Batch(batch) if batch.is_empty()));
-            let dialect = session.pool.dialect();
-            let is_alone = match pending.items.iter().collect::<Vec<_>>().as_slice() {
-                [] => {
-                    drop(pending);
+            match session.pending.with(|pending| pending.unsent(session.pool.dialect())) {
+                Unsent::Nothing => {
                     self.has_ended = true;
                     self.end_unbegun();
                     committed();
                     return Ok(());
                 }
-                [Item::Batch(batch)] => batch.is_single(dialect),
-                _ => false,
-            };
-            if is_alone && let Some(Item::Batch(mut batch)) = pending.items.pop_front() {
-                drop(pending);
-                self.has_ended = true;
-                outcome::commit_alone(session, &mut batch)?;
-                session.after_commit();
-                committed();
-                return Ok(());
+                Unsent::Single(mut batch) => {
+                    self.has_ended = true;
+                    outcome::commit_alone(session, &mut batch)?;
+                    session.after_commit();
+                    committed();
+                    return Ok(());
+                }
+                // Until the begin is confirmed, a lost connection is replaced, so the commit is not sent before.
+                Unsent::Several => {
+                    self.perform(Last::Numbers).map_err(|error| failed(&self, error))?;
+                }
             }
-        }
-        if !has_begun {
-            // Until the begin is confirmed, a lost connection is replaced, so the commit is not sent before.
-            self.perform(Last::Numbers).map_err(|error| failed(&self, error))?;
         }
         self.has_ended = true;
         let Held::Own(session) = &self.held else { return Ok(()) };
@@ -496,7 +441,8 @@ impl<'s> Txn<'s> {
         let savepoint = savepoint(self.depth);
         let is_unsent = |item: &mut Item| matches!(item, Item::Simple(last) if *last == savepoint);
         // Otherwise, the nested transaction has sent nothing.
-        if self.session().pending.lock().items.pop_back_if(is_unsent).is_none() {
+        let unsent = self.session().pending.with(|pending| pending.items.pop_back_if(is_unsent));
+        if unsent.is_none() {
             self.perform(Last::Simple(&format!("RELEASE SAVEPOINT s{}", self.depth)))?;
         }
         self.has_ended = true;
@@ -505,28 +451,14 @@ impl<'s> Txn<'s> {
 
     fn drop_nested(&self) {
         let (session, depth) = (self.session(), self.depth);
-        let own_changes = &session.own_changes;
-        if own_changes.load(Ordering::Relaxed) != self.changes_before {
-            own_changes.fetch_add(1, Ordering::Relaxed);
+        if session.own_changes() != self.changes_before {
+            session.note_own_change();
         }
-        {
-            let mut pending = session.pending.lock();
-            (pending.is_deferring, pending.is_taken, pending.operation) = (false, false, None);
-            let savepoint = savepoint(depth);
-            let unsent = pending
-                .items
-                .iter()
-                .position(|item| matches!(item, Item::Simple(sql) if *sql == savepoint));
-            pending.items.truncate(unsent.unwrap_or(0));
-            if unsent.is_some() {
-                return;
-            }
-        }
-        if session.failure.lock().is_some() {
+        let is_unsent = session.pending.with(|pending| pending.roll_back_to(&savepoint(depth)));
+        if is_unsent || session.failure().is_some() {
             return;
         }
         // The server accepts these statements after a failed statement.
-        *self.failure.lock() = None;
         let sql = format!("ROLLBACK TO SAVEPOINT s{depth}; RELEASE SAVEPOINT s{depth}");
         if let Err(Broken::Statement(cause) | Broken::Last(cause)) =
             session.round_trip(Last::Simple(&sql))
@@ -534,7 +466,7 @@ impl<'s> Txn<'s> {
             // Without the rollback, the outer transaction must not be committed.
             let is_conflict = error::kind(&cause) == Kind::Conflict;
             let error = error::of(session.pool.server(), cause);
-            session.failure.lock().get_or_insert(Failure { is_conflict, error });
+            session.fail(is_conflict, &error);
         }
     }
 }
@@ -547,6 +479,12 @@ fn savepoint(depth: u32) -> String {
 fn too_many() -> Error {
     Error::internal("too many results of a transaction")
 }
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    // Another thread may continue a read transaction, which is not nested.
+    is_send::<(Session<'_>, Arena<Vec<Row>>, Arena<Arc<Record>>, Slot<Records>)>();
+};
 
 /// Returns the error for calls after a failure.
 fn failed(error: &Error) -> Error {
