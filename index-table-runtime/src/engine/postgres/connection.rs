@@ -10,12 +10,18 @@ use std::{
 };
 
 use futures_sink::Sink as _;
-use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement, types::ToSql};
+use tokio_postgres::{
+    Client, Row, SimpleQueryMessage, Statement,
+    types::{FromSql, ToSql},
+};
 
 use super::{dialect::Dialect, driver::Driver};
-use crate::locks::{
-    Mutex, MutexGuard,
-    rank::{ServerDriver, ServerStatements},
+use crate::{
+    locks::{
+        Mutex, MutexGuard,
+        rank::{ServerDriver, ServerStatements},
+    },
+    model::error::{self, Error},
 };
 
 /// The parameters of a statement.
@@ -31,6 +37,13 @@ pub(super) enum Response {
     Count(u64),
     /// The first column of the last row, of statements without parameters.
     Text(Option<String>),
+}
+
+/// Returns a column of a row.
+pub(super) fn column<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> error::Result<T> {
+    row.try_get(column).map_err(|error| {
+        Error::internal(format!("column {column} of a result of PostgreSQL: {error}"))
+    })
 }
 
 /// Polls the future once, which queues its request.

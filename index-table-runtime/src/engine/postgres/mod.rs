@@ -16,6 +16,7 @@
 mod arena;
 mod batch;
 mod catalog;
+mod compare;
 mod connection;
 mod copy;
 mod dial;
@@ -42,6 +43,7 @@ mod tables;
 #[cfg(test)]
 pub(crate) mod tests;
 mod tls;
+mod totals;
 #[cfg(test)]
 mod traps;
 mod txn;
@@ -53,15 +55,18 @@ pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
 pub(crate) use write::{LAYOUT, Writer};
 
-use std::{io, mem, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_postgres::{Config, config::Host};
 
 use self::{
     catalog::Catalog,
+    compare::{Compared, LOCK_TIMEOUT},
+    connection::column,
     names::{CATALOG, FORMAT, FORMAT_KEY, Form, Relation, SEQUENCES, quoted},
+    numbers::Blocks,
     pool::{Leased, Pool},
-    read::column,
+    session::Server,
 };
 use crate::{
     engine::{Options, Read as _, Records, Retry, Space},
@@ -72,13 +77,12 @@ use crate::{
     },
 };
 
-/// The maximum time for which changing and dropping indexes waits for other clients that read them.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// An open store.
 pub(crate) struct Engine {
     pool: Arc<Pool>,
     catalog: Catalog,
+    /// The numbers that `insert_with` assigns.
+    blocks: Blocks,
     schema: String,
     /// See [`Options::retry_for`].
     retry_for: Duration,
@@ -119,7 +123,8 @@ impl Engine {
         let (catalog, splits) = (Catalog::new(&schema), Dialect::splits(options.splits));
         let retry_for = options.retry_for;
         let is_read_only = options.read_only;
-        let engine = Self { pool, catalog, schema, retry_for, is_read_only, splits };
+        let blocks = Blocks::default();
+        let engine = Self { pool, catalog, blocks, schema, retry_for, is_read_only, splits };
         if is_read_only {
             engine.check()?;
         } else {
@@ -128,12 +133,16 @@ impl Engine {
         Ok(engine)
     }
 
+    const fn server(&self) -> Server<'_> {
+        Server { pool: &self.pool, catalog: &self.catalog, blocks: &self.blocks }
+    }
+
     /// Checks that the schema exists with the format of this release.
     fn check(&self) -> Result<()> {
         // The counter can't be read before it is known that the catalog exists.
-        let txn = Txn::new((&self.pool, &self.catalog), Some(self.pool.take()?), false, false)?;
+        let txn = Txn::new(self.server(), Some(self.pool.take()?), false, false)?;
         let (catalog, sequences) = self.own_relations();
-        let compared = self.compare(&txn, [catalog, &sequences].into_iter())?;
+        let compared = Compared::new(&txn, &self.schema, [catalog, &sequences].into_iter())?;
         compared.refuse_different(CATALOG)?;
         if !compared.missing.is_empty() || !self.has_format(&txn)? {
             return Err(Error::StoreNotFound { path: self.pool.server().into() });
@@ -179,10 +188,10 @@ impl Engine {
             let sql = format!("CREATE SCHEMA {}", quoted(&self.schema));
             connection.simple(&sql).map_err(of)?;
         }
-        let txn = Txn::new((&self.pool, &self.catalog), Some(leased), true, false)?;
+        let txn = Txn::new(self.server(), Some(leased), true, false)?;
         let commits = Some(&self.catalog.commits).filter(|_| !self.pool.has_outcomes());
         let needed = [catalog, &sequences].into_iter().chain(commits);
-        let compared = self.compare(&txn, needed)?;
+        let compared = Compared::new(&txn, &self.schema, needed)?;
         compared.refuse_different(CATALOG)?;
         let missing = compared.missing;
         if !missing.is_empty() && !creates {
@@ -219,31 +228,6 @@ impl Engine {
         found.map(|rows| !rows.is_empty()).map_err(|error| error::of(self.pool.server(), error))
     }
 
-    /// Compares SQL tables with those of the server.
-    fn compare<'r>(
-        &self,
-        txn: &Txn<'_>,
-        relations: impl Iterator<Item = &'r Relation>,
-    ) -> Result<Compared<'r>> {
-        let sql = "SELECT c.relname::text, array_to_string(ARRAY(SELECT a.attname::text \
-                   FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
-                   AND NOT a.attisdropped ORDER BY a.attname), ', ') \
-                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                   WHERE n.nspname = $1 AND c.relname = ANY($2)";
-        let mut compared = Compared { missing: relations.collect(), different: Vec::new() };
-        let names = compared.missing.iter().map(|relation| relation.name.as_str());
-        let names: Vec<&str> = names.collect();
-        for row in &txn.query(sql, &[&self.schema, &names])? {
-            let (name, columns): (&str, &str) = (column(row, 0)?, column(row, 1)?);
-            let found = compared.missing.iter().position(|relation| relation.name == name);
-            let Some(relation) = found.map(|at| compared.missing.swap_remove(at)) else { continue };
-            if columns != relation.form.sorted_columns() {
-                compared.different.push((relation, columns.to_owned()));
-            }
-        }
-        Ok(compared)
-    }
-
     /// Returns the statements that create these tables.
     fn creation(&self, relations: &[&Relation]) -> String {
         let dialect = self.pool.dialect();
@@ -266,13 +250,13 @@ impl Engine {
     /// Returns a transaction, which begins with its first statement.
     fn begin(&self, writes: bool) -> Result<Txn<'_>> {
         self.refuse_forked()?;
-        Txn::new((&self.pool, &self.catalog), Some(self.pool.take()?), writes, true)
+        Txn::new(self.server(), Some(self.pool.take()?), writes, true)
     }
 
     /// Returns a read transaction, which takes a connection and its snapshot when it is used.
     pub(crate) fn read_later(&self) -> Result<Txn<'_>> {
         self.refuse_forked()?;
-        Txn::new((&self.pool, &self.catalog), None, false, true)
+        Txn::new(self.server(), None, false, true)
     }
 
     /// Returns false: a closure runs again only after conflicts, which the caller handles; see
@@ -388,7 +372,7 @@ impl Engine {
             Some(tables) if self.has(&leased, &tables.facts).map_err(failed)? => Some(tables),
             _ => None,
         };
-        let begun = Txn::new((&self.pool, &self.catalog), Some(leased), true, true);
+        let begun = Txn::new(self.server(), Some(leased), true, true);
         let mut txn = begun.map_err(failed)?;
         if let Some(tables) = excluded {
             txn.exclude_writers(tables);
@@ -411,7 +395,7 @@ impl Engine {
     ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables::new(&self.schema, schema, parts);
         self.in_transaction(excludes_writers.then_some(&tables), |txn| {
-            let mut compared = self.compare(txn, tables.needed().into_iter())?;
+            let mut compared = Compared::new(txn, &self.schema, tables.needed().into_iter())?;
             compared.refuse_lost(txn, &tables)?;
             compared.change(txn, (&self.schema, &tables))?;
             compared.refuse_different(schema.name)?;
@@ -447,7 +431,7 @@ impl Engine {
         parts: Parts,
     ) -> Result<Option<Tables>> {
         let (tables, txn) = (Tables::new(&self.schema, schema, parts), self.read()?);
-        if !self.compare(&txn, tables.needed().into_iter())?.missing.is_empty() {
+        if !Compared::new(&txn, &self.schema, tables.needed().into_iter())?.missing.is_empty() {
             return Ok(None);
         }
         self.add_referrers(&txn, &tables)?;
@@ -466,75 +450,6 @@ impl Engine {
             from = [part, &[0]].concat();
         }
         Ok(())
-    }
-}
-
-/// The SQL tables that differ from those of the server.
-struct Compared<'r> {
-    missing: Vec<&'r Relation>,
-    /// The tables that the server has with these other columns.
-    different: Vec<(&'r Relation, String)>,
-}
-
-impl Compared<'_> {
-    /// Returns an error if the catalog records a missing table, which another client has dropped.
-    fn refuse_lost(&self, txn: &Txn<'_>, tables: &Tables) -> Result<()> {
-        for relation in &self.missing {
-            if tables.is_recorded(txn, relation)? {
-                return Err(Error::SchemaMismatch {
-                    table: tables.schema.name,
-                    difference: format!("the server lacks the SQL table {}", relation.sql),
-                    way_out: "restore a backup of the server; an index can also be removed from \
-                              the declaration, dropped with `drop_retired`, and declared again",
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Changes the tables of indexes that have become unique, or are unique no longer, and removes their entries. Such an
-    /// index is built again.
-    fn change(&mut self, txn: &Txn<'_>, (schema, tables): (&str, &Tables)) -> Result<()> {
-        for (relation, columns) in mem::take(&mut self.different) {
-            let former = match relation.form {
-                Form::Pairs => None,
-                Form::Entries => Some(Form::Unique),
-                Form::Unique => Some(Form::Entries),
-            };
-            let is_former = former.is_some_and(|form| columns == form.sorted_columns());
-            if !is_former || !tables.is_recorded(txn, relation)? {
-                self.different.push((relation, columns));
-                continue;
-            }
-            let constraint = "SELECT o.conname::text FROM pg_constraint o \
-                              JOIN pg_class c ON c.oid = o.conrelid \
-                              JOIN pg_namespace n ON n.oid = c.relnamespace \
-                              WHERE n.nspname = $1 AND c.relname = $2 AND o.contype = 'p'";
-            let found = txn.query(constraint, &[&schema, &relation.name])?;
-            let primary_key = found.first().map(|row| column::<&str>(row, 0)).transpose()?;
-            txn.simple(&format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis()))?;
-            let change = txn.pool().dialect().change(relation, primary_key.unwrap_or_default());
-            let is_kept = change.is_some();
-            txn.simple(&change.unwrap_or_else(|| format!("DROP TABLE {}", relation.sql)))?;
-            if !is_kept {
-                self.missing.push(relation);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns an error if a table has other columns.
-    fn refuse_different(&self, table: &'static str) -> Result<()> {
-        let Some((relation, columns)) = self.different.first() else { return Ok(()) };
-        Err(Error::SchemaMismatch {
-            table,
-            difference: format!(
-                "the SQL table {} has the columns {columns}, not {}: index-table did not create it",
-                relation.sql,
-                relation.form.sorted_columns()
-            ),
-            way_out: "use another schema, or rename that SQL table",
-        })
     }
 }
 

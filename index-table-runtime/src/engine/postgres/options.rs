@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Dialect;
+use super::dialect::Dialect;
 use crate::engine::Options;
 
 impl Options {

@@ -17,7 +17,6 @@ use super::{
     dialect::Dialect,
     ends::Ends,
     error,
-    numbers::Blocks,
     start::Start,
     tls::Tls,
 };
@@ -42,8 +41,6 @@ pub(super) struct Pool {
     named: Mutex<BTreeSet<Box<str>>>,
     dialect: Dialect,
     has_outcomes: AtomicBool,
-    /// The numbers that `insert_with` assigns.
-    pub(super) numbers: Blocks,
     config: Config,
     tls: Tls,
     /// The server, without the password, for errors.
@@ -79,7 +76,6 @@ impl Pool {
             named: Mutex::default(),
             dialect: Dialect::PostgreSql,
             has_outcomes: AtomicBool::new(true),
-            numbers: Blocks::default(),
             config,
             tls,
             server,

@@ -5,13 +5,12 @@
 //! most once a second. It is READ COMMITTED: the server can refuse each statement of a SERIALIZABLE transaction, also a
 //! single one, and no closure would run again for it.
 
-use std::time::{Duration, Instant};
-
-use super::{
-    error,
-    names::Relation,
-    read::{Reader, column},
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
 };
+
+use super::{error, names::Relation, pool::Pool};
 use crate::{
     locks::{Mutex, rank::ServerQueue},
     model::error::Result,
@@ -41,15 +40,18 @@ impl Queue {
     pub(super) fn new(relation: Relation) -> Self {
         Self { relation, counted: Mutex::default() }
     }
-}
 
-impl Reader<'_> {
-    /// Returns the number of messages in the queue, up to a limit. It may be a second old.
-    pub(crate) fn queued(self, most: u64) -> Result<u64> {
-        let Some(queue) = &self.tables.queue else { return Ok(0) };
-        self.txn.pool().refuse_forked()?;
+    /// Returns the number of messages, up to a limit. It may be a second old. If all connections are in use, `query` runs
+    /// the query for the number in the transaction of the caller.
+    pub(super) fn length(
+        &self,
+        pool: &Arc<Pool>,
+        most: u64,
+        query: impl FnOnce(&str) -> Result<u64>,
+    ) -> Result<u64> {
+        pool.refuse_forked()?;
         // Other transactions of this process wait for the count.
-        let mut counted = queue.counted.lock();
+        let mut counted = self.counted.lock();
         if let Some(known) = *counted
             && known.most == most
             && known.at.elapsed() < if known.length < most { AGE } else { AGE_IF_FULL }
@@ -57,9 +59,8 @@ impl Reader<'_> {
             return Ok(known.length);
         }
         let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let table = &queue.relation.sql;
+        let table = &self.relation.sql;
         let count = format!("SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {limit}) m");
-        let pool = self.txn.pool();
         let length = if let Some(leased) = pool.take_another()? {
             let sql = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {count}; COMMIT");
             let length = leased.get()?.simple(&sql);
@@ -67,9 +68,7 @@ impl Reader<'_> {
             leased.keep();
             length.and_then(|length| length.parse().ok()).unwrap_or_default()
         } else {
-            let rows = self.txn.query(&count, &[])?;
-            let length = rows.first().map(|row| column::<i64>(row, 0)).transpose()?;
-            u64::try_from(length.unwrap_or_default()).unwrap_or_default()
+            query(&count)?
         };
         *counted = Some(Counted { at: Instant::now(), length, most });
         Ok(length)

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use tokio_postgres::{
-    Row,
-    types::{FromSql, ToSql},
-};
+use tokio_postgres::{Row, types::ToSql};
 
 use super::{
+    connection::column,
     names::{Form, Relation},
     select::{self, Conditions, Place},
     tables::Tables,
+    totals::StoredTotals,
     txn::Txn,
 };
 use crate::{
@@ -36,18 +35,18 @@ const PART: (i64, i64) = (256, 16_384);
 /// The approximate size of a part of a scan in bytes. If the entries are larger, the next part has fewer of them.
 const PART_BYTES: usize = 1 << 20;
 
+impl Txn<'_> {
+    /// Returns a reader of a table.
+    pub(crate) const fn reader<'t>(&'t self, tables: &'t Tables) -> Reader<'t> {
+        Reader { txn: self, tables }
+    }
+}
+
 /// A reader of one table in one transaction.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'t> {
     pub(super) txn: &'t Txn<'t>,
     pub(super) tables: &'t Tables,
-}
-
-/// Returns a column.
-pub(super) fn column<'r, T: FromSql<'r>>(row: &'r Row, column: usize) -> Result<T> {
-    row.try_get(column).map_err(|error| {
-        Error::internal(format!("column {column} of a result of PostgreSQL: {error}"))
-    })
 }
 
 /// Returns the parameters of a statement.
@@ -81,6 +80,20 @@ impl<'t> Reader<'t> {
         }
         let sql = "SELECT pg_total_relation_size($1::text::regclass)";
         number(&self.txn.query(sql, &[&relation.sql])?).map(unsigned)
+    }
+
+    /// Returns the number of messages in the queue of the table, up to a limit. It may be a second old.
+    pub(crate) fn queued(self, most: u64) -> Result<u64> {
+        let Some(queue) = &self.tables.queue else { return Ok(0) };
+        let query = |sql: &str| number(&self.txn.query(sql, &[])?).map(unsigned);
+        queue.length(self.txn.pool(), most, query)
+    }
+
+    /// Returns the totals of a space; `None` for another space.
+    pub(super) fn totals(self, space: Space) -> Option<StoredTotals<'t>> {
+        let Space::Aggregate(aggregate) = space else { return None };
+        let striped = self.tables.aggregates.get(aggregate)?;
+        Some(StoredTotals { txn: self.txn, schema: self.tables.schema, striped })
     }
 
     fn relation(self, source: Source) -> Result<&'t Relation> {
@@ -210,8 +223,8 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        if let Some(striped) = self.striped(space) {
-            return self.totals(striped, key);
+        if let Some(totals) = self.totals(space) {
+            return totals.get(key);
         }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(None) };
         let sql = format!("SELECT v FROM {} WHERE k = $1", relation.sql);
@@ -224,8 +237,8 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        if let Some(striped) = self.striped(space) {
-            return self.group_at(striped, key);
+        if let Some(totals) = self.totals(space) {
+            return totals.at_or_above(key);
         }
         self.neighbour(space, key, false)
     }
@@ -235,7 +248,7 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn records(self, space: Space, from: &[u8], limit: usize) -> Result<SmallRecords<'t>> {
-        if self.striped(space).is_some() {
+        if self.totals(space).is_some() {
             return one_by_one(self, space, from, limit);
         }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(Vec::new()) };
@@ -252,8 +265,8 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn len(self, space: Space) -> Result<u64> {
-        if let Some(striped) = self.striped(space) {
-            return self.count_groups(striped);
+        if let Some(totals) = self.totals(space) {
+            return totals.count();
         }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(0) };
         let sql = format!("SELECT count(*) FROM {} WHERE k >= $1", relation.sql);

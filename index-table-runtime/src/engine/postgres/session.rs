@@ -13,13 +13,12 @@ use tokio_postgres::types::ToSql;
 use super::{
     batch::{Batch, Kind as ChangeKind, Mode, Statement},
     catalog::{Catalog, Record},
-    connection::{Connection, Outcome, Parameters, Response, Sent},
+    connection::{Connection, Outcome, Parameters, Response, Sent, column},
     dialect::Dialect,
     error::{self, Kind},
     names::Relation,
-    numbers::Explicit,
+    numbers::{Blocks, Explicit},
     pool::{Counted, Leased, Pool},
-    read::column,
     slot::Slot,
     start::{Start, State},
     stripes::{self, Group, Striped},
@@ -34,10 +33,20 @@ use crate::model::{
 /// The maximum waiting time for the writers of a table, in milliseconds.
 const LOCK_TIMEOUT: u32 = 5000;
 
+/// The parts of an open store that its transactions use.
+#[derive(Clone, Copy)]
+pub(super) struct Server<'s> {
+    pub(super) pool: &'s Arc<Pool>,
+    pub(super) catalog: &'s Catalog,
+    /// The numbers that `insert_with` assigns.
+    pub(super) blocks: &'s Blocks,
+}
+
 /// The state of a server's transaction, which nested transactions share.
 pub(super) struct Session<'s> {
     pub(super) pool: &'s Arc<Pool>,
     pub(super) catalog: &'s Catalog,
+    pub(super) blocks: &'s Blocks,
     pub(super) writes: bool,
     /// Whether the catalog exists.
     has_catalog: bool,
@@ -253,7 +262,7 @@ impl<'s> Session<'s> {
     /// Returns the session of a transaction that has not begun. Without a connection, it takes one for its first
     /// statement.
     pub(super) fn new(
-        (pool, catalog): (&'s Arc<Pool>, &'s Catalog),
+        Server { pool, catalog, blocks }: Server<'s>,
         leased: Option<Leased>,
         writes: bool,
         has_catalog: bool,
@@ -261,6 +270,7 @@ impl<'s> Session<'s> {
         let session = Self {
             pool,
             catalog,
+            blocks,
             writes,
             has_catalog,
             counted: OnceCell::new(),
@@ -668,8 +678,7 @@ impl<'s> Session<'s> {
         if self.pool.is_inherited() {
             return;
         }
-        let numbers = &self.pool.numbers;
-        if primary_key.is_some_and(|key| numbers.note(tables, key) == Explicit::Settled) {
+        if primary_key.is_some_and(|key| self.blocks.note(tables, key) == Explicit::Settled) {
             return;
         }
         self.explicit.with(|explicit| {
@@ -689,7 +698,7 @@ impl<'s> Session<'s> {
         if self.explicit.with(|explicit| explicit.contains(&tables.schema.name)) {
             return Ok(None);
         }
-        self.pool.numbers.next(self.pool, tables, numbering).map(Some)
+        self.blocks.next(self.pool, tables, numbering).map(Some)
     }
 
     /// Lets the stripes of a group be merged after the commit.
@@ -707,7 +716,7 @@ impl<'s> Session<'s> {
     /// Ends the blocks of numbers that the committed rows of this transaction concern, and merges stripes.
     pub(super) fn after_commit(&self) {
         for table in self.explicit.take() {
-            self.pool.numbers.end(table);
+            self.blocks.end(table);
         }
         let merged = self.merged.take();
         if !merged.is_empty() {

@@ -13,37 +13,28 @@
 use std::{
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
-    vec,
 };
 
-use tokio_postgres::{Row, types::ToSql};
+use tokio_postgres::types::ToSql;
 
 use super::{
-    batch::Kind,
     connection::{Connection, Outcome, Response, Sent},
     names::Relation,
     pool::Pool,
-    read::{Reader, column},
-    txn::Txn,
-    write::Writer,
 };
-use crate::{
-    engine::Space,
-    model::{
-        aggregate::{AggregateSchema, Totals, Unrecordable, WHOLE_TABLE},
-        error::Result,
-        key::{KeyReader, Unescaped},
-    },
+use crate::model::{
+    aggregate::{AggregateSchema, Totals, WHOLE_TABLE},
+    key::{KeyReader, Unescaped},
 };
 
 /// The number of random bytes at the end of the key of a stripe.
 const SUFFIX: usize = size_of::<u64>();
 
 /// One in this number of stripes lets its group be merged.
-const PERIOD: u64 = 64;
+pub(super) const PERIOD: u64 = 64;
 
 /// The maximum number of stripes that are read or merged at once.
-const AT_ONCE: i64 = 4096;
+pub(super) const AT_ONCE: i64 = 4096;
 
 /// The aggregate of a table on the server.
 #[derive(Debug, Clone)]
@@ -58,7 +49,7 @@ pub(super) type Group = (Striped, Vec<u8>);
 impl Striped {
     /// Splits the key of a stripe, or a position among the keys, after the group. Returns `None` if it ends before the end of
     /// a group.
-    fn split<'k>(&self, key: &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
+    pub(super) fn split<'k>(&self, key: &'k [u8]) -> Option<(&'k [u8], &'k [u8])> {
         if self.declared.key.is_empty() {
             return key.split_at_checked(WHOLE_TABLE.len());
         }
@@ -70,161 +61,21 @@ impl Striped {
         key.split_at_checked(key.len().checked_sub(reader.rest().len())?)
     }
 
-    fn totals(&self, record: &[u8]) -> Totals {
+    pub(super) fn totals(&self, record: &[u8]) -> Totals {
         Totals::of_stripe(record, self.declared).unwrap_or_else(|_| Totals::unreadable())
     }
 }
 
 /// Returns a key after all stripes of a group, and before the next group. No key of a group begins with another.
-fn end_of(group: &[u8]) -> Vec<u8> {
+pub(super) fn end_of(group: &[u8]) -> Vec<u8> {
     [group, &[0xFF; SUFFIX + 1]].concat()
 }
 
 /// Returns a key for a new stripe, and whether the stripes of the group are merged after it.
-fn new_key(group: &[u8]) -> (Vec<u8>, bool) {
+pub(super) fn new_key(group: &[u8]) -> (Vec<u8>, bool) {
     // Each `RandomState` has different keys.
     let suffix = RandomState::new().hash_one(group);
     ([group, &suffix.to_be_bytes()].concat(), suffix.is_multiple_of(PERIOD))
-}
-
-/// The groups from a position on, each with its totals.
-pub(super) struct Groups<'t> {
-    txn: &'t Txn<'t>,
-    striped: &'t Striped,
-    from: Vec<u8>,
-    limit: i64,
-    rows: vec::IntoIter<Row>,
-    is_complete: bool,
-    group: Option<(Vec<u8>, Totals)>,
-}
-
-impl<'t> Groups<'t> {
-    fn new(reader: Reader<'t>, striped: &'t Striped, from: &[u8], limit: i64) -> Self {
-        let from = match striped.split(from) {
-            // No group is between two stripes of a group.
-            Some((group, rest)) if !rest.is_empty() => end_of(group),
-            _ => from.to_vec(),
-        };
-        let (rows, is_complete) = (Vec::new().into_iter(), false);
-        Self { txn: reader.txn, striped, from, limit, rows, is_complete, group: None }
-    }
-
-    fn row(&mut self) -> Result<Option<Row>> {
-        if self.rows.len() == 0 && !self.is_complete {
-            let table = &self.striped.relation.sql;
-            let sql = format!("SELECT k, v FROM {table} WHERE k >= $1 ORDER BY k LIMIT $2");
-            let rows = self.txn.query(&sql, &[&self.from, &self.limit])?;
-            self.is_complete = i64::try_from(rows.len()).is_ok_and(|len| len < self.limit);
-            if let Some(last) = rows.last() {
-                self.from = [column::<&[u8]>(last, 0)?, &[0]].concat();
-            }
-            self.rows = rows.into_iter();
-        }
-        Ok(self.rows.next())
-    }
-
-    /// Returns the next group that has rows, with its record.
-    fn next(&mut self, of: Reader<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        loop {
-            let Some(row) = self.row()? else {
-                let Some((group, totals)) = self.group.take() else { return Ok(None) };
-                let Some(record) = record(of, self.striped, &group, &totals)? else {
-                    return Ok(None);
-                };
-                return Ok(Some((group, record)));
-            };
-            let key = column::<&[u8]>(&row, 0)?;
-            let group = self.striped.split(key).map_or(key, |(group, _)| group);
-            let totals = self.striped.totals(column(&row, 1)?);
-            match &mut self.group {
-                Some((same, sum)) if same == group => sum.add_all(&totals),
-                before => {
-                    if let Some((group, totals)) = before.replace((group.to_vec(), totals))
-                        && let Some(record) = record(of, self.striped, &group, &totals)?
-                    {
-                        return Ok(Some((group, record)));
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Returns the record of the totals; `None` if the group has no rows. The record of totals that don't agree with the rows
-/// can't be decoded, so that a verification finds it.
-fn record(
-    reader: Reader<'_>,
-    striped: &Striped,
-    group: &[u8],
-    totals: &Totals,
-) -> Result<Option<Vec<u8>>> {
-    match totals.record(striped.declared) {
-        Ok(record) => Ok(record),
-        Err(Unrecordable::Negative) => Ok(Some(Vec::new())),
-        Err(reason @ Unrecordable::Overflow) => {
-            Err(striped.declared.unrecordable(reader.tables.schema, group, reason))
-        }
-    }
-}
-
-impl<'t> Reader<'t> {
-    /// Returns the aggregate of a space.
-    pub(super) fn striped(self, space: Space) -> Option<&'t Striped> {
-        let Space::Aggregate(aggregate) = space else { return None };
-        self.tables.aggregates.get(aggregate)
-    }
-
-    /// Returns the record of the totals of a group.
-    pub(super) fn totals(self, striped: &'t Striped, group: &[u8]) -> Result<Option<&'t [u8]>> {
-        let table = &striped.relation.sql;
-        let sql = format!("SELECT v FROM {table} WHERE k >= $1 AND k < $2");
-        let mut totals = Totals::default();
-        for row in self.txn.query(&sql, &[&group, &end_of(group)])? {
-            totals.add_all(&striped.totals(column(&row, 0)?));
-        }
-        let Some(record) = record(self, striped, group, &totals)? else { return Ok(None) };
-        self.txn.lend(record).map(Some)
-    }
-
-    /// Returns the first group at or after a position, with its record.
-    pub(super) fn group_at(
-        self,
-        striped: &'t Striped,
-        from: &[u8],
-    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        let found = Groups::new(self, striped, from, 4 * PERIOD.cast_signed()).next(self)?;
-        let Some((group, record)) = found else { return Ok(None) };
-        Ok(Some((self.txn.lend(group)?, self.txn.lend(record)?)))
-    }
-
-    /// Returns the number of groups.
-    pub(super) fn count_groups(self, striped: &'t Striped) -> Result<u64> {
-        let (mut groups, mut count) = (Groups::new(self, striped, &[], AT_ONCE), 0);
-        while groups.next(self)?.is_some() {
-            count += 1;
-        }
-        Ok(count)
-    }
-}
-
-impl Writer<'_> {
-    /// Adds a change of the totals of a group.
-    pub(crate) fn add_totals(&self, aggregate: usize, group: &[u8], change: &Totals) -> Result<()> {
-        let Some(striped) = self.tables.aggregates.get(aggregate) else { return Ok(()) };
-        let (key, merges) = new_key(group);
-        let stripe = change.stripe(striped.declared);
-        self.txn.change(&striped.relation, Kind::Add, &[&key, &stripe])?;
-        if merges {
-            self.txn.session().merge_later(striped, group);
-        }
-        Ok(())
-    }
-
-    /// Removes the totals of a group.
-    pub(super) fn remove_totals(&self, striped: &Striped, group: &[u8]) -> Result<()> {
-        let sql = format!("DELETE FROM {} WHERE k >= $1 AND k < $2", striped.relation.sql);
-        self.txn.execute(&sql, &[&group, &end_of(group)]).map(drop)
-    }
 }
 
 /// Merges the stripes of groups. An error leaves the stripes as they are, so it is not reported.

@@ -6,15 +6,13 @@ use super::{
     names::{CATALOG, Form, Relation, SEQUENCES},
     queue::Queue,
     stripes::Striped,
-    txn::Txn,
 };
 use crate::{
-    engine::{Links, Read as _, Space},
+    engine::{Links, Space},
     model::{
         aggregate::AggregateSchema,
-        error::Result,
         reference::Referrer,
-        schema::{IndexRecord, IndexSchema, Parts, Source, TableRecord, TableSchema},
+        schema::{IndexSchema, Parts, Source, TableSchema},
         stream::STREAM,
     },
 };
@@ -25,14 +23,14 @@ pub(crate) struct Tables {
     pub(super) facts: Relation,
     pub(super) indexes: Vec<Relation>,
     pub(super) aggregates: Vec<Striped>,
-    changes: Option<Relation>,
+    pub(super) changes: Option<Relation>,
     pub(super) queue: Option<Queue>,
     catalog: Relation,
     sequences: Relation,
     /// The prefix of its keys in the tables of all tables.
     prefix: Vec<u8>,
     /// The fact tables to which the references of the table refer, with the names of their tables.
-    referred: Vec<(&'static str, Relation)>,
+    pub(super) referred: Vec<(&'static str, Relation)>,
     /// The references to the table.
     pub(super) referrers: Links<Relation>,
 }
@@ -100,35 +98,6 @@ impl Tables {
         let aggregates = self.aggregates.iter().map(|aggregate| &aggregate.relation);
         let own = [&self.facts].into_iter().chain(&self.indexes).chain(aggregates);
         own.chain(&self.changes).chain(self.queue.as_ref().map(|queue| &queue.relation))
-    }
-
-    /// Whether the catalog records one of the [needed](Self::needed) SQL tables.
-    pub(super) fn is_recorded(&self, txn: &Txn<'_>, relation: &Relation) -> Result<bool> {
-        let reader = txn.reader(self);
-        let is = |other: &Relation| other.name == relation.name;
-        if !is(&self.facts)
-            && let Some((table, _)) = self.referred.iter().find(|(_, facts)| is(facts))
-        {
-            return Ok(reader.get(Space::CatalogOf(table), b"")?.is_some());
-        }
-        let Some(record) = reader.get(Space::Catalog, b"")? else { return Ok(false) };
-        if is(&self.facts) {
-            return Ok(true);
-        }
-        // A record of another format is an error of the opening.
-        let Ok(record) = TableRecord::read(record) else { return Ok(false) };
-        if self.queue.as_ref().is_some_and(|queue| is(&queue.relation)) {
-            return Ok(record.indexes.iter().any(IndexRecord::is_eventual));
-        }
-        let mut indexes = self.indexes.iter().zip(self.schema.indexes);
-        let index = indexes.find(|(it, _)| is(it)).map(|(_, index)| index.name);
-        let mut aggregates = self.aggregates.iter();
-        let aggregate = aggregates.find(|it| is(&it.relation)).map(|it| it.declared.name);
-        let changes = self.changes.as_ref().filter(|it| is(it)).map(|_| STREAM);
-        let Some(part) = index.or(aggregate).or(changes) else { return Ok(false) };
-        let is_declared = record.indexes.iter().any(|index| index.name == part);
-        // A retired index has a state alone.
-        Ok(is_declared || reader.get(Space::Catalog, part.as_bytes())?.is_some())
     }
 
     /// Whether the table has a change stream.

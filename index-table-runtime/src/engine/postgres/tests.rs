@@ -188,7 +188,8 @@ fn the_count_of_a_queue_does_not_conflict() {
         run(&third, &format!("UPDATE {facts} SET v = 'b' WHERE k = 'a'"));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let waiting = "SELECT count(*)::text FROM pg_locks WHERE NOT granted AND relation = ";
+                let waiting =
+                    "SELECT count(*)::text FROM pg_locks WHERE NOT granted AND relation = ";
                 let waiting = format!("{waiting} '{queue}'::regclass");
                 while run(&third, &waiting).as_deref() == Some("0") {
                     thread::yield_now();

@@ -7,17 +7,15 @@ use tokio_postgres::Row;
 use super::{
     arena::Arena,
     batch::Kind as ChangeKind,
-    catalog::{Catalog, Record},
-    connection::{Parameters, Response},
+    catalog::Record,
+    connection::{Parameters, Response, column},
     error::{self, Kind},
     names::Relation,
     outcome,
     pool::{Leased, Pool},
-    read::{Reader, column},
-    session::{Broken, Item, Last, Pending, Session, Unsent},
+    session::{Broken, Item, Last, Pending, Server, Session, Unsent},
     slot::Slot,
     tables::Tables,
-    write::Writer,
 };
 use crate::{
     engine::{CommitFailure, Retry, Stamp},
@@ -61,12 +59,12 @@ impl<'s> Txn<'s> {
     /// Returns a transaction, which begins with its first statement. `has_catalog`: the catalog exists. Without a
     /// connection, it takes one for its first statement.
     pub(super) fn new(
-        of: (&'s Arc<Pool>, &'s Catalog),
+        server: Server<'s>,
         leased: Option<Leased>,
         writes: bool,
         has_catalog: bool,
     ) -> Result<Self> {
-        let session = Session::new(of, leased, writes, has_catalog)?;
+        let session = Session::new(server, leased, writes, has_catalog)?;
         Ok(Self::with(Held::Own(Box::new(session)), 0))
     }
 
@@ -84,16 +82,6 @@ impl<'s> Txn<'s> {
             Held::Own(session) => session,
             Held::Outer(session) => session,
         }
-    }
-
-    /// Returns a reader of a table.
-    pub(crate) const fn reader<'t>(&'t self, tables: &'t Tables) -> Reader<'t> {
-        Reader { txn: self, tables }
-    }
-
-    /// Returns a writer of a table; `None` for a read transaction.
-    pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
-        self.session().writes.then_some(Writer { txn: self, tables })
     }
 
     /// Lets the transaction assume that new keys are free. If a key is taken, it fails with a conflict.
@@ -170,7 +158,7 @@ impl<'s> Txn<'s> {
     /// Ends the blocks of numbers of a table, because one of their numbers is taken. The transaction runs again.
     #[cold]
     pub(super) fn number_is_taken(&self, table: &'static str) -> Error {
-        self.pool().numbers.end(table);
+        self.session().blocks.end(table);
         let error = Error::RetriesExhausted { attempts: 1 };
         self.session().fail(true, &error);
         error

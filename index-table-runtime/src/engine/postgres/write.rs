@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use super::{
     batch::Kind,
+    connection::column,
     copy::Copied,
     names::{Form, Relation},
-    read::{Reader, column},
+    read::Reader,
     tables::Tables,
     txn::Txn,
 };
 use crate::{
     engine::{Ascending, Read as _, Space, Write},
     model::{
+        aggregate::Totals,
         entry::RawEntry,
         error::{Error, Result},
         key::MAX_KEY_LEN,
@@ -28,6 +30,13 @@ pub(crate) const LAYOUT: &str = "postgres";
 
 /// The number of entries, and about the number of bytes, that are appended with one statement.
 const APPENDED: (usize, usize) = (1024, 1 << 20);
+
+impl Txn<'_> {
+    /// Returns a writer of a table; `None` for a read transaction.
+    pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
+        self.session().writes.then_some(Writer { txn: self, tables })
+    }
+}
 
 /// A writer of one table in one transaction.
 pub(crate) struct Writer<'t> {
@@ -57,7 +66,7 @@ impl Writer<'_> {
 
     /// Ends the blocks of numbers, because another client has used one of them as an explicit key.
     pub(crate) fn end_numbers(&self) {
-        self.txn.pool().numbers.end(self.tables.schema.name);
+        self.txn.session().blocks.end(self.tables.schema.name);
     }
 
     /// Ends the blocks of numbers, and returns the error after which the transaction runs again.
@@ -68,6 +77,12 @@ impl Writer<'_> {
     /// Notes that a row has a new primary key.
     pub(crate) fn note_key(&self, primary_key: &[u8]) {
         self.txn.session().note_new(self.tables, Some(primary_key));
+    }
+
+    /// Adds a change of the totals of a group.
+    pub(crate) fn add_totals(&self, aggregate: usize, group: &[u8], change: &Totals) -> Result<()> {
+        let totals = self.reader().totals(Space::Aggregate(aggregate));
+        totals.map_or(Ok(()), |totals| totals.add(group, change))
     }
 
     fn relation(&self, source: Source) -> Result<&Relation> {
@@ -330,8 +345,8 @@ impl Write for Writer<'_> {
     }
 
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
-        if let Some(striped) = self.reader().striped(space) {
-            self.remove_totals(striped, key)?;
+        if let Some(totals) = self.reader().totals(space) {
+            totals.remove(key)?;
         }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
         self.txn.change(relation, Kind::Put, &[&[&prefix, key].concat(), record])?;
@@ -342,8 +357,8 @@ impl Write for Writer<'_> {
     }
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
-        if let Some(striped) = self.reader().striped(space) {
-            return self.remove_totals(striped, key);
+        if let Some(totals) = self.reader().totals(space) {
+            return totals.remove(key);
         }
         let Some((relation, prefix)) = self.tables.space(space) else { return Ok(()) };
         self.txn.change(relation, Kind::Delete, &[&[&prefix, key].concat()])?;
