@@ -196,6 +196,33 @@ fn every_module_has_a_layer() -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the files that a page of an engine lists from the bottom up, by the rows of its table.
+fn rows(page: &str) -> Vec<Vec<String>> {
+    let table = page.split_once("\n| files | contents |\n|---|---|\n").map(|(_, table)| table);
+    let lines = table.unwrap_or_default().lines().take_while(|line| line.starts_with('|'));
+    let files = lines.filter_map(|line| line.split('|').nth(1));
+    files.map(|files| files.split('`').skip(1).step_by(2).map(str::to_owned).collect()).collect()
+}
+
+/// Returns the files below a folder, and the files of the same row or a later row that they use.
+fn out_of_order(files: &[(String, String)], folder: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let modules = Modules::new(files);
+    let row = |file: &str| rows.iter().position(|row| row.iter().any(|it| it == file));
+    let mut arrows = Vec::new();
+    for (at, user) in
+        rows.iter().enumerate().flat_map(|(at, row)| row.iter().map(move |it| (at, it)))
+    {
+        for used in modules.used(&format!("{}/{user}.rs", folder.join("/"))) {
+            let (above, used) = used.split_at(used.len().min(folder.len()));
+            let ([used], true) = (used, above == folder) else { continue };
+            if used != user && row(used).is_none_or(|used| used >= at) {
+                arrows.push(format!("{user} -> {used}"));
+            }
+        }
+    }
+    arrows
+}
+
 /// Returns the files of the runtime without unit tests.
 fn runtime() -> io::Result<Vec<(String, String)>> {
     let mut files = files(&source("index-table-runtime"))?;
@@ -238,6 +265,20 @@ fn engines_do_not_use_each_other() -> io::Result<()> {
         arrows.extend(users.filter(|user| others.iter().any(|other| user.starts_with(other))));
     }
     assert_eq!(arrows, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn files_of_the_server_engine_use_earlier_rows_only() -> io::Result<()> {
+    let rows = rows(include_str!("../../docs/internals/postgres.md"));
+    let files = runtime()?;
+    let own = files.iter().filter_map(|(path, _)| path.strip_prefix("engine/postgres/"));
+    // These files have unit tests only.
+    let own = own.filter(|file| !matches!(*file, "golden.rs" | "traps.rs"));
+    let own: BTreeSet<_> = own.map(|file| file.trim_end_matches(".rs")).collect();
+    assert_eq!(rows.iter().flatten().map(String::as_str).collect::<BTreeSet<_>>(), own);
+    let rows: Vec<_> = rows.into_iter().filter(|row| *row != ["mod"]).collect();
+    assert_eq!(out_of_order(&files, &["engine", "postgres"], &rows), [""; 0]);
     Ok(())
 }
 
@@ -311,6 +352,9 @@ fn broken_rules_are_detected() {
     assert_eq!(mutual(&files).into_iter().collect::<Vec<_>>(), pairs);
     let users = outside_users(&files, &["engine", "memory"]);
     assert_eq!(users.into_iter().collect::<Vec<_>>(), ["engine/lmdb/mod.rs"]);
+    let page = "# Page\n\n| files | contents |\n|---|---|\n| `read` | a |\n| `scan` | b |\n\n";
+    let arrows = out_of_order(&files, &["engine", "lmdb"], &rows(page));
+    assert_eq!(arrows, ["read -> scan"]);
     assert!(names("type Env = heed::Env;", "heed") && names("use heed as lmdb;", "heed"));
     assert!(!names("let unheeded = heed_count;", "heed"));
 }

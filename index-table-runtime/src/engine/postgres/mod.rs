@@ -1,13 +1,9 @@
 //! An engine over the PostgreSQL wire: the databases of a store are the SQL tables of a schema of a server.
 //!
-//! - [`names`], [`dialect`], [`select`], [`batch`] and [`copy`]: pure code, the SQL. [`catalog`]: the cached records of the catalog.
-//! - [`pool`], [`connection`], [`dial`], [`tls`], [`driver`], [`socket`] and [`ends`]: the connections. The thread that waits for a
-//!   response does the I/O of its connection, so the store is synchronous, and needs no runtime.
-//! - [`session`], [`start`] and [`outcome`]: the round trips of a transaction. `BEGIN` and delayed changes are sent with
-//!   the next statement. A write transaction is SERIALIZABLE, and a read transaction is a snapshot, REPEATABLE READ. Each
-//!   has a connection until it ends.
-//! - [`numbers`]: the numbers of `insert_with`, taken in blocks. [`stripes`]: the totals of aggregates, in stripes.
-//! - [`txn`], [`read`] and [`write`]: the seam.
+//! `docs/internals/postgres.md` lists the files from the bottom up, the states of a transaction, and the figures of the
+//! reactor. The thread that waits for a response does the I/O of its connection, so the store is synchronous, and needs no
+//! runtime. A write transaction is SERIALIZABLE, and a read transaction is a snapshot, REPEATABLE READ. Each has a
+//! connection until it ends. `BEGIN` and delayed changes are sent with the next statement.
 //!
 //! After a failed statement, the server refuses all later statements of the transaction. So such a transaction fails,
 //! and in normal use no statement depends on an error of the server. Every statement is prepared before anything of its
@@ -30,6 +26,7 @@ mod names;
 mod numbers;
 mod options;
 mod outcome;
+mod pending;
 mod pool;
 mod queue;
 mod read;
@@ -46,6 +43,7 @@ mod tls;
 mod totals;
 #[cfg(test)]
 mod traps;
+mod trip;
 mod txn;
 mod write;
 

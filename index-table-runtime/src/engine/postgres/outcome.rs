@@ -11,8 +11,10 @@ use super::{
     connection::Connection,
     error,
     names::hex,
+    pending::Item,
     pool::{Leased, Pool},
-    session::{Broken, Item, Last, Session},
+    session::Session,
+    trip::{Broken, Last},
 };
 use tokio_postgres::error::SqlState;
 

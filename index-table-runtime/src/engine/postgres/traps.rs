@@ -2,7 +2,7 @@
 
 use super::{
     batch::{Batch, Kind, Mode},
-    session::Item,
+    pending::Item,
     tests::{TABLE_ROW as ROW, connected, cut, ids, on_a_server, open, put},
     *,
 };

@@ -12,10 +12,12 @@ use super::{
     error::{self, Kind},
     names::Relation,
     outcome,
+    pending::{Item, Pending, Unsent},
     pool::{Leased, Pool},
-    session::{Broken, Item, Last, Pending, Server, Session, Unsent},
+    session::{Server, Session},
     slot::Slot,
     tables::Tables,
+    trip::{Broken, Last},
 };
 use crate::{
     engine::{CommitFailure, Retry, Stamp},
@@ -364,7 +366,7 @@ impl<'s> Txn<'s> {
     pub(super) fn copy(&self, sql: &str, next: &mut dyn FnMut() -> Option<Vec<u8>>) -> Result<u64> {
         // The transaction has begun.
         self.perform(Last::Numbers)?;
-        let connection = self.session().begun_connection()?;
+        let connection = self.session().connection()?;
         connection.copy(sql, next).map_err(|cause| self.fail(cause))
     }
 
