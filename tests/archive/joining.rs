@@ -20,11 +20,11 @@ use crate::{
 /// Rows that can be written while a shard is missing, because they have no entries in other shards.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "steps", shard_by = tenant, shard_map = "orders")]
-struct Step {
+pub(crate) struct Step {
     #[primary_key]
-    tenant: u32,
+    pub(crate) tenant: u32,
     #[primary_key]
-    id: u32,
+    pub(crate) id: u32,
 }
 
 /// The state after each commit: the number of the commit, and a time before the next commit.

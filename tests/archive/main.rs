@@ -14,6 +14,7 @@ mod moments;
 mod named;
 mod partial;
 mod processes;
+mod refused;
 mod shards;
 mod targets;
 

@@ -142,10 +142,7 @@ impl SharedJournal {
         shards: &[(ShardNumber, &Engine)],
     ) -> Result<()> {
         let journal = Self::open(directory, manager)?;
-        for (_, engine) in shards {
-            engine.is_joining.store(true, Ordering::Release);
-        }
-        journal.begin_with(shards.iter().copied(), (&[], &[]), &Options::default(), &[])?;
+        journal.begin_in(shards, (&[], &[]), &Options::default(), &[])?;
         for (_, engine) in shards {
             engine.read_only.store(false, Ordering::Release);
         }

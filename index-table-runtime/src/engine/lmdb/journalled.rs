@@ -185,6 +185,17 @@ impl SharedJournal {
             let what = "an archive, because a shard does not have the journal of all shards";
             return Err(Error::NotOffered { what });
         }
+        self.begin_in(&shards, (missing, complete), options, manager)
+    }
+
+    /// Starts the journal with all of these shards.
+    pub(super) fn begin_in(
+        &self,
+        shards: &[(ShardNumber, &Engine)],
+        (missing, complete): (&[ShardNumber], &[ShardNumber]),
+        options: &Options,
+        manager: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<Option<ManagerArchive>> {
         let to_joining = |(shard, engine): &(ShardNumber, &Engine)| {
             let (directory, env) = (engine.path.clone(), engine.env()?.clone());
             Ok(Joining { shard: *shard, directory, env })
@@ -196,7 +207,7 @@ impl SharedJournal {
         let members =
             started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
         let archive = members.first().and_then(Member::archive).map(ManagerArchive);
-        for ((_, engine), member) in shards.into_iter().zip(members) {
+        for ((_, engine), member) in shards.iter().zip(members) {
             engine.set_member(member);
         }
         Ok(archive)
@@ -497,5 +508,20 @@ mod tests {
         assert!(matches!(prepared(&full), Ok((Plan::Open, None))));
         let unset = prepared(&Options::default());
         assert!(matches!(unset, Ok((Plan::Open, Some(DurabilityReason::NoLocks)))));
+    }
+
+    #[test]
+    fn a_shard_can_be_written_after_the_journal_could_not_be_started() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (manager, path) = (dir.path().join("manager"), dir.path().join("shard"));
+        for directory in [&manager, &path] {
+            std::fs::create_dir(directory).expect("a directory");
+        }
+        let full = Options::default().durability(Durability::Full);
+        let engine = Engine::open(&full, &path).expect("a store");
+        std::fs::create_dir(path.join("journal.0")).expect("a directory");
+        let begun = SharedJournal::begin_for_follower(&manager, [7; 16], &[(0, &engine)]);
+        assert!(matches!(&begun, Err(Error::Io { .. })), "{begun:?}");
+        engine.write().map(drop).expect("a transaction");
     }
 }

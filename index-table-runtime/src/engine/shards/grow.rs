@@ -36,10 +36,16 @@ impl Engine {
         ShardNumber::try_from(self.shards.len()).unwrap_or(ShardNumber::MAX)
     }
 
-    /// Adds a shard. The tables with rows in all shards must be open in it. The caller has the locks of all shards in
+    /// Adds a shard, after `add_tables` has added the tables with rows in all shards. The caller has the locks of all shards in
     /// `_all`, and the lock of opening tables.
-    pub(crate) fn add_shard(&self, _all: &Txn<'_>, shard: Shard) -> Result<()> {
+    pub(crate) fn add_shard(
+        &self,
+        _all: &Txn<'_>,
+        shard: Shard,
+        add_tables: impl FnOnce(&Arc<str>),
+    ) -> Result<()> {
         self.add_own(self.next_number(), shard.name(), shard.engine()?)?;
+        add_tables(shard.name());
         shard.set_place(self.id, self.next_number());
         self.shards.push(shard);
         let shards = present(self.shards.iter());

@@ -28,10 +28,14 @@ use crate::{
 /// first shard, and the journal of all shards.
 ///
 /// If it can't be opened, the store stays without it.
-pub(crate) fn open_added(engine: &Engine, name: &str, directory: &Path) -> Result<Arc<Inner>> {
+pub(crate) fn open_added<'e>(
+    engine: &'e Engine,
+    name: &str,
+    directory: &Path,
+) -> Result<AddedShard<'e>> {
     let Some(manager) = engine.manager() else {
         #[cfg(feature = "memory")]
-        return Ok(memory_inner());
+        return Ok(AddedShard { inner: Some(memory_inner()), recorded: None });
         #[cfg(not(feature = "memory"))]
         return Err(Error::no_file());
     };
@@ -44,13 +48,41 @@ pub(crate) fn open_added(engine: &Engine, name: &str, directory: &Path) -> Resul
     let declared = DeclaredShard { name, place, options, adopted: false, added: true };
     declare_shard(&declared, &Options::default(), &mut records, false)?;
     records.own.version += 1;
+    let mut added = AddedShard { inner: None, recorded: Some((engine, known)) };
     manager.write(&records)?;
-    let opened = open_and_join(engine, &mut records);
-    match &opened {
-        Ok(_) => manager.write(&records)?,
-        Err(_) => manager.write(&ManagerRecords { maps: engine.declared_maps(), ..known })?,
+    added.inner = Some(open_and_join(engine, &mut records)?);
+    manager.write(&records)?;
+    Ok(added)
+}
+
+/// A shard that is being added. Without [`keep`](Self::keep), the records of the manager become those without the shard.
+pub(crate) struct AddedShard<'e> {
+    inner: Option<Arc<Inner>>,
+    /// The records without the shard, if the store has a manager.
+    recorded: Option<(&'e Engine, ManagerRecords)>,
+}
+
+impl AddedShard<'_> {
+    pub(crate) fn open(&self) -> Result<Arc<Inner>> {
+        self.inner.clone().ok_or_else(Error::no_file)
     }
-    opened
+
+    /// The store has the shard.
+    pub(crate) fn keep(mut self) {
+        self.recorded = None;
+    }
+}
+
+impl Drop for AddedShard<'_> {
+    fn drop(&mut self) {
+        drop(self.inner.take());
+        if let Some((engine, known)) = self.recorded.take()
+            && let Some(manager) = engine.manager()
+        {
+            // If this fails, the next opening of the store has the shard.
+            let _ = manager.write(&ManagerRecords { maps: engine.declared_maps(), ..known });
+        }
+    }
 }
 
 /// Opens the directory of a shard that was detached, and adds it to the journal. Returns the records of the manager with the

@@ -6,6 +6,8 @@ mod entries;
 mod leave;
 mod plan;
 mod restore;
+#[cfg(test)]
+mod tests;
 
 use std::{path::Path, sync::Arc};
 
@@ -87,10 +89,11 @@ impl Store {
             return Err(refused("the store has it already"));
         }
         let number = shards.next_number();
-        let shard = Shard::open(Arc::from(name), open_added(shards, name, directory.as_ref())?);
+        let added = open_added(shards, name, directory.as_ref())?;
+        let shard = Shard::open(Arc::from(name), added.open()?);
         let own = store_of(&shard)?;
         let in_use = inner.tables_in_use();
-        let mut references = Vec::new();
+        let (mut references, mut others) = (Vec::new(), Vec::new());
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             if tables.routing().is_reference() {
@@ -101,18 +104,23 @@ impl Store {
                 )?;
                 references.push((table, tables, opened));
             } else {
-                tables.add_name(number, shard.name());
+                others.push(tables);
             }
         }
         let all = shards.write_with(&Locks::All)?;
         for (_, tables, opened) in &references {
             Copies::of(shards, tables)?.replace(&own, opened)?;
         }
-        for (_, tables, opened) in &references {
-            tables.add(number, shard.name(), Arc::clone(opened) as _);
-        }
-        shards.add_shard(&all, shard)?;
+        shards.add_shard(&all, shard, |name| {
+            for (_, tables, opened) in &references {
+                tables.add(number, name, Arc::clone(opened) as _);
+            }
+            for tables in &others {
+                tables.add_name(number, name);
+            }
+        })?;
         drop(all);
+        added.keep();
         for (table, ..) in references {
             all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
         }

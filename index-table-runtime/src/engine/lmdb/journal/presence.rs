@@ -191,6 +191,31 @@ fn is_interrupted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
 
+/// The lock of a writer, with its file.
+pub(super) struct WriterLock {
+    /// Dropped before the file is closed.
+    _unshared: Unshared,
+    file: File,
+}
+
+impl WriterLock {
+    /// Takes the lock. Returns `None` if another process has it.
+    pub(super) fn take(file: File) -> io::Result<Option<Self>> {
+        Ok(lock_writer(&file)?.map(|unshared| Self { _unshared: unshared, file }))
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        // A process that another thread is starting has the file open too, so closing it does not release the lock.
+        let _ = self.file.unlock();
+    }
+}
+
 /// Takes the lock of the journal. Returns `None` if another process has it. The result must be dropped before the file is closed.
 pub(super) fn lock_writer(first: &File) -> io::Result<Option<Unshared>> {
     let unshared = Unshared::new(first);
@@ -263,5 +288,26 @@ mod marks {
 
     pub(super) const fn is_reader(_: &File, _: u32) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_of_a_writer_ends_while_a_started_process_has_its_file() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("journal.0");
+        let mut options = File::options();
+        let open = options.read(true).write(true).create(true).truncate(false);
+        let file = open.open(&path).expect("a file");
+        let inherited = file.try_clone().expect("a descriptor");
+        let lock = WriterLock::take(file).expect("a lock");
+        let other = open.open(&path).expect("a file");
+        assert!(matches!(other.try_lock(), Err(TryLockError::WouldBlock)));
+        drop(lock);
+        other.try_lock().expect("the lock");
+        drop(inherited);
     }
 }

@@ -52,9 +52,10 @@ pub(in crate::engine::lmdb::journal) struct Present {
 }
 
 impl Present {
-    /// Returns the first shard without a base.
-    pub(super) fn without_base(&self, based: &BTreeSet<u32>) -> Option<u32> {
-        self.open.iter().chain(&self.missing).find(|shard| !based.contains(shard)).copied()
+    /// Whether each shard is in one of the sets.
+    fn is_within(&self, sets: [&BTreeSet<u32>; 2]) -> bool {
+        let mut shards = self.open.iter().chain(&self.missing);
+        shards.all(|shard| sets.iter().any(|set| set.contains(shard)))
     }
 }
 
@@ -87,6 +88,9 @@ struct State {
     added: Vec<Added>,
     /// The new shards that have no base yet.
     unbased: BTreeSet<u32>,
+    /// The shards that may have a base in the archive. Some of them could not be added, so their numbers are used again. `None`
+    /// before the archive was read.
+    known: Option<BTreeSet<u32>>,
     /// How often a round has tried to take them.
     rounds: u64,
 }
@@ -100,13 +104,6 @@ impl InProgress {
         state.unbased.insert(shard);
     }
 
-    /// Forgets a shard that has not joined the journal. A base of it that is being written is not used.
-    pub(super) fn forget(&self, shard: u32) {
-        let mut state = self.state.lock();
-        state.added.retain(|added| added.shard != shard);
-        state.unbased.remove(&shard);
-    }
-
     /// Releases the states that are not taken yet, because the archive can't be written. Later states are pinned instead.
     pub(super) fn release(&self) {
         self.state.lock().added.clear();
@@ -116,6 +113,16 @@ impl InProgress {
     /// Whether a new shard has no base yet.
     pub(super) fn lacks_base(&self) -> bool {
         !self.state.lock().unbased.is_empty()
+    }
+
+    /// Records that the archive has bases of these shards.
+    pub(super) fn found(&self, based: &BTreeSet<u32>) {
+        self.state.lock().known.get_or_insert_default().extend(based);
+    }
+
+    /// Whether the archive may have a base of the shard.
+    pub(super) fn may_have_base(&self, shard: u32) -> bool {
+        self.state.lock().known.as_ref().is_none_or(|known| known.contains(&shard))
     }
 
     fn has_base(&self, shard: u32) {
@@ -135,7 +142,9 @@ impl InProgress {
     }
 
     fn add(&self, shard: u32) {
-        self.state.lock().writing.insert(shard);
+        let mut state = self.state.lock();
+        state.writing.insert(shard);
+        state.known.get_or_insert_default().insert(shard);
     }
 
     /// Removes the shards that `is_done` accepts.
@@ -222,6 +231,11 @@ impl ShardBases {
 
     pub(super) fn present(&self) -> Present {
         self.shards.present()
+    }
+
+    /// Whether each shard has a base, except new shards, which may not be added.
+    pub(super) fn are_complete(&self, present: &Present) -> bool {
+        present.is_within([&self.based, &self.in_progress.state.lock().unbased])
     }
 
     /// Whether a base waits, is written, or is wanted.

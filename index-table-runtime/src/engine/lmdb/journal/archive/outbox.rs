@@ -30,6 +30,9 @@ use crate::engine::{
 /// The name of the directory.
 pub(in crate::engine::lmdb::journal) const PENDING: &str = "archive.pending";
 
+/// The identity in the place of the journal's in the manifest of an outbox that the next opening does not continue.
+const SUSPENDED: [u8; 16] = [0; 16];
+
 /// The length at which a segment is complete, in bytes.
 const LONGEST: u64 = 16 << 20;
 
@@ -71,6 +74,8 @@ pub(in crate::engine::lmdb) struct Outbox {
     written: u64,
     /// The journal of a sharded store.
     shards: Option<Manager>,
+    /// Whether the next opening of the store starts a generation.
+    is_suspended: bool,
 }
 
 /// The records of the shard map manager, as changes.
@@ -144,6 +149,7 @@ impl Outbox {
             buffer: Vec::new(),
             written: 0,
             shards: manager.map(|changes| Manager { changes, is_due: true }),
+            is_suspended: false,
         };
         if is_new {
             outbox.clear()?;
@@ -151,8 +157,9 @@ impl Outbox {
         }
         outbox.load()?;
         let Manifest { origin, journal, .. } = outbox.manifest;
-        let is_same = origin == known.identity && journal == known.epoch;
-        if !is_same || !outbox.catch_up(found)? {
+        let is_suspended = origin == SUSPENDED;
+        let is_same = (is_suspended || origin == known.identity) && journal == known.epoch;
+        if !is_same || !outbox.catch_up(found)? || is_suspended {
             outbox.new_generation(number);
         }
         Ok(outbox)
@@ -514,6 +521,18 @@ impl Outbox {
         self.persist()
     }
 
+    /// Records that the next opening of the store starts a generation, unless one starts before.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        self.is_suspended = true;
+        self.persist().inspect_err(|_| self.is_suspended = false)
+    }
+
+    pub(super) fn resume_generation(&mut self) {
+        self.is_suspended = false;
+        // If this fails, the next opening of the store starts a generation.
+        let _ = self.persist();
+    }
+
     /// Starts a new generation, with a segment that does not continue the last segment.
     pub(in crate::engine::lmdb::journal) fn new_generation(&mut self, commit: u64) {
         if self.complete().is_err() {
@@ -522,6 +541,7 @@ impl Outbox {
         if let Some(manager) = &mut self.shards {
             manager.is_due = true;
         }
+        self.is_suspended = false;
         self.offset = START;
         self.manifest.generation += 1;
         self.manifest.link = 0;
@@ -564,7 +584,12 @@ impl Outbox {
     }
 
     fn persist(&self) -> io::Result<()> {
-        put(&self.directory, MANIFEST_FILE, &self.manifest.bytes(), &self.store.join(FILE))
+        let mut manifest = self.manifest;
+        if self.is_suspended {
+            // The outbox does not continue the records of the journal.
+            manifest.origin = SUSPENDED;
+        }
+        put(&self.directory, MANIFEST_FILE, &manifest.bytes(), &self.store.join(FILE))
     }
 }
 

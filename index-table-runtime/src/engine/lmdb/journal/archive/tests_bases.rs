@@ -3,7 +3,9 @@
 use std::{fs, path::Path};
 
 use super::{
+    super::marker::Journalled,
     format::{BASE_FILE, Base, Head, MANAGER_FILE, MANIFEST_FILE, Manifest, ShardBase, part_name},
+    outbox::Outbox,
     restore::Archive,
     restore_shards::UntilShards,
 };
@@ -138,4 +140,28 @@ fn a_base_whose_commits_are_in_segments_is_used() {
         segment(path, LAST, &[(0, 34)]);
     });
     assert_eq!(found.expect("a base"), 7);
+}
+
+/// Opens the outbox of a store with shards, and returns its generation.
+fn resumed(store: &Path) -> (Outbox, u64) {
+    let known = Journalled::own(MANIFEST.origin, 0);
+    let outbox = Outbox::resume(store, &known, None, 40, Some(Vec::new()));
+    let outbox = outbox.ok().expect("an outbox");
+    let generation = outbox.manifest().generation;
+    (outbox, generation)
+}
+
+#[test]
+fn a_generation_starts_if_the_process_ends_while_a_shard_joins() {
+    let store = tempfile::tempdir().expect("a directory");
+    let store = store.path();
+    let (mut outbox, generation) = resumed(store);
+    assert_eq!(generation, 1);
+    outbox.suspend().expect("written");
+    outbox.resume_generation();
+    let (mut outbox, generation) = resumed(store);
+    assert_eq!(generation, 1);
+    outbox.suspend().expect("written");
+    let (_, generation) = resumed(store);
+    assert_eq!(generation, 2);
 }

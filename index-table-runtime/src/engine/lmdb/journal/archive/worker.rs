@@ -122,6 +122,7 @@ impl Beginning {
             && target.is_attached()
         {
             // Before the shards can be closed.
+            shared.in_progress.found(&attached);
             shards.based = attached;
             shards.pin(&target, &shared.outbox, 0);
         }
@@ -294,13 +295,22 @@ impl Archiving {
         }
     }
 
-    /// Starts a generation, because a shard joins that may have an older base. `pin` returns the states of all other shards
+    /// Records that the next opening of the store starts a generation, unless [`restart`](Self::restart) or
+    /// [`resume`](Self::resume) is called before.
+    pub(in crate::engine::lmdb::journal) fn suspend(&self) -> io::Result<()> {
+        self.outbox.lock().suspend()
+    }
+
+    pub(in crate::engine::lmdb::journal) fn resume(&self) {
+        self.outbox.lock().resume_generation();
+    }
+
+    /// Starts a generation, because a shard has joined that may have an older base. `pin` returns the states of all shards
     /// between two commits, and the committed part of the journal at this moment. They are the first bases of the generation,
     /// so no commit is between two generations.
     pub(in crate::engine::lmdb::journal) fn restart(
         &self,
         pin: impl FnOnce() -> (Bound, Vec<(u32, Option<Pinned>)>),
-        joining: (u32, Option<Pinned>),
     ) {
         let mut outbox = self.outbox.lock();
         let (bound, pinned) = pin();
@@ -311,7 +321,7 @@ impl Archiving {
             self.status.lock().error = Some(not_saved(&fault));
         }
         let manifest = *outbox.manifest();
-        for (shard, pinned) in pinned.into_iter().chain([joining]) {
+        for (shard, pinned) in pinned {
             // After an error, the generation begins with later states.
             let pinned = pinned.filter(|_| is_collected);
             self.in_progress.add_shard(shard, pinned, manifest);
@@ -320,17 +330,14 @@ impl Archiving {
 
     /// Keeps the state of a shard that was added while the store was open, for its first base. Without a state, a later one
     /// is pinned.
-    pub(in crate::engine::lmdb::journal) fn add_shard(
-        &self,
-        (shard, pinned): (u32, Option<Pinned>),
-    ) {
+    pub(in crate::engine::lmdb::journal) fn add_shard(&self, shard: u32, pinned: Option<Pinned>) {
         let manifest = *self.outbox.lock().manifest();
         self.in_progress.add_shard(shard, pinned, manifest);
     }
 
-    /// Forgets a shard that has not joined the journal.
-    pub(in crate::engine::lmdb::journal) fn forget_shard(&self, shard: u32) {
-        self.in_progress.forget(shard);
+    /// Whether the archive may have a base of a shard.
+    pub(in crate::engine::lmdb::journal) fn may_have_base(&self, shard: u32) -> bool {
+        self.in_progress.may_have_base(shard)
     }
 
     /// Waits until no base of a shard is written.
@@ -456,6 +463,7 @@ impl Rounds {
         match &mut self.shards {
             None => self.has_base = !based.is_empty(),
             Some(shards) => {
+                self.shared.in_progress.found(&based);
                 shards.based = based;
                 // Compared with the present shards at the end of the round.
                 self.has_base = false;
@@ -518,7 +526,8 @@ impl Rounds {
         }
         shards.pin(&self.target, &self.shared.outbox, work.written);
         let present = shards.present();
-        self.has_base = present.without_base(&shards.based).is_none();
+        self.has_base = shards.are_complete(&present);
+        let lacks_base = !self.has_base || self.shared.in_progress.lacks_base();
         let missing = present.missing.iter().find(|shard| !shards.based.contains(shard));
         let mut status = self.shared.status.lock();
         status.has_base = self.has_base;
@@ -527,7 +536,7 @@ impl Rounds {
         } else if let Some(shard) = missing {
             let reason = format!("shard number {shard} is not available, and has no base");
             status.base_error = Some(reason);
-        } else if self.has_base {
+        } else if !lacks_base {
             status.base_error = None;
         }
     }

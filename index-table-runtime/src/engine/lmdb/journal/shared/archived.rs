@@ -12,7 +12,7 @@ use super::{
             Bound,
             bases::{Pinned, Present, Shards},
             outbox::Outbox,
-            worker::{Archiver, Beginning, Distance},
+            worker::{Archiver, Archiving, Beginning, Distance},
         },
         block::Block,
         checkpoint::PROMOTED,
@@ -53,6 +53,40 @@ pub(super) fn start(
     Ok(())
 }
 
+/// The first base of a shard that joins the journal, which is written after the shard has joined. Otherwise, the archive stays
+/// as it is.
+#[must_use]
+pub(super) struct FirstBase<'c> {
+    common: &'c Common,
+    shard: u32,
+    /// The archive, if the shard starts a generation, and has not joined yet.
+    suspended: Option<&'c Archiving>,
+}
+
+impl FirstBase<'_> {
+    /// Pins the state of the shard, which has joined, and has no commits yet.
+    pub(super) fn joined(mut self) {
+        let common = self.common;
+        common.lock().missing.retain(|missing| *missing != self.shard);
+        let Some(archive) = common.archive.get() else { return };
+        if self.suspended.take().is_some() {
+            archive.restart(|| common.pin_all());
+        } else {
+            archive.add_shard(self.shard, common.pin(self.shard));
+        }
+        // The shard has no base.
+        common.wake_archiver();
+    }
+}
+
+impl Drop for FirstBase<'_> {
+    fn drop(&mut self) {
+        if let Some(archive) = self.suspended {
+            archive.resume();
+        }
+    }
+}
+
 impl Common {
     /// Copies all records before a checkpoint to the outbox, because the files of the journal are reused after the
     /// checkpoint. These records are committed, because all shards have been locked since they were written.
@@ -72,27 +106,30 @@ impl Common {
         }
     }
 
-    /// Pins the state of a shard that joins the journal, for its first base. If the store had the shard before, the
-    /// archive may have an old base of the shard, but lacks the changes since its removal. So a new generation starts, with
-    /// the states of all shards between two commits.
-    pub(super) fn archive_joining(&self, shard: u32, open: &Open, is_known: bool) {
-        let Some(archive) = self.archive.get() else { return };
-        let joining = (shard, pinned(open));
-        if is_known {
-            archive.restart(|| self.pin_all(), joining);
-        } else {
-            archive.add_shard(joining);
-        }
-        // The shard has no base.
-        if let Some(archiver) = &self.lock().archiver {
-            archiver.wake();
+    /// Prepares the archive for a shard that joins the journal. If the store had the shard before, the archive may have an old
+    /// base of the shard, but lacks the changes since its removal. It may also have the base of another shard with this
+    /// number that could not be added. So a generation starts when the shard has joined, with the states of all shards between
+    /// two commits. If the process ends after the shard has joined, the next opening of the store starts it.
+    pub(super) fn first_base(&self, shard: u32, is_known: bool) -> io::Result<FirstBase<'_>> {
+        let archive = self.archive.get().map(|archive| &**archive);
+        let suspended = archive.filter(|archive| is_known || archive.may_have_base(shard));
+        suspended.map_or(Ok(()), Archiving::suspend)?;
+        Ok(FirstBase { common: self, shard, suspended })
+    }
+
+    /// Starts a generation without a shard that was restored, and is not available again. The archive may have a base of its
+    /// restored state, which is not its state when it comes back.
+    pub(super) fn archive_missing(&self, shard: u32) {
+        self.lock().missing.push(shard);
+        if let Some(archive) = self.archive.get() {
+            archive.restart(|| self.pin_all());
+            self.wake_archiver();
         }
     }
 
-    /// Takes back [`archive_joining`](Self::archive_joining), because the shard has not joined.
-    pub(super) fn archive_not_joined(&self, shard: u32) {
-        if let Some(archive) = self.archive.get() {
-            archive.forget_shard(shard);
+    fn wake_archiver(&self) {
+        if let Some(archiver) = &self.lock().archiver {
+            archiver.wake();
         }
     }
 
@@ -116,9 +153,8 @@ fn pinned(open: &Open) -> Option<Pinned> {
 
 impl Shards for Common {
     fn present(&self) -> Present {
-        let mut present = Present { missing: self.missing.clone(), ..Present::default() };
+        let mut present = Present { missing: self.lock().missing.clone(), ..Present::default() };
         for shard in self.shards.iter() {
-            present.missing.retain(|missing| *missing != shard.number);
             if !shard.has_left.load(SeqCst) && shard.lock().is_some() {
                 present.open.push(shard.number);
             }

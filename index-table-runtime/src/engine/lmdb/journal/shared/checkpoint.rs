@@ -35,6 +35,7 @@ use super::{
         log::{self, Switched},
         marker::{self, Journalled, Marker},
         pinned::Slots,
+        presence::WriterLock,
         recorder::{Recorded, Recorder},
         snapshot::{Refused, Snapshot},
         start::NotStarted,
@@ -48,7 +49,7 @@ use super::{
 use crate::{
     background::{Job, Lane, Work},
     engine::{Destination, files::FileId, list::List, lmdb::names::Env},
-    locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, Unshared, rank},
+    locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, rank},
 };
 
 const CLOSED: &str = "the store is being closed";
@@ -84,8 +85,6 @@ pub(super) struct Common {
     pub(super) shards: List<Shard>,
     /// The number of states in each block.
     room: usize,
-    /// The shards that were not available when the journal was started.
-    pub(super) missing: Vec<u32>,
     pub(super) archive: OnceLock<Arc<Archiving>>,
     /// The started segment of a checkpoint that could not be made.
     begun: Mutex<Option<Switched>, rank::CheckpointBegun>,
@@ -108,7 +107,7 @@ pub(super) struct Shard {
     open: Mutex<Option<Open>, rank::JournalShard>,
     /// The number of the last commit, after the data file was closed as complete; otherwise 0.
     pub(super) closed: AtomicU64,
-    /// Whether the shard was removed from the store while it was open.
+    /// Whether the shard is not written: it is joining, or it was removed from the store while it was open.
     pub(super) has_left: AtomicBool,
     /// The state in which it was removed.
     pub(super) left: Mutex<Option<Left>>,
@@ -127,7 +126,7 @@ pub(super) struct Open {
     pub(super) env: Env,
     pub(super) slots: Arc<Slots>,
     /// The lock of the writer of the data file.
-    pub(super) writer: (Unshared, File),
+    pub(super) _writer: WriterLock,
     /// The pin of the last durable checkpoint. Dropped before the environment is closed.
     pub(super) pin: Snapshot,
     pub(super) saved: Saved,
@@ -151,6 +150,8 @@ pub(super) struct State {
     pub(super) open: usize,
     /// Whether checkpoints are no longer made.
     pub(super) is_closed: bool,
+    /// The shards of the store that are not available.
+    pub(super) missing: Vec<u32>,
 }
 
 /// The turn to make a checkpoint.
@@ -191,13 +192,14 @@ impl Begun {
     pub(super) fn start(self) -> std::io::Result<Vec<Member>> {
         let Self { group, files, journalled, limits, shards, missing, room, archive } = self;
         let open = shards.len();
-        let shard = |(number, open)| Shard::new(number, open);
+        let shard = |(number, open)| Shard::new(number, open, false);
         let state = State {
             archiver: None,
             is_working: false,
             since: Instant::now(),
             open,
             is_closed: false,
+            missing,
         };
         let common = Arc::new(Common {
             group,
@@ -206,7 +208,6 @@ impl Begun {
             limits,
             shards: shards.into_iter().map(shard).collect(),
             room,
-            missing,
             archive: OnceLock::new(),
             begun: Mutex::default(),
             state: Mutex::new(state),
@@ -228,19 +229,23 @@ impl Begun {
 }
 
 impl Shard {
-    const fn new(number: u32, open: Open) -> Self {
+    const fn new(number: u32, open: Open, is_joining: bool) -> Self {
         Self {
             number,
             open: Mutex::numbered(number as u64, Some(open)),
             closed: AtomicU64::new(0),
-            has_left: AtomicBool::new(false),
+            has_left: AtomicBool::new(is_joining),
             left: Mutex::new(None),
         }
     }
 
-    /// Opens the shard in its place. The caller has the turn to make a checkpoint.
+    /// Opens the shard in its place. It is not written before it has [joined](Self::join). The caller has the turn to make a
+    /// checkpoint.
     pub(super) fn enter(&self, open: Open) {
         *self.lock() = Some(open);
+    }
+
+    pub(super) fn join(&self) {
         *self.left.lock() = None;
         self.closed.store(0, SeqCst);
         self.has_left.store(false, SeqCst);
@@ -263,6 +268,8 @@ struct Made<'c> {
 enum Missed {
     /// The checkpoint is tried again.
     Now,
+    /// The same, after a file of the journal could not be opened.
+    File(std::io::Error),
     /// This process makes no further checkpoint.
     Ever(&'static str),
 }
@@ -330,6 +337,10 @@ impl Common {
                 Ok(()) => return Ok(()),
                 Err(Missed::Ever(reason)) => self.refuse(reason),
                 Err(Missed::Now) => thread::sleep(SHORT),
+                Err(Missed::File(error)) => {
+                    let reason = format!("a file of the journal could not be opened: {error}");
+                    return Err(std::io::Error::new(error.kind(), reason));
+                }
             }
         }
         Err(std::io::Error::other(
@@ -353,15 +364,15 @@ impl Common {
         let switched = if let Some(switched) = *begun {
             switched
         } else {
-            let file = self.group.next_file().map_err(|_| Missed::Now)?;
+            let file = self.group.next_file().map_err(Missed::File)?;
             self.group.switch(file, longest).map_err(|_| Missed::Ever(JOURNAL_SYNC))?
         };
         *begun = Some(switched);
         // The checkpoint is tried again if no descriptor is free.
-        let file = self.files.of(switched.salt.sequence).map_err(|_| Missed::Now)?;
+        let file = self.files.of(switched.salt.sequence).map_err(Missed::File)?;
         let has_archive = self.archive.get().is_some();
         let all = if has_archive { self.files.open_all() } else { Ok(Vec::new()) };
-        let all = all.map_err(|_| Missed::Now)?;
+        let all = all.map_err(Missed::File)?;
         let pinned = too_early.map_or_else(|| self.pin(), Ok)?;
         let mut all_made = Vec::with_capacity(pinned.len());
         for (shard, mut snapshot) in pinned {
@@ -488,7 +499,7 @@ impl Work for Common {
                 self.refuse(reason);
                 None
             }
-            Err(Missed::Now) => {
+            Err(Missed::Now | Missed::File(_)) => {
                 self.is_due.store(true, SeqCst);
                 Some(SHORT)
             }
@@ -555,13 +566,12 @@ impl Member {
         }
         let data = open.data()?;
         let before = marker::find(&data)?.unwrap_or(Marker::None);
-        common.archive_joining(shard, &open, is_known);
+        let base = common.first_base(shard, is_known)?;
         let turn = common.turn();
         let at = {
             let is_free = |own: &Shard| own.number == shard && own.lock().is_none();
             let known = common.shards.iter().position(is_free);
             if known.is_none() && common.shards.len() >= common.room {
-                common.archive_not_joined(shard);
                 let reason = "too many shards have been added since the store was opened; open it again, and then add the shard";
                 return Err(std::io::Error::other(reason).into());
             }
@@ -570,7 +580,7 @@ impl Member {
                 own.enter(open);
                 at
             } else {
-                common.shards.push(Shard::new(shard, open));
+                common.shards.push(Shard::new(shard, open, true));
                 common.shards.len() - 1
             }
         };
@@ -583,12 +593,14 @@ impl Member {
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
             let _ = marker::put(&data, before).and_then(|()| data.sync_data());
-            common.archive_not_joined(shard);
             common.count_closed();
-            if let Some(open) = member.shard().and_then(|shard| shard.lock().take()) {
-                let _ = open.writer.1.unlock();
-            }
+            drop(member.shard().and_then(|shard| shard.lock().take()));
             return Err(error.into());
+        }
+        drop(turn);
+        base.joined();
+        if let Some(shard) = member.shard() {
+            shard.join();
         }
         Ok(member)
     }

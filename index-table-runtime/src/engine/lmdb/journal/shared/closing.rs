@@ -93,8 +93,12 @@ impl Member {
         is_complete
     }
 
-    /// Makes a checkpoint without the shard, which has left the journal.
+    /// Makes a checkpoint without the shard, which has left the journal. The shard still belongs to the store, but is not
+    /// available.
     pub(in crate::engine::lmdb) fn leave_no_records(&self) -> io::Result<()> {
+        if let Some(shard) = self.shard() {
+            self.common.archive_missing(shard.number);
+        }
         let turn = self.common.turn();
         self.common.checkpoint_now(&turn)
     }
@@ -117,12 +121,11 @@ impl Member {
         };
         let (epoch, open) = open(joining, &common.journalled.identity, Some(slots))?;
         if epoch != common.journalled.epoch || open.number != last {
-            let _ = open.writer.1.unlock();
             return Err(written());
         }
         let data = open.data()?;
         let before = marker::find(&data)?.unwrap_or(Marker::None);
-        common.archive_joining(number, &open, true);
+        let base = common.first_base(number, true)?;
         let turn = common.turn();
         common.lock().open += 1;
         shard.enter(open);
@@ -134,16 +137,13 @@ impl Member {
         if let Err(error) = joined {
             // Nothing was written to the shard, so it is complete without the journal.
             let _ = marker::put(&data, before).and_then(|()| data.sync_data());
-            common.archive_not_joined(number);
             common.count_closed();
-            shard.has_left.store(true, SeqCst);
-            if let Some(open) = shard.lock().take() {
-                let _ = open.writer.1.unlock();
-                let left = Left { slots: Arc::downgrade(&open.slots), number: open.number };
-                *shard.left.lock() = Some(left);
-            }
+            drop(shard.lock().take());
             return Err(error.into());
         }
+        drop(turn);
+        base.joined();
+        shard.join();
         Ok(())
     }
 
@@ -158,8 +158,6 @@ impl Member {
             let put = |data: File| marker::put(&data, clean).and_then(|()| data.sync_data());
             let _ = open.data().and_then(put);
         }
-        // A process that another thread is starting has the file open too, so closing it does not release the lock.
-        let _ = open.writer.1.unlock();
         is_whole
     }
 

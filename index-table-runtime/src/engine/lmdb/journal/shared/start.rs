@@ -19,7 +19,7 @@ use super::{
         log::{self, Log},
         marker::{self, Journalled, Marker},
         pinned::Slots,
-        presence::lock_writer,
+        presence::WriterLock,
         snapshot::Snapshot,
         start::{self, Found, NotStarted, copy, data, last, marker_of},
         tail::{self, Fault, Record},
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     engine::{Destination, lmdb::names::Env},
-    locks::{Mutex, Unshared},
+    locks::Mutex,
 };
 
 const INCOMPLETE: &str = "its journal was closed after an error before its data file was complete; drop all handles to the \
@@ -311,9 +311,7 @@ impl SharedJournal {
     /// Pins the last state of a shard, and makes it durable.
     fn join(&self, joining: Joining) -> Result<Joined<'_>, NotStarted> {
         let Joining { shard, directory, env } = joining;
-        let writer = files::create_one(&directory, &files::path(&directory, OWN, 0))?;
-        let unshared = lock_writer(&writer)?.ok_or(NotStarted::Elsewhere)?;
-        let writer = (unshared, writer);
+        let writer = lock(&directory)?;
         // The marker is read with the lock, because the previous owner of the lock may have changed it.
         let (epoch, known) = match self.marker_of(shard, &directory)? {
             Marker::Needed(known) if self.is_of(&known) => (known.epoch, Some(known)),
@@ -475,6 +473,12 @@ impl SharedJournal {
     }
 }
 
+/// Takes the lock of the writer of a shard.
+fn lock(directory: &Path) -> Result<WriterLock, NotStarted> {
+    let file = files::create_one(directory, &files::path(directory, OWN, 0))?;
+    WriterLock::take(file)?.ok_or(NotStarted::Elsewhere)
+}
+
 /// Opens a shard for a journal that is running, and makes its state durable. Also returns the epoch of its marker.
 pub(super) fn open(
     Joining { shard, directory, env }: Joining,
@@ -482,9 +486,7 @@ pub(super) fn open(
     slots: Option<Arc<Slots>>,
 ) -> Result<(u64, Open), NotStarted> {
     let directory = &directory;
-    let writer = files::create_one(directory, &files::path(directory, OWN, 0))?;
-    let unshared = lock_writer(&writer)?.ok_or(NotStarted::Elsewhere)?;
-    let writer = (unshared, writer);
+    let writer = lock(directory)?;
     let epoch = match marker_of(directory)? {
         Marker::Clean(known) if known.identity == *identity => known.epoch,
         Marker::None | Marker::Clean(_) => 0,
@@ -496,10 +498,11 @@ pub(super) fn open(
     let saved = pin.saved(shard, &data)?;
     let (number, used) = (pin.number, pin.used(&data));
     files::remove(directory, 1);
-    let _ = writer.1.set_len(0);
+    let _ = writer.file().set_len(0);
     // A shard that has left the journal keeps its descriptor of the lock file.
     let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
-    let open = Open { env, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true };
+    let (pages, is_mapped) = (0, true);
+    let open = Open { env, slots, _writer: writer, pin, saved, number, pages, used, is_mapped };
     Ok((epoch, open))
 }
 
@@ -509,8 +512,7 @@ struct Joined<'j> {
     directory: PathBuf,
     env: Env,
     data: File,
-    /// See [`lock_writer`].
-    writer: (Unshared, File),
+    writer: WriterLock,
     /// The epoch of its marker.
     epoch: u64,
     pin: Snapshot,
@@ -545,14 +547,13 @@ impl Joined<'_> {
         self.env.clear_stale_readers()?;
         // The remaining files of the shard's own journal.
         files::remove(&self.directory, 1);
-        let _ = self.writer.1.set_len(0);
+        let _ = self.writer.file().set_len(0);
         let slots = Arc::new(Slots::open(&self.directory));
         let Self { shard, env, data, writer, pin, .. } = self;
         let used = pin.used(&data);
-        Ok((
-            shard,
-            Open { env, slots, writer, pin, saved, number, pages: 0, used, is_mapped: true },
-        ))
+        let (pages, is_mapped) = (0, true);
+        let open = Open { env, slots, _writer: writer, pin, saved, number, pages, used, is_mapped };
+        Ok((shard, open))
     }
 }
 
