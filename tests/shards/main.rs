@@ -1,6 +1,7 @@
 //! Sharded stores: the same results as in one store, routing, transactions, lost and foreign shards.
 
 mod added;
+mod added_killed;
 mod alone;
 mod assigned;
 mod attached_while_built;

@@ -330,6 +330,9 @@ impl Options {
     /// The errors of [`Store::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
         let path = path.as_ref();
+        if !self.read_only && !self.follower {
+            sharded::refuse_new_shard(path)?;
+        }
         if !self.declared.is_empty() || path.join(sharded::LOCK).exists() {
             return sharded::open(self, path);
         }

@@ -80,7 +80,7 @@ pub(crate) use journalled::{
 };
 pub(crate) use layout::layout;
 pub(crate) use names::{FILE, LOCK_FILE};
-pub(crate) use open::{is_vacant, refuse_missing};
+pub(crate) use open::{has_tables, is_vacant, refuse_missing};
 pub(crate) use read::{Entries, LentEntries, Reader};
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;

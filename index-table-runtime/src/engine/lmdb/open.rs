@@ -395,6 +395,12 @@ pub(crate) fn refuse_missing(path: &Path) -> Result<()> {
     }
 }
 
+/// Whether the data file in a directory has tables, without those that only a journal has.
+pub(crate) fn has_tables(path: &Path) -> bool {
+    let databases = pages::look_at_head(&path.join(FILE), false);
+    databases.is_ok_and(|databases| databases.unwrap_or(0) > 0)
+}
+
 /// Whether the data file in a directory is missing, or has no table and no journal, such as the file of a killed process that
 /// was creating a store.
 pub(crate) fn is_vacant(path: &Path) -> bool {

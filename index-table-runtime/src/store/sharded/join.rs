@@ -5,6 +5,7 @@ use std::{iter, path::Path, sync::Arc};
 #[cfg(feature = "memory")]
 use super::memory::memory_inner;
 use super::{
+    claim,
     open::{declare_shard, open_shard, refused},
     rebuild::nameless,
 };
@@ -48,18 +49,23 @@ pub(crate) fn open_added<'e>(
     let declared = DeclaredShard { name, place, options, adopted: false, added: true };
     declare_shard(&declared, &Options::default(), &mut records, false)?;
     records.own.version += 1;
-    let mut added = AddedShard { inner: None, recorded: Some((engine, known)) };
+    let path = engine.directory();
+    claim::put_new(&path, &records, &known)?;
+    let mut added = AddedShard { inner: None, recorded: Some((engine, known, records.clone())) };
     manager.write(&records)?;
     added.inner = Some(open_and_join(engine, &mut records)?);
     manager.write(&records)?;
+    if let Some(record) = records.shards.last() {
+        claim::remove(&path, record);
+    }
     Ok(added)
 }
 
 /// A shard that is being added. Without [`keep`](Self::keep), the records of the manager become those without the shard.
 pub(crate) struct AddedShard<'e> {
     inner: Option<Arc<Inner>>,
-    /// The records without the shard, if the store has a manager.
-    recorded: Option<(&'e Engine, ManagerRecords)>,
+    /// The records without the shard and those with it, if the store has a manager.
+    recorded: Option<(&'e Engine, ManagerRecords, ManagerRecords)>,
 }
 
 impl AddedShard<'_> {
@@ -76,11 +82,12 @@ impl AddedShard<'_> {
 impl Drop for AddedShard<'_> {
     fn drop(&mut self) {
         drop(self.inner.take());
-        if let Some((engine, known)) = self.recorded.take()
-            && let Some(manager) = engine.manager()
-        {
-            // If this fails, the next opening of the store has the shard.
-            let _ = manager.write(&ManagerRecords { maps: engine.declared_maps(), ..known });
+        let Some((engine, known, records)) = self.recorded.take() else { return };
+        let Some(manager) = engine.manager() else { return };
+        let known = ManagerRecords { maps: engine.declared_maps(), ..known };
+        // If this fails, the next opening of the store has the shard.
+        if manager.write(&known).is_ok() {
+            claim::remove_new(&engine.directory(), &records, &known);
         }
     }
 }

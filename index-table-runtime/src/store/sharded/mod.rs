@@ -3,6 +3,7 @@
 
 mod archive;
 mod belonging;
+mod claim;
 mod copy;
 mod join;
 #[cfg(feature = "memory")]
@@ -16,6 +17,7 @@ use std::{any::Any, fmt, sync::Arc};
 
 pub(super) use archive::restore_shards;
 pub(super) use belonging::{has_manager, is_open, mark_copy, refuse_shard};
+pub(super) use claim::refuse_new_shard;
 pub(super) use copy::copy_shards;
 pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
 pub(super) use open::{LOCK, open};

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Store, settle::settle};
+use super::{Store, claim, settle::settle};
 use crate::{
     engine::{
         self, DeclaredShard, Durability, Options, files,
@@ -149,9 +149,11 @@ fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> 
             return Err(Error::ReadOnly { path: path.to_owned(), source: None });
         }
         records.own.version += 1;
+        claim::put_new(path, &records, &known)?;
         manager.write(&records)?;
     }
     let changes_shards = !is_new && records.shards != known.shards;
+    let declared = changes_shards.then(|| records.clone());
     match open_shards(options, path, &manager, records) {
         Ok((shards, records, found)) => {
             let ManagerRecords { maps, places, tables, .. } = records;
@@ -170,9 +172,10 @@ fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> 
             }
         }
         Err(error) => {
-            if changes_shards {
+            if let Some(declared) = declared {
                 // A shard in a directory that can't be opened must not prevent the opening of the store.
                 manager.write(&known)?;
+                claim::remove_new(path, &declared, &known);
             }
             Err(error)
         }
@@ -287,6 +290,9 @@ fn open_shards(
     if !read_only && (is_settled || records.shards.iter().zip(&shards).any(opened)) {
         for (record, shard) in records.shards.iter_mut().zip(&shards) {
             if shard.opened().is_ok() {
+                if record.state == ShardState::New {
+                    claim::remove(path, record);
+                }
                 record.state = ShardState::Open;
             }
         }
