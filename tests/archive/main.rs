@@ -12,6 +12,7 @@ mod joining;
 mod lost;
 mod moments;
 mod named;
+mod numbers;
 mod partial;
 mod processes;
 mod refused;

@@ -197,3 +197,47 @@ fn a_load_exchanges_unique_keys_within_and_between_shards() -> Result<()> {
     }
     Ok(())
 }
+
+/// The rows of a load are divided among the shards, and then the shards are written.
+#[test]
+fn a_load_of_a_shard_that_is_detached_meanwhile_names_the_shard_and_loses_nothing() -> Result<()> {
+    for is_divided in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = options().open(dir.path().join("shop"))?;
+        let repository = PersonRepository::open(&store)?;
+        store.transaction(|txn| repository.insert(txn, &person(100, 1000)))?;
+        let detach = || {
+            let detach = || store.detach_shard("b").expect("detached");
+            std::thread::scope(|scope| scope.spawn(detach).join().expect("no panic"));
+            None
+        };
+        let (before, after) = if is_divided { (60, 0) } else { (30, 30) };
+        let rows = people(20).take(before).chain(std::iter::from_fn(detach));
+        let rows = rows.chain(people(20).skip(60 - after));
+        let loaded = repository.bulk_load(&store, rows).run();
+        let rows = match loaded {
+            Err(Error::NoShard { table: "people", key, map }) if !is_divided => {
+                assert_eq!((key.as_str(), map.as_str()), ("(100, 10)", "people"));
+                0
+            }
+            Err(Error::ShardsNotLoaded { loaded, not_loaded, source, .. }) if is_divided => {
+                assert_eq!((loaded, not_loaded), (vec!["a".into(), "c".into()], vec!["b".into()]));
+                let message = source.to_string();
+                assert!(message.contains("`b`") && message.contains("attach"), "{message}");
+                40
+            }
+            loaded => panic!("{loaded:?}"),
+        };
+        assert_eq!(repository.all(&store.read()?).count()?, rows);
+        assert!(store.verify()?.is_clean());
+
+        store.attach_shard("b", "b")?;
+        assert_eq!(repository.all(&store.read()?).count()?, rows + 1);
+        let again = repository.bulk_load(&store, people(20)).on_duplicate(OnDuplicate::Skip);
+        let report = again.run()?;
+        assert_eq!((report.written, report.skipped), (60 - rows, rows));
+        assert_eq!(repository.all(&store.read()?).count()?, 61);
+        assert!(store.verify()?.is_clean());
+    }
+    Ok(())
+}

@@ -13,6 +13,7 @@ mod counts;
 mod cross;
 #[path = "../support/directories.rs"]
 mod directories;
+mod durabilities;
 mod eventual;
 mod global;
 mod groups;
@@ -22,6 +23,7 @@ mod hidden;
 mod hot;
 mod kinds;
 mod leaving;
+mod leaving_killed;
 mod load;
 #[path = "../support/kinds.rs"]
 mod methods;

@@ -115,7 +115,7 @@ pub(crate) trait HasTables: Any + Send + Sync {
     fn record(&self) -> &[u8];
 }
 
-const GONE: &str = "it was removed or detached";
+const GONE: &str = "it was removed or detached; `attach_shard` adds it to the store again";
 
 /// A shard of an open store.
 pub(crate) struct Shard {
