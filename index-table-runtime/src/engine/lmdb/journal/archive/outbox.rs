@@ -550,6 +550,14 @@ impl Outbox {
         let _ = self.persist();
     }
 
+    /// Starts a new generation after all records. Before this time, the state of the store is that of the generation before,
+    /// although there may be no later record.
+    pub(super) fn new_generation_at(&mut self, time: u64) {
+        self.new_generation(self.manifest.commit);
+        self.manifest.time = time.max(self.manifest.time);
+        let _ = self.persist();
+    }
+
     /// Starts a new generation, because the end of the archive differs from the state of this outbox.
     pub(super) fn move_to(
         &mut self,

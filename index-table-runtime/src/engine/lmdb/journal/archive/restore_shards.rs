@@ -264,7 +264,7 @@ impl Archive {
             if !bases.iter().all(|base| has(base, number_of(base))) {
                 continue;
             }
-            let Some(newest) = newest else {
+            let Some(newer) = newest else {
                 newest = Some(bases);
                 continue;
             };
@@ -275,9 +275,14 @@ impl Archive {
                 let first = self.bases.iter().find(is_first);
                 first.is_some_and(|first| first.commit < number_of(base))
             };
-            if let (Some(newer), Some(older)) = (newest.iter().find(begins_before), bases.first()) {
+            if let (Some(newer), Some(older)) = (newer.iter().find(begins_before), bases.first()) {
                 let what = format!("the requested commit of shard number {}", newer.shard());
                 return Err(self.two_histories(&what, older, newer));
+            }
+            // The newer one begins with these numbers. If it began with an older copy of a shard, only the generation before
+            // has the state that had them first.
+            if newer.iter().all(|base| base.commit == number_of(base)) {
+                newest = Some(bases);
             }
         }
         let newest = newest.cloned();

@@ -306,17 +306,17 @@ impl Archiving {
     }
 
     /// Starts a generation, because a shard has joined that may have an older base. `pin` returns the states of all shards
-    /// between two commits, and the committed part of the journal at this moment. They are the first bases of the generation,
+    /// between two commits, and the committed part of the journal and the time at this moment. They are the first bases of the generation,
     /// so no commit is between two generations.
     pub(in crate::engine::lmdb::journal) fn restart(
         &self,
-        pin: impl FnOnce() -> (Bound, Vec<(u32, Option<Pinned>)>),
+        pin: impl FnOnce() -> (Bound, u64, Vec<(u32, Option<Pinned>)>),
     ) {
         let mut outbox = self.outbox.lock();
-        let (bound, pinned) = pin();
+        let (bound, time, pinned) = pin();
         let collected = self.collect(&mut outbox, &bound);
-        let (commit, is_collected) = (outbox.manifest().commit, collected.is_ok());
-        outbox.new_generation(commit);
+        let is_collected = collected.is_ok();
+        outbox.new_generation_at(time);
         if let Err(fault) = collected {
             self.status.lock().error = Some(not_saved(&fault));
         }

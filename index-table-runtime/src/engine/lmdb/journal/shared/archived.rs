@@ -17,6 +17,7 @@ use super::{
         block::Block,
         checkpoint::PROMOTED,
         frame::Place,
+        log,
     },
     checkpoint::{Common, Member, Open},
 };
@@ -133,15 +134,16 @@ impl Common {
         }
     }
 
-    /// Pins the state of all shards between two commits. Returns the committed part of the journal at this moment.
-    fn pin_all(&self) -> (Bound, Vec<(u32, Option<Pinned>)>) {
+    /// Pins the state of all shards between two commits. Also returns the committed part of the journal and the time at this
+    /// moment.
+    fn pin_all(&self) -> (Bound, u64, Vec<(u32, Option<Pinned>)>) {
         let mut shards: Vec<_> = self.shards.iter().collect();
         shards.sort_by_key(|shard| shard.number);
         // No commit has a lock, so each commit is in all of its shards.
         let held: Vec<_> = shards.iter().map(|shard| (shard.number, shard.lock())).collect();
         let open = held.iter().filter_map(|(number, open)| Some((*number, open.as_ref()?)));
         let pinned = open.map(|(number, open)| (number, pinned(open))).collect();
-        (self.group.bound(Place::default()), pinned)
+        (self.group.bound(Place::default()), log::nanoseconds(), pinned)
     }
 }
 
