@@ -288,18 +288,23 @@ fn open_shards(
         record.state != ShardState::Open && shard.opened().is_ok()
     };
     if !read_only && (is_settled || records.shards.iter().zip(&shards).any(opened)) {
-        for (record, shard) in records.shards.iter_mut().zip(&shards) {
-            if shard.opened().is_ok() {
-                if record.state == ShardState::New {
-                    claim::remove(path, record);
-                }
-                record.state = ShardState::Open;
-            }
-        }
-        records.own.version += 1;
+        mark_open(path, &mut records, &shards);
         manager.write(&records)?;
     }
     Ok((shards, records, found))
+}
+
+/// Records the shards that are open, and have their own records.
+fn mark_open(path: &Path, records: &mut ManagerRecords, shards: &[Shard]) {
+    for (record, shard) in records.shards.iter_mut().zip(shards) {
+        if shard.opened().is_ok() {
+            if record.state == ShardState::New {
+                claim::remove(path, record);
+            }
+            record.state = ShardState::Open;
+        }
+    }
+    records.own.version += 1;
 }
 
 /// Whether a shard is opened.
