@@ -167,6 +167,7 @@ const PATH: &str = "INDEX_TABLE_LEAVING";
 const IS_REMOVED: &str = "INDEX_TABLE_LEAVING_IS_REMOVED";
 
 /// Copies the store while a process removes or detaches a shard, and checks the copies.
+#[expect(clippy::zombie_processes, reason = "`stop` waits for the process")]
 fn is_killed(name: &str, is_removed: bool) -> Result<()> {
     if let Some(path) = std::env::var_os(PATH) {
         let path = Path::new(&path);
