@@ -13,7 +13,8 @@ use index_table::{Error, Store};
 use crate::{
     TestResult, fresh,
     joining::{Step, StepRepository},
-    shards::{OrderRepository, options, order, rows_of},
+    rows_of,
+    shards::{OrderRepository, options, order},
     wait_for_archive,
 };
 
