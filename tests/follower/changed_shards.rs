@@ -9,24 +9,18 @@ use std::{
 use index_table::{Error, Follower, Store};
 
 use crate::{
-    Dirs, TestResult, dirs,
-    shards::{OrderRepository, Rows, options, rows_of, wait_for, write},
-    wait,
+    Dirs, Kind, OrderRepository, Rows, TestResult, dirs, rows_of, wait, wait_for, wait_for_archive,
+    write,
 };
 
 type Opened = Result<(Store, OrderRepository), Box<dyn std::error::Error>>;
 
 /// Opens an original whose archive has a base, and writes rows.
 fn original(dirs: &Dirs, rows: &mut Rows) -> Opened {
-    let store = options(&dirs.archive).open(&dirs.store)?;
-    let orders = OrderRepository::open(&store)?;
+    let (store, orders) = dirs.open()?;
     wait(|| store.archive_lag().is_some_and(|lag| lag.has_base));
     write(&store, &orders, rows, 0..20)?;
     Ok((store, orders))
-}
-
-fn wait_for_archive(store: &Store) {
-    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
 }
 
 /// Returns the error of a follower that can't continue, which is behind its archive.
@@ -44,7 +38,7 @@ fn stopped(follower: &Follower) -> String {
 #[test]
 fn a_follower_has_the_rows_of_a_shard_that_is_attached_again() -> TestResult {
     for is_open in [true, false] {
-        let (dirs, mut rows) = (dirs()?, Rows::new());
+        let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
         let (store, orders) = original(&dirs, &mut rows)?;
         let follower = Follower::open(&dirs.standby, &dirs.archive)?;
         store.detach_shard("b")?;
@@ -81,7 +75,7 @@ fn a_follower_has_the_rows_of_a_shard_that_is_attached_again() -> TestResult {
 #[test]
 fn a_follower_opens_as_often_as_wanted_after_a_shard_is_gone() -> TestResult {
     for is_removed in [true, false] {
-        let (dirs, mut rows) = (dirs()?, Rows::new());
+        let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
         let (store, orders) = original(&dirs, &mut rows)?;
         let follower = Follower::open(&dirs.standby, &dirs.archive)?;
         if is_removed {
@@ -138,7 +132,7 @@ fn bases(archive: &Path) -> std::io::Result<Vec<String>> {
 
 #[test]
 fn an_earlier_copy_stays_until_the_next_copy_can_be_had() -> TestResult {
-    let (dirs, mut rows) = (dirs()?, Rows::new());
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     wait_for(&follower, &store)?;
@@ -164,8 +158,7 @@ fn an_earlier_copy_stays_until_the_next_copy_can_be_had() -> TestResult {
     for name in hidden {
         fs::rename(dirs.archive.join(format!(".{name}")), dirs.archive.join(name))?;
     }
-    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
-    let copies = OrderRepository::open(follower.store())?;
+    let (follower, copies) = dirs.follow()?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     let left: Vec<_> = fs::read_dir(dirs.standby.parent().expect("a directory"))?.collect();
     assert_eq!(left.len(), 3, "{left:?}");
@@ -174,15 +167,14 @@ fn an_earlier_copy_stays_until_the_next_copy_can_be_had() -> TestResult {
 
 #[test]
 fn a_copy_that_was_not_put_in_place_is_used() -> TestResult {
-    let (dirs, mut rows) = (dirs()?, Rows::new());
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     drop(Follower::open(&dirs.standby, &dirs.archive)?);
     drop((store, orders));
     // A killed process leaves these names.
     fs::rename(&dirs.standby, dirs.standby.with_file_name(".standby.next"))?;
     fs::create_dir(dirs.standby.with_file_name(".standby.discarded"))?;
-    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
-    let copies = OrderRepository::open(follower.store())?;
+    let (follower, copies) = dirs.follow()?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     let left: Vec<_> = fs::read_dir(dirs.standby.parent().expect("a directory"))?.collect();
     assert_eq!(left.len(), 3, "{left:?}");
@@ -191,7 +183,7 @@ fn a_copy_that_was_not_put_in_place_is_used() -> TestResult {
 
 #[test]
 fn a_failed_promotion_leaves_the_original_and_the_follower() -> TestResult {
-    let (dirs, mut rows) = (dirs()?, Rows::new());
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     store.add_shard("d", "d")?;
@@ -211,7 +203,7 @@ fn a_failed_promotion_leaves_the_original_and_the_follower() -> TestResult {
 #[cfg(unix)]
 #[test]
 fn a_promotion_that_fails_at_its_end_is_taken_back() -> TestResult {
-    let (dirs, mut rows) = (dirs()?, Rows::new());
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     drop((store, orders));
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
@@ -221,13 +213,11 @@ fn a_promotion_that_fails_at_its_end_is_taken_back() -> TestResult {
     let promoted = follower.promote();
     assert!(matches!(promoted, Err(Error::Io { .. })), "{promoted:?}");
     assert!(!dirs.archive.join("promoted").exists());
-    let store = options(&dirs.archive).open(&dirs.store)?;
-    let orders = OrderRepository::open(&store)?;
+    let (store, orders) = dirs.open()?;
     write(&store, &orders, &mut rows, 20..30)?;
     drop((store, orders));
     fs::remove_dir(obstacle)?;
-    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
-    let copies = OrderRepository::open(follower.store())?;
+    let (follower, copies) = dirs.follow()?;
     let store = follower.promote()?;
     assert!(rows_of(&store, &copies)? == rows);
     Ok(())
@@ -235,7 +225,7 @@ fn a_promotion_that_fails_at_its_end_is_taken_back() -> TestResult {
 
 #[test]
 fn a_written_follower_is_not_replaced_after_a_gap() -> TestResult {
-    let (dirs, mut rows) = (dirs()?, Rows::new());
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     wait_for_archive(&store);
     drop(Follower::open(&dirs.standby, &dirs.archive)?);
@@ -259,7 +249,7 @@ fn a_written_follower_is_not_replaced_after_a_gap() -> TestResult {
 
 #[test]
 fn a_follower_without_its_next_segment_says_so() -> TestResult {
-    let (dirs, mut rows) = (dirs()?, Rows::new());
+    let (dirs, mut rows) = (dirs(Kind::Several)?, Rows::new());
     let (store, orders) = original(&dirs, &mut rows)?;
     wait_for_archive(&store);
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
@@ -282,8 +272,7 @@ fn a_follower_without_its_next_segment_says_so() -> TestResult {
         fs::rename(segment.with_extension("removed"), segment)?;
     }
     assert_eq!(fs::read(dirs.archive.join("manifest"))?, manifest);
-    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
-    let copies = OrderRepository::open(follower.store())?;
+    let (follower, copies) = dirs.follow()?;
     assert!(rows_of(follower.store(), &copies)? == rows);
     Ok(())
 }

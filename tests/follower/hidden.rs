@@ -9,7 +9,7 @@ use std::{
 use index_table::{Durability, Follower, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::{Dirs, TestResult, dirs, wait};
+use crate::{Dirs, Kind, TestResult, dirs, wait};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "several indexes may be global")]
@@ -84,7 +84,7 @@ fn check(store: &Store, users: &UserRepository) -> Result<bool> {
 #[test]
 fn a_follower_finds_all_present_rows_while_its_original_detaches_and_attaches_a_shard() -> TestResult
 {
-    let dirs = dirs()?;
+    let dirs = dirs(Kind::Several)?;
     let (store, users) = original(&dirs)?;
     let is_archived = || store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0);
     for _ in 0..2 {
