@@ -172,10 +172,12 @@ fn a_follower_detects_a_gap_and_is_copied_again(kind: Kind) -> TestResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "badges", shard_by = tenant, shard_map = "orders")]
 #[index(code, unique, scope = "global")]
+#[index(text, strategy = "full", name = "whole")]
 struct Badge {
     #[primary_key]
     tenant: u32,
     code: u32,
+    text: String,
 }
 
 /// A follower applies the records of each commit in the order of the original.
@@ -184,7 +186,10 @@ fn rows_of_the_original_exchange_unique_keys(kind: Kind) -> TestResult {
     let (store, _orders) = dirs.open()?;
     let badges = BadgeRepository::open(&store)?;
     let tenants = [1, 11, 21, 2];
-    let badge = |at: usize, code| Badge { tenant: tenants[at], code };
+    let badge = |at: usize, code| {
+        let text = format!("badge {code}").repeat(20);
+        Badge { tenant: tenants[at], code, text }
+    };
     store.transaction(|txn| (0..4).try_for_each(|at| badges.insert(txn, &badge(at, at as u32))))?;
     wait(|| store.archive_lag().is_some_and(|lag| lag.has_base));
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;

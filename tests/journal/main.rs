@@ -1,17 +1,22 @@
 //! Stores with a journal.
 
 mod crashes;
+#[path = "../support/data_files.rs"]
+mod data_files;
 mod direct;
 #[path = "../support/directories.rs"]
 mod directories;
 mod durabilities;
-mod images;
+mod kinds;
 mod missing;
 mod nested;
 mod openings;
 mod pairs;
+#[path = "../support/privileges.rs"]
+mod privileges;
 mod processes;
 mod room;
+mod shards;
 mod space;
 
 use std::{
@@ -22,6 +27,8 @@ use std::{
 
 use index_table::{Durability, IndexTable, Options, Result, Store};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use crate::data_files::{Kind, on_each_kind};
 
 pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -103,12 +110,14 @@ pub(crate) fn expect(store: &Store, steps: u32) -> TestResult {
     Ok(())
 }
 
-/// Copies the files of a store except LMDB's lock file: the files that remain if the process is killed now.
+/// Copies the files of a store except LMDB's lock files: the files that remain if the process is killed now.
 pub(crate) fn killed(store: &Path, to: &Path) -> std::io::Result<PathBuf> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(store)? {
         let entry = entry?;
-        if entry.file_name() != "lock.mdb" && entry.file_type()?.is_file() {
+        if entry.file_type()?.is_dir() {
+            killed(&entry.path(), &to.join(entry.file_name()))?;
+        } else if entry.file_name() != "lock.mdb" {
             fs::copy(entry.path(), to.join(entry.file_name()))?;
         }
     }

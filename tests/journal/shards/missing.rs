@@ -4,9 +4,11 @@ use std::{fs, path::Path};
 
 use index_table::{Error, Store};
 
-use crate::{
-    NoteRepository, SHARDS, TestResult, create, data_of, directories::files, expect, killed,
-    options, with_shards, write,
+use crate::directories::files;
+
+use super::{
+    NoteRepository, SHARDS, TestResult, create, data_of, expect, killed, options, with_shards,
+    write,
 };
 
 const STEPS: u32 = 10;

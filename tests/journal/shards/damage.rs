@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use index_table::{Error, Result, Store};
 
-use crate::{
+use super::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed, options, write,
 };
 
@@ -25,7 +25,7 @@ fn store(dir: &Path) -> Result<(std::path::PathBuf, u8), Box<dyn std::error::Err
     for shard in 0..SHARDS {
         fs::copy(data_of(&old, shard), data_of(&left, shard))?;
     }
-    let newest = |file: &u8| crate::segment(&left, *file).unwrap_or_default();
+    let newest = |file: &u8| super::segment(&left, *file).unwrap_or_default();
     let file = (0..3).max_by_key(newest).unwrap_or_default();
     Ok((left, file))
 }

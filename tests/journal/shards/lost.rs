@@ -5,7 +5,7 @@ use std::fs;
 use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::{
+use super::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed,
     many_checkpoints, note, options, segment, write,
 };
@@ -122,7 +122,7 @@ fn spoil(backup: &std::path::Path, is_foreign: bool) -> TestResult {
         return Ok(alone.transaction(|txn| notes.insert(txn, &note(0, 1, 0)))?);
     }
     let notes = without_index::NoteRepository::open(&alone)?;
-    let crate::Note { tenant, topic, title, code, size, text, .. } = note(2, 1, 0);
+    let super::Note { tenant, topic, title, code, size, text, .. } = note(2, 1, 0);
     Ok(alone.transaction(|txn| {
         (1000..1002).try_for_each(|id| {
             let (title, text) = (title.clone(), text.clone());

@@ -10,7 +10,7 @@ use std::{
 
 use index_table::{Error, Store};
 
-use crate::{
+use super::{
     NoteRepository, SHARDS, TestResult, expect, expect_of, killed, many_checkpoints, options, write,
 };
 
@@ -86,7 +86,7 @@ pub(crate) fn start(
     variable: &str,
     path: &Path,
 ) -> Result<(Child, impl Iterator<Item = String> + use<>), Box<dyn std::error::Error>> {
-    ready(spawn(&format!("processes::{test}"), variable, path)?)
+    ready(spawn(&format!("shards::processes::{test}"), variable, path)?)
 }
 
 pub(crate) fn spawn(test: &str, variable: &str, path: &Path) -> std::io::Result<Child> {
@@ -154,7 +154,7 @@ fn several_readers_recover_a_store_at_once() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (child, _out) = start("a_child_process_writes_and_waits", CHILD, dir.path())?;
     end(child)?;
-    let reader = || spawn("processes::a_child_process_reads_and_waits", READER, dir.path());
+    let reader = || spawn("shards::processes::a_child_process_reads_and_waits", READER, dir.path());
     let readers = [reader()?, reader()?, reader()?, reader()?];
     // A writer waits for the recovery.
     expect(&options().open(dir.path())?, &[10; 3])?;

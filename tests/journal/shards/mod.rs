@@ -1,14 +1,9 @@
-//! Sharded stores with one journal for all shards.
+//! Stores with several data files, which have one journal for all shards.
 
-mod crashes;
 mod damage;
-#[path = "../support/directories.rs"]
-mod directories;
 mod lost;
 mod missing;
 mod openings;
-#[path = "../support/privileges.rs"]
-mod privileges;
 mod processes;
 mod readers;
 mod together;
@@ -16,13 +11,12 @@ mod together;
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use index_table::{Durability, IndexTable, Options, Result, ShardMap, Store};
+use index_table::{IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
-pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+pub(crate) use crate::{TestResult, killed};
 
 /// The number of shards. Each shard has the tenant with its number.
 pub(crate) const SHARDS: u8 = 3;
@@ -71,14 +65,7 @@ pub(crate) fn with_shards(options: Options) -> Options {
     names.fold(options, |options, name| options.shard(&name, &name))
 }
 
-/// Returns options with a journal that makes no checkpoint while the store is open.
-pub(crate) fn journal() -> Options {
-    Store::options().durability(Durability::Journal).checkpoint(
-        u64::MAX,
-        u64::MAX,
-        Duration::from_hours(1),
-    )
-}
+pub(crate) use crate::options as journal;
 
 pub(crate) fn options() -> Options {
     with(journal())
@@ -86,7 +73,7 @@ pub(crate) fn options() -> Options {
 
 /// Returns options with a journal that makes a checkpoint every few commits.
 pub(crate) fn many_checkpoints() -> Options {
-    with(Store::options().checkpoint(1 << 16, 1 << 14, Duration::from_hours(1)))
+    with(crate::many_checkpoints())
 }
 
 /// Creates a store and its table.
@@ -135,20 +122,6 @@ pub(crate) fn expect_of(
     assert_eq!(found.len(), expected.len(), "tenant {tenant} after {steps} steps");
     assert!(found == expected, "tenant {tenant} after {steps} steps");
     Ok(())
-}
-
-/// Copies the files of a store except LMDB's lock files: the files that remain if the process is killed now.
-pub(crate) fn killed(store: &Path, to: &Path) -> std::io::Result<PathBuf> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(store)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            killed(&entry.path(), &to.join(entry.file_name()))?;
-        } else if entry.file_name() != "lock.mdb" {
-            fs::copy(entry.path(), to.join(entry.file_name()))?;
-        }
-    }
-    Ok(to.to_owned())
 }
 
 pub(crate) fn data_of(store: &Path, shard: u8) -> PathBuf {

@@ -10,7 +10,7 @@ use std::{
 
 use index_table::{Durability, Error, Options, Store};
 
-use crate::{
+use super::{
     NoteRepository, SHARDS, TestResult, create, expect, many_checkpoints, note, options,
     processes::{CHILD, READER, end, ready, say, spawn, start},
     with, write,
@@ -55,7 +55,8 @@ fn a_reader_in_another_process_sees_whole_transactions() -> TestResult {
     create(dir.path())?;
     let mut seen = 0;
     for _ in 0..3 {
-        let child = spawn("readers::a_child_process_writes_all_shards", TOGETHER, dir.path())?;
+        let child =
+            spawn("shards::readers::a_child_process_writes_all_shards", TOGETHER, dir.path())?;
         let (child, _lines) = ready(child)?;
         let store = options().read_only(true).open(dir.path())?;
         let notes = NoteRepository::open(&store)?;
@@ -126,8 +127,8 @@ fn without(durability: Durability, mixed: bool) -> Options {
         return with(Store::options().durability(durability));
     }
     let own = Store::options().durability(durability);
-    let options = crate::journal().shard("s0", "s0");
-    let options = options.shard_with("s1", "s1", own).shard_with("s2", "s2", crate::journal());
+    let options = super::journal().shard("s0", "s0");
+    let options = options.shard_with("s1", "s1", own).shard_with("s2", "s2", super::journal());
     let map = index_table::ShardMap::list().to("s0", [u8::MAX, 0]).to("s1", [1_u8]);
     let map = map.to("s2", [2_u8]);
     options.map("notes", map)
@@ -158,8 +159,11 @@ fn a_child_process_writes_without_a_journal() -> TestResult {
 fn writer(kind: &str, path: &Path) -> Result<Child, Box<dyn std::error::Error>> {
     let given = format!("{kind}:");
     let given = given + &path.display().to_string();
-    let child =
-        spawn("readers::a_child_process_writes_without_a_journal", WITHOUT, Path::new(&given))?;
+    let child = spawn(
+        "shards::readers::a_child_process_writes_without_a_journal",
+        WITHOUT,
+        Path::new(&given),
+    )?;
     ready(child).map(|(child, _)| child)
 }
 
@@ -196,7 +200,8 @@ fn a_reader_that_may_not_recover_shards_names_the_command_that_does() -> TestRes
         process::Command,
     };
 
-    const NAME: &str = "readers::a_reader_that_may_not_recover_shards_names_the_command_that_does";
+    const NAME: &str =
+        "shards::readers::a_reader_that_may_not_recover_shards_names_the_command_that_does";
     const OTHER: &str = "INDEX_TABLE_SHARD_JOURNAL_OTHER_USER";
 
     if let Ok(path) = std::env::var(OTHER) {
@@ -214,7 +219,7 @@ fn a_reader_that_may_not_recover_shards_names_the_command_that_does() -> TestRes
     create(&path)?;
     let store = options().open(&path)?;
     write(&store, &NoteRepository::open(&store)?, 1, 0)?;
-    crate::killed(&path, &left)?;
+    super::killed(&path, &left)?;
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     for directory in ["", "s0", "s1", "s2"] {
         let directory = left.join(directory);
@@ -244,5 +249,5 @@ fn a_reader_that_may_not_recover_shards_names_the_command_that_does() -> TestRes
     let recovered = options().read_only(true).open(&left)?;
     assert!(recovered.was_recovered());
     let notes = NoteRepository::open(&recovered)?;
-    crate::expect_of(&notes, &recovered.read()?, 1, 1)
+    super::expect_of(&notes, &recovered.read()?, 1, 1)
 }

@@ -4,7 +4,7 @@ use std::{fs, ops::Range, path::Path, thread};
 
 use index_table::{Error, Result, Store};
 
-use crate::{
+use super::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed,
     many_checkpoints, note, options, segment, write,
 };
@@ -281,6 +281,34 @@ fn large_transactions_of_several_shards_are_records_of_several_frames() -> TestR
         let txn = store.read()?;
         assert_eq!(notes.all(&txn).count()?, 6000);
         assert!(notes.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_without_writes_does_not_retain_segments() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let store = many_checkpoints().open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    for tenant in 0..SHARDS {
+        write(&store, &notes, tenant, 0)?;
+    }
+    let old = killed(&path, &dir.path().join("old"))?;
+    for step in 1..250 {
+        write(&store, &notes, 0, step)?;
+    }
+    for file in 0..3 {
+        assert!(segment(&path, file)? > 10);
+        let length = fs::metadata(path.join(format!("shards.journal.{file}")))?.len();
+        assert!(length < 4 << 20, "{length} bytes");
+    }
+    let left = killed(&path, &dir.path().join("left"))?;
+    expect(&Store::open(&left)?, &[250, 1, 1])?;
+    // The checkpoints have not changed the data files of shards without writes.
+    let image = killed(&path, &dir.path().join("image"))?;
+    for shard in 1..SHARDS {
+        assert!(fs::read(data_of(&old, shard))? == fs::read(data_of(&image, shard))?);
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use index_table::{Durability, Error, Options, ShardMap, Store};
 
-use crate::{NoteRepository, TestResult, expect, journal, killed, options, write};
+use super::{NoteRepository, TestResult, expect, journal, killed, options, write};
 
 #[test]
 fn full_is_refused_and_relaxed_has_no_journal() -> TestResult {
@@ -140,7 +140,7 @@ fn a_shard_without_pending_records_opens_as_a_plain_store() -> TestResult {
             }
         }
         fs::rename(&aside, &shard)?;
-        expect(&crate::options().open(&path)?, &[0, at + 1, 0])?;
+        expect(&super::options().open(&path)?, &[0, at + 1, 0])?;
     }
     expect(&Store::open(dir.path().join("own"))?, &[0, 7, 0])
 }
