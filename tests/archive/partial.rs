@@ -27,7 +27,7 @@ fn change(
     (random, tenants): (&mut Random, &[u32]),
 ) -> index_table::Result<CommitNumber> {
     let mut changed = Vec::new();
-    for _ in 0..1 + random.below(2) {
+    for _ in 0..=random.below(2) {
         let tenant = tenants[random.below(tenants.len() as u32) as usize];
         let added = (tenant, random.below(1 << 16));
         let removed = rows.iter().find(|row| row.0 == tenant && added.1 % 4 == 0).copied();
