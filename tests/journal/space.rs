@@ -125,7 +125,7 @@ fn length_after_updates(options: &Options) -> Result<u64, Box<dyn std::error::Er
     Ok(bytes(dir.path(), |name| name == "data.mdb")?)
 }
 
-/// Writers wait at four times a limit, so the result hardly depends on the speed of the disk.
+/// Writers wait at twice a limit, so the result hardly depends on the speed of the disk.
 #[test]
 fn pages_that_checkpoints_keep_are_used_again() -> TestResult {
     let without = length_after_updates(&Store::options().durability(Durability::Full))?;

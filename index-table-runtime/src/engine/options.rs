@@ -292,7 +292,8 @@ impl Options {
     /// A checkpoint is made by a background thread, which syncs the data file while others write. Until it
     /// is complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the
     /// file has up to about twice the pages that are changed between two checkpoints. If a checkpoint takes
-    /// so long that four times a limit is reached, writers wait for it. With higher limits, fewer pages are
+    /// so long that twice a limit is reached, or with shards four times, writers wait for it. With one data file, the
+    /// transactions from a limit to twice the limit are spread over the time that the last checkpoint took. With higher limits, fewer pages are
     /// written in total, but a recovery takes longer, since it applies the records since the last checkpoint.
     ///
     /// # Examples

@@ -115,11 +115,11 @@ impl Engine {
         writing.scratch.forget_large();
         let lacked_room = writing.retry.take().is_some_and(Retry::lacks_room);
         if let Some(journal) = self.journal.get() {
+            journal.begin();
             // Checked under the lock: a commit that fails marks the journal before another transaction begins.
             if let Some(reason) = journal.refused() {
                 return Err(self.reopen_needed(reason));
             }
-            journal.begin();
             if lacked_room {
                 journal.begin_freeing_pages();
             }

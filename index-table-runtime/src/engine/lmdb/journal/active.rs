@@ -23,12 +23,11 @@ impl Active {
         }
     }
 
-    /// Waits if a checkpoint is in progress and too much has changed since its start. The caller must not have the turn
-    /// to write.
+    /// Waits if a checkpoint of shards is in progress and too much has changed since its start. The caller must not have the turn
+    /// to write. The journal of one data file waits in [`begin`](Self::begin).
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {
-        match self {
-            Self::Own(journal) => journal.wait_for_room(),
-            Self::Shared(member) => member.wait_for_room(),
+        if let Self::Shared(member) = self {
+            member.wait_for_room();
         }
     }
 
@@ -40,7 +39,7 @@ impl Active {
         }
     }
 
-    /// Prepares for a write transaction.
+    /// Prepares for a write transaction. The calling thread must have the turn to write.
     pub(in crate::engine::lmdb) fn begin(&self) {
         match self {
             Self::Own(journal) => journal.begin(),

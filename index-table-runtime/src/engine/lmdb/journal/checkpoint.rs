@@ -9,13 +9,18 @@
 //!    checkpoint.
 
 pub(in crate::engine::lmdb) mod direct;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs::File,
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     time::{Duration, Instant},
 };
@@ -31,6 +36,7 @@ use super::{
     limits::Limits,
     log::{self, Log, Switched},
     marker::{self, Journalled, Marker},
+    pace::{PATIENCE, Pace},
     pinned::Slots,
     recorder::{Recorded, Recorder},
     snapshot::{Refused, Snapshot},
@@ -46,9 +52,6 @@ use crate::{
 /// The pause before another attempt, and the shortest time between two looks at the age of the last checkpoint.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 pub(super) const LONG: Duration = Duration::from_hours(1);
-
-/// After this multiple of a limit, writers wait for the checkpoint.
-pub(super) const PATIENCE: u64 = 4;
 
 /// The maximum time to wait for a checkpoint that makes pages free.
 const ROOM: Duration = Duration::from_secs(30);
@@ -75,6 +78,8 @@ pub(super) struct Shared {
     changed: Condvar,
     /// A checkpoint is durable, but not yet recorded in the log.
     is_done: AtomicBool,
+    /// A writer waits for the checkpoint in progress, with the turn, so that no other thread commits.
+    is_waited_for: AtomicBool,
     /// The store is no longer written.
     is_refused: AtomicBool,
 }
@@ -98,6 +103,8 @@ struct State {
     pages: u64,
     /// The start of the last checkpoint.
     since: Instant,
+    /// The pace of the writers while a checkpoint is in progress.
+    pace: Pace,
     /// A checkpoint is due, regardless of the limits.
     is_due: bool,
     /// The reason why the store is no longer written.
@@ -176,7 +183,7 @@ impl Shared {
         weaken::pause();
         if !is_synced {
             // This or the sync returns the error of an earlier write.
-            write_back(data).map_err(|_| DATA_SYNC)?;
+            write_back(data, || self.is_waited_for.load(Relaxed)).map_err(|_| DATA_SYNC)?;
         }
         data.sync_data().map_err(|_| DATA_SYNC)?;
         weaken::pause();
@@ -255,6 +262,8 @@ impl Work for Shared {
             Ok(()) => {
                 let before = state.pin.replace(pending.snapshot);
                 state.done = Some((pending.switched.salt.sequence, before));
+                let time = state.since.elapsed();
+                state.pace.follow(time);
                 self.is_done.store(true, SeqCst);
                 self.changed.notify_all();
             }
@@ -311,6 +320,7 @@ impl Journal {
             ends: Vec::new(),
             pages: 0,
             since: Instant::now(),
+            pace: Pace::default(),
             is_due: false,
             refused: None,
         };
@@ -327,6 +337,7 @@ impl Journal {
             state: Mutex::new(state),
             changed: Condvar::new(),
             is_done: AtomicBool::new(false),
+            is_waited_for: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
         });
         let own = Arc::clone(&shared);
@@ -375,28 +386,40 @@ impl Journal {
         let shared = &*self.shared;
         let state = shared.lock();
         let is_working = !shared.is_done.load(SeqCst) && state.making;
-        is_working && state.pages >= shared.limits.changed().saturating_mul(PATIENCE / 2)
+        is_working && state.pages >= shared.limits.changed().saturating_mul(PATIENCE) / 2
     }
 
-    /// Waits if a checkpoint is in progress and too much has changed since its start. The caller must not have the turn
-    /// to write.
-    pub(in crate::engine::lmdb) fn wait_for_room(&self) {
+    /// Prepares for a write transaction: waits if a checkpoint is in progress and more has changed since its start than its
+    /// [`Pace`] allows, and records a checkpoint that has become durable. The calling thread must have the turn to write, so
+    /// that the transactions of waiting threads count too.
+    pub(in crate::engine::lmdb) fn begin(&self) {
         let shared = &*self.shared;
         let mut state = shared.lock();
-        loop {
+        while state.making && !shared.is_done.load(SeqCst) && state.refused.is_none() {
             let length = shared.log.lock().length();
-            let is_far = state.pages >= shared.limits.changed().saturating_mul(PATIENCE)
-                || length >= shared.limits.journal().saturating_mul(PATIENCE);
-            let is_working = !shared.is_done.load(SeqCst) && state.making;
-            if !is_far || !is_working || state.refused.is_some() {
-                return;
+            let pages = state.pace.time_of(state.pages, shared.limits.changed());
+            let journal = state.pace.time_of(length, shared.limits.journal());
+            let left = match (pages, journal) {
+                (Some(pages), Some(journal)) => {
+                    pages.max(journal).saturating_sub(state.since.elapsed())
+                }
+                // At the limit, the end of the checkpoint wakes the thread.
+                _ => LONG,
+            };
+            if left.is_zero() {
+                break;
             }
-            state = shared.changed.wait(state);
+            shared.is_waited_for.store(true, Relaxed);
+            state = shared.changed.wait_timeout(state, left);
+            shared.is_waited_for.store(false, Relaxed);
         }
+        drop(state);
+        self.record();
     }
 
-    /// Prepares for a write transaction: records a checkpoint that has become durable, and releases the previous one.
-    pub(in crate::engine::lmdb) fn begin(&self) {
+    /// Records a checkpoint that has become durable, and releases the previous one. The calling thread must have the turn to
+    /// write.
+    fn record(&self) {
         let shared = &*self.shared;
         if !shared.is_done.load(SeqCst) {
             return;
@@ -442,7 +465,7 @@ impl Journal {
                 return false;
             }
             drop(state);
-            self.begin();
+            self.record();
             has_ended = true;
         }
     }

@@ -26,6 +26,7 @@ pub(crate) mod fuzzing;
 pub(in crate::engine::lmdb) mod limits;
 pub(in crate::engine::lmdb) mod log;
 pub(crate) mod marker;
+mod pace;
 pub(in crate::engine::lmdb) mod pinned;
 pub(in crate::engine::lmdb) mod plan;
 pub(in crate::engine::lmdb) mod presence;

@@ -1,7 +1,8 @@
 //! Writing the data file back in small pieces, before a checkpoint syncs it.
 //!
 //! A single sync of many changed pages fills the queue of the disk, and the journal's sync of each commit
-//! waits for these writes. With pieces, a commit waits for one piece at most.
+//! waits for these writes. With pieces, a commit waits for one piece at most. While a writer waits for the checkpoint, there
+//! are no commits, and the pieces are larger.
 
 use std::{fs::File, io};
 
@@ -9,6 +10,9 @@ use crate::engine::lmdb::process;
 
 /// The size of a piece in bytes.
 const PIECE: u64 = 128 << 10;
+
+/// The size of a piece in bytes while a writer waits.
+const LARGE_PIECE: u64 = 4 << 20;
 
 /// The maximum number of pieces of a file. Larger files have larger pieces.
 const MOST_PIECES: u64 = 1 << 17;
@@ -19,11 +23,15 @@ const MOST_PIECES: u64 = 1 << 17;
 /// # Errors
 ///
 /// An error of the disk. A sync through this descriptor does not return the same error again.
-pub(super) fn write_back(data: &File) -> io::Result<()> {
+pub(super) fn write_back(data: &File, is_waited_for: impl Fn() -> bool) -> io::Result<()> {
     let length = data.metadata()?.len();
-    let piece = PIECE.max(length / MOST_PIECES);
     let mut offset = 0;
-    while offset < length && process::write_back(data, offset, piece)? {
+    while offset < length {
+        let piece = if is_waited_for() { LARGE_PIECE } else { PIECE };
+        let piece = piece.max(length / MOST_PIECES);
+        if !process::write_back(data, offset, piece)? {
+            break;
+        }
         offset += piece;
     }
     Ok(())

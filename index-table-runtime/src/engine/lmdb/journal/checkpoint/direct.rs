@@ -27,7 +27,13 @@
 //! Data files with an archive, which gets its records from the journal, and data files that share a journal have no direct
 //! commits.
 
-use std::{fs::File, io, sync::atomic::Ordering::SeqCst, thread, time::Instant};
+use std::{
+    fs::File,
+    io,
+    sync::atomic::Ordering::{Relaxed, SeqCst},
+    thread,
+    time::Instant,
+};
 
 use heed::{EnvFlags, FlagSetMode};
 
@@ -79,13 +85,15 @@ impl Journal {
         let shared = &*self.shared;
         let mut state = shared.lock();
         while state.making && !shared.is_done.load(SeqCst) && state.refused.is_none() {
+            shared.is_waited_for.store(true, Relaxed);
             state = shared.changed.wait(state);
+            shared.is_waited_for.store(false, Relaxed);
         }
         if let Some(reason) = state.refused {
             return Err(io::Error::other(reason));
         }
         drop(state);
-        self.begin();
+        self.record();
         let failed = |refused| match refused {
             Refused::Io(error) | Refused::Lmdb(heed::Error::Io(error)) => error,
             Refused::Lmdb(error) => io::Error::other(error),

@@ -27,8 +27,7 @@ use super::{
         },
         block::{Block, Saved},
         checkpoint::{
-            DATA_SYNC, JOURNAL_SYNC, LONG, MAP_LOST, OTHER_WRITER, PANICKED, PATIENCE, PIN_LOST,
-            SHORT, pages,
+            DATA_SYNC, JOURNAL_SYNC, LONG, MAP_LOST, OTHER_WRITER, PANICKED, PIN_LOST, SHORT, pages,
         },
         files::Segments,
         limits::Limits,
@@ -51,6 +50,9 @@ use crate::{
     engine::{Destination, files::FileId, list::List, lmdb::names::Env},
     locks::{Condvar, Held as LockHeld, Mutex, MutexGuard, rank},
 };
+
+/// After this multiple of a limit, writers wait for the checkpoint.
+const PATIENCE: u64 = 4;
 
 const CLOSED: &str = "the store is being closed";
 
@@ -380,7 +382,7 @@ impl Common {
             let Some(data) = shard.lock().as_ref().map(Open::data) else { continue };
             let data = data.map_err(|_| Missed::Now)?;
             // Either of the two returns the error of an earlier write.
-            write_back(&data).map_err(|_| Missed::Ever(DATA_SYNC))?;
+            write_back(&data, || self.is_far.load(SeqCst)).map_err(|_| Missed::Ever(DATA_SYNC))?;
             data.sync_data().map_err(|_| Missed::Ever(DATA_SYNC))?;
             weaken::pause();
             if weaken::any()
