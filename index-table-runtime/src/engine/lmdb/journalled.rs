@@ -484,7 +484,6 @@ pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::shards::write_alone;
 
     #[test]
     fn a_journal_that_cannot_be_had_is_an_error() {
@@ -509,38 +508,6 @@ mod tests {
         assert!(matches!(prepared(&full), Ok((Plan::Open, None))));
         let unset = prepared(&Options::default());
         assert!(matches!(unset, Ok((Plan::Open, Some(DurabilityReason::NoLocks)))));
-    }
-
-    #[test]
-    fn an_older_file_of_a_shard_is_refused_after_a_checkpoint_without_the_shard() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let directory = |name: &str| {
-            let path = dir.path().join(name);
-            std::fs::create_dir(&path).expect("a directory");
-            path
-        };
-        let (manager, places) = (directory("manager"), ["a", "b"].map(directory));
-        let options = Options::default().durability(Durability::Journal);
-        let journal = SharedJournal::open(&manager, [7; 16]).expect("a journal");
-        let mut open = (0..).zip(&places).map(|(number, path)| {
-            let opened = crate::engine::Engine::open_shard(&options, path, (&journal, number));
-            opened.expect("a shard")
-        });
-        let (first, second) = (open.next().expect("a shard"), open.next().expect("a shard"));
-        let shards = [&first, &second].map(|it| it.lmdb().expect("a file"));
-        let begun = journal.begin_with((0..).zip(shards), (&[], &[]), &options, &[]);
-        assert!(begun.is_ok());
-        write_alone(&first).expect("written");
-        let last = first.lmdb().expect("a file").last_commit();
-        drop(first);
-        second.lmdb().expect("a file").leave_no_records().expect("left");
-        drop(second);
-
-        let journal = SharedJournal::open(&manager, [7; 16]).expect("a journal");
-        let refuse = |marker, number| journal.refuse_later_commits(0, &marker, number).is_err();
-        let clean = |epoch| Marker::Clean(Journalled { epoch, identity: [7; 16], shard: Some(0) });
-        assert!(refuse(clean(0), last - 1), "an older copy");
-        assert!(!refuse(clean(1), last), "its own file");
     }
 
     #[test]
