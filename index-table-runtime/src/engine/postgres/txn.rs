@@ -396,7 +396,7 @@ impl<'s> Txn<'s> {
             match session.pending.with(|pending| pending.unsent(session.pool.dialect())) {
                 Unsent::Nothing => {
                     self.has_ended = true;
-                    self.end_unbegun();
+                    session.release().into_iter().for_each(Leased::keep);
                     committed();
                     return Ok(());
                 }
@@ -419,12 +419,6 @@ impl<'s> Txn<'s> {
         session.after_commit();
         committed();
         Ok(())
-    }
-
-    fn end_unbegun(&self) {
-        if let Some(leased) = self.session().release() {
-            leased.keep();
-        }
     }
 
     fn release_savepoint(&mut self) -> Result<()> {
