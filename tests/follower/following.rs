@@ -191,7 +191,8 @@ fn rows_of_the_original_exchange_unique_keys(kind: Kind) -> TestResult {
         Badge { tenant: tenants[at], code, text }
     };
     store.transaction(|txn| (0..4).try_for_each(|at| badges.insert(txn, &badge(at, at as u32))))?;
-    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base));
+    // The archive has the commit after which the global index is readable.
+    wait_for_archive(&store);
     let follower = Follower::open(&dirs.standby, &dirs.archive)?;
     let copies = BadgeRepository::open(follower.store())?;
     let mut codes = [0, 1, 2, 3];
