@@ -286,7 +286,7 @@ mod tests {
         let documented = |length: usize| {
             let bytes = std::fs::read(&path).expect("the file");
             assert_eq!(bytes.len(), length);
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
             let format = include_str!("../../../../docs/FORMAT.md");
             assert!(format.contains(&format!("`{hex}`")), "{hex}");
         };
