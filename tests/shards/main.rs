@@ -62,6 +62,7 @@ mod submit_for;
 mod tables;
 mod transactions;
 mod transfers;
+mod unconfirmed;
 mod upkeep;
 mod verify;
 mod verify_global;

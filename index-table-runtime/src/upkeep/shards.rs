@@ -244,11 +244,24 @@ impl Opened {
         (number, shard): (ShardNumber, &Shard),
         in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
     ) -> Result<()> {
-        let Some(identity) = &self.checked else { return Ok(()) };
+        self.complete_unchecked(shards, routing, (number, shard), in_other)?;
+        self.checked.as_ref().map_or(Ok(()), |identity| identity.write(shard.engine()?))
+    }
+
+    /// Does this without the record.
+    pub(super) fn complete_unchecked(
+        &self,
+        shards: &Engine,
+        routing: &Routing,
+        (number, shard): (ShardNumber, &Shard),
+        in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
+    ) -> Result<()> {
+        if self.checked.is_none() {
+            return Ok(());
+        }
         let of_shard = (number, &store_of(shard)?, &*self.table);
         numbers::raise_in(shards, routing, of_shard, in_other)?;
-        copy_analysis(shards, of_shard, in_other)?;
-        identity.write(shard.engine()?)
+        copy_analysis(shards, of_shard, in_other)
     }
 }
 

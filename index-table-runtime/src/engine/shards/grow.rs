@@ -125,8 +125,8 @@ impl Engine {
     /// Adds a detached shard, with these ranges, in one commit of all shards, in which `body` writes too. Then there are no
     /// [hidden entries](super::hidden). The caller has the lock of opening tables. It has opened the tables in the shard.
     ///
-    /// The manager is written first. If the process ends before the commit, the own records of the shards still have the shard
-    /// as detached, and opening the store corrects the manager.
+    /// The manager is written first, and again after the commit, which confirms it. If the process ends before the commit, the own
+    /// records of the shards still have the shard as detached, and opening the store corrects the manager.
     ///
     /// # Errors
     ///
@@ -172,10 +172,16 @@ impl Engine {
         let missing = || Error::internal("a sharded store without records");
         let known = manager.read().and_then(|known| known.ok_or_else(missing));
         let known = known.map_err(without_retry)?;
-        manager.write(records).map_err(without_retry)?;
+        let mut records = records.clone();
+        if let Some(record) = records.shards.get_mut(number as usize) {
+            record.will_be(ShardState::Open);
+        }
+        manager.write(&records).map_err(without_retry)?;
         txn.change_maps(Arc::new(maps));
         let committed = txn.commit(|| ()).map_err(failed);
-        if committed.is_err() && !self.is_split() {
+        if committed.is_ok() {
+            manager.confirm(number);
+        } else if !self.is_split() {
             manager.write(&known).map_err(without_retry)?;
         }
         committed
@@ -184,8 +190,8 @@ impl Engine {
     /// Removes a shard in one commit of all shards, in which `body` checks that it has no rows that would be lost, and
     /// returns the shard maps of the global indexes that then have [hidden entries](super::hidden).
     ///
-    /// The manager is written first. If the process ends before the commit, the own records of the shards still have the shard,
-    /// and opening the store corrects the manager.
+    /// The manager is written first, and again after the commit, which confirms it. If the process ends before the commit, the own
+    /// records of the shards still have the shard, and opening the store corrects the manager.
     ///
     /// # Errors
     ///
@@ -225,7 +231,7 @@ impl Engine {
                     }
                 }
                 if let Some(record) = records.shards.get_mut(shard as usize) {
-                    record.state = ShardState::Removed;
+                    record.will_be(ShardState::Removed);
                 }
                 records.own.version += 1;
                 manager.write(&records).map_err(without_retry)?;
@@ -234,11 +240,12 @@ impl Engine {
         };
         txn.change_maps(Arc::new(maps));
         let committed = txn.commit(|| ()).map_err(failed);
-        if committed.is_err()
-            && !self.is_split()
-            && let Some((manager, known)) = known
-        {
-            manager.write(&known).map_err(without_retry)?;
+        if let Some((manager, known)) = known {
+            if committed.is_ok() {
+                manager.confirm(shard);
+            } else if !self.is_split() {
+                manager.write(&known).map_err(without_retry)?;
+            }
         }
         committed?;
         let shard = self.shard(shard).map_err(without_retry)?;

@@ -56,6 +56,10 @@ const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
 const TABLES: &[u8] = b"table.";
 
+/// The option in the record of a shard until the commit is confirmed that removes, detaches or attaches the shard. Other releases
+/// ignore it.
+const UNCONFIRMED: &str = "unconfirmed";
+
 /// The unique number of a manager. Its shards record it.
 pub(crate) type ManagerId = [u8; 16];
 
@@ -170,6 +174,23 @@ impl ShardRecord {
     pub(crate) fn is_removed(&self) -> bool {
         self.state == ShardState::Removed
     }
+
+    /// Whether the commit may not have been made that gives the shard its state.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.options.iter().any(|(name, _)| name == UNCONFIRMED)
+    }
+
+    /// Sets the state of the shard before a commit that gives it this state.
+    pub(super) fn will_be(&mut self, state: ShardState) {
+        self.confirm();
+        self.state = state;
+        self.options.push((UNCONFIRMED.to_owned(), 1));
+    }
+
+    /// Notes that the commit was made, or was not made and the state is the earlier one.
+    pub(crate) fn confirm(&mut self) {
+        self.options.retain(|(name, _)| name != UNCONFIRMED);
+    }
 }
 
 /// A shard map.
@@ -259,6 +280,16 @@ impl Manager {
     /// Replaces all records, in one transaction.
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
         self.replace(&encoded(records)?)
+    }
+
+    /// Notes that the commit was made that gives a shard its state. If this fails, the next opening of the store does it.
+    pub(super) fn confirm(&self, number: ShardNumber) {
+        if let Ok(Some(mut records)) = self.read()
+            && let Some(record) = records.shards.get_mut(number as usize)
+        {
+            record.confirm();
+            let _ = self.write(&records);
+        }
     }
 
     /// Adds the record of a table.

@@ -198,6 +198,24 @@ impl Engine {
         })
     }
 
+    /// Writes the tables of a shard from elsewhere whose rows were checked.
+    pub(crate) fn write_checked(
+        &self,
+        txn: &mut Txn<'_>,
+        shard: ShardNumber,
+        tables: Vec<String>,
+    ) -> Result<()> {
+        let Some(own) = self.own_tables()? else { return Ok(()) };
+        let missing = || Error::internal("a shard without its own record");
+        let bytes = txn.reader(own).of_shard(shard)?.fact(OWN)?;
+        let identity = decode_identity(bytes.ok_or_else(missing)?)?;
+        let identity = encode_identity(&Identity { adopted: Some(tables), ..identity })?;
+        let mut writer = txn.writer(own).ok_or_else(missing)?;
+        writer.beside(shard, &mut |writer| {
+            writer.change(Change::PutFact { primary_key: OWN, row: &identity })
+        })
+    }
+
     /// Returns the tables of the shards' records; `None` for a store in memory.
     pub(super) fn own_tables(&self) -> Result<Option<&Tables>> {
         if self.manager.is_none() {

@@ -11,7 +11,7 @@ use crate::{
     engine::{
         CommitNumber, Engine as AnyEngine, Stamp, files,
         lmdb::{Archive, Base, FILE, UntilShards},
-        shards::{Manager, ManagerRecords, ShardState},
+        shards::{Manager, ManagerRecords, ShardRecord, ShardState},
     },
     model::error::{Error, Result},
     store::archive::Complete,
@@ -65,7 +65,9 @@ pub(in crate::store) fn restore_shards(
     }
     for (base, directory) in bases.iter().zip(&directories) {
         let record = records.shards.get_mut(base.shard() as usize);
-        let Some(record) = record.filter(|record| !record.is_removed()) else {
+        // Opening the store decides whether an unconfirmed shard was removed.
+        let is_needed = |record: &&mut ShardRecord| !record.is_removed() || record.is_unconfirmed();
+        let Some(record) = record.filter(is_needed) else {
             fs::remove_dir_all(directory).map_err(io)?;
             continue;
         };

@@ -52,6 +52,7 @@ pub(in crate::store) fn copy_shards(
             ShardState::Removed => ShardState::Open,
             state => state,
         };
+        record.confirm();
         // No file of the original is a file of the copy.
         record.place = format!("shard.{number}");
     }

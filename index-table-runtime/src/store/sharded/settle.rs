@@ -1,6 +1,8 @@
 //! Detaching, removing and attaching shards are commits of all shards. The shard map manager is written before such a
 //! commit. If the process ends in between, or a reader opens the store in between, the own records of the shards are
-//! right: they change in the commit.
+//! right: they change in the commit. Until the commit, the record of the shard in the manager is
+//! [unconfirmed](ShardRecord::is_unconfirmed). So the state can be corrected although the shard itself can't be read, and before
+//! other changes of the own records.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -27,6 +29,7 @@ type Files = [Option<Result<ShardFiles>>];
 /// # Errors
 ///
 /// [`Error::ReopenNeeded`] in a reader: the records of the shards were read before such a commit, and after it.
+/// [`Error::ShardUnavailable`]: a shard that has not left the store can't be read.
 pub(super) fn settle(
     options: &Options,
     records: &mut ManagerRecords,
@@ -48,7 +51,8 @@ pub(super) fn settle(
         match record.state {
             ShardState::Open if removed => {
                 let own = lists.iter().find(|(own, _)| *own == number);
-                if own.is_some_and(|(_, own)| own.contains(&number)) {
+                let has_left = |(_, own): &List| own.contains(&number);
+                if own.map_or_else(|| record.is_unconfirmed(), has_left) {
                     let of_shard = files.get_mut(number as usize).and_then(Option::take);
                     drop(of_shard);
                     lmdb::Engine::wait_until_closed(&place_of(path, &record.place));
@@ -58,8 +62,14 @@ pub(super) fn settle(
             }
             ShardState::Removed if !removed => {
                 let Some(identity) = peek(records, (number, &record), path, journal) else {
+                    if record.is_unconfirmed() {
+                        return Err(unread(&record, path));
+                    }
                     continue;
                 };
+                if identity.removed.contains(&number) {
+                    continue;
+                }
                 join(records, number, &identity);
                 is_changed = true;
                 let is_wanted = |only: &Vec<String>| only.contains(&record.name);
@@ -70,10 +80,27 @@ pub(super) fn settle(
                     *files = Some(open_files(options, records, (number, &record), path, journal));
                 }
             }
+            // The other shards have the state of the manager.
+            ShardState::Open | ShardState::Removed if record.is_unconfirmed() => {
+                if let Some(record) = records.shards.get_mut(number as usize) {
+                    record.confirm();
+                    is_changed = true;
+                }
+            }
             _ => {}
         }
     }
     Ok(is_changed)
+}
+
+/// The error for a shard that a killed process would have removed, and that can't be read. The manager has given its keys to other
+/// shards, and only the own record of the shard has them.
+fn unread(record: &ShardRecord, path: &Path) -> Error {
+    let reason = format!(
+        "a process was killed before the commit that would have removed or detached the shard, so it belongs to the store, and its          directory `{}` can't be read; put the directory back, or restore a backup of the shard there with `Store::restore`",
+        place_of(path, &record.place).display()
+    );
+    Error::ShardUnavailable { shard: record.name.clone(), reason }
 }
 
 /// Returns whether the next opening of the store leaves a shard out that the manager has as removed, whose own record has it
@@ -127,7 +154,7 @@ fn is_of(records: &ManagerRecords, number: ShardNumber, own: &Identity) -> bool 
     own.manager == records.own.id && own.number == number
 }
 
-/// Returns the own record of a removed shard, if the shard belongs to the store by this record.
+/// Returns the own record of a removed shard of the store; `None` if it can't be read.
 fn peek(
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
@@ -148,8 +175,7 @@ fn peek(
         }
         _ => shared::read_apart(&place, Identity::read).ok()??,
     };
-    let is_own = is_of(records, number, &identity) && !identity.removed.contains(&number);
-    is_own.then_some(identity)
+    is_of(records, number, &identity).then_some(identity)
 }
 
 /// Undoes the record of a shard that was not attached.
@@ -159,6 +185,7 @@ fn leave(records: &mut ManagerRecords, number: ShardNumber) {
     }
     if let Some(record) = records.shards.get_mut(number as usize) {
         record.state = ShardState::Removed;
+        record.confirm();
     }
 }
 
@@ -172,5 +199,6 @@ fn join(records: &mut ManagerRecords, number: ShardNumber, own: &Identity) {
     }
     if let Some(record) = records.shards.get_mut(number as usize) {
         record.state = ShardState::Open;
+        record.confirm();
     }
 }

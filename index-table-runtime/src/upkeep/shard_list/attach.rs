@@ -185,7 +185,7 @@ impl Store {
             let opened = open_in(shards, number, &shard, (&routing, copies), rows)?;
             let Some(opened) = opened else { continue };
             let in_other = |other| table_of(tables, other);
-            opened.complete(shards, &routing, (number, &shard), &in_other)?;
+            opened.complete_unchecked(shards, &routing, (number, &shard), &in_other)?;
             let opened = opened.table;
             if !routing.is_reference() {
                 let own = (store_of(&shard)?, Arc::clone(&opened));
@@ -222,6 +222,8 @@ impl Store {
             }
             let of_shard = (number, &shard);
             in_shard.iter().try_for_each(|table| table.write(txn, shards, of_shard, name))?;
+            let checked = in_shard.iter().map(|it| it.table.schema.name.to_owned());
+            shards.write_checked(txn, number, checked.collect())?;
             coming.iter().try_for_each(|table| table.restart_builds(txn))
         };
         let emptied = coming

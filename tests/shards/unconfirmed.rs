@@ -1,0 +1,158 @@
+//! Openings after a process was killed before the commit that detaches, removes or attaches a shard.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+};
+
+use index_table::{Error, IndexTable, Result, ShardMap, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::{random_local::random_together::copy, verify_global::raw};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "members", shard_by = tenant)]
+#[index(computed(email: String), unique, scope = "global", name = "email")]
+struct Member {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u32,
+}
+
+/// More rows than a batch of `attach_shard` has.
+const IDS: u32 = 1100;
+
+/// A store that is copied when the key of the last row of tenant 11 is computed, and the copy.
+static COPIED: Mutex<Option<(PathBuf, PathBuf)>> = Mutex::new(None);
+
+impl Member {
+    fn email(&self) -> String {
+        if (self.tenant, self.id) == (11, IDS - 1)
+            && let Some((from, to)) = &*COPIED.lock().expect("no panic")
+        {
+            let _ = fs::remove_dir_all(to);
+            copy(from, to).expect("a copy");
+        }
+        format!("{}.{}", self.tenant, self.id)
+    }
+}
+
+fn opened(path: &Path) -> Result<(Store, MemberRepository)> {
+    let map = ShardMap::ranges().to("a", ..10u32).to("b", 10u32..);
+    let store = Store::options().shard("a", "a").shard("b", "b").map("members", map).open(path)?;
+    let members = MemberRepository::open(&store)?;
+    Ok((store, members))
+}
+
+fn filled(path: &Path) -> Result<(Store, MemberRepository)> {
+    let (store, members) = opened(path)?;
+    store.transaction(|txn| {
+        (0..IDS).try_for_each(|id| {
+            members.insert(txn, &Member { tenant: 1, id })?;
+            members.insert(txn, &Member { tenant: 11, id })
+        })
+    })?;
+    Ok((store, members))
+}
+
+/// Gives a copy the shard map manager of the store, as it was before the commit that changed shard `b`.
+fn before_commit(store: &Path, copied: &Path) {
+    fs::copy(store.join("data.mdb"), copied.join("data.mdb")).expect("copied");
+    raw(copied, "", ".shards", |records, txn| {
+        let (key, mut record) = (b"shard.\0\0\0\x01", Vec::new());
+        record.extend_from_slice(records.get(txn, key)?.expect("the record of the shard"));
+        // The last byte is the number of options.
+        assert_eq!(record.pop(), Some(0));
+        record.extend_from_slice(b"\x01\x0bunconfirmed\x01");
+        records.put(txn, key, &record)
+    })
+    .expect("written");
+    fs::remove_file(copied.join("lock.mdb")).expect("removed");
+}
+
+fn check(path: &Path, tenants: &[u32]) -> Result<()> {
+    let store = Store::open(path)?;
+    let members = MemberRepository::open(&store)?;
+    assert_eq!(store.shard_ids().len(), tenants.len());
+    let txn = store.read()?;
+    assert_eq!(members.all(&txn).count()?, u64::from(IDS) * tenants.len() as u64);
+    assert_eq!(members.by_email(&txn).count()?, u64::from(IDS) * tenants.len() as u64);
+    for tenant in [1, 11] {
+        let found = members.get_by_email(&txn, &format!("{tenant}.7"))?;
+        assert_eq!(found.is_some(), tenants.contains(&tenant));
+    }
+    drop(txn);
+    let report = store.verify()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+/// Returns how often the store has announced to readers that a shard was replaced.
+fn replaced(path: &Path) -> Vec<u8> {
+    fs::read(path.join("writer.lock")).expect("the lock file").split_off(16)
+}
+
+#[test]
+fn a_shard_that_was_not_attached_stays_detached_after_an_opening_without_it() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, copied) = (dir.path().join("shop"), dir.path().join("copied"));
+    let (store, members) = filled(&path)?;
+    store.detach_shard("b")?;
+    *COPIED.lock().expect("no panic") = Some((path.clone(), copied.clone()));
+    store.attach_shard("b", "b")?;
+    *COPIED.lock().expect("no panic") = None;
+    drop((store, members));
+    // Its tables were checked in the commit.
+    let before = replaced(&path);
+    check(&path, &[1, 11])?;
+    assert_eq!(replaced(&path), before);
+    before_commit(&path, &copied);
+    for is_missing in [false, true] {
+        let killed = dir.path().join(format!("killed.{is_missing}"));
+        copy(&copied, &killed).expect("a copy");
+        if is_missing {
+            fs::rename(killed.join("b"), dir.path().join("away")).expect("renamed");
+            check(&killed, &[1])?;
+            fs::rename(dir.path().join("away"), killed.join("b")).expect("renamed");
+        } else {
+            let store = Store::options().only(["a"]).open(&killed)?;
+            let members = MemberRepository::open(&store)?;
+            assert_eq!(members.all(&store.read()?).count()?, u64::from(IDS));
+        }
+        check(&killed, &[1])?;
+        let store = Store::open(&killed)?;
+        let members = MemberRepository::open(&store)?;
+        store.attach_shard("b", "b")?;
+        drop((store, members));
+        check(&killed, &[1, 11])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_that_was_not_removed_is_not_left_out_while_it_is_missing() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, killed) = (dir.path().join("shop"), dir.path().join("killed"));
+    let (store, members) = filled(&path)?;
+    drop((store, members));
+    copy(&path, &killed).expect("a copy");
+    let (store, members) = opened(&path)?;
+    store.detach_shard("b")?;
+    drop((store, members));
+    before_commit(&path, &killed);
+    fs::rename(killed.join("b"), dir.path().join("away")).expect("renamed");
+    for options in
+        [Store::options(), Store::options().read_only(true), Store::options().only(["a"])]
+    {
+        let refused = options.open(&killed).map(drop);
+        let Err(Error::ShardUnavailable { shard, reason }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(shard == "b" && reason.contains("put the directory back"), "{shard}: {reason}");
+    }
+    fs::rename(dir.path().join("away"), killed.join("b")).expect("renamed");
+    check(&killed, &[1, 11])?;
+    check(&killed, &[1, 11])
+}
