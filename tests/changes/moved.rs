@@ -88,6 +88,27 @@ fn a_move_adds_no_changes_and_keeps_the_order_of_each_key() -> Result<()> {
 }
 
 #[test]
+fn a_shard_that_gets_its_first_keys_keeps_their_changes_for_each_consumer() -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let map = ShardMap::ranges().to("b", 100_u32..);
+    let options = Store::options().shard("a", "a").shard("b", "b").map("notes", map);
+    let store = options.open(directory.path())?;
+    let notes = NoteRepository::open(&store)?;
+    drop(notes.changes(&store, "mailer")?);
+    put(&store, &notes, 100, 1)?;
+    // This opens the table in shard `a`, which would keep the numbers.
+    let refused = store.detach_shard("b").expect_err("changes are left");
+    assert!(refused.to_string().contains("consumer `mailer`"), "{refused}");
+    drop(notes.changes(&store, "printer")?);
+    store.move_range("notes", ..100_u32, "a").run()?;
+    put(&store, &notes, 7, 2)?;
+    for consumer in ["mailer", "printer"] {
+        assert_eq!(drain(&store, &notes, consumer, 1000)?, [(100, 1), (7, 2)], "{consumer}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_shard_whose_keys_moved_away_keeps_its_changes() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let store = create(directory.path())?;

@@ -159,7 +159,8 @@ impl Engine {
         self.change_maps(&[record.from, record.to], &|now| step.maps(now), body)
     }
 
-    /// Assigns a range of keys that belong to no shard. The caller has a [`Step`].
+    /// Assigns a range of keys that belong to no shard, in a commit of all shards in which `body` writes too. The caller has a
+    /// [`Step`].
     ///
     /// # Errors
     ///
@@ -169,9 +170,12 @@ impl Engine {
         map: &str,
         (start, end): (&[u8], Option<&[u8]>),
         to: ShardNumber,
+        body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
     ) -> Result<(), (Error, Option<Retry>)> {
         let next = |now: &Maps| now.with_assigned(map, (start, end), to);
-        self.change_maps(&[to], &next, &mut |_| Ok(()))
+        self.shard(to).and_then(|shard| shard.opened()).map_err(|error| (error, None))?;
+        let shards = self.available(self.maps.now().shards());
+        self.change_maps(&shards, &next, body)
     }
 
     /// Changes the maps in a transaction of these shards, in which `body` writes too.

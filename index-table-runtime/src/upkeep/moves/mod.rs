@@ -28,7 +28,7 @@ use std::{
 pub use info::{MoveInfo, MoveState};
 
 use self::copy::Mover;
-use super::{hidden, numbers, shards::open_target};
+use super::{changes, hidden, numbers, shards::open_target};
 use crate::{
     engine::{
         Tables,
@@ -39,7 +39,7 @@ use crate::{
         error::{Error, Result},
         shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
     },
-    store::{OpenTable, Store, engine_of, engine_to_change, transaction},
+    store::{OpenTable, Store, engine_of, engine_to_change, store_of, table_of, transaction},
     usage::{Progress, trace::span},
 };
 
@@ -544,11 +544,32 @@ fn assign(
         for table in tables.iter().filter(|_| !map.contains('.')) {
             numbers::gather(store, engine, table, (span, to))?;
         }
-        let attempt = || engine.assign(map, (&span.start, span.end.as_deref()), to);
+        let mut body = |txn: &mut shards::Txn<'_>| {
+            tables.iter().try_for_each(|table| join_stream(engine, txn, table, to))
+        };
+        let attempt = || engine.assign(map, (&span.start, span.end.as_deref()), to, &mut body);
         transaction::run(attempt, |retry| engine.prepare(retry))?;
         engine.keep_map(map)?;
         return Ok(started.elapsed());
     }
+}
+
+/// Gives a table in the shard `to` all consumers of its change stream. Those that were created after the table was opened there are
+/// not in the shard, because it had no keys. The transaction has locked all shards.
+fn join_stream(
+    engine: &Engine,
+    txn: &mut shards::Txn<'_>,
+    table: &OpenTable,
+    to: ShardNumber,
+) -> Result<()> {
+    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+    let Some(own) = table_of(tables, to).filter(|_| table.rows.changes.is_some()) else {
+        return Ok(());
+    };
+    let store = store_of(engine.shard(to)?)?;
+    let missing = || Error::internal("a write transaction without a writer");
+    let mut writer = txn.writer(tables).ok_or_else(missing)?;
+    writer.beside(to, &mut |writer| changes::join_in(engine, tables, (&store, &own), writer))
 }
 
 /// Returns the moves of the parts of a span that other shards have.

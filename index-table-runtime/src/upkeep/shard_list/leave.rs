@@ -162,7 +162,9 @@ impl Store {
         };
         drop(turn()?);
         // What can be refused is refused before entries are moved.
+        let opening = inner.lock_opening();
         let (number, plan) = self.plan(shards, (name, leaving), true, &refused)?;
+        drop(opening);
         check(&shards.read()?, shards, number, &plan, &refused)?;
         self.move_entries_away(shards, number, &plan)?;
         let _turn = turn()?;
@@ -202,7 +204,7 @@ impl Store {
     }
 
     /// Returns the number of a shard that can be removed, and the maps and tables that its removal affects. If `is_first`, moves of
-    /// entries out of the shard may be unfinished.
+    /// entries out of the shard may be unfinished. The caller has the lock of opening tables.
     fn plan(
         &self,
         shards: &shards::Engine,
