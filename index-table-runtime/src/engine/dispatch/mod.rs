@@ -145,6 +145,10 @@ impl Engine {
     }
 
     /// Returns a read transaction without a snapshot, in the place of a snapshot that has to end. It is not used to read.
+    #[cfg_attr(
+        not(any(feature = "memory", feature = "postgres")),
+        expect(clippy::unnecessary_wraps, reason = "other engines can fail")
+    )]
     pub(crate) fn without_snapshot(&self) -> Result<Txn<'_>> {
         match self {
             Self::Lmdb(engine) => Ok(Txn::Lmdb(lmdb::Txn::over(engine))),
