@@ -1,6 +1,11 @@
 //! Directories of archives.
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use index_table::{Durability, Error};
 
@@ -73,7 +78,12 @@ fn a_lost_outbox_leaves_a_gap_and_a_new_base(kind: Kind) -> TestResult {
     let (before, rows_before) = (last_commit(&store)?, rows.clone());
     drop((store, orders));
     let (store, orders) = it.open()?;
-    fs::remove_dir_all(it.store.join("archive.pending"))?;
+    let (pending, begun) = (it.store.join("archive.pending"), Instant::now());
+    while pending.exists() {
+        // The archiver may write a file there at the same time.
+        let _ = fs::remove_dir_all(&pending);
+        assert!(begun.elapsed() < Duration::from_mins(1), "{}", pending.display());
+    }
     for _ in 0..100 {
         change(&store, &orders, &mut rows, &mut random)?;
     }
