@@ -156,7 +156,8 @@ impl<'a> RestoreArchive<'a> {
 
     /// Restores the state after the commit with this number, as from [`ReadTxn::commit_number`](crate::ReadTxn::commit_number),
     /// also of a write transaction, or from an [`Event`](crate::Event). If the number lacks the numbers of some shards, they are
-    /// restored up to the commits that are before it in the archive, for which all records after the base are read once more.
+    /// restored up to the commits that are before it in the archive. For this, the records of each tried generation are read once,
+    /// and those of the restored one twice.
     pub fn until_commit(mut self, commit: impl Into<CommitNumber>) -> Self {
         self.until = Some(Last::Commit(commit.into()));
         self

@@ -175,7 +175,7 @@ impl<'s> Session<'s> {
         self.exclusive.get_or_init(|| table.sql.clone());
     }
 
-    /// Returns the number of changes of the catalog by this transaction, and of their rollbacks.
+    /// Returns how often this transaction has changed the catalog, or has undone such a change.
     pub(super) const fn own_changes(&self) -> u64 {
         self.own_changes.get()
     }

@@ -950,8 +950,8 @@ pub enum Error {
     },
 
     // All engines.
-    /// The engine of the store does not have this function: a store in memory has no file to copy, a store that is not
-    /// sharded has no shards, and a sharded store does not offer all functions of a plain store yet.
+    /// The engine of the store does not have this function: a store in memory has no file to copy, a store with one
+    /// shard has no other shard, and a sharded store does not offer all functions of a plain store yet.
     #[error("this store does not offer {what}")]
     NotOffered {
         /// The function, and the reason if the function does not show it.
