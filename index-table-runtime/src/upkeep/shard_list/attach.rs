@@ -40,29 +40,37 @@ impl Store {
     /// Its ranges and listed keys belong to it again. The directory was a plain store in the meantime, so each row is
     /// checked to be within these ranges. Reference tables are copied into it.
     ///
-    /// Global indexes stay readable and unique. The unique keys of the rows are compared with the indexes first. Then the entries
+    /// Global indexes stay readable and unique. The unique keys of the rows are compared with the indexes first. Then the
+    /// entries
     /// are added in batches, and appear in the same instant as the rows. From the first batch on, unique keys of the rows are
-    /// taken: writing another row with such a key fails with [`Error::UniqueViolation`]. If the process ends meanwhile, the shard
+    /// taken: writing another row with such a key fails with [`Error::UniqueViolation`]. If the process ends meanwhile, the
+    /// shard
     /// is still detached, and the entries that were added are removed when the repository is opened.
     ///
-    /// A shard that was removed with [`remove_shard`](Store::remove_shard) can be attached too. It has no keys, so its directory
+    /// A shard that was removed with [`remove_shard`](Store::remove_shard) can be attached too. It has no keys, so its
+    /// directory
     /// must have no rows.
     ///
     /// The directory can also have an older copy of the shard. Numbers that `insert_with` has assigned before the shard was
     /// detached are not assigned again.
     ///
-    /// Cost: all rows of the shard are read, again when the repository of their table is opened later, and twice more if the table
+    /// Cost: all rows of the shard are read, again when the repository of their table is opened later, and twice more if the
+    /// table
     /// has global indexes. Their entries are added in transactions of up to 1,024 rows. Opening tables waits meanwhile.
     /// An index that is not readable is built again, as by [`build`](crate::Build).
     ///
     /// # Errors
     ///
     /// [`Error::ShardRefused`]: no detached shard of the store has this name; the directory has another store; another
-    /// shard has keys of its ranges now; a row of the store has a unique key of one of its rows (the error names both); a move is
-    /// running; a global index was built, emptied or repaired meanwhile (attach it again); a table with entries of an earlier shard is not open; the directory was renamed, and transactions that began before the shard was detached
+    /// shard has keys of its ranges now; a row of the store has a unique key of one of its rows (the error names both); a
+    /// move is
+    /// running; a global index was built, emptied or repaired meanwhile (attach it again); a table with entries of an earlier
+    /// shard is not open; the directory was renamed, and transactions that began before the shard was detached
     /// still use it. [`Error::Io`]: such transactions use it, and another process has opened it since. In both cases, attach
-    /// it when these transactions have ended. [`Error::ShardRefused`] as well: the repository of a reference table in the shard, or
-    /// of a table with global indexes and rows in the shard, is not open; a row of the shard refers to a row of a reference table that was deleted in the meantime.
+    /// it when these transactions have ended. [`Error::ShardRefused`] as well: the repository of a reference table in the
+    /// shard, or
+    /// of a table with global indexes and rows in the shard, is not open; a row of the shard refers to a row of a reference
+    /// table that was deleted in the meantime.
     /// [`Error::SchemaMismatch`]: a row is not in its ranges. Also
     /// [`Error::WriteInProgress`], and the errors of [`Store::open`](crate::Store::open) and `build`.
     ///
@@ -349,7 +357,8 @@ fn add_entries(
 }
 
 /// Checks the tables of an attached shard that are not open. A reference table must be open, because the shard gets its current
-/// rows, and a table with global indexes if it has rows, because they get entries. Otherwise, the indexes would stay readable without
+/// rows, and a table with global indexes if it has rows, because they get entries. Otherwise, the indexes would stay readable
+/// without
 /// these entries, and a key that is taken would be found too late. The rows of other tables are compared with the shard maps.
 fn check_closed(
     store: &Store,

@@ -24,7 +24,8 @@
 //! | the shard is available in this process, and the global indexes are built | the restoration is complete |
 //!
 //! A global index is readable if no shard records it as emptied. So from the renaming until the index is built, it is not
-//! readable in any process. Processes that have opened the store before fail with `ReopenNeeded`. The next opening of its repository for writing builds it. Since no table is recorded as checked, this
+//! readable in any process. Processes that have opened the store before fail with `ReopenNeeded`. The next opening of its
+//! repository for writing builds it. Since no table is recorded as checked, this
 //! opening also compares the rows and the consumers of change streams, and raises the numbers.
 //!
 //! The records in `shards.journal.left.{number}` belong to the lost directory. The copy never gets them: its marker names
@@ -270,7 +271,8 @@ fn copy_references(
     references.iter().try_for_each(|(copies, own)| copies.replace(&store_of(shard)?, own))
 }
 
-/// Opens the tables in use in the copy, which builds and checks what was declared since the backup. Otherwise, an error would come
+/// Opens the tables in use in the copy, which builds and checks what was declared since the backup. Otherwise, an error would
+/// come
 /// after the copy has its place.
 fn open_tables(
     shards: &Engine,

@@ -306,7 +306,8 @@ impl Archiving {
     }
 
     /// Starts a generation, because a shard has joined that may have an older base. `pin` returns the states of all shards
-    /// between two commits, and the committed part of the journal and the time at this moment. They are the first bases of the generation,
+    /// between two commits, and the committed part of the journal and the time at this moment. They are the first bases of the
+    /// generation,
     /// so no commit is between two generations.
     pub(in crate::engine::lmdb::journal) fn restart(
         &self,
