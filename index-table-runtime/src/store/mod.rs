@@ -314,6 +314,52 @@ impl Store {
         }
         WriteTxn::each_of(self)
     }
+
+    /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
+    ///
+    /// `body` should have no effects outside the transaction, because it can run again. If the map is full,
+    /// its size is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. The map
+    /// can only be enlarged while this process has no other transactions. The call waits up to two seconds for them to
+    /// end, and new transactions wait with it. If the disk is full, or the map at its limit, `body` runs again after a
+    /// checkpoint of the journal, which makes pages free. `body` also runs again after [waiting](crate::WhenFull::Wait) for a full
+    /// queue of eventual indexes.
+    ///
+    /// On a store with shards, the transaction may read and write any shards. All of its writes are committed,
+    /// or none, with one sync of the journal. It locks a shard when `body` first reads or writes it, until
+    /// the transaction ends, in the order of the shards. If `body` needs a shard that precedes a locked
+    /// shard, the operation fails with [`Error::OtherShard`] and `body` runs again: first with the shards
+    /// locked that it has used, and then with all shards. So use shards in their order if you can. Use a [read
+    /// transaction](Store::read) for rows that may change before the commit.
+    ///
+    /// `body` returns a [`Result`](crate::Result) of this crate. To roll back with an error of your own, use
+    /// [`try_transaction`](Store::try_transaction). If `body` returns `Ok` before its own error, the compiler reports
+    /// mismatched types, `Error` and yours, without this advice.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `body`, of [`write`](Store::write) and of [`WriteTxn::commit`]; [`Error::MapFull`] only
+    /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth;
+    /// [`Error::ShardUnavailable`].
+    pub fn transaction<R: TransactionResult>(
+        &self,
+        mut body: impl FnMut(&mut WriteTxn<'_>) -> R,
+    ) -> R {
+        R::of(self.try_transaction(|txn| body(txn).into_result()))
+    }
+
+    /// Runs `body` like [`transaction`](Store::transaction), with an error of your own.
+    ///
+    /// Often, the error's type has to be named: `Ok::<_, MyError>(value)`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`transaction`](Store::transaction).
+    pub fn try_transaction<T, E: From<Error>>(
+        &self,
+        body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run_transaction(|locks| self.write_with(locks), body)
+    }
 }
 
 impl fmt::Debug for Store {
