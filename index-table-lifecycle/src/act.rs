@@ -43,11 +43,7 @@ pub(crate) fn operate(
         return wrong(format!("the progress of tenant {} is missing", progress.tenant));
     }
     // The shard is locked now, so the rows don't move until the transaction ends.
-    let shard = match tables.progress.shard_of(store, progress.tenant) {
-        // A plain store has no shards.
-        Err(Error::NotOffered { .. }) => "main".to_owned(),
-        shard => shard?.name().to_owned(),
-    };
+    let shard = tables.progress.shard_of(store, progress.tenant)?.name().to_owned();
     if progress.homes.last().is_none_or(|(name, _)| *name != shard) {
         progress.homes.push((shard, changes));
         let homes = progress.homes.clone();

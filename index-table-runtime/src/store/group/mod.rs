@@ -37,9 +37,8 @@ impl Store {
     /// [`queue`](GroupWriter::queue) and [`most`](GroupWriter::most) change its limits.
     ///
     /// Clone the writer to share it; each call of this method starts another thread. The writer of a sharded
-    /// store has a group and a thread for each shard that is written with
-    /// [`submit_on`](GroupWriter::submit_on), and one for closures of any shards
-    /// ([`submit`](GroupWriter::submit)).
+    /// store has a group and a thread for each shard that is written with the `submit_for` of a repository or with
+    /// [`submit_on`](GroupWriter::submit_on), and one for closures of any shards ([`submit`](GroupWriter::submit)).
     ///
     /// # Errors
     ///
@@ -209,7 +208,7 @@ impl GroupWriter {
     /// has a [`wait`](Submitted::wait) for threads. Dropping it does not cancel the closure.
     ///
     /// In a store with shards, the closure may use any shards. Its group locks all of
-    /// them, so [`submit_on`](GroupWriter::submit_on) is better for a closure that uses one shard.
+    /// them, so the `submit_for` of a repository is better for a closure that uses one shard, and usually no other.
     ///
     /// If the closure can't be accepted, for example after [`close`](GroupWriter::close), its result is the
     /// error. Often, the error's type has to be named: `Ok::<_, Error>(value)`.
