@@ -1,28 +1,19 @@
 //! Archives that lack commits: a part of the files was lost, or the archive could not be written when it was given up.
 
-use std::{fs, path::Path, thread, time::Duration, time::SystemTime};
+use std::{
+    fs, thread,
+    time::{Duration, SystemTime},
+};
 
 use index_table::{Error, Store};
 
 use crate::{
-    TestResult, fresh,
+    TestResult,
+    directories::copied,
+    fresh,
     shards::{OrderRepository, options, order, rows_in},
     wait_for_archive,
 };
-
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy(&path, &target)?;
-        } else {
-            fs::copy(&path, &target)?;
-        }
-    }
-    Ok(())
-}
 
 #[test]
 fn commits_that_are_neither_in_the_archive_nor_beside_the_store_are_found() -> TestResult {
@@ -46,11 +37,11 @@ fn commits_that_are_neither_in_the_archive_nor_beside_the_store_are_found() -> T
     };
     let kept = [(&archive, dir.path().join("archive.1")), (&pending, dir.path().join("pending.1"))];
     insert(1, &|| Ok(()))?;
-    insert(2, &|| Ok(kept.iter().try_for_each(|(from, to)| copy(from, to))?))?;
+    insert(2, &|| Ok(kept.iter().try_for_each(|(from, to)| copied(from, to))?))?;
     // Nothing of the second process was written, because its disk was full.
     for (to, from) in &kept {
         fs::remove_dir_all(to)?;
-        copy(from, to)?;
+        copied(from, to)?;
     }
     insert(3, &|| Ok(()))?;
     let to = fresh(dir.path(), "restored");

@@ -12,7 +12,7 @@ use std::{
 use index_table::{Error, IndexTable, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
-use crate::opening::reason;
+use crate::{directories::copied, opening::reason};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "several indexes may be global")]
@@ -407,24 +407,10 @@ fn another_process_reads_a_shard_with_its_entries_or_opens_the_store_again() -> 
     Ok(())
 }
 
-/// Copies the files of a store.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("a file");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a type").is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copied");
-        }
-    }
-}
-
 /// Leaves a store as if its process had ended in `change` between the write of the shard map manager and the commit.
 fn end_before_the_commit(path: &Path, change: impl FnOnce(&Store) -> Result<()>) {
     let before = path.with_extension("before");
-    copy(path, &before);
+    copied(path, &before).expect("copied");
     let (store, users) = opened(path).expect("opened");
     change(&store).expect("changed");
     drop((store, users));

@@ -12,6 +12,8 @@ use std::{
 use index_table::{Error, IndexTable, Options, Result, ShardMap, Store};
 use serde::{Deserialize, Serialize};
 
+use crate::opening::copy;
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "users", shard_by = part)]
 #[allow(clippy::duplicated_attributes, reason = "several indexes may be global")]
@@ -123,20 +125,6 @@ fn check_image(path: &Path, is_removed: bool) -> Result<bool> {
     let again = store.transaction(|txn| tables.users.insert(txn, &User { id: 99, ..user(1, 1) }));
     assert!(matches!(again, Err(Error::UniqueViolation { .. })), "{again:?}");
     Ok(had_b)
-}
-
-/// Copies the files of a store, without LMDB's locks, as they are when a process is killed.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("a directory") {
-        let entry = entry.expect("a file");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a type").is_dir() {
-            copy(&entry.path(), &target);
-        } else if entry.file_name() != "lock.mdb" {
-            fs::copy(entry.path(), target).expect("copied");
-        }
-    }
 }
 
 /// Stops a process. Returns false if it has ended.
