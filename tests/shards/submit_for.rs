@@ -229,3 +229,24 @@ fn a_key_without_a_shard_is_an_error_of_its_closure() -> Result<()> {
     assert!(matches!(refused, Err(Error::WrongStore { .. })), "{refused:?}");
     orders.submit_for(&writer, 1, inserting(&orders, 1, 1)).wait()
 }
+
+#[test]
+fn a_full_queue_refuses_only_closures_for_its_shard() -> Result<()> {
+    for (_dir, store) in stores()? {
+        let orders = OrderRepository::open(&store)?;
+        let writer = store.writer()?.queue(1);
+        let blocked = block(&writer, &store, "s1")?;
+        let waiting = orders.submit_for(&writer, 8, inserting(&orders, 8, 1));
+        let refused = orders.try_submit_for(&writer, 9, inserting(&orders, 9, 2));
+        assert!(refused.is_err(), "the queue has room");
+        let other = orders.try_submit_for(&writer, 24, inserting(&orders, 24, 3));
+        other.expect("room in another shard").wait()?;
+        drop(blocked);
+        waiting.wait()?;
+        writer.close()?;
+        let closed = orders.submit_for(&writer, 8, inserting(&orders, 8, 4)).wait();
+        assert!(matches!(closed, Err(Error::WriterClosed)), "{closed:?}");
+        assert_eq!(orders.all(&store.read()?).count()?, 2);
+    }
+    Ok(())
+}
