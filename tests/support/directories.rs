@@ -22,7 +22,7 @@ pub(crate) fn files(directory: &Path) -> io::Result<BTreeMap<PathBuf, Vec<u8>>> 
     Ok(found)
 }
 
-/// Copies a directory with its subdirectories.
+/// Copies a directory with its subdirectories, without a file that another thread removes meanwhile.
 pub(crate) fn copied(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -31,7 +31,11 @@ pub(crate) fn copied(from: &Path, to: &Path) -> io::Result<()> {
         if entry.file_type()?.is_dir() {
             copied(&entry.path(), &to)?;
         } else {
-            fs::copy(entry.path(), to)?;
+            let copied = fs::copy(entry.path(), to).map(|_| ());
+            copied.or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })?;
         }
     }
     Ok(())
