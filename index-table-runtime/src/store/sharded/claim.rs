@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File},
-    io::Write as _,
+    io::{ErrorKind, Write as _},
     path::Path,
 };
 
@@ -71,9 +71,15 @@ pub(super) fn remove(manager: &Path, record: &ShardRecord) {
     let _ = fs::remove_file(place_of(manager, &record.place).join(NAME));
 }
 
-/// Fails if the directory belongs to a store to which it was being added as a shard.
+/// Fails if the directory belongs to a store to which it was being added as a shard, or if that can't be read.
 pub(in crate::store) fn refuse_new_shard(path: &Path) -> Result<()> {
-    let Ok(manager) = fs::read(path.join(NAME)) else { return Ok(()) };
+    let manager = match fs::read(path.join(NAME)) {
+        Ok(manager) => manager,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(());
+        }
+        Err(source) => return Err(Error::opening(path, source)),
+    };
     if lmdb::has_tables(path) {
         return Ok(());
     }
