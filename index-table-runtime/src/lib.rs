@@ -52,6 +52,10 @@ pub use table::{
     RangeInfo, Scrub, ShardInfo, ShardStatus, StoreReport, StreamedChange, Table, TableSize,
 };
 pub use upkeep::{
+    analyze::{
+        Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution,
+        Quantiles,
+    },
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadReport, LoadedShard, OnDuplicate},
     catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable},
@@ -63,10 +67,7 @@ pub use upkeep::{
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
-pub use usage::{
-    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, IndexUsage, KeptAnalysis,
-    KeyDistribution, Progress, Quantiles, Stats, Usage,
-};
+pub use usage::{IndexUsage, Progress, Stats, Usage};
 pub use write::{
     queue::{IndexToken, Lag},
     watch::Lagged,

@@ -32,6 +32,7 @@
 //! own](OfProcess), which the first store that it opens uses. The inherited jobs are never used: an inherited store is not
 //! written, and its journal is leaked.
 
+pub(crate) mod clock;
 mod queue;
 mod task;
 #[cfg(test)]

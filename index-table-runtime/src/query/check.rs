@@ -16,7 +16,7 @@ use crate::{
         maintain::Image,
         schema::{IndexSchema, Source, TableSchema},
     },
-    usage::Meter,
+    query::meter::Meter,
 };
 
 /// Checks the conditions of a query, entry by entry.

@@ -12,7 +12,8 @@ use crate::{
         error::Result,
         schema::{Source, TableSchema},
     },
-    usage::{Ledger, TableCounters},
+    query::meter::Ledger,
+    usage::TableCounters,
 };
 
 /// A [`Scan`](crate::Scan) that borrows no transaction; from [`Scan::query`](crate::Scan::query).

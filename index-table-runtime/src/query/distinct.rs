@@ -16,7 +16,8 @@ use crate::{
         key::{DecodeError, Key, KeyReader},
         schema::{Source, TableSchema},
     },
-    usage::{Ledger, Meter, Stats},
+    query::meter::{Ledger, Meter},
+    usage::Stats,
 };
 
 /// A query for the distinct values of some fields of an index, in order; from the `distinct_…` methods of a

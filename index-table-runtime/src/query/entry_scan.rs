@@ -15,8 +15,9 @@ use crate::{
         row::{self, Body},
         schema::{Source, TableSchema},
     },
+    query::meter::{Ledger, Meter},
     query::{conditions::Conditions, matches::Matches},
-    usage::{Ledger, Meter, Stats},
+    usage::Stats,
 };
 
 /// The error for an entry without its row.

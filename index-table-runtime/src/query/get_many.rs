@@ -11,7 +11,8 @@ use crate::{
         row,
         schema::Source,
     },
-    usage::{Ledger, Meter, Stats, trace::Trace},
+    query::meter::{Ledger, Meter},
+    usage::{Stats, trace::Trace},
 };
 
 /// An iterator over the rows with given primary keys, in the order of these keys, with `None` for a missing

@@ -13,7 +13,7 @@ use crate::{
         error::{Boxed, Result},
         schema::{Source, TableSchema},
     },
-    usage::{Ledger, Meter},
+    query::meter::{Ledger, Meter},
 };
 
 /// The entries that match a query. The caller applies the limit and counts the entries.

@@ -16,6 +16,7 @@ mod get_many;
 mod iter;
 mod list;
 mod matches;
+mod meter;
 mod page;
 mod request;
 #[cfg(test)]
@@ -36,6 +37,7 @@ pub use get_many::{GetMany, GetManyViews};
 pub use iter::{Entries, Keys, Rows, Views};
 pub use list::Values;
 pub(crate) use matches::row_by;
+pub(crate) use meter::{Ledger, Session};
 pub use page::Page;
 pub(crate) use request::ScanRequest;
 pub(crate) use total::{GroupTotals, decode as decode_totals, of_group as totals_of_group};

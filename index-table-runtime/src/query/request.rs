@@ -18,7 +18,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{Source, TableSchema},
     },
-    usage::Ledger,
+    query::meter::Ledger,
 };
 
 /// A query that has not run yet.

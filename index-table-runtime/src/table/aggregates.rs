@@ -13,9 +13,8 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    query::{Bounds, GroupTotals, decode_totals, totals_of_group},
+    query::{Bounds, GroupTotals, Ledger, decode_totals, totals_of_group},
     store::{OpenTable, ReadTxn},
-    usage::Ledger,
 };
 
 /// An iterator over the groups of an aggregate, in the order of their keys; from the `aggregates_by_…` methods of a

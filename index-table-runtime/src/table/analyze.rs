@@ -15,10 +15,10 @@ use crate::{
         shard::Distribution,
     },
     store::{OpenTable, ReadTxn, Store, WriteTxn},
-    usage::{
-        Advice, Analysis, IndexAnalysis, KeptAnalysis, KeyDistribution, Measure, Progress,
-        ProgressReporter, Usage, kept,
+    upkeep::analyze::{
+        Advice, Analysis, IndexAnalysis, KeptAnalysis, KeyDistribution, Measure, kept,
     },
+    usage::{Progress, ProgressReporter, Usage},
 };
 
 /// The number of entries that are read between two calls of a function that can end an analysis.

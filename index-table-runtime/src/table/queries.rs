@@ -2,10 +2,9 @@
 
 use crate::{
     model::{entity::Entity, error::Result},
-    query::DetachedQuery,
+    query::{DetachedQuery, Ledger},
     store::WriteTxn,
     upkeep::cascade,
-    usage::Ledger,
 };
 
 /// The maximum number of entries, and of bytes of primary keys, that are read before their rows are deleted.

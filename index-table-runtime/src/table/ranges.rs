@@ -17,7 +17,7 @@ use crate::{
         shard::{Boundaries, KeyRequests, Routing, ShardNumber},
     },
     store::{OpenTable, Store, shard_id, shards_of},
-    usage::share,
+    upkeep::analyze::share,
 };
 
 /// A range of a shard map: neighbouring shard keys that are in the same shard. From [`Store::ranges`].

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     model::error::{Error, Result},
     store::{ShardId, Store, shards_of},
-    usage::share,
+    upkeep::analyze::share,
 };
 
 /// A shard of a store, with its contents and its load. From [`Store::shards`].

@@ -13,10 +13,10 @@ use crate::{
         row,
         schema::Source,
     },
-    query::{self, Bounds, DistinctRequest, ScanRequest},
+    query::{self, Bounds, DistinctRequest, Ledger, ScanRequest},
     store::{OpenTable, ReadTxn, WriteTxn},
     upkeep::cascade,
-    usage::{Ledger, RowWrite, trace::span},
+    usage::{RowWrite, trace::span},
     write::{
         Scratch,
         rows::{self, Cascading},

@@ -15,6 +15,7 @@ use std::{
 };
 
 use crate::{
+    background::clock,
     engine::Read as _,
     locks::{Condvar, Mutex, MutexGuard, Origin},
     model::{
@@ -23,10 +24,9 @@ use crate::{
         expiry::Expiry,
         schema::Source,
     },
-    query::{Bounds, ScanRequest},
+    query::{Bounds, Ledger, ScanRequest},
     store::{Inner, OpenTable, Store},
     upkeep::cascade,
-    usage::{Ledger, clock},
     write::{
         Scratch,
         rows::{self, Cascading, Deleted},

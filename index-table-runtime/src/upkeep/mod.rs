@@ -1,7 +1,8 @@
-//! Work on whole tables: opening, building indexes, bulk load, queues, verification, upgrades, the catalog.
+//! Work on whole tables: opening, building indexes, bulk load, queues, verification, upgrades, the catalog, analyses.
 
 mod aggregates;
 mod all_shards;
+pub(crate) mod analyze;
 pub(crate) mod build;
 pub(crate) mod bulk;
 pub(crate) mod cascade;

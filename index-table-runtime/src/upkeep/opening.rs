@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::model::KeyRange;
 use crate::{
+    background::clock,
     engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
@@ -17,7 +18,7 @@ use crate::{
         changes::forget_list,
         read_only, references, shards, versions,
     },
-    usage::{clock, trace::span},
+    usage::trace::span,
     write::{changes, queue},
 };
 

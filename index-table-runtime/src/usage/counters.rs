@@ -3,11 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    model::{
-        error::Result,
-        maintain::{Change, Sink},
-        schema::{Source, TableSchema},
-    },
+    model::schema::{Source, TableSchema},
     usage::{Stats, latency},
 };
 
@@ -146,7 +142,8 @@ impl Tally {
         self.writes.iter().sum()
     }
 
-    /// Adds written entries of an index.
+    /// Adds written or removed entries of an index.
+    #[inline]
     pub(crate) fn entries(&mut self, index: usize, count: u64) {
         if let Some(counted) = self.written.get_mut(index) {
             *counted += count;
@@ -159,45 +156,6 @@ impl Tally {
         for (count, more) in writes.chain(self.written.iter_mut().zip(&other.written)) {
             *count += more;
         }
-    }
-
-    /// Counts a written or removed entry of an index.
-    #[inline]
-    fn count_entry(&mut self, index: usize) {
-        if let Some(count) = self.written.get_mut(index) {
-            *count += 1;
-        }
-    }
-
-    /// Returns a sink that counts the entries that it passes to `sink`.
-    pub(crate) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
-        Counting { tally: self, sink }
-    }
-}
-
-pub(crate) struct Counting<'a, S> {
-    tally: &'a mut Tally,
-    sink: &'a mut S,
-}
-
-impl<S> Counting<'_, S> {
-    pub(crate) fn sink(&self) -> &S {
-        self.sink
-    }
-
-    /// Counts a change of an entry that is not passed as a [`Change`], and returns the sink.
-    pub(crate) fn count_entry(&mut self, index: usize) -> &mut S {
-        self.tally.count_entry(index);
-        self.sink
-    }
-}
-
-impl<S: Sink> Sink for Counting<'_, S> {
-    fn change(&mut self, change: Change<'_>) -> Result<()> {
-        if let Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. } = change {
-            self.tally.count_entry(index);
-        }
-        self.sink.change(change)
     }
 }
 

@@ -1,32 +1,22 @@
 //! The usage of a table and its indexes: counters that are always enabled, and their report.
 
 mod advice;
-mod analyze;
-pub(crate) mod clock;
 mod counters;
 mod latency;
 mod progress;
-mod session;
 mod show;
 mod stats;
 #[cfg(test)]
 mod tests;
 pub(crate) mod trace;
 
-pub use analyze::{
-    Advice, AdviceKind, Analysis, CommonValue, IndexAnalysis, KeptAnalysis, KeyDistribution,
-    Quantiles,
-};
-pub(crate) use analyze::{Estimate, Lookup, Measure, Part, kept, share};
-pub(crate) use counters::{Counting, ReadCounters, Requests, RowWrite, TableCounters, Tally};
+pub(crate) use counters::{ReadCounters, Requests, RowWrite, TableCounters, Tally};
 pub use latency::Latency;
 pub(crate) use latency::{Durations, begin_commit};
 pub use progress::Progress;
 pub(crate) use progress::ProgressReporter;
-pub(crate) use session::Session;
 pub(crate) use show::lines;
 pub use stats::Stats;
-pub(crate) use stats::{Ledger, Meter};
 
 use serde::Serialize;
 

@@ -26,8 +26,7 @@ use crate::{
         schema::{Duplicates, IndexState, StateRecord, TableSchema},
         shard::ShardNumber,
     },
-    usage::Counting,
-    write::queue::Outbox,
+    write::{Counting, queue::Outbox},
 };
 
 /// The maintenance of each index of a table in a transaction.

@@ -3,6 +3,7 @@
 
 pub(crate) mod aggregates;
 pub(crate) mod changes;
+mod counting;
 pub(crate) mod maintenance;
 pub(crate) mod queue;
 pub(crate) mod references;
@@ -13,5 +14,6 @@ pub(crate) mod unique;
 pub(crate) mod watch;
 mod written;
 
+pub(crate) use counting::Counting;
 pub(crate) use scratch::Scratch;
 pub(crate) use written::{SharedTable, Written};

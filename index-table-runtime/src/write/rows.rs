@@ -13,7 +13,7 @@ use crate::{
     query::DANGLING,
     usage::RowWrite,
     write::{
-        Scratch, Written,
+        Counting, Scratch, Written,
         aggregates::NewTotals,
         changes,
         maintenance::MaintenancePlan,
@@ -238,7 +238,7 @@ fn add(
     totals.write(writer, written.plan.as_mut(), None, Some(new))?;
     if claimed {
         let mut unclaimed = Unclaimed { schema: rows.schema, sink: writer };
-        let mut counting = written.tally.counting(&mut unclaimed);
+        let mut counting = Counting::new(&mut written.tally, &mut unclaimed);
         maintain::entry_changes(rows.schema, None, Some(new), &mut counting)?;
     } else {
         send(rows, writer, None, Some(new), written)?;
@@ -277,7 +277,7 @@ fn add_deferred(
         unique::claim(rows.schema, writer, new)?;
         writer.insert_fact(new.primary_key(), new.row())?;
         let mut unclaimed = Unclaimed { schema: rows.schema, sink: &mut *writer };
-        let mut counting = written.tally.counting(&mut unclaimed);
+        let mut counting = Counting::new(&mut written.tally, &mut unclaimed);
         maintain::entry_changes(rows.schema, None, Some(new), &mut counting)?;
         totals.write(writer, None, None, Some(new))?;
         note_change(rows, writer, None, Some(new), written)
@@ -312,7 +312,7 @@ fn replace(
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
         totals.write(writer, written.plan.as_mut(), Some(old), Some(new))?;
         let Written { tally, plan, .. } = written;
-        let counting = tally.counting(writer);
+        let counting = Counting::new(tally, writer);
         return match plan {
             None => maintain::data_changes(rows.schema, old, new, &mut { counting }),
             Some(plan) => {
@@ -393,7 +393,7 @@ fn send(
     new: Option<&Image>,
     Written { tally, plan, .. }: &mut Written,
 ) -> Result<()> {
-    let mut counting = tally.counting(writer);
+    let mut counting = Counting::new(tally, writer);
     match plan {
         None => maintain::entry_changes(rows.schema, old, new, &mut counting),
         Some(plan) => {

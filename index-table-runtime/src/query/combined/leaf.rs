@@ -13,8 +13,8 @@ use crate::{
         error::Result,
         schema::{Source, TableSchema},
     },
+    query::meter::Meter,
     query::{conditions::Conditions, matches::Matches},
-    usage::Meter,
 };
 
 /// The number of entries to step over before a seek is assumed to be cheaper.

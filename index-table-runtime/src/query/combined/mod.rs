@@ -31,7 +31,7 @@ use crate::{
         error::{Error, Result},
         schema::TableSchema,
     },
-    usage::Ledger,
+    query::meter::Ledger,
 };
 use leaf::Part;
 use plan::{Operator, Plan};

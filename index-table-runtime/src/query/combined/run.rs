@@ -16,8 +16,9 @@ use crate::{
         key::DecodeError,
         schema::{Source, TableSchema},
     },
+    query::meter::{Ledger, Meter},
     query::{Cursor, DANGLING, conditions::RowTest},
-    usage::{Ledger, Meter, Stats, trace::Trace},
+    usage::{Stats, trace::Trace},
 };
 
 /// The part of a combination to return, and its direction and tests.

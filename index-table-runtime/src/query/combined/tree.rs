@@ -33,7 +33,8 @@ use super::{
 use crate::{
     engine::Reader,
     model::{error::Result, schema::TableSchema, shard::ShardSet},
-    usage::{Ledger, Stats},
+    query::meter::Ledger,
+    usage::Stats,
 };
 
 pub(super) struct Tree<'txn> {

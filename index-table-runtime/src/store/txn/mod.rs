@@ -12,8 +12,9 @@ use crate::{
         error::{Error, Result},
         schema::Source,
     },
+    query::{Ledger, Session},
     store::OpenTable,
-    usage::{Ledger, Session, Stats},
+    usage::Stats,
 };
 
 /// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).

@@ -14,10 +14,8 @@ use crate::{
         shard::Distribution,
     },
     store::{OpenTable, ReadTxn},
-    usage::{
-        Analysis, Estimate, IndexAnalysis, KeyDistribution, Lookup, Measure, Part,
-        ProgressReporter, Usage,
-    },
+    upkeep::analyze::{Analysis, Estimate, IndexAnalysis, KeyDistribution, Lookup, Measure, Part},
+    usage::{ProgressReporter, Usage},
 };
 
 /// The maximum number of entries that are counted for a value. The number of further entries is estimated.

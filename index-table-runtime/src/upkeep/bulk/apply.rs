@@ -16,7 +16,7 @@ use crate::{
     },
     usage::{RowWrite, Tally},
     write::{
-        Written,
+        Counting, Written,
         aggregates::Gathered as GatheredTotals,
         changes::{self, Stream},
         maintenance::MaintenancePlan,
@@ -115,7 +115,7 @@ fn replace_facts(
                 rows.load_stored(new, row, primary_key)?;
                 // An equal row is written too, because the entries of full indexes have its new bytes.
                 let is_same = rows.is_same(stored, row);
-                let mut counting = tally.counting(writer);
+                let mut counting = Counting::new(tally, writer);
                 match plan {
                     None => maintain::removed_entries(rows.schema, old, new, &mut counting)?,
                     Some(plan) => {
@@ -284,7 +284,7 @@ fn put_filtered(
     tally: &mut Tally,
     plan: &MaintenancePlan,
 ) -> Result<()> {
-    let mut filter = plan.filter_in_line(tally.counting(writer));
+    let mut filter = plan.filter_in_line(Counting::new(tally, writer));
     while let Some(entry) = entries.next()? {
         filter.change(entry.put(Source::Index(index)))?;
     }

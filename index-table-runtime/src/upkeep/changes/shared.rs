@@ -24,6 +24,7 @@ use std::{
 };
 
 use crate::{
+    background::clock,
     engine::{Read as _, Reader, Space, Write as _, Writer},
     locks::{Mutex, OfProcess},
     model::{
@@ -31,7 +32,6 @@ use crate::{
         key::hash,
         stream::Mark,
     },
-    usage::clock,
 };
 
 /// The number of slots.

@@ -22,7 +22,7 @@ use crate::{
         shard::ShardNumber,
     },
     store::{OpenTable, Store},
-    write::{Written, aggregates::Gathered, queue::totals},
+    write::{Counting, Written, aggregates::Gathered, queue::totals},
 };
 
 /// The maximum number of messages in a batch.
@@ -193,7 +193,7 @@ pub(super) fn apply(
     {
         plan.turn_to_shard(schema, shard, reader)?;
     }
-    let mut sink = tally.counting(writer);
+    let mut sink = Counting::new(tally, writer);
     for part in indexes {
         let named = schema.indexes.iter().enumerate().find(|(_, index)| index.name == part.index);
         let Some((index, declared)) = named.filter(|(_, index)| index.eventual) else { continue };

@@ -14,7 +14,7 @@ use crate::{
         shard::KeyRequests,
     },
     store::{Store, engine_of},
-    usage::share,
+    upkeep::analyze::share,
 };
 
 /// The minimum number of rows or requests for which there is advice.

@@ -11,12 +11,12 @@
 //! removed in the end.
 
 use crate::{
+    background::clock::{self, Passed},
     engine::{Read, Space, Write as _, Writer},
     model::{
         error::Result,
         stream::{CLOCK, ChangeStream},
     },
-    usage::clock::{self, Passed},
 };
 
 /// The maximum number of recorded corrections. Further corrections are added to the oldest.

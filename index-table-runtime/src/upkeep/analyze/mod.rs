@@ -15,8 +15,7 @@ pub(crate) use measure::{Measure, share};
 
 use serde::Serialize;
 
-use super::Usage;
-use crate::model::schema::TableSchema;
+use crate::{model::schema::TableSchema, usage::Usage};
 
 /// The distribution of the keys of a table in its indexes, and advice. From the `analyze` of a repository.
 ///
