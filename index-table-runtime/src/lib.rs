@@ -33,8 +33,8 @@ pub use engine::{ArchiveFile, CommitNumber, Durability, DurabilityReason, Option
 pub use model::{
     entity::IndexEntry,
     error::{Error, Result, StoreError},
+    index_state::{Duplicate, Duplicates, IndexState},
     key::{Desc, MAX_KEY_LEN},
-    schema::{Duplicate, Duplicates, IndexState},
     shard::{ListMap, RangeMap, ShardKeyValue, ShardMap},
 };
 pub use query::{

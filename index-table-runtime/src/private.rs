@@ -7,7 +7,7 @@ pub use crate::{
     engine::shards::count_in_parallel_from,
     locks::refuse_inherited_locks,
     model::{
-        aggregate::{Aggregate, AggregateSchema, Extreme, SumSchema, Summand, Totals},
+        aggregate::{Aggregate, Summand, Totals},
         carried::{
             Carried, CloneIn, CloneInView, DebugIn, DebugInView, PartialEqIn, PartialEqInView,
             assert_carried, assert_viewed,
@@ -35,8 +35,8 @@ pub use crate::{
         revision::{Revised, Revision, RevisionNumber},
         row::{Collection, CollectionField, older},
         schema::{
-            Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,
-            TableSchema,
+            AggregateSchema, Condition, Extreme, FieldSchema, IndexSchema, KeyField, KeyForm,
+            RowSchema, Source, Strategy, SumSchema, TableSchema,
         },
         serialize::StructFields,
         shard::{Distribution, ShardKey},

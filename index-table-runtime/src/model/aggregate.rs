@@ -4,8 +4,7 @@ mod summand;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use summand::field_of;
-pub use summand::{SumSchema, Summand};
+pub use summand::Summand;
 
 use std::slice;
 
@@ -13,7 +12,7 @@ use crate::model::{
     entity::Entity,
     error::Error,
     key::{DecodeError, Key, KeyReader, Unescaped},
-    schema::{KeyField, TableSchema, key_of_group},
+    schema::{AggregateSchema, SumSchema, TableSchema, key_of_group},
 };
 
 /// The key of the only group of an aggregate without fields. Databases have no empty keys.
@@ -27,31 +26,6 @@ const SUM_LEN: usize = size_of::<i128>();
 
 /// The reason why bytes are no record.
 const WRONG: DecodeError = DecodeError::Value("no count and sums");
-
-/// One declared aggregate.
-#[derive(Debug)]
-pub struct AggregateSchema {
-    /// The name, in the file and in errors.
-    pub name: &'static str,
-    /// The fields of a group.
-    pub key: &'static [KeyField],
-    /// The summed fields.
-    pub sums: &'static [SumSchema],
-    /// The least and greatest values, which are not stored.
-    pub extremes: &'static [Extreme],
-    /// Whether a worker updates the totals after the commit.
-    pub eventual: bool,
-}
-
-/// The least or greatest value of a field in a group: the first or last entry of a group in an index that begins with
-/// the fields of the group and this field.
-#[derive(Debug, Clone, Copy)]
-pub struct Extreme {
-    /// The position of the index.
-    pub index: usize,
-    /// Whether it is the greatest value.
-    pub greatest: bool,
-}
 
 /// The struct with the totals of a group. Only the derive implements it.
 pub trait Aggregate: Sized {
@@ -345,11 +319,6 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = i128> {
 }
 
 impl AggregateSchema {
-    /// Returns the number of integers in all sums.
-    pub(crate) fn parts(&self) -> usize {
-        self.sums.iter().map(|sum| 1 + usize::from(sum.is_decimal())).sum()
-    }
-
     /// Formats the key of a group for errors.
     pub(crate) fn show(&self, group: &[u8]) -> String {
         if self.key.is_empty() { "()".to_owned() } else { key_of_group(self.key, group) }

@@ -5,7 +5,6 @@ use std::{fmt, marker::PhantomData};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::model::{
-    aggregate::AggregateSchema,
     entry::ShortEntry,
     error::EncodeError,
     expiry::Expiry,
@@ -14,7 +13,7 @@ use crate::model::{
     reference::ReferenceSchema,
     revision::Revision,
     row::{self, Body, CollectionField},
-    schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
+    schema::{AggregateSchema, PreviousRow, RowSchema, Source, Strategy, TableSchema},
     shard::Distribution,
     stream::ChangeStream,
 };

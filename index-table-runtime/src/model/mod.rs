@@ -7,6 +7,7 @@ pub(crate) mod entity;
 pub(crate) mod entry;
 pub(crate) mod error;
 pub(crate) mod expiry;
+pub(crate) mod index_state;
 pub(crate) mod key;
 pub(crate) mod maintain;
 pub(crate) mod method;

@@ -3,7 +3,6 @@
 use std::any::{self, TypeId};
 
 use crate::model::{
-    aggregate::AggregateSchema,
     entity::Entity,
     error::{Error, Result},
     expiry::Expiry,
@@ -12,7 +11,7 @@ use crate::model::{
     reference::ReferenceSchema,
     revision::Revision,
     row,
-    schema::{Parts, Source, TableSchema},
+    schema::{AggregateSchema, Parts, Source, TableSchema},
     shard::Distribution,
     stream::ChangeStream,
 };

@@ -3,11 +3,11 @@
 use crate::{
     engine::{Query, Read as _, Reader, Space},
     model::{
-        aggregate::{AggregateSchema, Totals},
+        aggregate::Totals,
         error::Result,
         key::{KeyReader, Unescaped},
         row_vtable::RowVtable,
-        schema::{KeyField, KeyForm, Source, TableSchema},
+        schema::{AggregateSchema, KeyField, KeyForm, Source, TableSchema},
         shard::Distribution,
     },
 };

@@ -12,9 +12,10 @@ use crate::{
     model::{
         entity::Entity,
         error::{Error, Result},
+        index_state::IndexState,
         maintain::Image,
         row_vtable::RowVtable,
-        schema::{IndexState, Source, StateRecord, TableRecord, TableSchema},
+        schema::{Source, StateRecord, TableRecord, TableSchema},
         shard::ShardNumber,
     },
     write::{SharedTable, maintenance::MaintenancePlan, rows},
@@ -263,7 +264,7 @@ impl OpenTable {
         Err(Error::IndexNotReadable {
             table: self.schema.name,
             index: self.schema.index_name(Source::Index(index)).unwrap_or_default(),
-            state: IndexState::of(state),
+            state: IndexState::from(state),
         })
     }
 

@@ -7,11 +7,11 @@ use crate::{
     engine::{Cursor as _, Query, Read as _, Reader, Space},
     model::{
         KeyRange,
-        aggregate::{Aggregate, AggregateSchema, Extreme, Totals, WHOLE_TABLE},
+        aggregate::{Aggregate, Totals, WHOLE_TABLE},
         entity::Entity,
         error::{Error, Result},
         row_vtable::RowVtable,
-        schema::Source,
+        schema::{AggregateSchema, Extreme, Source},
     },
     query::{Bounds, GroupTotals, Ledger, decode_totals, totals_of_group},
     store::{OpenTable, ReadTxn},

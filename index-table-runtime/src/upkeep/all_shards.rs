@@ -16,8 +16,9 @@ use crate::{
     },
     model::{
         error::{Error, Result},
+        index_state::IndexState,
         row_vtable::RowVtable,
-        schema::{IndexState, Source, StateRecord, TableSchema},
+        schema::{Source, StateRecord, TableSchema},
         shard::{GlobalIndex, ShardNumber},
     },
     store::{OpenTable, Store, transaction},

@@ -8,8 +8,9 @@ use crate::{
     engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
+        index_state::IndexState,
         row_vtable::RowVtable,
-        schema::{Comparison, IndexState, Source, StateRecord, TableRecord, TableSchema, is_index},
+        schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
         stream::STREAM,
     },
     store::{Declared, OpenTable, Store, transaction},

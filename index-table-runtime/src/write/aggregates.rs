@@ -3,10 +3,8 @@
 use crate::{
     engine::{Read as _, Space, Write as _, Writer},
     model::{
-        aggregate::{AggregateSchema, Totals},
-        error::Result,
-        maintain::Image,
-        row_vtable::RowVtable,
+        aggregate::Totals, error::Result, maintain::Image, row_vtable::RowVtable,
+        schema::AggregateSchema,
     },
     write::{
         maintenance::{MaintenancePlan, RowCount},

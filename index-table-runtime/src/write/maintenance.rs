@@ -22,8 +22,9 @@ use crate::{
     engine::{ReadRecords as _, Reader, Write as _, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
+        index_state::{Duplicates, IndexState},
         maintain::{self, Change, Image, Sink},
-        schema::{Duplicates, IndexState, StateRecord, TableSchema},
+        schema::{StateRecord, TableSchema},
         shard::ShardNumber,
     },
     write::{Counting, queue::Outbox},

@@ -5,10 +5,11 @@ use crate::{
     model::{
         KeyRange,
         error::{Error, Result},
+        index_state::IndexState,
         maintain::Image,
         reference::{ReferenceSchema, Referrer},
         row_vtable::RowVtable,
-        schema::{IndexState, Source, StateRecord},
+        schema::{Source, StateRecord},
     },
 };
 
@@ -274,7 +275,7 @@ fn has_rows(reader: Reader<'_>, at: usize, by: &Referrer, primary_key: &[u8]) ->
         // A violated index has the entries of all rows.
         if !matches!(state, StateRecord::Violated(_)) {
             let (table, index) = (by.table, by.index);
-            let state = IndexState::of(state);
+            let state = IndexState::from(state);
             return Err(Error::IndexNotReadable { table, index, state });
         }
     }

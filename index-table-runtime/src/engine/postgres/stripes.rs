@@ -23,8 +23,9 @@ use super::{
     pool::Pool,
 };
 use crate::model::{
-    aggregate::{AggregateSchema, Totals, WHOLE_TABLE},
+    aggregate::{Totals, WHOLE_TABLE},
     key::{KeyReader, Unescaped},
+    schema::AggregateSchema,
 };
 
 /// The number of random bytes at the end of the key of a stripe.

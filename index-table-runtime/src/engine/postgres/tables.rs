@@ -10,9 +10,8 @@ use super::{
 use crate::{
     engine::{Links, Space},
     model::{
-        aggregate::AggregateSchema,
         reference::Referrer,
-        schema::{IndexSchema, Parts, Source, TableSchema},
+        schema::{AggregateSchema, IndexSchema, Parts, Source, TableSchema},
         stream::STREAM,
     },
 };

@@ -3,6 +3,8 @@
 //! A sum of integers is one integer. A sum of decimals is two integers, so that it is exact: the sum of the parts
 //! before the decimal point, and the sum of the parts after it, in units of 10⁻²⁸.
 
+use crate::model::schema::SumSchema;
+
 /// The number of decimal places of a sum of decimals.
 const PLACES: u32 = 28;
 
@@ -11,10 +13,6 @@ const ONE: i128 = 10_i128.pow(PLACES);
 
 /// The exclusive upper bound of the digits of a decimal, as an integer.
 const BOUND: u128 = 1 << 96;
-
-/// The name of the second part of a sum of decimals is the name of the field with this suffix. No field has such a
-/// name.
-const FRACTION: &str = ".fraction";
 
 /// A type whose values can be summed: an integer of up to 64 bits, `i128` or a decimal number, or an `Option` of such a
 /// type. `None` counts as 0.
@@ -100,40 +98,11 @@ impl<T: Summand> Summand for Option<T> {
     }
 }
 
-/// A summed field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SumSchema {
-    /// The name of the field.
-    pub name: &'static str,
-    is_decimal: bool,
-}
-
 impl SumSchema {
     /// Returns the sum of a field of type `T`.
     #[must_use]
     pub const fn new<T: Summand + ?Sized>(name: &'static str) -> Self {
         Self { name, is_decimal: T::PARTS > 1 }
-    }
-
-    /// Whether it is a sum of decimals.
-    pub(super) const fn is_decimal(self) -> bool {
-        self.is_decimal
-    }
-
-    /// Returns the names of the integers in the catalog.
-    pub(crate) fn names(self) -> impl Iterator<Item = String> {
-        let fraction = self.is_decimal.then(|| format!("{}{FRACTION}", self.name));
-        [self.name.to_owned()].into_iter().chain(fraction)
-    }
-
-    /// Returns the sums with these names in the catalog. `kept` makes a name `'static`.
-    pub(crate) fn named(names: &[String], kept: impl Fn(&str) -> &'static str) -> Vec<Self> {
-        let fields = names.iter().filter(|name| field_of(name) == name.as_str());
-        let sums = fields.map(|name| {
-            let is_decimal = names.iter().any(|it| it != name && field_of(it) == name);
-            Self { name: kept(name), is_decimal }
-        });
-        sums.collect()
     }
 
     /// Whether the sum of these integers is in the range of its type.
@@ -158,11 +127,6 @@ impl SumSchema {
             None => "out of range".to_owned(),
         }
     }
-}
-
-/// Returns the field with a sum of this name in the catalog.
-pub(crate) fn field_of(name: &str) -> &str {
-    name.strip_suffix(FRACTION).unwrap_or(name)
 }
 
 /// Returns `whole` + `fraction` · 10⁻²⁸ as an integer of up to 96 bits and a scale, without trailing zeros. A number
@@ -231,18 +195,6 @@ mod tests {
         assert_eq!(rounded(greatest + 1, -ONE), Some((greatest, 0)));
         // Three digits before the decimal point, and 26 after it.
         assert_eq!(rounded(333, ONE / 3), Some((10_i128.pow(29) / 3, 26)));
-    }
-
-    #[test]
-    fn the_catalog_names_both_parts_of_a_decimal() {
-        let sums = [
-            SumSchema { name: "amount", is_decimal: true },
-            SumSchema { name: "pieces", is_decimal: false },
-        ];
-        let names: Vec<String> = sums.into_iter().flat_map(SumSchema::names).collect();
-        assert_eq!(names, ["amount", "amount.fraction", "pieces"]);
-        let kept = |name: &str| if name == "amount" { "amount" } else { "pieces" };
-        assert_eq!(SumSchema::named(&names, kept), sums);
     }
 
     #[test]

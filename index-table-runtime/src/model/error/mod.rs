@@ -8,7 +8,7 @@ pub use convert::{EncodeError, StoreError};
 
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
-use crate::model::{key::MAX_KEY_LEN, schema::IndexState};
+use crate::model::{index_state::IndexState, key::MAX_KEY_LEN};
 use message::{archive_of, index_or, read_only, shown_number};
 
 /// A result of this crate.

@@ -3,12 +3,12 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::model::{
-    aggregate::{AggregateSchema, Summand, WHOLE_TABLE, push_summand},
+    aggregate::{Summand, WHOLE_TABLE, push_summand},
     entity::Entity,
     error::{EncodeError, Error, Result},
     key::{Key, KeyBuf, MAX_KEY_LEN, hash},
     row,
-    schema::{IndexSchema, Source, Strategy, TableSchema},
+    schema::{AggregateSchema, IndexSchema, Source, Strategy, TableSchema},
 };
 
 /// A row in its stored form: its primary key, its bytes, and its entries in every index.

@@ -6,11 +6,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, TableSchema,
+    AggregateSchema, Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, SumSchema,
+    TableSchema, field_of,
     versions::{VersionRecord, first_difference, names_and_types},
 };
 use crate::model::{
-    aggregate::{AggregateSchema, SumSchema, field_of},
     error::{Error, Result},
     key::fits,
     reference::{MARK, ReferenceSchema},

@@ -1,6 +1,7 @@
 //! The parts of a table with databases of their own, in addition to its indexes and its queue.
 
-use crate::model::{aggregate::AggregateSchema, reference::ReferenceSchema, stream::STREAM};
+use super::AggregateSchema;
+use crate::model::{reference::ReferenceSchema, stream::STREAM};
 
 /// The aggregates of a table, whether it has a change stream, and its references.
 #[derive(Debug, Clone, Copy, Default)]

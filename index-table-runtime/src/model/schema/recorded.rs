@@ -1,11 +1,11 @@
 //! The schema of a table from its record in the catalog, for code that has no struct of its rows.
 
+use super::{AggregateSchema, SumSchema};
 use super::{
     Condition, FieldSchema, IndexRecord, IndexSchema, KeyField, KeyFieldRecord, KeyForm, Strategy,
     StrategyRecord, TableRecord, TableSchema,
     catalog::{EVENTUAL, FILTER, GLOBAL},
 };
-use crate::model::aggregate::{AggregateSchema, SumSchema};
 use crate::model::key::{kept_list, kept_text, shape_of};
 
 impl TableRecord {

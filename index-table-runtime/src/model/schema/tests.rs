@@ -1,12 +1,11 @@
 //! Tests of the catalog's records, and of the states of indexes.
 
 use super::{
-    Building, Condition, Duplicate, Duplicates, FieldSchema, IndexRecord, IndexSchema, KeyField,
+    AggregateSchema, Building, Condition, FieldSchema, IndexRecord, IndexSchema, KeyField,
     KeyFieldRecord, PreviousRow, Retired, RowSchema, StateRecord, Strategy, StrategyRecord,
-    TableRecord, TableSchema, is_index,
+    SumSchema, TableRecord, TableSchema, is_index,
 };
-
-use crate::model::aggregate::{AggregateSchema, SumSchema};
+use crate::model::index_state::{Duplicate, Duplicates};
 
 #[expect(clippy::duplicate_mod, reason = "the module in the key tests is private")]
 #[path = "../key/tests/format.rs"]

@@ -8,8 +8,9 @@ use crate::{
     engine::{Read, ReadRecords as _, Space, Write, WriteRecords as _, Writer},
     model::{
         error::Result,
+        index_state::{Duplicate, Duplicates},
         row_vtable::RowVtable,
-        schema::{Building, Duplicate, Duplicates, Source, StateRecord},
+        schema::{Building, Source, StateRecord},
     },
     store::OpenTable,
     usage::trace::span,

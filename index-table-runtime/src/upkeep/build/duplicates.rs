@@ -6,9 +6,10 @@ use crate::{
         KeyRange,
         entry::RawEntry,
         error::Result,
+        index_state::{Duplicate, Duplicates},
         key::KeyBuf,
         row_vtable::RowVtable,
-        schema::{Duplicate, Duplicates, IndexSchema, Source},
+        schema::{IndexSchema, Source},
     },
 };
 

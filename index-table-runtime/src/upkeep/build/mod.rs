@@ -14,11 +14,7 @@ pub(crate) use batch::{at_once, declare, empty, leave_to_others, restart};
 
 use crate::{
     engine::{Tables, shards::Locks},
-    model::{
-        error::Result,
-        row_vtable::RowVtable,
-        schema::{IndexState, TableSchema},
-    },
+    model::{error::Result, index_state::IndexState, row_vtable::RowVtable, schema::TableSchema},
     store::{OpenTable, Store, WriteTxn},
     usage::{Progress, trace::span},
 };
@@ -309,7 +305,7 @@ impl Collected {
         // Another build has finished the indexes that no longer appear.
         self.states.values_mut().for_each(|state| *state = IndexState::Readable);
         for (index, state) in batch.states {
-            self.states.insert(index, state.map_or(IndexState::Readable, IndexState::of));
+            self.states.insert(index, state.map_or(IndexState::Readable, IndexState::from));
         }
         self.rows += batch.rows;
         self.steps += u64::from(!batch.indexes.is_empty());

@@ -8,9 +8,10 @@ use crate::{
     model::{
         entry::{Position, RawEntry, ShortKey},
         error::Result,
+        index_state::LISTED,
         maintain::{Change, Image, Sink},
         row_vtable::RowVtable,
-        schema::{LISTED, Source},
+        schema::Source,
     },
     sort::{Merge, Sorters},
     write::{aggregates::Gathered, unique},

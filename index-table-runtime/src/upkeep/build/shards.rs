@@ -13,10 +13,7 @@ use crate::{
         Read as _,
         shards::{self, Locks},
     },
-    model::{
-        error::Result,
-        schema::{IndexState, Source},
-    },
+    model::{error::Result, index_state::IndexState, schema::Source},
     store::{OpenTable, Store, WriteTxn, engine_of, parts_of},
     upkeep::parallel::{self, Sum},
     usage::Progress,

@@ -7,16 +7,15 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::engine::lmdb::is_of_left_shard;
-use crate::model::schema::IndexState;
+use crate::model::index_state::IndexState;
 use crate::{
     engine::Records,
     model::{
-        aggregate::field_of,
         error::Result,
         reference::Referrer,
         schema::{
             AGGREGATE, CHANGES, IndexRecord, KeyFieldRecord, REFERENCE, StateRecord,
-            StrategyRecord, TableRecord, is_index, version_of,
+            StrategyRecord, TableRecord, field_of, is_index, version_of,
         },
     },
     store::{Store, store_of},
@@ -268,7 +267,7 @@ impl CatalogTable {
             StateRecord::decode(state)
         };
         let declared = record.indexes.into_iter().map(|index| {
-            let state = state(&index.name).map_or(IndexState::Readable, IndexState::of);
+            let state = state(&index.name).map_or(IndexState::Readable, IndexState::from);
             CatalogIndex::of(index, state)
         });
         let mut indexes: Vec<_> = declared.collect();

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::{Catalog, CatalogKey, CatalogTable};
-use crate::model::schema::IndexState;
+use crate::model::index_state::IndexState;
 use crate::{
-    model::schema::{Duplicate, Duplicates},
+    model::index_state::{Duplicate, Duplicates},
     usage::lines,
 };
 

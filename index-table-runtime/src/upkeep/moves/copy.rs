@@ -25,8 +25,9 @@ use crate::{
         KeyRange,
         entry::Position,
         error::{Error, Result},
+        index_state::IndexState,
         maintain::Image,
-        schema::{IndexState, Source, StateRecord},
+        schema::{Source, StateRecord},
         shard::{Routing, ShardNumber},
     },
     store::{OpenTable, Store, transaction},
@@ -195,7 +196,7 @@ impl Mover<'_> {
                 let table = table.schema.name;
                 let state = StateRecord::decode(record);
                 let state = state.ok_or_else(|| StateRecord::unreadable(table, index))?;
-                let state = IndexState::of(state);
+                let state = IndexState::from(state);
                 return Err(Error::IndexNotReadable { table, index, state });
             }
         }

@@ -3,7 +3,10 @@
 use std::{borrow::Cow, rc::Rc};
 
 use super::finding::FindingKind;
-use crate::model::{aggregate::AggregateSchema, entry::RawEntry, schema::Source};
+use crate::model::{
+    entry::RawEntry,
+    schema::{AggregateSchema, Source},
+};
 
 /// A difference or damage, in bytes, with its fix.
 #[derive(Debug)]
