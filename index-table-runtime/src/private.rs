@@ -62,7 +62,7 @@ pub use crate::{
 /// The names for the crate `index-table-admin`.
 pub mod admin {
     pub use crate::{
-        engine::lmdb::{ReaderSlot, ReaderSlots, reader_slots},
+        engine::{ReaderSlot, ReaderSlots, reader_slots},
         model::key::{KeyBuf, KeyShape, NotOfShape, PlainKey},
         table::{MapKeys, RecordedTables, UntypedEntry, UntypedField, UntypedRange, UntypedTable},
         usage::Latency,

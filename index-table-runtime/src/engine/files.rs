@@ -13,6 +13,15 @@ use std::{
 use super::{DIRECTORY_MODE, FILE_MODE};
 use crate::model::error::is_full;
 
+/// The data file in the directory of a store.
+pub(crate) const DATA_FILE: &str = "data.mdb";
+
+/// The file with LMDB's locks in the directory of a store.
+pub(crate) const LOCK_FILE: &str = "lock.mdb";
+
+/// The file that describes an archive, in its directory.
+pub(crate) const MANIFEST_FILE: &str = "manifest";
+
 /// Creates the directory and its missing parents with this mode, and syncs their names.
 pub(crate) fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
@@ -59,6 +68,19 @@ pub(crate) fn open_or_create(
         set_mode(&file, mode)?;
     }
     Ok(file)
+}
+
+/// Returns whether two paths lead to the same directory.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    #[cfg(unix)]
+    let id = |path: &Path| {
+        use std::os::unix::fs::MetadataExt as _;
+        fs::metadata(path).map(|directory| (directory.dev(), directory.ino())).ok()
+    };
+    #[cfg(not(unix))]
+    let id = |path: &Path| path.canonicalize().ok();
+    let absolute = |path| std::path::absolute(path).ok();
+    absolute(one) == absolute(other) || id(one).is_some_and(|one| Some(one) == id(other))
 }
 
 /// The device and the inode of a file.

@@ -70,6 +70,7 @@
 
 mod conflicts;
 mod cursor;
+mod data_file;
 mod declared;
 mod dispatch;
 mod durability;
@@ -97,6 +98,8 @@ mod write;
 
 pub(crate) use conflicts::Conflicts;
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
+pub(crate) use data_file::{DataFile, Marked, Piece, PieceFault, Pieces, PlaceInJournal};
+pub use data_file::{ReaderSlot, ReaderSlots, reader_slots};
 pub(crate) use declared::DeclaredShard;
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::{Durability, DurabilityReason};
@@ -105,7 +108,7 @@ pub(crate) use hand_over::{Destination, HandOver};
 pub(crate) use links::Links;
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, Limit, MOST};
 pub use options::{Options, WhenFull};
-pub(crate) use outcome::{CommitFailure, NotVisible, Retry};
+pub(crate) use outcome::{CommitFailure, NotVisible, Retry, is_of_left_shard};
 pub(crate) use query::{KeyList, Query, Sampled};
 #[cfg(feature = "postgres")]
 pub(crate) use read::one_by_one;

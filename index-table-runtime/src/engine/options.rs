@@ -12,8 +12,8 @@ use std::{
 use super::{
     declared::Declarations,
     durability::{Checkpoint, Durability},
+    files::is_same,
     hand_over::{ArchiveFile, Destination, HandOver},
-    lmdb::known::is_same,
 };
 
 /// The maximum number of readers, and of tables and indexes. LMDB accepts greater numbers, and then fails

@@ -92,3 +92,15 @@ impl StoreError for CommitFailure {
         }
     }
 }
+
+/// The reason why a removed or detached shard is not written.
+pub(crate) const LEFT: &str =
+    "this directory was removed from a sharded store, which this process still has open";
+
+/// The reason why no transaction begins in it.
+pub(crate) const RETIRED: &str = "its shard was removed or detached from the store";
+
+/// Whether this is the error of work in a shard that was removed or detached. The shard may have come back since.
+pub(crate) fn is_of_left_shard(error: &Error) -> bool {
+    matches!(error, Error::ReopenNeeded { reason, .. } if [LEFT, RETIRED].contains(reason))
+}

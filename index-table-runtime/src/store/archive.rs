@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{
     engine::{
-        CommitNumber, files,
-        lmdb::{Archive, Base, FILE, Until, UntilShards},
+        CommitNumber,
+        files::{self, DATA_FILE},
+        lmdb::{Archive, Base, Until, UntilShards},
     },
     model::error::{Error, Result},
     usage::Progress,
@@ -229,7 +230,7 @@ impl<'a> RestoreArchive<'a> {
         let mut report = |bytes| report(bytes, total);
         let io = |source| Error::io(path, source);
         let partial = Partial::create(path).map_err(io)?;
-        let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
+        let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
         archive.copy(&base, &file, &mut report)?;
         let last = archive.apply(&base, until, &partial.0, &mut report);
         let last = last.map_err(|error| match &error {

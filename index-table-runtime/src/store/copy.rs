@@ -20,8 +20,8 @@ use super::{
     sharded::{copy_shards, mark_copy},
 };
 use crate::engine::{
-    CopyKind, DIRECTORY_MODE, files,
-    lmdb::{FILE, MANIFEST_FILE},
+    CopyKind, DIRECTORY_MODE,
+    files::{self, DATA_FILE, MANIFEST_FILE},
 };
 use crate::model::error::{Error, Result};
 use crate::usage::Progress;
@@ -244,7 +244,7 @@ impl Store {
         let io = |source| Error::io(path, source);
         let modes = Modes::of(&self.inner.engine.directory());
         let partial = Partial::create(path).map_err(io)?;
-        let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
+        let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
         let filled = self.fill(&file, copy, size, progress);
         let filled = filled.and_then(|()| mark_copy(&self.inner.engine, &partial.0, is_alone));
         filled.map_err(|error| at_path(error, path))?;
@@ -341,7 +341,7 @@ pub(super) struct Modes(Option<[Permissions; 2]>);
 impl Modes {
     pub(super) fn of(directory: &Path) -> Self {
         let mode = |path: &Path| fs::metadata(path).map(|entry| entry.permissions()).ok();
-        Self(mode(directory).zip(mode(&directory.join(FILE))).map(Into::into))
+        Self(mode(directory).zip(mode(&directory.join(DATA_FILE))).map(Into::into))
     }
 
     /// Returns the modes of the store whose archive is in a directory.

@@ -14,8 +14,9 @@ use super::{Store, sharded};
 use crate::{
     background::{Job, Lane, Work},
     engine::{
-        Durability, FILE_MODE, Options, files,
-        lmdb::{self, Archive, FILE, Following, Left, Mark, position},
+        Durability, FILE_MODE, Options,
+        files::{self, DATA_FILE},
+        lmdb::{self, Archive, Following, Left, Mark, position},
         shards::{self, WriterLock},
     },
     locks::{Mutex, Unshared, rank},
@@ -575,7 +576,7 @@ fn left(path: &Path) -> Result<Option<Left>> {
     for entry in fs::read_dir(path).map_err(io)? {
         let entry = entry.map_err(io)?;
         let is_shard = entry.file_name().to_string_lossy().starts_with("shard.");
-        if is_shard && entry.path().join(FILE).exists() {
+        if is_shard && entry.path().join(DATA_FILE).exists() {
             let Some(shard) = Left::of(&entry.path())? else { return Ok(None) };
             left = left.max(shard);
         }

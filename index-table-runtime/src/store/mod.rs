@@ -265,7 +265,7 @@ impl Store {
     /// ```
     #[must_use]
     pub fn was_recovered(&self) -> bool {
-        self.inner.engine.each_lmdb().any(crate::engine::lmdb::Engine::was_recovered)
+        self.inner.engine.was_recovered()
     }
 
     /// Returns a write transaction that commits each operation as its own transaction: when `insert` returns, the row

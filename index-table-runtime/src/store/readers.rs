@@ -43,18 +43,8 @@ impl Store {
     /// ```
     #[must_use]
     pub fn readers(&self) -> Readers {
-        let mut readers = Readers::default();
-        #[cfg(feature = "postgres")]
-        if let Some(engine) = self.inner.engine.postgres() {
-            (readers.count, readers.oldest) = engine.readers();
-        }
-        for (count, oldest) in
-            self.inner.engine.each_lmdb().map(crate::engine::lmdb::Engine::readers)
-        {
-            readers.count += count;
-            readers.oldest = readers.oldest.max(oldest);
-        }
-        readers
+        let (count, oldest) = self.inner.engine.readers();
+        Readers { count, oldest }
     }
 
     /// Clears the reader slots of processes that have ended, and returns the number of these slots.
@@ -66,7 +56,6 @@ impl Store {
     ///
     /// [`Error::Forked`](crate::Error::Forked), [`Error::Engine`](crate::Error::Engine).
     pub fn clear_stale_readers(&self) -> Result<usize> {
-        let engines = self.inner.engine.each_lmdb();
-        engines.map(crate::engine::lmdb::Engine::clear_stale_readers).sum()
+        self.inner.engine.clear_stale_readers()
     }
 }

@@ -11,15 +11,11 @@ use std::{
 use super::{Inner, Options};
 use crate::{
     engine::{
-        Durability, Engine,
+        DataFile, Durability, Engine, PlaceInJournal,
         files::{self, FileId},
-        lmdb,
     },
     locks::{Mutex, OfProcess, rank},
-    model::{
-        error::{Error, Result},
-        shard::ShardNumber,
-    },
+    model::error::{Error, Result},
 };
 
 /// The open stores, by the canonical path of the directory.
@@ -45,24 +41,24 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
 pub(super) fn open_shard(
     options: &Options,
     path: &Path,
-    journal: Option<(&lmdb::SharedJournal, ShardNumber)>,
+    journal: Option<PlaceInJournal<'_>>,
 ) -> Result<Arc<Inner>> {
     open_with(options, path, journal, true)
 }
 
 /// Calls `read` with the store in a directory, which is not written.
 pub(super) fn read_apart<T>(path: &Path, read: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
-    lmdb::refuse_inherited(path)?;
+    DataFile(path).refuse_inherited()?;
     let stores = OPEN.lock();
     let open = stores.get(path).and_then(Open::in_use);
     let outcome = if let Some(inner) = &open {
         read(&inner.engine)
     } else {
-        lmdb::Engine::wait_until_closed(path);
+        DataFile(path).wait_until_closed();
         let engine = Engine::open(&Options::default().read_only(true), path)?;
         let outcome = read(&engine);
         drop(engine);
-        lmdb::Engine::wait_until_closed(path);
+        DataFile(path).wait_until_closed();
         outcome
     };
     drop(stores);
@@ -74,7 +70,7 @@ pub(super) fn read_apart<T>(path: &Path, read: impl FnOnce(&Engine) -> Result<T>
 fn open_with(
     options: &Options,
     path: &Path,
-    journal: Option<(&lmdb::SharedJournal, ShardNumber)>,
+    journal: Option<PlaceInJournal<'_>>,
     is_shard: bool,
 ) -> Result<Arc<Inner>> {
     let io = |source| Error::opening(path, source);
@@ -87,13 +83,13 @@ fn open_with(
         }
         _ => io(source),
     })?;
-    lmdb::refuse_inherited(&path)?;
+    DataFile(&path).refuse_inherited()?;
     let mut stores = OPEN.lock();
     if let Some(open) = stores.get(&path) {
         if let Some(inner) = open.in_use() {
             refuse_leaving(&inner, &path)?;
             // A detached shard is still open, and is attached again.
-            let is_back = inner.engine.lmdb().is_some_and(lmdb::Engine::has_left_journal);
+            let is_back = inner.engine.has_left_journal();
             let is_joining =
                 journal.is_some() && options.used_durability() == Durability::Journal && !is_back;
             let own = if open.is_shard && !is_shard {
@@ -113,13 +109,15 @@ fn open_with(
             };
         }
         // The last handle was dropped, and its thread may still be closing the store.
-        lmdb::Engine::wait_until_closed(&path);
+        DataFile(&path).wait_until_closed();
     }
     refuse_alias(&stores, &path)?;
     forget_closed(&mut stores);
     let engine = match journal {
         None => Engine::open(options, &path)?,
-        Some(journal) => Engine::open_shard(options, &path, journal)?,
+        Some(PlaceInJournal(journal, shard)) => {
+            Engine::open_shard(options, &path, (journal, shard))?
+        }
     };
     let inner = Arc::new(Inner::new(engine, options.index_queue));
     let file = file_id(&path).ok();
@@ -134,7 +132,7 @@ fn open_with(
 /// before the files are closed.
 fn forget_closed(stores: &mut BTreeMap<PathBuf, Open>) {
     // While a thread closes a store, a thread that opens it again must wait.
-    stores.retain(|path, open| open.inner.strong_count() > 0 || lmdb::Engine::has_files_open(path));
+    stores.retain(|path, open| open.inner.strong_count() > 0 || DataFile(path).is_open());
 }
 
 /// Refuses a directory whose data file belongs to an open store: it was renamed, linked or mounted elsewhere.
@@ -149,14 +147,14 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
             );
             return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
         }
-        lmdb::Engine::wait_until_closed(other);
+        DataFile(other).wait_until_closed();
     }
     Ok(())
 }
 
 /// Refuses the directory of a detached shard while transactions use it.
 fn refuse_leaving(inner: &Inner, path: &Path) -> Result<()> {
-    if inner.engine.lmdb().is_some_and(lmdb::Engine::is_leaving) {
+    if inner.engine.is_leaving() {
         let reason = "in this process: it was a shard of a sharded store, and transactions that began before it was \
                       detached or removed still use it; end them first";
         return Err(Error::AlreadyOpen { path: path.to_owned(), reason: reason.to_owned() });
@@ -167,9 +165,7 @@ fn refuse_leaving(inner: &Inner, path: &Path) -> Result<()> {
 impl Open {
     /// Returns the store, unless its files are closed.
     fn in_use(&self) -> Option<Arc<Inner>> {
-        let is_closed =
-            |inner: &Arc<Inner>| inner.engine.lmdb().is_some_and(lmdb::Engine::is_closed);
-        self.inner.upgrade().filter(|inner| !is_closed(inner))
+        self.inner.upgrade().filter(|inner| !inner.engine.is_closed())
     }
 
     /// Returns the reason why the store can't be shared.
@@ -206,7 +202,7 @@ impl Open {
 
 /// Returns the device and the inode of the data file in a directory.
 fn file_id(path: &Path) -> io::Result<FileId> {
-    files::id(&fs::metadata(path.join("data.mdb"))?)
+    files::id(&fs::metadata(path.join(files::DATA_FILE))?)
 }
 
 #[cfg(test)]
@@ -218,7 +214,7 @@ mod tests {
     };
 
     use super::{OPEN, forget_closed};
-    use crate::{Store, engine::lmdb};
+    use crate::{Store, engine::DataFile};
 
     #[test]
     fn the_files_are_closed_after_the_last_drop_while_other_stores_are_opened() {
@@ -237,7 +233,7 @@ mod tests {
                 // Gives the other thread time to take the lock.
                 thread::sleep(Duration::from_micros(50));
                 drop(store);
-                open += usize::from(lmdb::Engine::has_files_open(&path));
+                open += usize::from(DataFile(&path).is_open());
             }
             is_over.store(true, Relaxed);
         });

@@ -5,8 +5,7 @@ use std::{fmt, io, path::PathBuf, sync::Arc, time::SystemTime};
 use super::Table;
 use crate::{
     engine::{
-        Cursor as _, Query, Read as _, Tables,
-        lmdb::{ReaderSlots, slots_of_open},
+        Cursor as _, Query, Read as _, ReaderSlots, Tables,
         shards::{Engine, ShardRecord, place_of},
     },
     model::{
@@ -137,15 +136,16 @@ impl Store {
     #[doc(hidden)]
     #[must_use]
     pub fn reader_slots(&self) -> Vec<(Option<String>, io::Result<ReaderSlots>)> {
-        let slots =
-            |engine: &crate::engine::Engine| Some(slots_of_open(engine.lmdb()?.directory()));
         if let Ok(engine) = engine_of(self) {
             let shards = engine.shards().filter_map(|(_, shard)| {
-                Some((Some(shard.name().to_string()), slots(shard.opened().ok()?.engine())?))
+                Some((
+                    Some(shard.name().to_string()),
+                    shard.opened().ok()?.engine().reader_slots()?,
+                ))
             });
             return shards.collect();
         }
-        slots(&self.inner.engine).map(|slots| (None, slots)).into_iter().collect()
+        self.inner.engine.reader_slots().map(|slots| (None, slots)).into_iter().collect()
     }
 
     /// Returns the durations of some of the commits of this process.

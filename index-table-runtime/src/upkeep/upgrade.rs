@@ -2,10 +2,9 @@
 
 use std::{fmt, time::Instant};
 
-use crate::engine::lmdb::is_of_left_shard;
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read, Reader, Tables},
+    engine::{Cursor as _, Query, Read, Reader, Tables, is_of_left_shard},
     model::{
         entry::Position,
         error::{Error, Result},

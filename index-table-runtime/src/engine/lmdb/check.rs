@@ -9,31 +9,15 @@ use super::{
     read::{Parts, PhysicalRange, Reader},
     short::Packed,
 };
-use crate::model::{
-    KeyRange,
-    entry::{LONGEST_SHORT_KEY, ShortEntry, ShortKey},
-    error::Result,
-    schema::{IndexSchema, Source},
+use crate::{
+    engine::{Piece, PieceFault},
+    model::{
+        KeyRange,
+        entry::{LONGEST_SHORT_KEY, ShortEntry, ShortKey},
+        error::Result,
+        schema::{IndexSchema, Source},
+    },
 };
-
-/// A physical part of an index, with one entry or several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece<'t> {
-    /// The LMDB key, which is the position of the piece in the order of the pieces.
-    pub(crate) at: &'t [u8],
-    /// The damage; `None` if the piece is intact.
-    pub(crate) fault: Option<Fault>,
-}
-
-/// A violation of the rules of the engine's layout by a [`Piece`], independent of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// The violated rule.
-    pub(crate) reason: &'static str,
-    /// The length of the index key in [`Piece::at`], if all pieces of that key have to be rewritten; `None` if it is
-    /// enough to remove the piece.
-    pub(crate) key: Option<usize>,
-}
 
 /// The pieces of an index: its physical entries in LMDB.
 pub(crate) struct Pieces<'t> {
@@ -106,8 +90,8 @@ impl<'t> Iterator for Pieces<'t> {
     }
 }
 
-const UNREADABLE: Fault =
-    Fault { reason: "the entry ends too early, or its keys can't be separated", key: None };
+const UNREADABLE: PieceFault =
+    PieceFault { reason: "the entry ends too early, or its keys can't be separated", key: None };
 
 /// The rules of entries that are stored under their key, or after another entry of their key.
 struct UniqueRules<'t> {
@@ -118,7 +102,7 @@ struct UniqueRules<'t> {
 
 impl<'t> UniqueRules<'t> {
     /// Returns the damage of the next entry.
-    fn fault(&mut self, at: &'t [u8], value: &'t [u8]) -> Option<Fault> {
+    fn fault(&mut self, at: &'t [u8], value: &'t [u8]) -> Option<PieceFault> {
         let Some(ShortEntry { key, primary_key, .. }) = self.parts.entry(at, value) else {
             return Some(UNREADABLE);
         };
@@ -131,7 +115,7 @@ impl<'t> UniqueRules<'t> {
         }
         let reason = "a further entry of its key, and the entry before it is not one of the key with a \
                       smaller primary key";
-        Some(Fault { reason, key: Some(key.len()) })
+        Some(PieceFault { reason, key: Some(key.len()) })
     }
 }
 
@@ -146,14 +130,14 @@ struct BlockRules<'t> {
 
 impl<'t> BlockRules<'t> {
     /// Returns the damage of the next block.
-    fn fault(&mut self, physical: &'t [u8], value: &'t [u8]) -> Option<Fault> {
+    fn fault(&mut self, physical: &'t [u8], value: &'t [u8]) -> Option<PieceFault> {
         let key = self.index.key_len(physical).ok();
         let key = key.filter(
             |key| matches!(physical.len() - key, rest if rest == 0 || rest == self.primary_key),
         );
         let Some((key, separator)) = key.and_then(|key| physical.split_at_checked(key)) else {
             let reason = "its LMDB key is neither a key, nor a key and a primary key";
-            return Some(Fault { reason, key: None });
+            return Some(PieceFault { reason, key: None });
         };
         let before = self.last.filter(|(last, _)| *last == key);
         let (reason, greatest) = if before.is_none() && !separator.is_empty() {
@@ -162,7 +146,7 @@ impl<'t> BlockRules<'t> {
             self.fault_in(before.and_then(|(_, greatest)| greatest), separator, value)
         };
         self.last = Some((physical.get(..key.len()).unwrap_or_default(), greatest));
-        reason.map(|reason| Fault { reason, key: Some(key.len()) })
+        reason.map(|reason| PieceFault { reason, key: Some(key.len()) })
     }
 
     /// Returns the damage of a block, and its greatest primary key. `greatest` is the greatest primary key of the blocks

@@ -13,7 +13,6 @@ use std::{
 use super::{
     durable::OpenedAs,
     gate::{Gate, Kind},
-    handle,
     journal::active::Active,
     names::{Database, Env},
     opened::Files,
@@ -156,16 +155,6 @@ impl Engine {
         // LMDB reads the map. A failed growth has unmapped it.
         let Ok(_pass) = self.gate.enter(Kind::Writer) else { return false };
         self.env().is_ok_and(|env| env.write_txn().is_ok())
-    }
-
-    /// Waits for the thread that drops the last handle to the directory.
-    pub(crate) fn wait_until_closed(path: &Path) {
-        handle::wait_until_closed(path);
-    }
-
-    /// Whether this process has the files of a directory open.
-    pub(crate) fn has_files_open(path: &Path) -> bool {
-        handle::is_open(path)
     }
 
     /// Returns the directory of the files.

@@ -14,8 +14,9 @@ use super::{
     pages::Fault,
     process::{self, Limit},
 };
+pub(super) use crate::engine::outcome::LEFT;
 use crate::{
-    engine::{Retry, files},
+    engine::{Retry, files, outcome::RETIRED},
     model::error::Error,
 };
 
@@ -111,18 +112,6 @@ impl Engine {
     pub(super) fn reopen_needed(&self, reason: &'static str) -> Error {
         Error::ReopenNeeded { path: self.path.clone(), reason }
     }
-}
-
-/// The reason why a removed or detached shard is not written.
-pub(super) const LEFT: &str =
-    "this directory was removed from a sharded store, which this process still has open";
-
-/// The reason why no transaction begins in it.
-const RETIRED: &str = "its shard was removed or detached from the store";
-
-/// Whether this is the error of work in a shard that was removed or detached. The shard may have come back since.
-pub(crate) fn is_of_left_shard(error: &Error) -> bool {
-    matches!(error, Error::ReopenNeeded { reason, .. } if [LEFT, RETIRED].contains(reason))
 }
 
 /// Returns an error that this crate has no variant for, with LMDB's description.

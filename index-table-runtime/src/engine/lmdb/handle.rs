@@ -20,9 +20,11 @@ use std::{
 
 use heed::{EnvOpenOptions, RoTxn, WithoutTls};
 
-use super::names::FILE;
 use crate::{
-    engine::files::{FileId, id},
+    engine::{
+        DataFile,
+        files::{DATA_FILE, FileId, id},
+    },
     locks::fork::{self, Chain, Whole},
     model::error::{Error, Result},
 };
@@ -108,7 +110,7 @@ impl Env {
     pub(super) fn close(self) {
         let path = self.path().to_owned();
         drop(self);
-        wait_until_closed(&path);
+        DataFile(&path).wait_until_closed();
     }
 }
 
@@ -200,43 +202,48 @@ impl Place {
 }
 
 fn file_id(path: &Path) -> Option<FileId> {
-    id(&fs::metadata(path.join(FILE)).ok()?).ok()
+    id(&fs::metadata(path.join(DATA_FILE)).ok()?).ok()
 }
 
-/// Refuses the directory of an environment that this process has inherited in a fork and not closed, without a lock. Refuses
-/// each directory if heed can't be used in this process. The path is canonical.
-///
-/// # Errors
-///
-/// [`Error::Forked`]
-#[expect(unsafe_code, reason = "a list that is read without a lock")]
-pub(crate) fn refuse_inherited(path: &Path) -> Result<()> {
-    fork::watch();
-    let file = file_id(path);
-    let is_open = |place: &Place| {
-        let is_inherited = place.forks != fork::forks();
-        let directory = if is_inherited { place.directory.load(SeqCst) } else { ptr::null_mut() };
-        // SAFETY: the value was whole at the fork, and a forked process does not free it.
-        let directory = unsafe { directory.as_ref() };
-        directory.is_some_and(|own| own.path == path || (own.file.is_some() && own.file == file))
-    };
-    if fork::is_cut() || OPEN.iter().any(is_open) {
-        return Err(Error::Forked { path: path.to_owned() });
+impl DataFile<'_> {
+    /// Refuses the directory of an environment that this process has inherited in a fork and not closed, without a lock.
+    /// Refuses each directory if heed can't be used in this process. The path is canonical.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`]
+    #[expect(unsafe_code, reason = "a list that is read without a lock")]
+    pub(crate) fn refuse_inherited(self) -> Result<()> {
+        fork::watch();
+        let Self(path) = self;
+        let file = file_id(path);
+        let is_open = |place: &Place| {
+            let is_inherited = place.forks != fork::forks();
+            let directory =
+                if is_inherited { place.directory.load(SeqCst) } else { ptr::null_mut() };
+            // SAFETY: the value was whole at the fork, and a forked process does not free it.
+            let directory = unsafe { directory.as_ref() };
+            directory
+                .is_some_and(|own| own.path == path || (own.file.is_some() && own.file == file))
+        };
+        if fork::is_cut() || OPEN.iter().any(is_open) {
+            return Err(Error::Forked { path: path.to_owned() });
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Whether this process has an environment open in a directory.
-pub(super) fn is_open(path: &Path) -> bool {
-    closing(path).is_some()
-}
+    /// Whether this process has it open.
+    pub(crate) fn is_open(self) -> bool {
+        closing(self.0).is_some()
+    }
 
-/// Waits for the thread that drops the last handle to the environment in a directory.
-pub(super) fn wait_until_closed(path: &Path) {
-    if let Some(closing) = closing(path)
-        && refuse_inherited(path).is_ok()
-    {
-        closing.wait_timeout(CLOSING);
+    /// Waits for the thread that drops the last handle to it.
+    pub(crate) fn wait_until_closed(self) {
+        if let Some(closing) = closing(self.0)
+            && self.refuse_inherited().is_ok()
+        {
+            closing.wait_timeout(CLOSING);
+        }
     }
 }
 

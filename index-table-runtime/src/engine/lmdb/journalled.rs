@@ -31,7 +31,7 @@ use super::{
     size,
 };
 use crate::{
-    engine::{Durability, DurabilityReason, Options},
+    engine::{DataFile, Durability, DurabilityReason, Marked, Options},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
@@ -233,51 +233,42 @@ fn manager_changes(records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     changes.bytes().to_vec()
 }
 
-/// Removes the commits that the journal of all shards, in the directory of their manager, has left for a lost shard. A backup
-/// has taken the place of the shard.
-pub(crate) fn forget_left(manager: &Path, shard: ShardNumber) -> Result<()> {
-    left::remove(manager, shard).map_err(|source| Error::io(manager, source))
-}
-
-/// The journal that a data file needs, by the marker in the file.
-pub(crate) enum Marked {
-    /// The file is complete without a journal.
-    Complete,
-    /// The file is complete, and was last written with the journal of all shards, as the shard with this number.
-    CompleteShard { manager: [u8; 16], number: ShardNumber },
-    /// The file needs its own journal.
-    Own,
-    /// The file needs the journal of all shards. The shard has this number in it.
-    Shard { manager: [u8; 16], number: ShardNumber },
-}
-
-/// Reads the marker of the data file in a directory.
-pub(crate) fn marked(path: &Path) -> Result<Marked> {
-    let marker = start::marker_of(path).map_err(|not_started| unstarted(path, not_started))?;
-    Ok(match marker {
-        Marker::Clean(Journalled { identity, shard: Some(number), .. }) => {
-            Marked::CompleteShard { manager: identity, number }
-        }
-        Marker::None | Marker::Clean(_) => Marked::Complete,
-        Marker::Needed(Journalled { shard: None, .. }) => Marked::Own,
-        Marker::Needed(Journalled { identity, shard: Some(number), .. }) => {
-            Marked::Shard { manager: identity, number }
-        }
-    })
-}
-
-/// Whether a directory has a plain store with a journal, which opening the store as a shard map manager would remove.
-pub(crate) fn has_own_journal(path: &Path) -> Result<bool> {
-    start::has_own_journal(path).map_err(|not_started| unstarted(path, not_started))
-}
-
-/// Returns the id of another process that has the store in a directory open and may write it, if it is known.
-pub(crate) fn writer_of(path: &Path) -> Option<u32> {
-    // LMDB would lose its locks.
-    if Engine::has_files_open(path) {
-        return Some(std::process::id());
+impl DataFile<'_> {
+    /// Removes the commits that the journal of all shards, in this directory of their manager, has left for a lost shard. A
+    /// backup has taken the place of the shard.
+    pub(crate) fn forget_left(self, shard: ShardNumber) -> Result<()> {
+        left::remove(self.0, shard).map_err(|source| Error::io(self.0, source))
     }
-    presence::writer_of(path)
+
+    /// Reads its marker.
+    pub(crate) fn marked(self) -> Result<Marked> {
+        let Self(path) = self;
+        let marker = start::marker_of(path).map_err(|not_started| unstarted(path, not_started))?;
+        Ok(match marker {
+            Marker::Clean(Journalled { identity, shard: Some(number), .. }) => {
+                Marked::CompleteShard { manager: identity, number }
+            }
+            Marker::None | Marker::Clean(_) => Marked::Complete,
+            Marker::Needed(Journalled { shard: None, .. }) => Marked::Own,
+            Marker::Needed(Journalled { identity, shard: Some(number), .. }) => {
+                Marked::Shard { manager: identity, number }
+            }
+        })
+    }
+
+    /// Whether it is of a plain store with a journal, which opening the store as a shard map manager would remove.
+    pub(crate) fn has_own_journal(self) -> Result<bool> {
+        start::has_own_journal(self.0).map_err(|not_started| unstarted(self.0, not_started))
+    }
+
+    /// Returns the id of another process that has the store in the directory open and may write it, if it is known.
+    pub(crate) fn writer(self) -> Option<u32> {
+        // LMDB would lose its locks.
+        if self.is_open() {
+            return Some(std::process::id());
+        }
+        presence::writer_of(self.0)
+    }
 }
 
 /// A store that LMDB can open.
@@ -491,7 +482,7 @@ mod tests {
         let path = dir.path();
         let full = Options::default().durability(Durability::Full);
         Engine::open(&full, path).map(drop).expect("a store");
-        Engine::wait_until_closed(path);
+        DataFile(path).wait_until_closed();
         let prepared = |options: &Options| {
             // As in a directory that can't be locked.
             let prepared = prepare(options, path, &mut Presence::none(), None);

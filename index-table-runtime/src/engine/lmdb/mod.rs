@@ -61,31 +61,23 @@ mod turn;
 mod txn;
 mod write;
 
-pub(crate) use check::{Piece, Pieces};
 pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
-pub(crate) use error::is_of_left_shard;
 pub(crate) use follow::Left;
-pub(crate) use handle::refuse_inherited;
 pub(crate) use journal::archive::{
     follow::{Followed, Following, Mark, archive_of_follower, mark_of_follower, position},
-    format::{Base, MANIFEST_FILE},
+    format::Base,
     known,
     restore::{Archive, Until},
     restore_shards::{Parts, UntilShards},
 };
 pub(crate) use journal::shared::start::SharedJournal;
-pub(crate) use journalled::{
-    ManagerArchive, Marked, forget_left, has_own_journal, marked, writer_of,
-};
+pub(crate) use journalled::ManagerArchive;
 pub(crate) use layout::layout;
-pub(crate) use names::{FILE, LOCK_FILE};
-pub(crate) use open::{has_tables, is_vacant, refuse_missing};
 pub(crate) use read::{Entries, LentEntries, Reader};
 #[cfg(feature = "fuzzing")]
 pub(crate) use short::fuzz as fuzz_block;
 pub(crate) use slots::slots_of_open;
-pub use slots::{ReaderSlot, ReaderSlots, reader_slots};
 pub(crate) use tables::Tables;
 pub(crate) use together::Prepared;
 pub(crate) use txn::Txn;

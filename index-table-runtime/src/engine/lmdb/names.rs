@@ -5,8 +5,7 @@ use heed::types::Bytes;
 pub(crate) use super::handle::Env;
 pub(super) type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
-pub(crate) const FILE: &str = "data.mdb";
-pub(crate) const LOCK_FILE: &str = "lock.mdb";
+pub(crate) use crate::engine::files::{DATA_FILE as FILE, LOCK_FILE};
 
 pub(super) const CATALOG: &str = ".catalog";
 /// The records of a shard map manager.

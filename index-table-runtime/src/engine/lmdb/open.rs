@@ -20,7 +20,6 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
-    handle::refuse_inherited,
     journal::{
         archive::known,
         evidence,
@@ -41,7 +40,7 @@ use super::{
     turn::Writing,
 };
 use crate::{
-    engine::{Durability, FILE_MODE, Options, files},
+    engine::{DataFile, Durability, FILE_MODE, Options, files},
     locks::{Held, Mutex, Unshared, fork, next_store, place, rank},
     model::{
         error::{Error, Result},
@@ -91,15 +90,15 @@ impl Engine {
         path: &Path,
         shared: Option<(&SharedJournal, ShardNumber)>,
     ) -> Result<Self> {
-        refuse_inherited(path)?;
+        DataFile(path).refuse_inherited()?;
         // Closing a second handle to the lock file would release the locks of this process.
-        if Self::has_files_open(path) {
+        if DataFile(path).is_open() {
             return Err(already_open(path));
         }
         for name in [FILE, LOCK_FILE] {
             refuse_special(path, name)?;
         }
-        refuse_missing(path)?;
+        DataFile(path).refuse_missing()?;
         let opening = Opening::begin(options, &path.join(FILE));
         let opening = opening.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound if !options.creates() => missing(path),
@@ -164,7 +163,7 @@ impl Engine {
         let mut engine = Self::open_patiently(&options, path, Plan::Start, false)?;
         engine.start_journal(&options, None)?;
         drop(engine);
-        Self::wait_until_closed(path);
+        DataFile(path).wait_until_closed();
         Ok(())
     }
 
@@ -377,36 +376,38 @@ fn sync_created(env: &Env, path: &Path) -> Result<()> {
     synced.map_err(|source| Error::io(path, source))
 }
 
-/// Refuses to create a data file if other files show that the store had one with commits.
-pub(crate) fn refuse_missing(path: &Path) -> Result<()> {
-    let file = path.join(FILE);
-    let is_lost = || match fs::metadata(&file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(_) => false,
-        Ok(file) => file.len() == 0,
-    };
-    if !is_lost() {
-        return Ok(());
+impl DataFile<'_> {
+    /// Refuses to create a data file if other files show that the store had one with commits.
+    pub(crate) fn refuse_missing(self) -> Result<()> {
+        let file = self.0.join(FILE);
+        let is_lost = || match fs::metadata(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(_) => false,
+            Ok(file) => file.len() == 0,
+        };
+        if !is_lost() {
+            return Ok(());
+        }
+        match refuse_commits(self.0) {
+            // Another process has created the store in the meantime.
+            Err(Error::DamagedFile { .. }) if !is_lost() => Ok(()),
+            outcome => outcome,
+        }
     }
-    match refuse_commits(path) {
-        // Another process has created the store in the meantime.
-        Err(Error::DamagedFile { .. }) if !is_lost() => Ok(()),
-        outcome => outcome,
+
+    /// Whether the data file in a directory has tables, without those that only a journal has.
+    pub(crate) fn has_tables(self) -> bool {
+        let databases = pages::look_at_head(&self.0.join(FILE), false);
+        databases.is_ok_and(|databases| databases.unwrap_or(0) > 0)
     }
-}
 
-/// Whether the data file in a directory has tables, without those that only a journal has.
-pub(crate) fn has_tables(path: &Path) -> bool {
-    let databases = pages::look_at_head(&path.join(FILE), false);
-    databases.is_ok_and(|databases| databases.unwrap_or(0) > 0)
-}
-
-/// Whether the data file in a directory is missing, or has no table and no journal, such as the file of a killed process that
-/// was creating a store.
-pub(crate) fn is_vacant(path: &Path) -> bool {
-    let databases = pages::look_at_head(&path.join(FILE), false);
-    let is_empty = databases.is_ok_and(|databases| databases.unwrap_or(0) == 0);
-    is_empty && !evidence::has_journal(path)
+    /// Whether the data file in a directory is missing, or has no table and no journal, such as the file of a killed process that
+    /// was creating a store.
+    pub(crate) fn is_vacant(self) -> bool {
+        let databases = pages::look_at_head(&self.0.join(FILE), false);
+        let is_empty = databases.is_ok_and(|databases| databases.unwrap_or(0) == 0);
+        is_empty && !evidence::has_journal(self.0)
+    }
 }
 
 /// Does the same for a data file without commits.
@@ -533,7 +534,7 @@ mod tests {
             // Another durability has further files.
             let options = Options::default().durability(Durability::Full);
             let opened = Engine::open(&options, dir.path()).map(drop);
-            Engine::wait_until_closed(dir.path());
+            DataFile(dir.path()).wait_until_closed();
             opened
         };
         open()?;

@@ -134,7 +134,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::engine::{Durability, Options, lmdb::names::FILE};
+    use crate::engine::{DataFile, Durability, Options, lmdb::names::FILE};
 
     #[test]
     fn a_file_that_is_lost_while_a_commit_waits_for_the_disk_makes_the_commit_unknown() {
@@ -152,7 +152,7 @@ mod tests {
             };
             assert_eq!(lost, path.join(FILE));
             drop(engine);
-            Engine::wait_until_closed(&path);
+            DataFile(&path).wait_until_closed();
         }
     }
 }

@@ -9,32 +9,13 @@ use std::{
 };
 
 use super::{
-    handle,
     lock::{SLOT, header},
     names::LOCK_FILE,
 };
 use crate::{
-    engine::{MOST, files::id},
+    engine::{DataFile, MOST, ReaderSlot, ReaderSlots, files::id},
     locks::{Mutex, OfProcess},
 };
-
-/// The reader slots of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReaderSlots {
-    /// The number of the last commit.
-    pub last_commit: u64,
-    /// The slots in use.
-    pub readers: Vec<ReaderSlot>,
-}
-
-/// A reader slot in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReaderSlot {
-    /// The id of the process.
-    pub process: u32,
-    /// The number of the last commit in the snapshot; `None` between two transactions.
-    pub snapshot: Option<u64>,
-}
 
 /// The offset of the number of the last commit.
 const LAST: usize = 8;
@@ -42,21 +23,18 @@ const LAST: usize = 8;
 /// The offset of the number of slots that were ever in use.
 const COUNT: usize = 16;
 
-/// Returns the reader slots of the store in a directory.
-///
-/// # Errors
-///
-/// The kind `ResourceBusy` if this process has the store open: closing the file again would release its locks. The
-/// kind `Unsupported` on systems whose lock files have another form. Other errors of the file system.
-pub fn reader_slots(directory: &Path) -> io::Result<ReaderSlots> {
-    let directory = directory.canonicalize()?;
-    if handle::is_open(&directory) {
-        return Err(io::ErrorKind::ResourceBusy.into());
-    }
-    match File::open(directory.join(LOCK_FILE)) {
-        Ok(file) => read(&file),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(slots(&[], 0)),
-        Err(error) => Err(error),
+impl DataFile<'_> {
+    /// Returns the reader slots of all processes, from the lock file beside it; see [`reader_slots`](crate::engine::reader_slots).
+    pub(crate) fn reader_slots(self) -> io::Result<ReaderSlots> {
+        let directory = self.0.canonicalize()?;
+        if DataFile(&directory).is_open() {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        match File::open(directory.join(LOCK_FILE)) {
+            Ok(file) => read(&file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(slots(&[], 0)),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -28,7 +28,6 @@ use std::{
 
 use super::{Engine, WriterLock};
 use crate::{
-    engine::lmdb::{self, Marked},
     locks::Mutex,
     model::error::{Error, Result},
 };
@@ -212,11 +211,7 @@ impl Engine {
 
     /// Whether the data file of a shard may lack commits of the journal.
     fn needs_journal(&self) -> bool {
-        let needs_it = |engine: &lmdb::Engine| {
-            let marked = lmdb::marked(engine.directory());
-            !matches!(marked, Ok(Marked::Complete | Marked::CompleteShard { .. }))
-        };
-        self.engines().filter_map(crate::engine::Engine::lmdb).any(needs_it)
+        self.engines().any(crate::engine::Engine::needs_journal)
     }
 
     #[cold]

@@ -18,7 +18,8 @@ use std::sync::Arc;
 #[cfg(feature = "memory")]
 use super::shards::{self, HasEngine, HasTables, Shard};
 use super::{
-    Cursor as _, Engine, Options, Query, Read as _, Reader, Tables, Txn, Write as _, Writer,
+    Cursor as _, DataFile, Engine, Options, Query, Read as _, Reader, Tables, Txn, Write as _,
+    Writer,
 };
 #[cfg(feature = "memory")]
 use crate::model::shard::Distribution;
@@ -58,7 +59,7 @@ impl Harness {
         }
         let Some((_, path)) = &self.directory else { return false };
         self.engine = None;
-        super::lmdb::Engine::wait_until_closed(path);
+        DataFile(path).wait_until_closed();
         self.engine = Some(on_disk(path));
         true
     }

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     engine::{
-        CommitNumber, Engine as AnyEngine, Stamp, files,
-        lmdb::{Archive, Base, FILE, UntilShards},
+        CommitNumber, Engine as AnyEngine, Stamp,
+        files::{self, DATA_FILE},
+        lmdb::{Archive, Base, UntilShards},
         shards::{Manager, ManagerRecords, ShardRecord, ShardState},
     },
     model::error::{Error, Result},
@@ -39,7 +40,7 @@ pub(in crate::store) fn restore_shards(
     for base in &bases {
         let directory = partial.0.join(place_of(base.shard()));
         files::create_directory(&directory).map_err(io)?;
-        let file = files::create_file(&directory.join(FILE)).map_err(io)?;
+        let file = files::create_file(&directory.join(DATA_FILE)).map_err(io)?;
         archive.copy(base, &file, &mut report)?;
         directories.push(directory);
     }
@@ -77,7 +78,7 @@ pub(in crate::store) fn restore_shards(
         if let Some(stamp) = stamps.get_mut(base.shard() as usize) {
             *stamp = Stamp::new(number);
         }
-        let file = fs::File::options().write(true).open(directory.join(FILE)).map_err(io)?;
+        let file = fs::File::options().write(true).open(directory.join(DATA_FILE)).map_err(io)?;
         Modes::of(&archive.base_directory(base)).apply(&file, directory).map_err(io)?;
         file.sync_all().map_err(io)?;
         files::sync_directory(directory).map_err(io)?;
@@ -86,7 +87,7 @@ pub(in crate::store) fn restore_shards(
     let manager = Manager::new(AnyEngine::open(&manager_options(), &partial.0)?, None);
     manager.write(&records).map_err(|error| at_path(error, path))?;
     close(manager, &partial.0)?;
-    let file = fs::File::options().write(true).open(partial.0.join(FILE)).map_err(io)?;
+    let file = fs::File::options().write(true).open(partial.0.join(DATA_FILE)).map_err(io)?;
     Modes::of_archive(archive.directory()).apply(&file, &partial.0).map_err(io)?;
     file.sync_all().map_err(io)?;
     complete(&partial.0, &numbers)?;

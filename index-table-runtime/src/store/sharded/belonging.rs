@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     engine::{
-        self, Durability, Options, lmdb,
+        self, DataFile, Durability, Options,
         shards::{Identity, Manager, ManagerRecords, Seen, place_of, write_alone},
     },
     model::error::{Error, Result},
@@ -111,11 +111,11 @@ fn records(directory: &Path) -> Option<ManagerRecords> {
     let records = if let Some(inner) = &open {
         inner.engine.sharded().and_then(|own| own.manager()?.read().ok()?)
     } else {
-        lmdb::Engine::wait_until_closed(&directory);
+        DataFile(&directory).wait_until_closed();
         let options = Options { create: false, read_only: true, ..manager_options() };
         let engine = engine::Engine::open(&options, &directory).ok();
         let records = engine.and_then(|engine| Manager::new(engine, None).read().ok()?);
-        lmdb::Engine::wait_until_closed(&directory);
+        DataFile(&directory).wait_until_closed();
         records
     };
     drop(stores);

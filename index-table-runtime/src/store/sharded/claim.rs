@@ -14,8 +14,7 @@ use std::{
 use super::open::refused;
 use crate::{
     engine::{
-        files,
-        lmdb::{self, Marked},
+        DataFile, Marked, files,
         shards::{ManagerRecords, ShardRecord, ShardState, options_of, place_of},
     },
     model::error::{Error, Result},
@@ -53,7 +52,7 @@ fn put(manager: &Path, record: &ShardRecord) -> Result<()> {
     files::create_directories(&place, options.directory_mode)
         .map_err(|source| Error::opening(&place, source))?;
     // Otherwise, adding the shard is refused, or the directory has the record of the shard.
-    if lmdb::has_tables(&place) || !matches!(lmdb::marked(&place), Ok(Marked::Complete)) {
+    if DataFile(&place).has_tables() || !matches!(DataFile(&place).marked(), Ok(Marked::Complete)) {
         return Ok(());
     }
     let io = |source| Error::io(&place, source);
@@ -80,7 +79,7 @@ pub(in crate::store) fn refuse_new_shard(path: &Path) -> Result<()> {
         }
         Err(source) => return Err(Error::opening(path, source)),
     };
-    if lmdb::has_tables(path) {
+    if DataFile(path).has_tables() {
         return Ok(());
     }
     let reason = format!(

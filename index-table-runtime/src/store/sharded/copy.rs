@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{
     engine::{
-        CopyKind, Engine as AnyEngine, Options, files,
-        lmdb::{self, FILE, LOCK_FILE, Pinned},
+        CopyKind, DataFile, Engine as AnyEngine, Options,
+        files::{self, DATA_FILE, LOCK_FILE},
+        lmdb::Pinned,
         shards::{Engine, Manager, PinnedShards, ShardState},
     },
     model::{
@@ -76,7 +77,7 @@ pub(in crate::store) fn copy_shards(
     }
     drop(pinned);
     let modes = Modes::of(&shards.directory());
-    let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
+    let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
     let copied = manager.engine().on_disk()?.copy(&file, CopyKind::Whole);
     copied.map_err(|error| at_path(error, path))?;
     records.own.version += 1;
@@ -91,7 +92,7 @@ pub(in crate::store) fn copy_shards(
 /// Closes an engine in a copy, and removes its lock file.
 pub(super) fn close<T>(engine: T, directory: &Path) -> Result<()> {
     drop(engine);
-    lmdb::Engine::wait_until_closed(directory);
+    DataFile(directory).wait_until_closed();
     let file = directory.join(LOCK_FILE);
     std::fs::remove_file(&file).map_err(|source| Error::io(&file, source))
 }
@@ -112,7 +113,7 @@ impl<'p> Copying<'p> {
 
     /// Copies a shard to a directory, with its free pages.
     fn copy(&mut self, shard: &Pinned<'_>, directory: &Path) -> Result<File> {
-        let path = directory.join(FILE);
+        let path = directory.join(DATA_FILE);
         let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
         shard.copy(&file, &mut |bytes| {
             self.copied += bytes;
@@ -128,7 +129,7 @@ impl<'p> Copying<'p> {
         files::create_directory(&whole).map_err(|source| Error::io(&whole, source))?;
         drop(self.copy(shard, &whole)?);
         let engine = AnyEngine::open(&Options::default().create(false).read_only(true), &whole)?;
-        let path = directory.join(FILE);
+        let path = directory.join(DATA_FILE);
         let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
         let copied = engine.on_disk()?.copy(&file, CopyKind::Compact);
         copied.map_err(|error| match error {

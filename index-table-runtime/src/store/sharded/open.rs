@@ -12,8 +12,8 @@ use std::{
 use super::{Store, claim, settle::settle};
 use crate::{
     engine::{
-        self, DeclaredShard, Durability, Options, files,
-        lmdb::{self, ManagerArchive, Marked, SharedJournal},
+        self, DataFile, DeclaredShard, Durability, Marked, Options, PlaceInJournal, files,
+        lmdb::{self, ManagerArchive, SharedJournal},
         shards::{
             Engine, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Observed, Seen,
             Shard, ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
@@ -67,7 +67,7 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
         std::io::ErrorKind::NotFound => Error::StoreNotFound { path: path.to_owned() },
         _ => Error::opening(path, source),
     })?;
-    lmdb::refuse_inherited(&path)?;
+    DataFile(&path).refuse_inherited()?;
     let mut stores = OPEN.lock();
     if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
         if !options.declared.is_empty() || options.read_only != inner.engine.is_read_only() {
@@ -80,7 +80,7 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
         }
         return Ok(Store { inner });
     }
-    lmdb::Engine::wait_until_closed(&path);
+    DataFile(&path).wait_until_closed();
     stores.retain(|_, open| open.strong_count() > 0);
     let (mut tries, began) = (0..READ_ONLY_TRIES, Instant::now());
     let mut is_last = false;
@@ -109,13 +109,13 @@ fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> 
     if !creates && !path.join("data.mdb").exists() {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
-    lmdb::refuse_missing(path)?;
+    DataFile(path).refuse_missing()?;
     let lock = (!read_only).then(|| lock(path, options.file_mode)).transpose()?;
     let observed = read_only.then(|| Observed::new(path.join(LOCK)));
     if !read_only && !options.follower {
         lmdb::known::check(options, path)?;
     }
-    if lmdb::has_own_journal(path)? {
+    if DataFile(path).has_own_journal()? {
         return Err(if creates {
             plain(path)
         } else {
@@ -321,7 +321,7 @@ fn refuse_split(journal: &SharedJournal, shards: &[Shard], path: &Path) -> Resul
         opened.filter_map(|(number, shard)| Some((number, shard.engine().lmdb()?)))
     };
     let needs_it = |engine: &lmdb::Engine| {
-        matches!(lmdb::marked(engine.directory()), Ok(Marked::Shard { .. }))
+        matches!(DataFile(engine.directory()).marked(), Ok(Marked::Shard { .. }))
     };
     if open().any(|(_, engine)| needs_it(engine)) && journal.is_in_some_only(open())? {
         let reason = "the last commit of a process that was killed is in some of its shards only, because other processes \
@@ -365,12 +365,12 @@ fn is_complete(
 ) -> bool {
     let (place, shard) = (place_of(path, &record.place), (manager, number));
     let needs_it = |marked| matches!(marked, Ok(Marked::Shard { manager, number }) if (manager, number) == shard);
-    if needs_it(lmdb::marked(&place)) {
+    if needs_it(DataFile(&place).marked()) {
         let own = Options { create: false, ..durable(options_of(&record.options)) };
         // After an error, the journal keeps the records of the shard.
-        drop(shared::open_shard(&own, &place, Some((journal, number))));
+        drop(shared::open_shard(&own, &place, Some(PlaceInJournal(journal, number))));
     }
-    let marked = lmdb::marked(&place);
+    let marked = DataFile(&place).marked();
     matches!(marked, Ok(Marked::CompleteShard { manager, number }) if (manager, number) == shard)
 }
 
@@ -416,7 +416,7 @@ pub(super) fn lock(path: &Path, mode: u32) -> Result<WriterLock> {
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        let writer = lmdb::writer_of(path);
+        let writer = DataFile(path).writer();
         if writer.is_some() || began.elapsed() >= PATIENCE {
             let process = writer.map_or("another process".to_owned(), |id| format!("process {id}"));
             let reason = format!("in {process}, which writes it; open it with `read_only(true)`");
@@ -449,7 +449,7 @@ enum Recovery {
 impl Recovery {
     fn begin(options: &Options, path: &Path, records: &ManagerRecords) -> Self {
         let needs_it = |(number, record): (ShardNumber, &ShardRecord)| {
-            let marked = lmdb::marked(&place_of(path, &record.place));
+            let marked = DataFile(&place_of(path, &record.place)).marked();
             let shard = (records.own.id, number);
             matches!(marked, Ok(Marked::Shard { manager, number }) if (manager, number) == shard)
         };
@@ -625,7 +625,8 @@ pub(super) fn open_files(
     let own = Options { create: record.state == ShardState::New && !read_only, ..own };
     own.check().map_err(|source| Error::Io { path: manager.to_owned(), source })?;
     let place = place_of(manager, &record.place);
-    let inner = shared::open_shard(&own, &place, journal.map(|journal| (journal, number)))?;
+    let inner =
+        shared::open_shard(&own, &place, journal.map(|journal| PlaceInJournal(journal, number)))?;
     // With another lock file, a second process could write the shards.
     if !read_only && let Some(engine) = inner.engine.lmdb() {
         engine.watch_path(manager.join(LOCK));

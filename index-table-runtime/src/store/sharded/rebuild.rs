@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{
     engine::{
-        self, DeclaredShard, Durability, Options, Records, files,
-        lmdb::{self, FILE, Marked, SharedJournal},
+        self, DataFile, DeclaredShard, Durability, Marked, Options, PlaceInJournal, Records,
+        files::{self, DATA_FILE},
+        lmdb::{self, SharedJournal},
         shards::{
             Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
             TableRecord, place_of, recorded,
@@ -133,7 +134,7 @@ impl Options {
 fn rebuild(options: &Options, path: &Path) -> Result<()> {
     let _opening = OPEN.lock();
     let _lock = lock(path, options.file_mode)?;
-    if !lmdb::is_vacant(path) {
+    if !DataFile(path).is_vacant() {
         let reason =
             "there is a `data.mdb`: open the store, or move a damaged shard map manager away";
         return Err(refused(&path.display().to_string(), reason));
@@ -161,7 +162,7 @@ fn write(records: &ManagerRecords, partial: &Path, file_mode: u32) -> Result<()>
 
 /// Gives a complete manager its place. A file without commits there is replaced.
 fn place(partial: &Path, path: &Path) -> Result<()> {
-    let placed = fs::rename(partial.join(FILE), path.join(FILE));
+    let placed = fs::rename(partial.join(DATA_FILE), path.join(DATA_FILE));
     let placed = placed.and_then(|()| files::sync_directory(path));
     placed.map_err(|source| Error::io(path, source))?;
     // An empty directory that remains has no effect.
@@ -206,11 +207,11 @@ fn find(options: &Options, shard: &DeclaredShard, path: &Path) -> Result<Found> 
         return Err(refused(&what, "its directory is not UTF-8"));
     };
     let existing = Options { create: false, ..Options::default() };
-    let inner = match lmdb::marked(&place)? {
+    let inner = match DataFile(&place).marked()? {
         Marked::Shard { manager, number } => {
             let journal = SharedJournal::open(path, manager)?;
             let own = existing.durability(Durability::Journal);
-            shared::open_shard(&own, &place, Some((&journal, number)))?
+            shared::open_shard(&own, &place, Some(PlaceInJournal(&journal, number)))?
         }
         Marked::Own => shared::open_shard(&existing.durability(Durability::Journal), &place, None)?,
         Marked::Complete | Marked::CompleteShard { .. } => {

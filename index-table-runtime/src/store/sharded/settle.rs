@@ -9,8 +9,8 @@ use std::{collections::BTreeSet, path::Path};
 use super::open::{ShardFiles, open_files};
 use crate::{
     engine::{
-        Options,
-        lmdb::{self, Marked, SharedJournal},
+        DataFile, Marked, Options,
+        lmdb::SharedJournal,
         shards::{Identity, ManagerRecords, Seen, ShardRecord, ShardState, place_of},
     },
     model::{
@@ -55,7 +55,7 @@ pub(super) fn settle(
                 if own.map_or_else(|| record.is_unconfirmed(), has_left) {
                     let of_shard = files.get_mut(number as usize).and_then(Option::take);
                     drop(of_shard);
-                    lmdb::Engine::wait_until_closed(&place_of(path, &record.place));
+                    DataFile(&place_of(path, &record.place)).wait_until_closed();
                     leave(records, number);
                     is_changed = true;
                 }
@@ -163,14 +163,14 @@ fn peek(
 ) -> Option<Identity> {
     let place = place_of(path, &record.place).canonicalize().ok()?;
     let of_store = (records.own.id, number);
-    let identity = match (lmdb::marked(&place).ok()?, journal) {
+    let identity = match (DataFile(&place).marked().ok()?, journal) {
         (Marked::Shard { manager, number }, Some(journal)) if (manager, number) == of_store => {
             let options = Options::default();
             let record = ShardRecord { state: ShardState::Open, ..record.clone() };
             let opened =
                 open_files(&options, &mut records.clone(), (number, &record), path, Some(journal));
             let identity = opened.ok()?.1.as_ref().map(Seen::identity).cloned();
-            lmdb::Engine::wait_until_closed(&place);
+            DataFile(&place).wait_until_closed();
             identity?
         }
         _ => shared::read_apart(&place, Identity::read).ok()??,

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::super::Table;
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader, Sampled, lmdb},
+    engine::{Cursor as _, Query, Read as _, Reader, Sampled},
     model::{
         KeyRange,
         entity::Entity,
@@ -172,7 +172,7 @@ impl OpenTable {
     /// Returns `None` if a sample can't be taken at the moment.
     fn estimate(
         &self,
-        readers: &[(lmdb::Reader<'_>, u64)],
+        readers: &[(Reader<'_>, u64)],
         source: Source,
         mut estimate: Estimate,
         pages: u64,
@@ -232,7 +232,7 @@ fn sampled_readers(
     reader: Reader<'_>,
     source: Source,
     pages: u64,
-) -> Result<Option<Vec<(lmdb::Reader<'_>, u64)>>> {
+) -> Result<Option<Vec<(Reader<'_>, u64)>>> {
     // While keys move, shards have copies of rows.
     let parts = reader.parts().transpose()?;
     if parts.is_some_and(|parts| parts.iter().any(|part| part.routing.moves())) {
@@ -240,10 +240,9 @@ fn sampled_readers(
     }
     let mut readers = Vec::new();
     for (reader, _) in parts_of(reader)?.into_iter().filter(|(_, is_copy)| !is_copy) {
-        let Some(lmdb) = reader.lmdb() else { return Ok(None) };
-        let leaves = lmdb.leaves_of(source)?;
+        let Some(leaves) = reader.leaves_of(source)? else { return Ok(None) };
         if leaves > 0 {
-            readers.push((lmdb, leaves));
+            readers.push((reader, leaves));
         }
     }
     let leaves: u64 = readers.iter().map(|(_, leaves)| leaves).sum();
@@ -254,7 +253,7 @@ fn sampled_readers(
 struct Index<'t> {
     table: &'t OpenTable,
     /// The readers of the shards, with the numbers of entries.
-    readers: Vec<(lmdb::Reader<'t>, f64)>,
+    readers: Vec<(Reader<'t>, f64)>,
     source: Source,
     pages: u64,
 }

@@ -7,10 +7,9 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen};
-use crate::engine::lmdb::is_of_left_shard;
 use crate::{
     engine::{
-        Read as _,
+        Read as _, is_of_left_shard,
         shards::{self, Locks},
     },
     model::{error::Result, index_state::IndexState, schema::Source},

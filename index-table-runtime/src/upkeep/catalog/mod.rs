@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::engine::lmdb::is_of_left_shard;
 use crate::model::index_state::IndexState;
 use crate::{
-    engine::Records,
+    engine::{Records, is_of_left_shard},
     model::{
         error::Result,
         reference::Referrer,

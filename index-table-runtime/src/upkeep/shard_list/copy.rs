@@ -48,8 +48,7 @@ use super::super::{
 };
 use crate::{
     engine::{
-        Conflicts, Tables, files,
-        lmdb::{self, Marked},
+        Conflicts, DataFile, Marked, Tables, files,
         shards::{Engine, HasEngine, ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
     },
     model::{
@@ -109,9 +108,9 @@ impl ShardCopy {
             .and_then(|()| copy_references(shards, (number, &shard), in_use))
             .and_then(|()| open_tables(shards, (number, &shard), in_use));
         drop(shard);
-        lmdb::Engine::wait_until_closed(&self.directory);
+        DataFile(&self.directory).wait_until_closed();
         prepared?;
-        if matches!(lmdb::marked(&self.directory)?, Marked::Complete) {
+        if matches!(DataFile(&self.directory).marked()?, Marked::Complete) {
             return Ok(());
         }
         let source = io::Error::other("the copy of the backup could not be closed completely");
@@ -131,7 +130,7 @@ impl ShardCopy {
 
     /// Renames the directory back, so that it is removed. It must not be open.
     pub(super) fn leave_place(&self) {
-        lmdb::Engine::wait_until_closed(&self.place);
+        DataFile(&self.place).wait_until_closed();
         // The first error is returned.
         let _ = fs::rename(&self.place, &self.directory)
             .and_then(|()| files::sync_directory(files::parent(&self.place)));

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{
-        Tables, lmdb,
+        DataFile, Tables,
         shards::{Engine, HasEngine, Identity, ManagerRecords, Shard, place_of},
     },
     model::{
@@ -174,7 +174,7 @@ impl Store {
         }
         opened?;
         // If this fails, the next start of the journal removes them.
-        let _ = lmdb::forget_left(&shards.directory(), number);
+        let _ = DataFile(&shards.directory()).forget_left(number);
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             if tables.routing().is_reference() {

@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     engine::{
-        self, Durability, Options, Query, Retry,
+        self, DataFile, Durability, Options, Query, Retry,
         lmdb::{
             Archive, SharedJournal, UntilShards,
             journal::{active::Active, archive::format::Manifest},
@@ -91,7 +91,7 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
     for shard in 0..3 {
         let place = directory.join(shard.to_string());
         std::fs::create_dir_all(&place).expect("created");
-        engine::lmdb::Engine::wait_until_closed(&place);
+        DataFile(&place).wait_until_closed();
         engines.push(engine::Engine::open_shard(&options, &place, (&journal, shard))?);
     }
     let of_lmdb = engines.iter().filter_map(engine::Engine::lmdb);
@@ -203,14 +203,14 @@ fn an_older_file_of_a_shard_that_was_closed_before_the_last_checkpoint_is_refuse
     opened.write(&[0, 1, 2], 1).expect("a commit");
     drop(opened);
     let place = directory.path().join("2");
-    engine::lmdb::Engine::wait_until_closed(&place);
+    DataFile(&place).wait_until_closed();
     let older = std::fs::read(place.join("data.mdb")).expect("a file");
     let opened = open_with(directory.path(), &options).expect("a store");
     opened.write(&[2], 2).expect("a commit");
     let Opened { tables, engine, mut engines } = opened;
     drop((tables, engine));
     drop(engines.pop());
-    engine::lmdb::Engine::wait_until_closed(&place);
+    DataFile(&place).wait_until_closed();
     let first = engines.first().expect("a shard").engine();
     let open_table = first.open_table(&TABLES[0], Parts::default(), false, &mut |_| Ok(()));
     let tables = open_table.map_err(|(error, _)| error).expect("a table");
@@ -224,7 +224,7 @@ fn an_older_file_of_a_shard_that_was_closed_before_the_last_checkpoint_is_refuse
     }
     drop((tables, engines));
     for shard in ["0", "1"] {
-        engine::lmdb::Engine::wait_until_closed(&directory.path().join(shard));
+        DataFile(&directory.path().join(shard)).wait_until_closed();
     }
     let newer = std::fs::read(place.join("data.mdb")).expect("a file");
     std::fs::write(place.join("data.mdb"), older).expect("written");
@@ -410,7 +410,7 @@ fn a_shard_that_was_closed_incomplete_needs_the_store_to_be_opened_again() {
     let Opened { tables, engine, mut engines } = opened;
     drop((tables, engine, engines.pop()));
     let place = directory.path().join("2");
-    engine::lmdb::Engine::wait_until_closed(&place);
+    DataFile(&place).wait_until_closed();
     // The data file is not damaged, but this process does not read the journal that it writes.
     let running = SharedJournal::running(directory.path(), [7; 16]);
     let options = Options::default().map_size(1 << 24).durability(Durability::Journal);

@@ -4,7 +4,7 @@ use std::{borrow::Cow, rc::Rc};
 
 use super::TableCheck;
 use crate::{
-    engine::{Read, lmdb::Piece},
+    engine::{Piece, Read},
     model::{entry::RawEntry, error::Result, key::DecodeError, schema::Source},
     upkeep::verify::{
         compare::{self, Difference},

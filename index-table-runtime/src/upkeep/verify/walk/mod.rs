@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     engine::{
-        Cursor as _, LentEntries, Query, Read, ReadRecords as _, Reader, lmdb::Pieces, shards::Part,
+        Cursor as _, LentEntries, Pieces, Query, Read, ReadRecords as _, Reader, shards::Part,
     },
     model::{
         KeyRange,
@@ -40,7 +40,7 @@ use crate::{
 enum Running<'t> {
     Copy,
     Queue,
-    Pieces(Box<Pieces<'t>>),
+    Pieces(Pieces<'t>),
     /// The pieces of an engine that stores none.
     NoPieces,
     Entries(Box<LentEntries<'t>>),
@@ -229,8 +229,7 @@ impl<'t> TableCheck<'t> {
         for index in (0..self.vtable.schema.indexes.len()).filter(|index| !self.is_skipped(*index))
         {
             let source = Source::Index(index);
-            let pieces =
-                self.reader.lmdb().map_or(Ok(None), |lmdb| lmdb.stored(source))?.unwrap_or(0);
+            let pieces = self.reader.piece_count(index)?;
             let entries = match self.reader.count(&Query::new(source, KeyRange::ALL)) {
                 // The walk reports the damage as a finding.
                 Err(Error::Corrupt { .. }) => pieces,
@@ -349,12 +348,8 @@ impl<'t> TableCheck<'t> {
                     self.known.intact.remove(&index);
                 }
                 let after = after.as_ref().map(Position::bytes);
-                match self.reader.lmdb() {
-                    Some(reader) => {
-                        reader.pieces(index, after.as_deref()).map(Box::new).map(Running::Pieces)
-                    }
-                    None => Ok(Running::NoPieces),
-                }
+                let pieces = self.reader.pieces(index, after.as_deref())?;
+                Ok(pieces.map_or(Running::NoPieces, Running::Pieces))
             }
             Stage::Entries(index) => {
                 if after.is_none() && !self.in_parts && !self.is_part_of_global(index) {

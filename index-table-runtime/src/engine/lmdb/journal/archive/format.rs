@@ -27,7 +27,7 @@ pub(crate) const MANAGER_RECORDS: &str = "manager";
 pub(crate) const START: u64 = 80;
 
 /// The names of files in an archive.
-pub(crate) const MANIFEST_FILE: &str = "manifest";
+pub(crate) use crate::engine::files::MANIFEST_FILE;
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const BASE_FILE: &str = "base";
 pub(crate) const MANAGER_FILE: &str = "manager";

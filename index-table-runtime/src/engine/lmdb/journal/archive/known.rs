@@ -16,6 +16,7 @@ use super::{
     outbox::{PENDING, put},
     target::{last_generation, promoted},
 };
+pub(crate) use crate::engine::files::is_same;
 use crate::{
     engine::{
         Destination, Options,
@@ -97,19 +98,6 @@ pub(super) fn begin(store: &Path) -> io::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns whether two paths lead to the same directory.
-pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
-    #[cfg(unix)]
-    let id = |path: &Path| {
-        use std::os::unix::fs::MetadataExt as _;
-        fs::metadata(path).map(|directory| (directory.dev(), directory.ino())).ok()
-    };
-    #[cfg(not(unix))]
-    let id = |path: &Path| path.canonicalize().ok();
-    let absolute = |path| std::path::absolute(path).ok();
-    absolute(one) == absolute(other) || id(one).is_some_and(|one| Some(one) == id(other))
 }
 
 /// Reads the record. A damaged record is that of an archive whose place is unknown.
