@@ -32,18 +32,12 @@ pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
     if let Some(shards) = store.inner.engine.sharded() {
         return shards::open(store, shards, rows, false);
     }
-    open_with(store, rows, InShard::default())
+    open_with(store, rows, None, false)
 }
 
-/// The options for opening a table in a shard. A plain store uses the defaults.
+/// The part of a table in a shard. A plain store has whole tables.
 #[derive(Debug, Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "the options are independent")]
-pub(super) struct InShard {
-    /// Whether the engine is a shard.
-    pub(super) is_shard: bool,
-    /// The positions of the global indexes. They are only emptied here, and not built, because their entries refer to
-    /// rows in all shards.
-    pub(super) global: &'static [usize],
+pub(super) struct ShardPart {
     /// Whether the table is opened in a further shard, which has no keys of it. Its part of each global index is empty, and
     /// complete.
     pub(super) is_added: bool,
@@ -51,17 +45,22 @@ pub(super) struct InShard {
     pub(super) is_from_elsewhere: bool,
     /// Whether the rows are parts of rows that can be in other shards.
     pub(super) has_main_rows_elsewhere: bool,
-    /// Whether new indexes are only declared.
-    pub(super) online: bool,
 }
 
-/// Opens a table of one engine, with all its own indexes built.
+/// Returns the positions of the global indexes of a part. They are only emptied here, and not built, because their entries
+/// refer to rows in all shards.
+fn global(rows: &RowVtable, part: Option<ShardPart>) -> &'static [usize] {
+    part.map_or(&[], |_| rows.distribution.global())
+}
+
+/// Opens a table of one engine, with all its own indexes built. With `online`, new indexes are only declared.
 pub(super) fn open_with(
     store: &Store,
     rows: &'static RowVtable,
-    in_shard: InShard,
+    part: Option<ShardPart>,
+    online: bool,
 ) -> Result<Arc<OpenTable>> {
-    let InShard { global, online, .. } = in_shard;
+    let global = global(rows, part);
     if store.inner.engine.is_read_only() {
         let open = if online { read_only::find } else { read_only::open };
         return open(store, rows, global);
@@ -69,7 +68,7 @@ pub(super) fn open_with(
     if rows.changes.is_some() {
         clock::observe();
     }
-    let table = declare(store, rows, in_shard)?;
+    let table = declare(store, rows, part, online)?;
     if online {
         return Ok(table);
     }
@@ -96,10 +95,15 @@ pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc
     if let Some(shards) = store.inner.engine.sharded() {
         return shards::open(store, shards, rows, true);
     }
-    open_with(store, rows, InShard { online: true, ..InShard::default() })
+    open_with(store, rows, None, true)
 }
 
-fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result<Arc<OpenTable>> {
+fn declare(
+    store: &Store,
+    rows: &'static RowVtable,
+    part: Option<ShardPart>,
+    online: bool,
+) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |engine| {
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
@@ -108,7 +112,7 @@ fn declare(store: &Store, rows: &'static RowVtable, in_shard: InShard) -> Result
             attempts += 1;
             let excludes_writers = attempts > build::ATTEMPTS;
             engine.open_table(rows.schema, rows.parts(), excludes_writers, &mut |writer| {
-                declared = prepare(rows, writer, in_shard)?;
+                declared = prepare(rows, writer, part, online)?;
                 Ok(())
             })
         };
@@ -139,10 +143,11 @@ fn empty_added(schema: &TableSchema, writer: &mut Writer<'_, '_>, global: &[usiz
 fn prepare_global(
     rows: &'static RowVtable,
     writer: &mut Writer<'_, '_>,
-    InShard { global, is_from_elsewhere, is_added, .. }: InShard,
+    part: Option<ShardPart>,
     [new, unfinished]: [&mut Vec<usize>; 2],
 ) -> Result<Vec<usize>> {
-    let mut unreadable = Vec::new();
+    let (global, mut unreadable) = (global(rows, part), Vec::new());
+    let ShardPart { is_added, is_from_elsewhere, .. } = part.unwrap_or_default();
     if is_added {
         empty_added(rows.schema, writer, global)?;
     } else {
@@ -179,13 +184,13 @@ fn prepare_stream(
 fn prepare(
     rows: &'static RowVtable,
     writer: &mut Writer<'_, '_>,
-    in_shard: InShard,
+    part: Option<ShardPart>,
+    online: bool,
 ) -> Result<Declared> {
-    let InShard { is_shard, global, is_from_elsewhere, has_main_rows_elsewhere, online, .. } =
-        in_shard;
+    let ShardPart { is_from_elsewhere, has_main_rows_elsewhere, .. } = part.unwrap_or_default();
     let (schema, table) = (rows.schema, rows.schema.name);
     let declared = TableRecord::of(schema, |index| writer.layout(index));
-    let declared = declared.with_global(global).with_aggregates(rows.aggregates);
+    let declared = declared.with_global(global(rows, part)).with_aggregates(rows.aggregates);
     let declared = declared.with_references(schema, rows.references);
     let mut declared = declared.with_changes(rows.changes);
     let mut recorded = None;
@@ -240,15 +245,15 @@ fn prepare(
     // The stream follows the aggregates and the references.
     let is_stream_new = others.contains(&(rows.first_reference() + rows.references.len()));
     let renewed = {
-        let new = (&*others, is_shard, has_main_rows_elsewhere);
+        let new = (&*others, part.is_some(), has_main_rows_elsewhere);
         references::declare(rows, recorded.as_ref(), new, writer)?
     };
     if rows.changes.is_some() {
-        prepare_stream(writer, is_stream_new, (is_shard, is_from_elsewhere))?;
+        prepare_stream(writer, is_stream_new, (part.is_some(), is_from_elsewhere))?;
     }
 
     let mut readable = vec![true; schema.positions().len()];
-    let unreadable = prepare_global(rows, writer, in_shard, [&mut new, &mut unfinished])?;
+    let unreadable = prepare_global(rows, writer, part, [&mut new, &mut unfinished])?;
     for index in unreadable {
         if let Some(readable) = readable.get_mut(index) {
             *readable = false;

@@ -7,7 +7,7 @@ use super::{
     all_shards, changes,
     copies::Copies,
     hidden, numbers,
-    opening::{self, InShard},
+    opening::{self, ShardPart},
     parallel, references,
 };
 use crate::{
@@ -144,10 +144,8 @@ fn open_in_all(
         && (!shards.is_read_only() || has_table(shard.engine()?, rows.schema)?)
     {
         // All of its shards are detached, so it has no rows until keys are assigned to a shard.
-        let global = rows.distribution.global();
-        let in_shard =
-            InShard { is_shard: true, global, is_added: true, online, ..InShard::default() };
-        *table = Some(opening::open_with(&store_of(shard)?, rows, in_shard)?);
+        let part = ShardPart { is_added: true, ..ShardPart::default() };
+        *table = Some(opening::open_with(&store_of(shard)?, rows, Some(part), online)?);
     }
     let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
         let first = routing.all_shards().first().copied().unwrap_or(0);
@@ -320,21 +318,14 @@ pub(super) fn open_in(
         }
         return Ok(None);
     }
-    let (global, is_from_elsewhere) = (rows.distribution.global(), unchecked.is_some());
+    let is_from_elsewhere = unchecked.is_some();
     let has_main_rows_elsewhere = routing.has_main_rows_elsewhere();
-    let in_shard = InShard {
-        is_shard: true,
-        global,
-        is_added: !is_own,
-        is_from_elsewhere,
-        has_main_rows_elsewhere,
-        online,
-    };
+    let part = ShardPart { is_added: !is_own, is_from_elsewhere, has_main_rows_elsewhere };
     // A shard that is being attached or restored does not belong to the store yet.
     if is_from_elsewhere && shards.shard(number).is_ok_and(|own| ptr::eq(own, shard)) {
         shards.announce_replaced();
     }
-    let table = opening::open_with(&store_of(shard)?, rows, in_shard)?;
+    let table = opening::open_with(&store_of(shard)?, rows, Some(part), online)?;
     let mut checked = None;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {
@@ -374,9 +365,8 @@ pub(super) fn open_target(
 
 /// Opens a table in a shard that has no keys of it.
 pub(super) fn open_in_further(shard: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    let global = rows.distribution.global();
-    let in_shard = InShard { is_shard: true, global, is_added: true, ..InShard::default() };
-    opening::open_with(shard, rows, in_shard)
+    let part = ShardPart { is_added: true, ..ShardPart::default() };
+    opening::open_with(shard, rows, Some(part), false)
 }
 
 /// Whether an unfinished move brings keys of a table, or entries of its global indexes, to a shard.
@@ -407,10 +397,9 @@ fn open_followed(store: &Store, shards: &Engine) {
             if !matches!(shard.opened().map(is_there), Ok(Ok(true))) {
                 continue;
             }
-            let global = table.rows.distribution.global();
-            let in_shard = InShard { is_shard: true, global, ..InShard::default() };
+            let part = Some(ShardPart::default());
             let opened =
-                store_of(shard).and_then(|of| opening::open_with(&of, table.rows, in_shard));
+                store_of(shard).and_then(|of| opening::open_with(&of, table.rows, part, false));
             if let Ok(opened) = opened {
                 tables.add(number, shard.name(), opened);
             }
@@ -433,10 +422,8 @@ pub(super) fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) ->
 /// Whether a table has rows in a shard without keys of it. Without rows, it may be there from earlier. Its indexes there don't
 /// matter, but an opening for writing must leave no state of a global index, which other openings would find.
 fn has_rows(store: &Store, rows: &'static RowVtable) -> Result<bool> {
-    let global = rows.distribution.global();
-    let in_shard =
-        InShard { is_shard: true, global, is_added: true, online: true, ..InShard::default() };
-    let table = opening::open_with(store, rows, in_shard)?;
+    let part = ShardPart { is_added: true, ..ShardPart::default() };
+    let table = opening::open_with(store, rows, Some(part), true)?;
     let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
     let txn = store.read()?;
     Ok(txn.reader(&table)?.count(&first)?.found > 0)

@@ -14,7 +14,7 @@ use std::{path::Path, sync::Arc};
 use super::{
     all_shards,
     copies::Copies,
-    opening::{self, InShard},
+    opening::{self, ShardPart},
 };
 use crate::{
     engine::{
@@ -97,11 +97,8 @@ impl Store {
         for table in &in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
             if tables.routing().is_reference() {
-                let opened = opening::open_with(
-                    &own,
-                    table.rows,
-                    InShard { is_shard: true, ..InShard::default() },
-                )?;
+                let opened =
+                    opening::open_with(&own, table.rows, Some(ShardPart::default()), false)?;
                 references.push((table, tables, opened));
             } else {
                 others.push(tables);
