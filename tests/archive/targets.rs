@@ -10,7 +10,7 @@ use std::{
 use index_table::{Durability, Error};
 
 use crate::{
-    Archived, Kind, Random, Rows, TestResult, change, last_commit, on_each_kind, open,
+    Archived, Kind, Random, Rows, TestResult, change, last_commit, on_each_kind, open, wait_for,
     wait_for_archive, without_archive,
 };
 
@@ -22,6 +22,29 @@ on_each_kind! {
     an_archive_needs_a_journal_and_a_directory_of_its_own,
     #[cfg(unix)] files_of_an_archive_have_the_modes_of_the_store,
     a_directory_that_becomes_empty_gets_no_new_archive,
+    #[cfg(unix)] a_directory_that_may_have_a_store_gets_no_archive,
+}
+
+#[cfg(unix)]
+fn a_directory_that_may_have_a_store_gets_no_archive(kind: Kind) -> TestResult {
+    let (it, mut random, mut rows) = (Archived::new(kind)?, Random(22), Rows::new());
+    fs::create_dir(&it.archive)?;
+    // The file can't be read, because of a loop of links.
+    let data = it.archive.join("data.mdb");
+    std::os::unix::fs::symlink(&data, &data)?;
+    let (store, orders) = it.open()?;
+    for _ in 0..10 {
+        change(&store, &orders, &mut rows, &mut random)?;
+    }
+    wait_for(&store, |lag| lag.error.is_some());
+    drop((store, orders));
+    assert_eq!(fs::read_dir(&it.archive)?.count(), 1);
+    fs::remove_file(data)?;
+    let (store, orders) = it.open()?;
+    wait_for_archive(&store);
+    drop((store, orders));
+    assert!(it.restored_rows()? == rows);
+    Ok(())
 }
 
 fn commits_continue_while_the_archive_cant_be_written(kind: Kind) -> TestResult {

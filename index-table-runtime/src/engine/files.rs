@@ -22,14 +22,40 @@ pub(crate) const LOCK_FILE: &str = "lock.mdb";
 /// The file that describes an archive, in its directory.
 pub(crate) const MANIFEST_FILE: &str = "manifest";
 
+/// Whether a path leads to a file or a directory. Unlike `Path::exists`, this does not take an error for a missing file.
+pub(crate) fn exists(path: &Path) -> io::Result<bool> {
+    is_found(fs::metadata(path))
+}
+
+/// Whether a path has a file, a directory or a link, which may lead nowhere.
+pub(crate) fn is_taken(path: &Path) -> io::Result<bool> {
+    is_found(path.symlink_metadata())
+}
+
+fn is_found(metadata: io::Result<fs::Metadata>) -> io::Result<bool> {
+    match metadata {
+        Ok(_) => Ok(true),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Creates the directory and its missing parents with this mode, and syncs their names.
 pub(crate) fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    let missing =
-        path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
-    let missing = missing.count();
+    let mut missing = 0;
+    for path in path.ancestors().take_while(|path| !path.as_os_str().is_empty()) {
+        if exists(path)? {
+            break;
+        }
+        missing += 1;
+    }
     private().recursive(true).create(path)?;
     if mode != DIRECTORY_MODE {
         path.ancestors().take(missing).try_for_each(|path| set_mode(&File::open(path)?, mode))?;

@@ -301,7 +301,7 @@ impl Partial {
     /// Creates a directory in the parent of `path`, so that it can be renamed to `path`.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        if path.symlink_metadata().is_ok() {
+        if files::is_taken(path)? {
             return Err(already_exists());
         }
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;

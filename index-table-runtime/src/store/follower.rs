@@ -426,7 +426,8 @@ impl Original<'_> {
     /// Whether there is a copy with which the follower can continue.
     fn is_ready(&self, archive: &Archive) -> Result<bool> {
         let mut mark = lmdb::mark_of_follower(self.path, archive)?;
-        if mark.is_none() && fs::symlink_metadata(self.path).is_ok() {
+        let io = |source| Error::io(self.path, source);
+        if mark.is_none() && files::is_taken(self.path).map_err(io)? {
             // Another opening may have made the copy since the first look.
             mark = lmdb::mark_of_follower(self.path, archive)?;
             if mark.is_none() {
@@ -576,7 +577,7 @@ fn left(path: &Path) -> Result<Option<Left>> {
     for entry in fs::read_dir(path).map_err(io)? {
         let entry = entry.map_err(io)?;
         let is_shard = entry.file_name().to_string_lossy().starts_with("shard.");
-        if is_shard && entry.path().join(DATA_FILE).exists() {
+        if is_shard && files::exists(&entry.path().join(DATA_FILE)).map_err(io)? {
             let Some(shard) = Left::of(&entry.path())? else { return Ok(None) };
             left = left.max(shard);
         }

@@ -39,7 +39,7 @@ pub(crate) use waiting::wait_for;
 use std::{fmt, path::Path, sync::Arc};
 
 use crate::{
-    engine::Options,
+    engine::{Options, files},
     model::error::{Error, Result},
 };
 
@@ -379,7 +379,11 @@ impl Options {
         if !self.read_only && !self.follower {
             sharded::refuse_new_shard(path)?;
         }
-        if !self.declared.is_empty() || path.join(sharded::LOCK).exists() {
+        let is_sharded = || {
+            let exists = files::exists(&path.join(sharded::LOCK));
+            exists.map_err(|source| Error::opening(path, source))
+        };
+        if !self.declared.is_empty() || is_sharded()? {
             return sharded::open(self, path);
         }
         self.check().map_err(|source| Error::Io { path: path.to_owned(), source })?;

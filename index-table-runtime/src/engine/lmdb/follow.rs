@@ -47,7 +47,10 @@ impl Left {
         if presence.is_known() && !presence.is_alone() {
             return Ok(None);
         }
-        let has_data = std::fs::metadata(directory.join(FILE)).is_ok_and(|file| file.len() > 0);
+        let has_data = match std::fs::metadata(directory.join(FILE)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            file => file.map_err(|source| Error::io(directory, source))?.len() > 0,
+        };
         Ok(Some(match start::marker_of(directory) {
             _ if !has_data => Self::Interrupted,
             Ok(Marker::None) => Self::Complete,

@@ -403,10 +403,11 @@ impl DataFile<'_> {
 
     /// Whether the data file in a directory is missing, or has no table and no journal, such as the file of a killed process that
     /// was creating a store.
-    pub(crate) fn is_vacant(self) -> bool {
+    pub(crate) fn is_vacant(self) -> Result<bool> {
         let databases = pages::look_at_head(&self.0.join(FILE), false);
         let is_empty = databases.is_ok_and(|databases| databases.unwrap_or(0) == 0);
-        is_empty && !evidence::has_journal(self.0)
+        let has_journal = evidence::has_journal(self.0);
+        Ok(is_empty && !has_journal.map_err(|source| Error::opening(self.0, source))?)
     }
 }
 

@@ -106,7 +106,8 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
 fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> {
     let read_only = options.read_only;
     // Opening must not create a manager.
-    if !creates && !path.join("data.mdb").exists() {
+    let exists = files::exists(&path.join("data.mdb"));
+    if !creates && !exists.map_err(|source| Error::opening(path, source))? {
         return Err(Error::StoreNotFound { path: path.to_owned() });
     }
     DataFile(path).refuse_missing()?;
@@ -685,7 +686,12 @@ pub(super) fn compare_shard(
     if is_moved && identity.directory == expected.directory {
         // The manager was moved, or it is a copy. The original of a copy still exists.
         let other = Path::new(&identity.manager_directory);
-        if other.join("data.mdb").exists() {
+        let exists = match files::exists(&other.join("data.mdb")) {
+            // This user has no access to the original.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => false,
+            exists => exists.map_err(|source| Error::io(other, source))?,
+        };
+        if exists {
             let reason = format!(
                 "it belongs to the store in `{}`, of which this shard map manager is a copy",
                 other.display()

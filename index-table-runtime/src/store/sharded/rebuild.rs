@@ -134,7 +134,7 @@ impl Options {
 fn rebuild(options: &Options, path: &Path) -> Result<()> {
     let _opening = OPEN.lock();
     let _lock = lock(path, options.file_mode)?;
-    if !DataFile(path).is_vacant() {
+    if !DataFile(path).is_vacant()? {
         let reason =
             "there is a `data.mdb`: open the store, or move a damaged shard map manager away";
         return Err(refused(&path.display().to_string(), reason));
@@ -228,7 +228,11 @@ fn find(options: &Options, shard: &DeclaredShard, path: &Path) -> Result<Found> 
     }
     let manager = Path::new(&identity.manager_directory);
     let is_in_place = Path::new(&identity.directory) == directory;
-    if is_in_place && manager != path && manager.join("data.mdb").exists() {
+    let has_manager = || {
+        let exists = files::exists(&manager.join("data.mdb"));
+        exists.map_err(|source| Error::io(manager, source))
+    };
+    if is_in_place && manager != path && has_manager()? {
         let reason = format!("its shard map manager is in `{}`", manager.display());
         return Err(refused(&what, &reason));
     }

@@ -19,7 +19,10 @@ use super::{
     start::{Found, NotStarted},
     tail::file_of,
 };
-use crate::engine::lmdb::{lock, names::LOCK_FILE};
+use crate::engine::{
+    files as modes,
+    lmdb::{lock, names::LOCK_FILE},
+};
 
 /// Returns the name of a file that shows commits of the store in a directory; `None` if there is none. The data file
 /// is missing or empty, and no process has the store open.
@@ -53,8 +56,8 @@ pub(in crate::engine::lmdb) fn of_commits(
 }
 
 /// Whether a data file has a journal, or has had one.
-pub(in crate::engine::lmdb) fn has_journal(directory: &Path) -> bool {
-    files::path(directory, OWN, 0).exists()
+pub(in crate::engine::lmdb) fn has_journal(directory: &Path) -> io::Result<bool> {
+    modes::exists(&files::path(directory, OWN, 0))
 }
 
 /// Whether a file of a journal has a frame, valid or not. Frames begin after the checkpoint, which may be damaged.

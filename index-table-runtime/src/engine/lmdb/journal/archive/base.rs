@@ -55,7 +55,7 @@ pub(super) fn write(archive: &Path, request: &Request) -> io::Result<Base> {
         shard,
     };
     let partial = archive.join(format!(".{}.partial", base.name()));
-    if partial.exists() {
+    if modes::exists(&partial)? {
         fs::remove_dir_all(&partial)?;
     }
     modes::create_directory(&partial)?;
@@ -65,15 +65,15 @@ pub(super) fn write(archive: &Path, request: &Request) -> io::Result<Base> {
         let directory = archive.join(base.name());
         // A base of an earlier generation, with the same segment.
         let replaced = archive.join(format!(".{}.replaced", base.name()));
-        if directory.exists() {
-            if replaced.exists() {
+        if modes::exists(&directory)? {
+            if modes::exists(&replaced)? {
                 fs::remove_dir_all(&replaced)?;
             }
             fs::rename(&directory, &replaced)?;
         }
         fs::rename(&partial, directory)?;
         sync_directory(archive)?;
-        if replaced.exists() {
+        if modes::exists(&replaced)? {
             fs::remove_dir_all(&replaced)?;
         }
         Ok(base)

@@ -45,8 +45,10 @@ impl Handed {
         }
         let own = outbox.manifest();
         let before = outbox.work().complete.first().map_or(own.commit, |first| first.commit);
-        let handed = fs::read(self.pending.join(HANDED)).ok();
-        let handed = handed.and_then(|bytes| Manifest::read(&bytes));
+        let handed = match fs::read(self.pending.join(HANDED)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            bytes => Manifest::read(&bytes?),
+        };
         let handed = handed.filter(|handed| handed.identity == own.identity);
         if handed.is_none() {
             // Later segments need the manifest, and so does a restore without segments.

@@ -19,7 +19,7 @@ use super::{
 pub(crate) use crate::engine::files::is_same;
 use crate::{
     engine::{
-        Destination, Options,
+        Destination, Options, files as modes,
         lmdb::{
             journal::{files::sync_directory, log},
             names::FILE,
@@ -58,10 +58,15 @@ pub(crate) fn settle(store: &Path, archive: Option<&Destination>) -> io::Result<
             }
             Ok(())
         }
-        // Nothing is archived to the directory of a store.
-        (Some(Destination::Directory(path)), _) if path.join(FILE).exists() => Ok(()),
         (Some(archive), known) => {
             let place = match archive {
+                // Nothing is archived to the directory of a store. After an error, the archive is not written before
+                // this is known.
+                Destination::Directory(path)
+                    if modes::exists(&path.join(FILE)).unwrap_or_default() =>
+                {
+                    return Ok(());
+                }
                 Destination::Directory(path) => Some(std::path::absolute(path)?),
                 Destination::Function(_) => None,
             };

@@ -89,7 +89,7 @@ impl Target {
         if self.is_known && self.manifest()?.is_none() {
             return Err(other(REMOVED));
         }
-        if self.directory.join(FILE).exists() {
+        if modes::exists(&self.directory.join(FILE))? {
             return Err(other("it is a store; choose an empty directory for the archive"));
         }
         if !self.directory.is_dir() {
