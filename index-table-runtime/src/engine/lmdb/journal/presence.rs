@@ -216,6 +216,35 @@ impl Drop for WriterLock {
     }
 }
 
+/// The lock of a writer until its journal has started, or is given up.
+pub(super) struct FileLock<'f> {
+    /// Dropped before the file is closed.
+    _unshared: Unshared,
+    file: &'f File,
+    is_kept: bool,
+}
+
+impl<'f> FileLock<'f> {
+    /// Takes the lock. Returns `None` if another process has it.
+    pub(super) fn take(file: &'f File) -> io::Result<Option<Self>> {
+        Ok(lock_writer(file)?.map(|unshared| Self { _unshared: unshared, file, is_kept: false }))
+    }
+
+    /// Leaves the file locked. Another descriptor of it stays open.
+    pub(super) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for FileLock<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // A process that another thread is starting has the file open too, so closing it does not release the lock.
+            let _ = self.file.unlock();
+        }
+    }
+}
+
 /// Takes the lock of the journal. Returns `None` if another process has it. The result must be dropped before the file is closed.
 pub(super) fn lock_writer(first: &File) -> io::Result<Option<Unshared>> {
     let unshared = Unshared::new(first);
@@ -309,5 +338,27 @@ mod tests {
         drop(lock);
         other.try_lock().expect("the lock");
         drop(inherited);
+    }
+
+    #[test]
+    fn a_journal_that_is_not_started_leaves_no_lock() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("journal.0");
+        let mut options = File::options();
+        let open = options.read(true).write(true).create(true).truncate(false);
+        for is_started in [false, true] {
+            let file = open.open(&path).expect("a file");
+            let inherited = file.try_clone().expect("a descriptor");
+            let lock = FileLock::take(&file).expect("a lock").expect("the lock");
+            if is_started {
+                lock.keep();
+            } else {
+                drop(lock);
+            }
+            drop(file);
+            let other = open.open(&path).expect("a file");
+            assert_eq!(other.try_lock().is_ok(), !is_started);
+            drop(inherited);
+        }
     }
 }

@@ -21,19 +21,20 @@ use super::{
     log::{self, Log},
     marker::{self, Journalled, Marker},
     pinned::Slots,
-    presence::lock_writer,
+    presence::FileLock,
     replay::{Failure, Source},
     snapshot::{Refused, Snapshot, last_number},
     tail::{self, Fault, Record, Tail},
     weaken,
 };
 use crate::engine::{
-    Destination,
+    Destination, files as modes,
     lmdb::{
         names::{Env, FILE},
         pages,
     },
 };
+use crate::locks::Unshared;
 
 /// The reason why a journal is not started, or a store not recovered.
 pub(in crate::engine::lmdb) enum NotStarted {
@@ -145,7 +146,7 @@ fn interrupted_marker(directory: &Path) -> Result<Marker, NotStarted> {
 /// journal too, beside that of all shards.
 pub(in crate::engine::lmdb) fn has_own_journal(directory: &Path) -> Result<bool, NotStarted> {
     let is_marked = marker_of(directory)? != Marker::None;
-    Ok(is_marked && !files::path(directory, files::SHARED, 0).exists())
+    Ok(is_marked && !modes::exists(&files::path(directory, files::SHARED, 0))?)
 }
 
 /// Removes a journal that is not needed. Readers may have the store open, because they don't use the journal.
@@ -153,10 +154,9 @@ pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarte
     let data = data(directory)?;
     let first = Segment::open(&files::path(directory, OWN, 0))?;
     // Its writer may be closing the store.
-    let _lock = match first.file().map(lock_writer).transpose()? {
+    let _lock = match first.file().map(FileLock::take).transpose()? {
         Some(None) => return Err(NotStarted::Elsewhere),
-        Some(lock) => lock,
-        None => None,
+        lock => lock.flatten(),
     };
     // Without the marker, the records would be evidence of later commits.
     files::give_up(directory)?;
@@ -371,8 +371,23 @@ pub(in crate::engine::lmdb) fn start(
     archive: Option<Destination>,
 ) -> Result<Journal, NotStarted> {
     let files = files::create(directory, OWN)?;
-    let unshared = files.first().map_or(Ok(None), lock_writer)?;
-    let unshared = unshared.ok_or(NotStarted::Elsewhere)?;
+    let first = files.first().ok_or(NotStarted::Elsewhere)?;
+    // The files are closed before the lock is released.
+    let locked = first.try_clone()?;
+    let unshared = Unshared::new(first);
+    let lock = FileLock::take(&locked)?.ok_or(NotStarted::Elsewhere)?;
+    let journal = start_locked((env, directory), (files, unshared), limits, archive)?;
+    lock.keep();
+    Ok(journal)
+}
+
+/// Does this with the lock of the writer, which is released after an error.
+fn start_locked(
+    (env, directory): (&Env, &Path),
+    (files, unshared): (Vec<File>, Unshared),
+    limits: Limits,
+    archive: Option<Destination>,
+) -> Result<Journal, NotStarted> {
     // The marker is read with the lock, because the previous owner of the lock may have changed it.
     let marker = marker_of(directory)?;
     let data = data(directory)?;
