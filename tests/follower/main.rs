@@ -1,5 +1,6 @@
 //! Followers of an archive.
 
+mod building;
 mod changed_shards;
 #[path = "../support/data_files.rs"]
 mod data_files;
@@ -7,7 +8,9 @@ mod following;
 mod hidden;
 mod processes;
 mod promoted;
+mod restored;
 mod shards;
+mod unfinished;
 
 use std::{
     collections::BTreeMap,

@@ -209,8 +209,8 @@ impl Follower {
     /// # Errors
     ///
     /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists and is not the directory of a follower, or if the copy
-    /// has been written as a store; [`Error::AlreadyOpen`], also while another thread or process makes the copy; [`Error::NotInArchive`] while the archive has no base, or while
-    /// the original creates a shard: open the follower again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
+    /// has been written as a store; [`Error::AlreadyOpen`], also while another thread or process makes the copy; [`Error::NotInArchive`] while the archive has no base, or no
+    /// base of a shard that the original creates: open the follower again a moment later; the errors of [`RestoreArchive::run`](crate::RestoreArchive::run)
     /// and [`Store::open`].
     pub fn open(path: impl AsRef<Path>, archive: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -230,7 +230,7 @@ impl Follower {
             }
         }
         let (store, following) = match own.open(path) {
-            // The copy was made while the original was creating a shard, or segments were removed since.
+            // The copy has no file of a shard that the original was creating, or segments were removed since.
             Err(Error::NotInArchive { .. }) if !is_copied => {
                 if opening.is_none() {
                     opening = Some(own.lock()?);
@@ -543,7 +543,8 @@ fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
             return Err(Error::NotInArchive {
                 path: archive.to_owned(),
                 reason: format!(
-                    "the original was creating shard `{shard}`; open the follower again, which copies the shard"
+                    "it has no base of shard `{shard}`, which the original was creating; open the follower again, which copies the \
+                     shard"
                 ),
             });
         }

@@ -122,9 +122,13 @@ impl Engine {
     /// Updates the shard maps, the moves and the list of shards from the own records of the shards.
     pub(crate) fn follow_own_records(&self) -> Result<()> {
         let (mut identities, mut moves, mut hidden) = (Vec::new(), Vec::new(), BTreeSet::new());
-        for (_, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
+        let mut incomplete = Vec::new();
+        for (number, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
             let Some(open) = shard.open.get() else { continue };
-            let Some(seen) = Seen::read(open.engine())? else { continue };
+            let Some(seen) = Seen::read(open.engine())? else {
+                incomplete.push(number);
+                continue;
+            };
             moves.extend(seen.moves()?);
             hidden.extend(seen.hidden().iter().cloned());
             identities.push(seen.identity().clone());
@@ -136,8 +140,14 @@ impl Engine {
         let removed: BTreeSet<_> = removed.filter(|shard| recorded.contains(shard)).collect();
         let now = self.maps.now();
         let mut changed = Vec::new();
-        for name in now.by_name.keys() {
+        for (name, map) in &now.by_name {
             let mut boundaries = Boundaries::all_in(None);
+            // The original was creating this shard, which keeps the ranges in the record of the manager.
+            for number in &incomplete {
+                for (start, end) in map.boundaries.of_shard(*number) {
+                    boundaries.assign(&start, end.as_deref(), Some(*number));
+                }
+            }
             for identity in identities.iter().filter(|own| !removed.contains(&own.number)) {
                 for OwnRanges { ranges, .. } in identity.maps.iter().filter(|own| own.map == *name)
                 {
@@ -194,7 +204,24 @@ impl Engine {
             records.own.id,
             &shards,
         )?;
+        self.complete_shards(&records)?;
         self.read_only.store(false, Release);
+        Ok(())
+    }
+
+    /// Writes the own records of shards that the original was creating when its archive ended.
+    fn complete_shards(&self, records: &ManagerRecords) -> Result<()> {
+        let path = self.directory();
+        for (number, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
+            let Some(engine) = shard.current().map(|open| open.engine()) else { continue };
+            if Seen::read(engine)?.is_none()
+                && let Some(record) = records.shards.get(number as usize)
+            {
+                let adopted = (record.state == ShardState::Adopted).then(Vec::new);
+                let directory = engine.directory();
+                records.identity(number, &record.name, &path, &directory, adopted).write(engine)?;
+            }
+        }
         Ok(())
     }
 }

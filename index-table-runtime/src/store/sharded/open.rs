@@ -210,14 +210,14 @@ fn open_shards(
         files.push(is_wanted(options, &record).then(open));
     }
     let is_settled = !options.follower && settle(options, &mut records, &mut files, path, own)?;
-    let (mut shards, mut changed, mut complete) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut shards, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
     for ((number, record), files) in (0..).zip(records.shards.clone()).zip(files) {
         let name: Arc<str> = Arc::from(record.name.as_str());
         if record.is_removed() {
             if let Some(journal) = &journal
                 && is_complete(journal, records.own.id, (number, &record), path)
             {
-                complete.push(number);
+                removed.push(number);
             }
             let shard = Shard::unavailable(name, String::new());
             shard.set_gone(true);
@@ -276,7 +276,7 @@ fn open_shards(
         // The start applies records in one shard after another. After an error, the next writer starts the journal.
         let announced = manager.announced();
         announced.inspect(|announced| announced.begin());
-        let archive = start_journal(journal, (&shards, &complete), options, &records)?;
+        let archive = start_journal(journal, (&shards, &removed), options, &records)?;
         announced.inspect(|announced| announced.end());
         if let Some(archive) = archive {
             manager.set_archive(archive);
@@ -285,20 +285,24 @@ fn open_shards(
     for (inner, identity) in changed {
         identity.write(&inner.engine)?;
     }
-    let opened = |(record, shard): (&ShardRecord, &Shard)| {
-        record.state != ShardState::Open && shard.opened().is_ok()
-    };
-    if !read_only && (is_settled || records.shards.iter().zip(&shards).any(opened)) {
-        mark_open(path, &mut records, &shards);
+    // In a follower, the own record of a new shard can be among the commits that follow.
+    let complete = shards.iter().zip(&found.seen);
+    let complete =
+        complete.map(|(shard, seen)| shard.opened().is_ok() && (is_writer || seen.is_some()));
+    let complete: Vec<_> = complete.collect();
+    let opened =
+        |(record, complete): (&ShardRecord, &bool)| record.state != ShardState::Open && *complete;
+    if !read_only && (is_settled || records.shards.iter().zip(&complete).any(opened)) {
+        mark_open(path, &mut records, &complete);
         manager.write(&records)?;
     }
     Ok((shards, records, found))
 }
 
 /// Records the shards that are open, and have their own records.
-fn mark_open(path: &Path, records: &mut ManagerRecords, shards: &[Shard]) {
-    for (record, shard) in records.shards.iter_mut().zip(shards) {
-        if shard.opened().is_ok() {
+fn mark_open(path: &Path, records: &mut ManagerRecords, complete: &[bool]) {
+    for (record, is_complete) in records.shards.iter_mut().zip(complete) {
+        if *is_complete {
             if record.state == ShardState::New {
                 claim::remove(path, record);
             }
@@ -663,6 +667,10 @@ pub(super) fn compare_shard(
             }
             ShardState::Open | ShardState::Rebuilt | ShardState::Removed => {
                 return Err(unavailable(record, "its directory has another store".to_owned()));
+            }
+            // Its own record is among the commits that the follower has not applied.
+            ShardState::New | ShardState::Adopted if is_follower => {
+                return Ok((inner, None, None));
             }
             ShardState::New | ShardState::Adopted if read_only => {
                 return Err(Error::ReadOnly { path: directory, source: None });
