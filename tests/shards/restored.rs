@@ -506,3 +506,36 @@ fn all_shards_of_a_store_are_restored() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_restored_store_has_no_earlier_commit_number() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    let mut earlier = Vec::new();
+    {
+        let store = options(Kind::Ranges, 2).open(&shop)?;
+        let orders = OrderRepository::open(&store)?;
+        store.transaction(|txn| orders.insert(txn, &order(16, 0)))?;
+        store.backup_shard(&store.shard("s1")?, &backup)?;
+        for id in 1..60 {
+            store.transaction(|txn| orders.insert(txn, &order(16, id)))?;
+            earlier.push(store.read()?.commit_number());
+        }
+    }
+    fs::remove_dir_all(shop.join("s1")).expect("removed");
+    for _ in 0..2 {
+        let store = Store::open(&shop)?;
+        let orders = OrderRepository::open(&store)?;
+        let lost = store.shard("s1")?;
+        store.restore_shard(&lost, &backup)?;
+        assert_eq!(orders.all(&store.read()?).count()?, 1);
+        let now = store.read()?.commit_number();
+        assert!(!earlier.contains(&now), "{now} in {earlier:?}");
+        earlier.push(now);
+        drop((store, orders));
+        let now = Store::open(&shop)?.read()?.commit_number();
+        assert!(!earlier.contains(&now) || earlier.last() == Some(&now), "{now} in {earlier:?}");
+        fs::remove_dir_all(shop.join("s1")).expect("removed");
+    }
+    Ok(())
+}

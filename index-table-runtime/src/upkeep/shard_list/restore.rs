@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{
-        DataFile, Tables,
+        DataFile, Tables, files,
         shards::{Engine, HasEngine, Identity, ManagerRecords, Shard, place_of},
     },
     model::{
@@ -132,7 +132,7 @@ impl Store {
             )));
         }
         let place = place_of(&shards.directory(), &record.place);
-        if place.symlink_metadata().is_ok() {
+        if files::is_taken(&place).map_err(|source| Error::io(&place, source))? {
             return Err(refused(&format!(
                 "`{}` exists; move it away first, or open the store again if it has the shard",
                 place.display()
@@ -141,6 +141,8 @@ impl Store {
         let copy = ShardCopy::new(backup, &place)?;
         copy.prepare(self, shards, &records, (number, record), &in_use)?;
         leave_records(shards, &records)?;
+        // Before the shard is there, so that a process that ends meanwhile leaves no store without this commit.
+        shards.commit_in_another()?;
         copy.take_place()?;
         let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
         let restored: Arc<dyn HasEngine> = open_restored(shards, &records, (number, record))
