@@ -33,6 +33,7 @@ mod moves_global;
 mod moves_otherwise;
 mod moves_unique;
 mod numbers;
+mod older;
 mod online;
 mod online_otherwise;
 mod opening;

@@ -319,6 +319,17 @@ pub(super) fn open_in(
         return Ok(None);
     }
     let is_from_elsewhere = unchecked.is_some();
+    let has_global = !rows.distribution.global().is_empty();
+    if is_from_elsewhere && shards.is_read_only() && has_global {
+        return Err(Error::ShardUnavailable {
+            shard: shard.name().to_string(),
+            reason: format!(
+                "its files were replaced, or come from another store, so the global indexes of table `{}` may not match them; open \
+                 the table in a process that writes the store, which checks it",
+                rows.schema.name
+            ),
+        });
+    }
     let has_main_rows_elsewhere = routing.has_main_rows_elsewhere();
     let part = ShardPart { is_added: !is_own, is_from_elsewhere, has_main_rows_elsewhere };
     // A shard that is being attached or restored does not belong to the store yet.

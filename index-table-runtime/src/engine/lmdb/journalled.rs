@@ -152,6 +152,21 @@ impl SharedJournal {
         Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
     }
 
+    /// Checks for a reader that the data file of a shard is not older than the journal. If another process writes the shard, its file
+    /// needs the journal by now, and is not compared with it.
+    pub(crate) fn refuse_older(&self, path: &Path, shard: ShardNumber) -> Result<()> {
+        let check = self.marker_of(shard, path).and_then(|marker| match marker {
+            Marker::Needed(_) => Ok(()),
+            marker => start::last_number_of(path)?
+                .map_or(Ok(()), |last| self.refuse_later_commits(shard, &marker, last)),
+        });
+        match check {
+            // A reader may have no access to the records that were left for a shard.
+            Err(NotStarted::Io(error)) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            check => check.map_err(|not_started| unstarted(path, not_started)),
+        }
+    }
+
     /// Leaves the records of the journal, which has not been started, in the files of the shards. No shard is available.
     pub(crate) fn leave_records(directory: &Path, manager: [u8; 16]) -> Result<()> {
         let left = Self::open(directory, manager)?.leave_all();

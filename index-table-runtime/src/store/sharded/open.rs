@@ -204,9 +204,16 @@ fn open_shards(
     let recovery =
         if read_only { Recovery::begin(options, path, &records) } else { Recovery::Unneeded };
     let own = journal.as_ref().or_else(|| recovery.journal());
+    let closed = if read_only { closed_journal(path, &records)? } else { None };
     let mut files = Vec::new();
     for (number, record) in (0..).zip(records.shards.clone()) {
-        let open = || open_files(options, &mut records, (number, &record), path, own);
+        let open = || {
+            let files = open_files(options, &mut records, (number, &record), path, own)?;
+            if let Some(journal) = &closed {
+                journal.refuse_older(&place_of(path, &record.place), number)?;
+            }
+            Ok(files)
+        };
         files.push(is_wanted(options, &record).then(open));
     }
     let is_settled = !options.follower && settle(options, &mut records, &mut files, path, own)?;
@@ -297,6 +304,28 @@ fn open_shards(
         manager.write(&records)?;
     }
     Ok((shards, records, found))
+}
+
+/// Reads the journal of all shards for a reader, if the file of a shard does not need it. The file can be an older copy, which a
+/// writer would refuse.
+fn closed_journal(path: &Path, records: &ManagerRecords) -> Result<Option<SharedJournal>> {
+    let is_complete = |record: &ShardRecord| {
+        let marked = DataFile(&place_of(path, &record.place)).marked();
+        !record.is_removed()
+            && matches!(marked, Ok(Marked::Complete | Marked::CompleteShard { .. }))
+    };
+    if !records.shards.iter().any(is_complete) {
+        return Ok(None);
+    }
+    match SharedJournal::open(path, records.own.id) {
+        // A reader may have no access to the journal.
+        Err(Error::Io { source, .. } | Error::ReadOnly { source: Some(source), .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Ok(None)
+        }
+        journal => journal.map(Some),
+    }
 }
 
 /// Records the shards that are open, and have their own records.
@@ -713,6 +742,12 @@ pub(super) fn compare_shard(
     // The shard was restored from a backup, and its global indexes may have entries of rows in a removed shard.
     let is_removed = |number| identity.removed.contains(number);
     let is_behind = !read_only && !expected.removed.iter().all(is_removed);
+    if options.read_only && is_alone {
+        let reason = "its files were replaced by a copy of the shard alone, so the indexes of other shards may not match it; open \
+                      the store for writing, and then its tables, which checks them"
+            .to_owned();
+        return Err(unavailable(record, reason));
+    }
     if read_only && is_other && !is_follower {
         let reason = "another process is moving rows between the shards";
         return Err(Error::ReopenNeeded { path: manager.to_owned(), reason });
