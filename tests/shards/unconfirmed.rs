@@ -60,7 +60,12 @@ fn filled(path: &Path) -> Result<(Store, MemberRepository)> {
 /// Gives a copy the shard map manager of the store, as it was before the commit that changed shard `b`.
 fn before_commit(store: &Path, copied: &Path) {
     fs::copy(store.join("data.mdb"), copied.join("data.mdb")).expect("copied");
-    raw(copied, "", ".shards", |records, txn| {
+    unconfirm(copied);
+}
+
+/// Makes the state of shard `b` in a shard map manager one that is not confirmed. Fails if it is not confirmed already.
+fn unconfirm(store: &Path) {
+    raw(store, "", ".shards", |records, txn| {
         let (key, mut record) = (b"shard.\0\0\0\x01", Vec::new());
         record.extend_from_slice(records.get(txn, key)?.expect("the record of the shard"));
         // The last byte is the number of options.
@@ -69,7 +74,7 @@ fn before_commit(store: &Path, copied: &Path) {
         records.put(txn, key, &record)
     })
     .expect("written");
-    fs::remove_file(copied.join("lock.mdb")).expect("removed");
+    fs::remove_file(store.join("lock.mdb")).expect("removed");
 }
 
 fn check(path: &Path, tenants: &[u32]) -> Result<()> {
@@ -155,4 +160,34 @@ fn a_shard_that_was_not_removed_is_not_left_out_while_it_is_missing() -> Result<
     fs::rename(dir.path().join("away"), killed.join("b")).expect("renamed");
     check(&killed, &[1, 11])?;
     check(&killed, &[1, 11])
+}
+
+#[test]
+fn a_change_whose_confirmation_has_failed_is_confirmed_by_the_next_opening() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    drop(filled(&path)?);
+    let (detached, whole): (&[u32], &[u32]) = (&[1], &[1, 11]);
+    for tenants in [detached, whole, detached] {
+        let store = Store::open(&path)?;
+        let members = MemberRepository::open(&store)?;
+        if tenants == whole {
+            store.attach_shard("b", "b")?;
+        } else {
+            store.detach_shard("b")?;
+        }
+        drop((store, members));
+        // As if the second write of the manager had failed. After each opening, the state is confirmed.
+        for _ in 0..2 {
+            unconfirm(&path);
+            check(&path, tenants)?;
+        }
+        // A reader takes the state of the other shards.
+        unconfirm(&path);
+        let store = Store::options().read_only(true).open(&path)?;
+        assert_eq!(store.shard_ids().len(), tenants.len());
+        drop(store);
+        check(&path, tenants)?;
+    }
+    Ok(())
 }
