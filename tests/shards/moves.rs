@@ -3,7 +3,7 @@
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use index_table::{
@@ -446,27 +446,27 @@ fn bulk_loads_beside_moves_lose_no_row() -> Result<()> {
     let tables = Tables::open(&store)?;
     let events = EventRepository::open(&store)?;
     tables.fill(&store)?;
-    let is_done = AtomicBool::new(false);
+    let (loads, moves) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
-        scope.spawn(|| {
-            for part in 0..30u64 {
+        let loading = scope.spawn(|| {
+            let begun = Instant::now();
+            // The loads follow each other until moves have ended beside them.
+            while loads.load(Relaxed) < 30 || moves.load(Relaxed) < 3 {
+                assert!(begun.elapsed() < Duration::from_mins(2), "a move does not end");
+                let part = loads.fetch_add(1, Relaxed);
                 let rows = (0..100).map(move |id| Event { id: part * 100 + id, kind: 1 });
                 events.bulk_load(&store, rows).run().expect("a load");
-                thread::sleep(Duration::from_millis(1));
             }
-            is_done.store(true, Relaxed);
         });
-        let mut round = 0;
-        while !is_done.load(Relaxed) {
-            let to = ["a", "b", "c"][round % 3];
+        while !loading.is_finished() {
+            let to = ["a", "b", "c"][moves.load(Relaxed) as usize % 3];
             store.move_slots("events", 500..3000, to).run().expect("a move");
-            round += 1;
+            moves.fetch_add(1, Relaxed);
         }
-        assert!(round > 1);
     });
-    let txn = store.read()?;
-    assert_eq!(events.all(&txn).count()?, 3000);
-    assert_eq!(events.find_by_kind(&txn, 1).rows().count(), 3000);
+    let (txn, rows) = (store.read()?, loads.into_inner() * 100);
+    assert_eq!(events.all(&txn).count()?, rows);
+    assert_eq!(events.find_by_kind(&txn, 1).rows().count() as u64, rows);
     assert!(events.verify(&txn).run()?.is_clean());
     Ok(())
 }

@@ -22,7 +22,7 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     mem,
     sync::{Arc, atomic::AtomicU64},
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
@@ -222,7 +222,22 @@ struct HoldState {
     is_moving: bool,
     /// The number of holds so far.
     count: u64,
+    /// Until when further holds wait for a move, which has waited or started over too often. They don't wait for ever, because
+    /// the move may wait for a lock or a hold of their thread.
+    urgent_until: Option<Instant>,
 }
+
+impl HoldState {
+    /// Returns how long a hold has to wait for a move.
+    fn urgent(&self) -> Duration {
+        let until = self.urgent_until.map(|until| until.saturating_duration_since(Instant::now()));
+        until.unwrap_or_default()
+    }
+}
+
+/// How long a step of a move waits before further holds wait for it, and how long they do.
+const SOON: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A guard that prevents steps of moves.
 pub(crate) struct Held<'e> {
@@ -230,6 +245,13 @@ pub(crate) struct Held<'e> {
     /// See [`fork::forks`].
     forks: u32,
     _lock: locks::Held,
+}
+
+/// A guard that makes holds wait for the switch of a move.
+pub(crate) struct Urgent<'e> {
+    holds: &'e Holds,
+    /// See [`fork::forks`].
+    forks: u32,
 }
 
 /// A guard of a running step of a move.
@@ -245,14 +267,18 @@ impl Holds {
         self.state.lock()
     }
 
-    fn wait_while(&self, is_busy: impl Fn(&HoldState) -> bool) -> MutexGuard<'_, HoldState> {
-        self.changed.wait_while(self.lock(), |state| is_busy(state))
-    }
-
     /// Waits until no step of a move is running, and prevents further steps.
     pub(super) fn hold(&self) -> Held<'_> {
         drop(locks::Held::wait::<rank::MoveHold>(self.store));
-        let mut state = self.wait_while(|state| state.is_moving);
+        let mut state = self.lock();
+        loop {
+            let urgent = state.urgent();
+            state = match (urgent.is_zero(), state.is_moving) {
+                (false, _) => self.changed.wait_timeout(state, urgent),
+                (true, true) => self.changed.wait(state),
+                (true, false) => break,
+            };
+        }
         state.held += 1;
         state.count += 1;
         Held {
@@ -262,10 +288,27 @@ impl Holds {
         }
     }
 
+    /// Makes further holds wait until the result is dropped, at most for this time or [`PATIENCE`].
+    pub(super) fn hurry(&self, time: Duration) -> Urgent<'_> {
+        self.lock().urgent_until = Instant::now().checked_add(time.max(PATIENCE));
+        Urgent { holds: self, forks: fork::forks() }
+    }
+
     /// Waits until nothing prevents a step of a move. Also returns the number of holds so far.
     pub(super) fn step(&self) -> (Step<'_>, u64) {
         drop(locks::Held::wait::<rank::MoveStep>(self.store));
-        let mut state = self.wait_while(|state| state.is_moving || state.held > 0);
+        let (mut state, begun, mut hurried) = (self.lock(), Instant::now(), None);
+        while state.is_moving || state.held > 0 {
+            state = self.changed.wait_timeout(state, SOON);
+            // Otherwise, holds that follow each other could leave no time for the step.
+            if hurried.is_none() && begun.elapsed() >= SOON && state.urgent().is_zero() {
+                hurried = Some(state.urgent_until);
+                state.urgent_until = Instant::now().checked_add(PATIENCE);
+            }
+        }
+        if let Some(before) = hurried {
+            state.urgent_until = before;
+        }
         state.is_moving = true;
         (self.running(), state.count)
     }
@@ -299,6 +342,15 @@ impl Drop for Held<'_> {
     }
 }
 
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        if self.forks == fork::forks() {
+            self.holds.lock().urgent_until = None;
+            self.holds.changed.notify_all();
+        }
+    }
+}
+
 impl Drop for Step<'_> {
     fn drop(&mut self) {
         if self.forks == fork::forks() {
@@ -318,6 +370,33 @@ mod tests {
     fn is_refused(body: impl FnOnce(&Holds, &Mutex<(), rank::Opening>) + Send) -> bool {
         let (holds, opening) = (Holds::default(), Mutex::new(()));
         thread::scope(|scope| scope.spawn(|| body(&holds, &opening)).join().is_err())
+    }
+
+    #[test]
+    fn holds_that_follow_each_other_leave_time_for_the_steps_of_a_move() {
+        let (holds, is_done) = (Holds::default(), std::sync::atomic::AtomicBool::new(false));
+        thread::scope(|scope| {
+            // There is a hold at almost any time.
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_done.load(std::sync::atomic::Ordering::SeqCst) {
+                        let held = holds.hold();
+                        thread::sleep(Duration::from_millis(2));
+                        drop(held);
+                    }
+                });
+            }
+            for _ in 0..3 {
+                drop(holds.step());
+            }
+            let (urgent, begun) = (holds.hurry(Duration::ZERO), Instant::now());
+            let (_, first) = holds.step();
+            thread::sleep(Duration::from_millis(20));
+            let (_, last) = holds.step();
+            assert!(first == last || begun.elapsed() >= PATIENCE);
+            is_done.store(true, std::sync::atomic::Ordering::SeqCst);
+            drop(urgent);
+        });
     }
 
     #[test]

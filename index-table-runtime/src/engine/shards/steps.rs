@@ -1,10 +1,14 @@
 //! The steps of a move: commits in both of its shards, with which the [maps](super::maps) change. Also the commit that
 //! assigns keys without a shard.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use super::{
-    Engine, Held, Locks, Maps, MoveId, MoveRecord, Moving, Tables, Tracked, Txn, moving::Step,
+    Engine, Held, Locks, Maps, MoveId, MoveRecord, Moving, Tables, Tracked, Txn,
+    moving::{Step, Urgent},
 };
 use crate::{
     engine::{self, CommitFailure, Retry},
@@ -55,7 +59,13 @@ impl Engine {
         self.holds.step()
     }
 
-    /// Does the same, or returns `None` instead of waiting. For callers that have the lock of opening tables: work that
+    /// Makes work that would [hold](Self::hold_moves) moves wait until the result is dropped, at most for about this time. Otherwise, a
+    /// move that starts over after each hold would never end beside bulk loads that follow each other.
+    pub(crate) fn hurry_move(&self, time: Duration) -> Urgent<'_> {
+        self.holds.hurry(time)
+    }
+
+    /// Does the same as [`step`](Self::step), or returns `None` instead of waiting. For callers that have the lock of opening tables: work that
     /// holds moves may open a table.
     pub(crate) fn try_step(&self) -> Option<(Step<'_>, u64)> {
         self.holds.try_step()

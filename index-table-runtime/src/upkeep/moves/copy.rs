@@ -48,6 +48,12 @@ const FEW: usize = 128;
 /// The maximum number of times that changed rows are copied before the switch. Each time, fewer rows can have changed.
 const ROUNDS: usize = 16;
 
+/// How often the copy starts before work that makes it start again has to wait for the switch.
+const PATIENT_ROUNDS: usize = 3;
+
+/// How long such work waits at most.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
 /// The pause after a batch, in which waiting writers get the lock of the shard.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
@@ -115,7 +121,16 @@ impl Mover<'_> {
     /// Makes all remaining steps.
     pub(super) fn run(&mut self) -> Result<()> {
         let started = Instant::now();
+        let (engine, mut round, mut rounds) = (self.engine, started, 0);
+        let mut urgent = None;
         while !self.record().is_switched {
+            rounds += 1;
+            if rounds > PATIENT_ROUNDS {
+                // The next round takes about as long as the last one.
+                drop(urgent.take());
+                urgent = Some(engine.hurry_move((round.elapsed() * 2).min(LONGEST_PAUSE)));
+            }
+            round = Instant::now();
             self.check_states()?;
             // Work that still holds moves may change rows without tracking them.
             let (step, holds) = self.engine.step();
@@ -141,6 +156,7 @@ impl Mover<'_> {
                 self.moving = switched;
             }
         }
+        drop(urgent);
         self.end(started)
     }
 
