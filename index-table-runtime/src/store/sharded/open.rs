@@ -292,11 +292,7 @@ fn open_shards(
     for (inner, identity) in changed {
         identity.write(&inner.engine)?;
     }
-    // In a follower, the own record of a new shard can be among the commits that follow.
-    let complete = shards.iter().zip(&found.seen);
-    let complete =
-        complete.map(|(shard, seen)| shard.opened().is_ok() && (is_writer || seen.is_some()));
-    let complete: Vec<_> = complete.collect();
+    let complete = with_own_records(&shards, &found, is_writer);
     let opened =
         |(record, complete): (&ShardRecord, &bool)| record.state != ShardState::Open && *complete;
     if !read_only && (is_settled || records.shards.iter().zip(&complete).any(opened)) {
@@ -326,6 +322,13 @@ fn closed_journal(path: &Path, records: &ManagerRecords) -> Result<Option<Shared
         }
         journal => journal.map(Some),
     }
+}
+
+/// Returns for each shard whether it is open, and has its own record. In a follower, the record of a new shard can be among the
+/// commits that follow.
+fn with_own_records(shards: &[Shard], found: &Found, is_writer: bool) -> Vec<bool> {
+    let shards = shards.iter().zip(&found.seen);
+    shards.map(|(shard, seen)| shard.opened().is_ok() && (is_writer || seen.is_some())).collect()
 }
 
 /// Records the shards that are open, and have their own records.
