@@ -17,6 +17,7 @@ mod engine;
 pub mod fuzzing;
 mod locks;
 mod model;
+mod placement;
 #[doc(hidden)]
 pub mod private;
 mod query;

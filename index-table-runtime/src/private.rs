@@ -4,7 +4,6 @@ pub use core::result::Result::Ok;
 pub use serde;
 
 pub use crate::{
-    engine::shards::count_in_parallel_from,
     locks::refuse_inherited_locks,
     model::{
         aggregate::{Aggregate, Summand, Totals},
@@ -42,6 +41,7 @@ pub use crate::{
         shard::{Distribution, ShardKey},
         stream::{ChangeStream, Streamed},
     },
+    placement::shards::count_in_parallel_from,
     query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
     store::{
         GroupWriter, QueueFull, ReadTxn, ShardId, Shareable, Store, Submission, Submitted,
@@ -78,5 +78,5 @@ pub mod admin {
 #[doc(hidden)]
 pub fn run_sql(store: &crate::Store, sql: &str) -> crate::Result<Option<String>> {
     let other = || crate::Error::NotOffered { what: "SQL, because it is not on a server" };
-    store.inner.engine.postgres().ok_or_else(other)?.run(sql)
+    store.inner.engines.postgres().ok_or_else(other)?.run(sql)
 }

@@ -82,7 +82,7 @@ pub(crate) type Pieces<'t> = Box<dyn Iterator<Item = Result<Piece<'t>>> + 't>;
 impl Engine {
     /// Whether a process that wrote the store has ended without closing it.
     pub(crate) fn was_recovered(&self) -> bool {
-        self.each_lmdb().any(lmdb::Engine::was_recovered)
+        self.lmdb().is_some_and(lmdb::Engine::was_recovered)
     }
 
     /// Returns the number of read transactions of this process, and the age of the oldest.
@@ -91,13 +91,12 @@ impl Engine {
         if let Some(engine) = self.postgres() {
             return engine.readers();
         }
-        let readers = self.each_lmdb().map(lmdb::Engine::readers);
-        readers.fold((0, None), |(all, oldest), (count, age)| (all + count, oldest.max(age)))
+        self.lmdb().map_or((0, None), lmdb::Engine::readers)
     }
 
     /// Clears the reader slots of processes that have ended, and returns the number of these slots.
     pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
-        self.each_lmdb().map(lmdb::Engine::clear_stale_readers).sum()
+        self.lmdb().map_or(Ok(0), lmdb::Engine::clear_stale_readers)
     }
 
     /// Returns the reader slots of all processes; `None` without a data file.

@@ -9,7 +9,7 @@
 //! The engines are an enum ([`dispatch`]) and not a type parameter. So repositories need no generics, and all code
 //! above the seam is compiled once, in this crate.
 //!
-//! The laws below are tested by a suite that runs on every engine (`engine/tests/`).
+//! The laws below are tested by a suite that runs on every engine, and on several together (`placement/tests/`).
 //!
 //! # Order and keys
 //!
@@ -77,7 +77,7 @@ mod durability;
 pub(crate) mod files;
 mod forward;
 mod hand_over;
-mod latest;
+pub(crate) mod latest;
 mod links;
 pub(crate) mod list;
 pub(crate) mod lmdb;
@@ -90,10 +90,7 @@ pub(crate) mod postgres;
 mod query;
 mod read;
 mod records;
-pub(crate) mod shards;
 mod stamp;
-#[cfg(test)]
-mod tests;
 mod write;
 
 pub(crate) use conflicts::Conflicts;
@@ -103,6 +100,7 @@ pub use data_file::{ReaderSlot, ReaderSlots, reader_slots};
 pub(crate) use declared::DeclaredShard;
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::{Durability, DurabilityReason};
+pub(crate) use forward::forward;
 pub use hand_over::ArchiveFile;
 pub(crate) use hand_over::{Destination, HandOver};
 pub(crate) use links::Links;
@@ -110,13 +108,12 @@ pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, DIRECTORY_MODE, FILE_MODE, 
 pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, NotVisible, Retry, is_of_left_shard};
 pub(crate) use query::{KeyList, Query, Sampled};
-#[cfg(feature = "postgres")]
 pub(crate) use read::one_by_one;
 pub(crate) use read::{Count, EntryResult, Read, SmallRecords, WithRow};
 pub(crate) use records::{ReadRecords, Records, Space, WriteRecords};
 pub use stamp::CommitNumber;
 pub(crate) use stamp::Stamp;
-pub(crate) use write::Write;
+pub(crate) use write::{Write, one_by_one as write_one_by_one};
 
 #[cfg(doc)]
 use crate::model::schema::IndexSchema;

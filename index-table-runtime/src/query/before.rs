@@ -20,8 +20,9 @@ use super::{
     request::ScanRequest,
 };
 use crate::{
-    engine::{Query, Reader},
+    engine::Query,
     model::{entity::IndexEntry, entry::Position, error::Result, schema::IndexSchema},
+    placement::Reader,
 };
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {

@@ -7,7 +7,7 @@ use super::{
     conditions::{Conditions, Existence, Hashed, ValueSource},
 };
 use crate::{
-    engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Reader},
+    engine::{Cursor as _, EntryResult, LongLived as _, Query},
     model::{
         entity::Form,
         entry::{KeyBuffer, RawEntry},
@@ -16,6 +16,7 @@ use crate::{
         maintain::Image,
         schema::{IndexSchema, Source, TableSchema},
     },
+    placement::{Entries, LentEntries, Reader},
     query::meter::Meter,
 };
 

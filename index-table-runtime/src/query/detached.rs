@@ -6,12 +6,13 @@ use super::{
     request::ScanRequest,
 };
 use crate::{
-    engine::{Query, Reader},
+    engine::Query,
     model::{
         entity::Entity,
         error::Result,
         schema::{Source, TableSchema},
     },
+    placement::Reader,
     query::meter::Ledger,
     usage::TableCounters,
 };

@@ -8,7 +8,7 @@ use super::{
     matches::{self, Matches},
 };
 use crate::{
-    engine::{Entries, Query, Reader},
+    engine::Query,
     model::{
         KeyRange,
         entry::ShortEntry,
@@ -16,6 +16,7 @@ use crate::{
         key::{DecodeError, Key, KeyReader},
         schema::{Source, TableSchema},
     },
+    placement::{Entries, Reader},
     query::meter::{Ledger, Meter},
     usage::Stats,
 };

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use crate::{
-    engine::{Entries, EntryResult, LentEntries, Query, Reader},
+    engine::{EntryResult, Query},
     model::{
         entity::{Entity, EntryReader, Form},
         entry::{KeyBuffer, RawEntry, ShortEntry},
@@ -15,6 +15,7 @@ use crate::{
         row::{self, Body},
         schema::{Source, TableSchema},
     },
+    placement::{Entries, LentEntries, Reader},
     query::meter::{Ledger, Meter},
     query::{conditions::Conditions, matches::Matches},
     usage::Stats,

@@ -3,7 +3,7 @@
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use crate::{
-    engine::{Read as _, Reader},
+    engine::Read as _,
     model::{
         entity::{Entity, Viewed},
         error::{Error, Result},
@@ -11,6 +11,7 @@ use crate::{
         row,
         schema::Source,
     },
+    placement::Reader,
     query::meter::{Ledger, Meter},
     usage::{Stats, trace::Trace},
 };

@@ -4,12 +4,12 @@ use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
 use super::{Scan, entry_scan::EntryScan};
 use crate::{
-    engine::{self, LentEntries},
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::Result,
         row::{self, Body},
     },
+    placement::{self, LentEntries},
     usage::Stats,
 };
 
@@ -77,7 +77,7 @@ iterator! {
 iterator! {
     /// The views of a scan's rows; see [`Scan::views`](crate::Scan::views). Ends after the first
     /// error.
-    Views, <E::Row as Viewed>::View<'txn>, engine::Entries<'txn>, scan => scan.decode_next(
+    Views, <E::Row as Viewed>::View<'txn>, placement::Entries<'txn>, scan => scan.decode_next(
         |scan, entry| Ok((scan.row_bytes(entry)?, scan.unescaped())),
         |(bytes, unescaped)| row::view::<E::Row>(bytes, unescaped),
     ), where Viewed
@@ -86,7 +86,7 @@ iterator! {
 iterator! {
     /// The entries of a scan; see [`Scan::entries`](crate::Scan::entries). Ends after the first
     /// error.
-    Entries, E, engine::Entries<'txn>, scan => scan.decode_next(
+    Entries, E, placement::Entries<'txn>, scan => scan.decode_next(
         |scan, entry| scan.entry_reader(entry, E::SOURCE, const { Body::of::<E::Row>() }),
         E::decode,
     )

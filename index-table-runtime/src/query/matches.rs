@@ -6,13 +6,14 @@ use std::rc::Rc;
 
 use super::{DANGLING, check::Check, conditions::Conditions, list::Ranges};
 use crate::{
-    engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Read, Reader},
+    engine::{Cursor as _, EntryResult, LongLived as _, Query, Read},
     model::{
         entity::Form,
         entry::{KeyBuffer, RawEntry},
         error::{Boxed, Result},
         schema::{Source, TableSchema},
     },
+    placement::{Entries, LentEntries, Reader},
     query::meter::{Ledger, Meter},
 };
 

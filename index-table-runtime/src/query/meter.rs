@@ -3,8 +3,9 @@
 use std::{cell::Cell, sync::Arc};
 
 use crate::{
-    engine::{Count, Query, Read, Reader},
+    engine::{Count, Query, Read},
     model::{error::Result, key::Unescaped, schema::Source, shard::ShardSet},
+    placement::Reader,
     usage::{ReadCounters, Stats, TableCounters, trace::Trace},
 };
 

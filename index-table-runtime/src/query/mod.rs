@@ -45,12 +45,12 @@ pub(crate) use total::{GroupTotals, decode as decode_totals, of_group as totals_
 use std::{fmt, marker::PhantomData};
 
 use crate::{
-    engine::LentEntries,
     model::{
         entity::{IndexEntry, Viewed},
         error::Result,
         schema::Source,
     },
+    placement::LentEntries,
 };
 use entry_scan::EntryScan;
 

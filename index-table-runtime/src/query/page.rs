@@ -2,7 +2,6 @@
 
 use super::{Cursor, Scan, entry_scan::EntryScan, request::ScanRequest};
 use crate::{
-    engine::Entries,
     model::{
         entity::{IndexEntry, Viewed},
         entry::{KeyBuffer, ShortEntry},
@@ -11,6 +10,7 @@ use crate::{
         row::{self, Body},
         schema::Source,
     },
+    placement::Entries,
 };
 
 /// The maximum number of items of a page whose memory is allocated in advance.

@@ -12,12 +12,13 @@ use super::{
     total::{self, GroupTotals},
 };
 use crate::{
-    engine::{Count, Entries, LentEntries, Query, Read, Reader},
+    engine::{Count, Query, Read},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
         schema::{Source, TableSchema},
     },
+    placement::{Entries, LentEntries, Reader},
     query::meter::Ledger,
 };
 

@@ -1,7 +1,7 @@
 //! Counting rows by an aggregate: a query by equality on all fields of an aggregate has the count of a group.
 
 use crate::{
-    engine::{Query, Read as _, Reader, Space},
+    engine::{Query, Read as _, Space},
     model::{
         aggregate::Totals,
         error::Result,
@@ -10,6 +10,7 @@ use crate::{
         schema::{AggregateSchema, KeyField, KeyForm, Source, TableSchema},
         shard::Distribution,
     },
+    placement::Reader,
 };
 
 /// The totals of a group, with the cost of reading them.

@@ -89,9 +89,9 @@ impl Store {
     /// ```
     #[must_use]
     pub fn archive_lag(&self) -> Option<ArchiveLag> {
-        let engine = &self.inner.engine;
+        let engine = &self.inner.engines;
         engine.refuse_forked().ok()?;
-        let distance = match engine.sharded() {
+        let distance = match engine.several() {
             None => engine.on_disk().ok()?.archive_distance(),
             Some(shards) => shards.engines().find_map(|shard| shard.lmdb()?.archive_distance()),
         }?;

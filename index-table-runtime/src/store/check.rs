@@ -49,11 +49,11 @@ impl Store {
     /// The errors of [`check`](Store::check).
     #[doc(hidden)]
     pub fn check_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        if self.inner.engine.has_other_writers() {
+        if self.inner.engines.has_other_writers() {
             let what = "checking the pages of files; use the server's extension `amcheck`";
             return Err(Error::NotOffered { what });
         }
-        self.inner.engine.each_lmdb().try_for_each(|engine| {
+        self.inner.engines.each_lmdb().try_for_each(|engine| {
             let begun = Instant::now();
             engine.check(&mut |done, all| progress(Progress::new("pages", done, Some(all), begun)))
         })

@@ -226,7 +226,7 @@ impl Store {
     fn copy(&self, path: &Path, copy: CopyKind, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         // The copy would wait for this thread's write transaction.
         self.inner.refuse_nested_write()?;
-        if let Some(shards) = self.inner.engine.sharded() {
+        if let Some(shards) = self.inner.engines.several() {
             return copy_shards(shards, path, copy, progress);
         }
         self.copy_one(path, copy, progress, true)
@@ -240,13 +240,13 @@ impl Store {
         progress: &mut dyn FnMut(Progress),
         is_alone: bool,
     ) -> Result<()> {
-        let size = self.inner.engine.on_disk()?.size()?;
+        let size = self.inner.engines.on_disk()?.size()?;
         let io = |source| Error::io(path, source);
-        let modes = Modes::of(&self.inner.engine.directory());
+        let modes = Modes::of(&self.inner.engines.directory());
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
         let filled = self.fill(&file, copy, size, progress);
-        let filled = filled.and_then(|()| mark_copy(&self.inner.engine, &partial.0, is_alone));
+        let filled = filled.and_then(|()| mark_copy(self.inner.engine()?, &partial.0, is_alone));
         filled.map_err(|error| at_path(error, path))?;
         modes.apply(&file, &partial.0).map_err(io)?;
         file.sync_all().map_err(io)?;
@@ -270,7 +270,7 @@ impl Store {
         thread::scope(|scope| {
             let (done, outcome) = mpsc::channel();
             let work = move || {
-                drop(done.send(self.inner.engine.on_disk().and_then(|it| it.copy(file, copy))));
+                drop(done.send(self.inner.engines.on_disk().and_then(|it| it.copy(file, copy))));
             };
             thread::Builder::new()
                 .name(NAME.to_owned())

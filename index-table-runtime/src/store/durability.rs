@@ -1,6 +1,6 @@
 //! The durability of an open store.
 
-use super::Store;
+use super::{Engines, Store};
 use crate::engine::{Durability, DurabilityReason, Engine};
 
 impl Store {
@@ -58,27 +58,23 @@ impl Store {
     }
 
     fn durability_with_reason(&self) -> (Durability, Option<DurabilityReason>) {
-        of(&self.inner.engine)
+        match &self.inner.engines {
+            Engines::One(engine) => engine.durability(),
+            Engines::Several(shards) => {
+                let each = shards.engines().map(Engine::durability);
+                let weakest = each.min_by_key(|(own, _)| strength(*own));
+                // All shards have the same default.
+                weakest.unwrap_or((Durability::Journal, None))
+            }
+        }
     }
 }
 
-fn of(engine: &Engine) -> (Durability, Option<DurabilityReason>) {
-    let strength = |durability| match durability {
+const fn strength(durability: Durability) -> u8 {
+    match durability {
         Durability::None => 0,
         Durability::Relaxed => 1,
         Durability::Full => 2,
         Durability::Journal => 3,
-    };
-    match engine {
-        Engine::Lmdb(engine) => engine.durability(),
-        Engine::Sharded(shards) => {
-            let weakest = shards.engines().map(of).min_by_key(|(own, _)| strength(*own));
-            // All shards have the same default.
-            weakest.unwrap_or((Durability::Journal, None))
-        }
-        #[cfg(feature = "memory")]
-        Engine::Memory(_) => (Durability::None, Some(DurabilityReason::Memory)),
-        #[cfg(feature = "postgres")]
-        Engine::Postgres(_) => (Durability::Full, Some(DurabilityReason::Server)),
     }
 }

@@ -17,10 +17,10 @@ use crate::{
         Durability, FILE_MODE, Options,
         files::{self, DATA_FILE},
         lmdb::{self, Archive, Following, Left, Mark, position},
-        shards::{self, WriterLock},
     },
     locks::{Mutex, Unshared, rank},
     model::error::{Error, Result},
+    placement::shards::{self, WriterLock},
 };
 
 /// The name of the thread that applies commits, in an error.
@@ -112,8 +112,8 @@ impl Shared {
     fn advance(&self, store: &Store) -> Result<()> {
         let mut following = self.following.lock();
         let archive = following.directory().to_owned();
-        following.advance(&mut |followed| match store.inner.engine.sharded() {
-            None => store.inner.engine.on_disk()?.follow(&archive, followed, None),
+        following.advance(&mut |followed| match store.inner.engines.several() {
+            None => store.inner.engines.on_disk()?.follow(&archive, followed, None),
             Some(shards) => {
                 if shards.follow(&archive, followed)?
                     && let Some(open) = store.inner.open_followed.get()
@@ -127,7 +127,7 @@ impl Shared {
     }
 
     fn lag(&self, store: &Store) -> Result<FollowerLag> {
-        store.inner.engine.refuse_forked()?;
+        store.inner.engines.refuse_forked()?;
         let following = self.following.lock().clone();
         let error = self.error.lock().clone();
         let lag = lag_of(store, following)?;
@@ -160,8 +160,8 @@ fn lag_of(store: &Store, mut following: Following) -> Result<FollowerLag> {
     let mut lag = FollowerLag { commits: 0, bytes: 0, time: Duration::ZERO, error: None };
     let mut first = None;
     following.advance(&mut |followed| {
-        let is_applied = match store.inner.engine.sharded() {
-            None => Ok(followed.commit() <= store.inner.engine.on_disk()?.last_commit()),
+        let is_applied = match store.inner.engines.several() {
+            None => Ok(followed.commit() <= store.inner.engines.on_disk()?.last_commit()),
             Some(shards) => shards.has_record(&archive, &followed.parts(&archive)?),
         };
         let is_applied = match is_applied {
@@ -298,7 +298,7 @@ impl Follower {
     /// open the follower again and promote it. If `open` fails because the directory is not that of a follower, it is already
     /// the promoted store. To write to the original instead, open it with another archive.
     pub fn promote(mut self) -> Result<Store> {
-        self.store.inner.engine.refuse_forked()?;
+        self.store.inner.engines.refuse_forked()?;
         self.stop();
         // A follower that can't continue does not refuse the writes of the original.
         self.shared.advance(&self.store)?;
@@ -316,9 +316,9 @@ impl Follower {
         self.shared.advance(&self.store)?;
         // A process that is killed before the mark is removed leaves a closed follower.
         self.complete()?;
-        Following::forget(&self.store.inner.engine.directory())?;
-        match self.store.inner.engine.sharded() {
-            None => self.store.inner.engine.on_disk()?.become_writable(),
+        Following::forget(&self.store.inner.engines.directory())?;
+        match self.store.inner.engines.several() {
+            None => self.store.inner.engines.on_disk()?.become_writable(),
             Some(shards) => shards.become_writable(),
         }
     }
@@ -331,14 +331,14 @@ impl Follower {
 
     /// Makes the copy complete, so that it can be opened again.
     fn close(&self) -> Result<()> {
-        if self.store.inner.engine.is_read_only() { self.complete() } else { Ok(()) }
+        if self.store.inner.engines.is_read_only() { self.complete() } else { Ok(()) }
     }
 
     fn complete(&self) -> Result<()> {
-        let engine = &self.store.inner.engine;
+        let engine = &self.store.inner.engines;
         let following = self.shared.following.lock();
         // With a new shard, the archive is copied again.
-        let has_all = engine.sharded().is_none_or(|shards| !shards.lacks_shard());
+        let has_all = engine.several().is_none_or(|shards| !shards.lacks_shard());
         following.record(&engine.directory(), &commits(&self.store)?, has_all)?;
         for (_, engine) in engines(&self.store)? {
             engine.end_to_follow()?;
@@ -360,13 +360,13 @@ impl Store {
     /// [`Error::Io`] if the directory can't be read.
     #[doc(hidden)]
     pub fn follower_lag(&self) -> Result<Option<FollowerLag>> {
-        self.inner.engine.refuse_forked()?;
+        self.inner.engines.refuse_forked()?;
         let shared = self.inner.follower.lock().upgrade();
         let lag = if let Some(shared) = shared {
             shared.lag(self)
         } else {
-            let engine = &self.inner.engine;
-            if engine.sharded().is_none() && engine.on_disk().is_err() {
+            let engine = &self.inner.engines;
+            if engine.several().is_none() && engine.on_disk().is_err() {
                 return Ok(None);
             }
             let archive = lmdb::archive_of_follower(&engine.directory())?;
@@ -386,7 +386,7 @@ impl Store {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        if self.store.inner.engine.refuse_forked().is_err() {
+        if self.store.inner.engines.refuse_forked().is_err() {
             // The job and the marker belong to the other process.
             return;
         }
@@ -530,10 +530,10 @@ fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
     }
     let store = sharded::open(&options, path)?;
     if let Some((shard, reason)) = store.unavailable_shards().into_iter().next()
-        && !store.inner.engine.sharded().is_some_and(shards::Engine::lacks_shard)
+        && !store.inner.engines.several().is_some_and(|shards| shards.lacks_shard())
     {
         let shard = shard.name().to_owned();
-        let manager = store.inner.engine.sharded().and_then(shards::Engine::manager);
+        let manager = store.inner.engines.several().and_then(|shards| shards.manager());
         let records = manager.map_or(Ok(None), shards::Manager::read)?;
         let is_new = records.is_some_and(|records| {
             let own = records.shards.iter().find(|own| own.name == shard);
@@ -555,8 +555,8 @@ fn open_store(path: &Path, archive: &Path, is_sharded: bool) -> Result<Store> {
 
 /// Returns the data files of a follower, with the numbers of their shards.
 fn engines(store: &Store) -> Result<Vec<(u32, &lmdb::Engine)>> {
-    let engine = &store.inner.engine;
-    match engine.sharded() {
+    let engine = &store.inner.engines;
+    match engine.several() {
         None => Ok(vec![(0, engine.on_disk()?)]),
         Some(shards) => Ok(shards.followers().collect()),
     }
@@ -564,8 +564,8 @@ fn engines(store: &Store) -> Result<Vec<(u32, &lmdb::Engine)>> {
 
 /// Returns the number of the last commit in each data file that the next opening of a follower opens.
 fn commits(store: &Store) -> Result<BTreeMap<u32, u64>> {
-    let engine = &store.inner.engine;
-    match engine.sharded() {
+    let engine = &store.inner.engines;
+    match engine.several() {
         None => Ok(BTreeMap::from([(0, engine.on_disk()?.last_commit())])),
         Some(shards) => shards.follower_commits(),
     }

@@ -11,12 +11,12 @@ use std::{
 };
 
 use super::{
-    Store, follower,
+    Engines, Shards, Store, follower,
     open_table::{OpenTable, Readable, Renewals},
     transaction,
 };
 use crate::{
-    engine::{Conflicts, Engine, Limit, Records, Tables, WhenFull, shards},
+    engine::{self, Conflicts, Limit, Records, WhenFull},
     locks::{Mutex, MutexGuard, rank},
     model::{
         error::{Error, Result},
@@ -24,6 +24,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
+    placement::Tables,
     usage::{Durations, Requests, TableCounters},
     write::{Scratch, SharedTable, changes::Orders, queue::Signals, watch::Watchers},
 };
@@ -35,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Inner {
-    pub(crate) engine: Engine,
+    pub(crate) engines: Engines,
     /// The number of the store, by which its transactions and repositories are recognized.
     pub(crate) id: u64,
     writer: Mutex<WriterState>,
@@ -58,7 +59,7 @@ pub(crate) struct Inner {
     pub(super) follower: Mutex<Weak<follower::Shared>>,
     /// In the store of a follower, opens the tables in use in the shards to which their rows have moved; `None` before the
     /// first table is opened.
-    pub(crate) open_followed: OnceLock<fn(&Store, &shards::Engine)>,
+    pub(crate) open_followed: OnceLock<fn(&Store, &Shards)>,
 }
 
 /// The value of [`Inner::opened`] for write transactions. Opening a table takes a write transaction, so a
@@ -84,6 +85,8 @@ pub(crate) struct Declared {
     pub(crate) renewed: Vec<Renewed>,
     /// The place of the last change in the order of all shards.
     pub(crate) last_change: u64,
+    /// Other tables that stay open as long as this one.
+    pub(crate) kept: Vec<Arc<OpenTable>>,
 }
 
 /// A new record of a referenced table.
@@ -106,16 +109,16 @@ struct WriterState {
 }
 
 impl Inner {
-    pub(super) fn new(engine: Engine, limit: Limit) -> Self {
+    pub(super) fn new(engines: Engines, limit: Limit) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         // A thread that opens a table of a sharded store opens it in the stores of the shards.
-        let opening = Mutex::numbered(u64::from(engine.sharded().is_none()), ());
+        let opening = Mutex::numbered(u64::from(engines.several().is_none()), ());
         let (writer, tables) = (Mutex::default(), Mutex::default());
         let (opened, signals) = (Arc::default(), Arc::default());
         let (commits, follower) = (Durations::default(), Mutex::default());
         Self {
-            engine,
+            engines,
             id,
             writer,
             signals,
@@ -130,13 +133,18 @@ impl Inner {
         }
     }
 
+    /// Returns the only engine of the store.
+    pub(crate) fn engine(&self) -> Result<&Arc<engine::Engine>> {
+        self.engines.one().ok_or_else(|| Error::internal("a shard that has shards"))
+    }
+
     /// Opens a table, or returns the open table while a repository of it is in use. While it is in use, a
     /// different declaration is refused, since each repository would write rows without the indexes of the
     /// other.
     pub(crate) fn open_once(
         &self,
         rows: &'static RowVtable,
-        open: impl FnOnce(&Engine) -> Result<(Tables, Declared)>,
+        open: impl FnOnce(&Engines) -> Result<(Tables, Declared)>,
     ) -> Result<Arc<OpenTable>> {
         let schema = rows.schema;
         if let Some(used) = self.used(rows)? {
@@ -147,7 +155,8 @@ impl Inner {
         if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
-        let (tables, Declared { record, readable, renewed, last_change }) = open(&self.engine)?;
+        let (tables, declared) = open(&self.engines)?;
+        let Declared { record, readable, renewed, last_change, kept } = declared;
         if self.limit.when_full == WhenFull::Disable && schema.has_eventual() && tables.are_split()
         {
             let what = "`WhenFull::Disable`, for a table with rows in several shards and an eventual index";
@@ -174,11 +183,12 @@ impl Inner {
                 watchers: Watchers::default(),
                 as_declared: AtomicU64::new(0),
                 archive: Mutex::default(),
-                orders: self.engine.sharded().map(|_| Orders::after(last_change)),
+                orders: self.engines.several().map(|_| Orders::after(last_change)),
             }),
             store: self.id,
             opened,
             since,
+            kept: kept.into_iter().collect(),
         });
         for reference in rows.references {
             let is_own = reference.to.name == schema.name;
@@ -205,7 +215,7 @@ impl Inner {
 
     /// Returns the table if a repository of it is in use.
     fn used(&self, rows: &RowVtable) -> Result<Option<Arc<OpenTable>>> {
-        self.engine.refuse_forked()?;
+        self.engines.refuse_forked()?;
         let table = rows.schema.name;
         let tables = self.tables();
         let Some(opened) = tables.get(table) else { return Ok(None) };
@@ -234,13 +244,13 @@ impl Inner {
 
     /// Returns the table with this name if this process has it in use. A forked process has none.
     pub(crate) fn table(&self, name: &str) -> Option<Arc<OpenTable>> {
-        self.engine.refuse_forked().ok()?;
+        self.engines.refuse_forked().ok()?;
         self.tables().get(name)?.table.upgrade()
     }
 
     /// Returns the tables that this process has in use, by name. A forked process has none.
     pub(crate) fn tables_in_use(&self) -> Vec<Arc<OpenTable>> {
-        if self.engine.refuse_forked().is_err() {
+        if self.engines.refuse_forked().is_err() {
             return Vec::new();
         }
         self.tables().values().filter_map(|opened| opened.table.upgrade()).collect()
@@ -263,7 +273,7 @@ impl Inner {
         let began = Instant::now();
         loop {
             thread::sleep(PAUSE);
-            if !self.engine.is_contended() || began.elapsed() > LONGEST_PAUSE {
+            if !self.engines.is_contended() || began.elapsed() > LONGEST_PAUSE {
                 return;
             }
         }
@@ -276,11 +286,11 @@ impl Inner {
 
     /// Returns the contents of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
-        self.engine.refuse_forked()?;
-        if !self.engine.has_catalog() {
+        self.engines.refuse_forked()?;
+        if !self.engines.has_catalog() {
             self.refuse_nested_write()?;
         }
-        self.engine.catalog()
+        self.engines.catalog()
     }
 
     /// Drops the indexes that `choose` returns. `choose` gets the records of the catalog, and a function that
@@ -300,14 +310,16 @@ impl Inner {
                 indexes.any(|own| own == index) || parts.any(|own| own == index)
             })
         };
-        let attempt = || self.engine.drop_indexes(&mut |records| choose(records, &is_in_use));
+        let attempt = || self.engines.drop_indexes(&mut |records| choose(records, &is_in_use));
         let mut conflicts = Conflicts::default();
-        transaction::run(attempt, |retry| transaction::prepare(&self.engine, retry, &mut conflicts))
+        transaction::run(attempt, |retry| {
+            transaction::prepare(&self.engines, retry, &mut conflicts)
+        })
     }
 
     /// Fails if this thread has a write transaction. With LMDB, it would be a deadlock.
     pub(crate) fn refuse_nested_write(&self) -> Result<()> {
-        self.engine.refuse_forked()?;
+        self.engines.refuse_forked()?;
         let own = thread::current().id();
         let writer = self.writer();
         if writer.thread == Some(own) || writer.others.contains(&own) {
@@ -364,7 +376,7 @@ impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         let scratch = self.scratch.take().filter(|scratch| !scratch.is_large());
         // In a forked process, the lock may be held by a thread that does not exist.
-        if self.inner.engine.refuse_forked().is_err() {
+        if self.inner.engines.refuse_forked().is_err() {
             return;
         }
         let mut writer = self.inner.writer();
@@ -392,7 +404,7 @@ mod tests {
     /// Waits until the store has the given contention.
     fn wait_until(store: &Store, is_contended: bool) {
         let began = Instant::now();
-        while store.inner.engine.is_contended() != is_contended {
+        while store.inner.engines.is_contended() != is_contended {
             assert!(began.elapsed() < Duration::from_secs(30), "not contended: {is_contended}");
             thread::sleep(Duration::from_millis(1));
         }
@@ -402,7 +414,7 @@ mod tests {
     fn long_work_pauses_until_a_waiting_thread_has_had_its_turn() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = Store::open(directory.path()).expect("a store");
-        assert!(!store.inner.engine.is_contended());
+        assert!(!store.inner.engines.is_contended());
         let had_its_turn = AtomicBool::new(false);
         thread::scope(|scope| {
             let txn = store.write().expect("a transaction");

@@ -4,6 +4,7 @@ mod archive;
 mod check;
 mod copy;
 mod durability;
+mod engines;
 mod follower;
 mod group;
 mod inner;
@@ -19,6 +20,7 @@ pub(crate) mod watch;
 
 pub use archive::{ArchiveLag, RestoreArchive};
 pub use copy::Backup;
+pub(crate) use engines::{Engines, Member, Shards};
 pub use follower::{Follower, FollowerLag};
 pub(crate) use group::RowKey;
 pub use group::{GroupWriter, QueueFull, Submission, Submitted};
@@ -29,7 +31,7 @@ pub use readers::Readers;
 pub use sharded::ShardId;
 pub(crate) use sharded::{
     engine_of, engine_to_change, leave_records, open_added, open_attached, open_copy,
-    open_restored, parts_of, shard_id, shards_of, store_of, table_of,
+    open_restored, parts_of, shard_id, shards_of,
 };
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};
@@ -195,7 +197,7 @@ impl Store {
     pub fn in_memory() -> Self {
         Self {
             inner: Arc::new(Inner::new(
-                crate::engine::Engine::in_memory(),
+                crate::engine::Engine::in_memory().into(),
                 Options::default().index_queue,
             )),
         }
@@ -217,7 +219,7 @@ impl Store {
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         // The counter is read before the transaction begins, so that the snapshot has all tables it counts.
         let opened = self.inner.opened();
-        let txn = self.inner.engine.read()?;
+        let txn = self.inner.engines.read()?;
         self.inner.requests.read();
         Ok(ReadTxn::new(txn, self.inner.id, opened))
     }
@@ -225,7 +227,7 @@ impl Store {
     /// Begins a read transaction that may take its snapshot when it is first used.
     pub(crate) fn read_later(&self) -> Result<ReadTxn<'_>> {
         let opened = self.inner.opened();
-        Ok(ReadTxn::new(self.inner.engine.read_later()?, self.inner.id, opened))
+        Ok(ReadTxn::new(self.inner.engines.read_later()?, self.inner.id, opened))
     }
 
     /// Begins the write transaction. A store has one write transaction at a time, so this waits for others.
@@ -242,7 +244,7 @@ impl Store {
     /// [`read`](Store::read).
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
-        Ok(self.writing(self.inner.engine.write()?))
+        Ok(self.writing(self.inner.engines.write()?))
     }
 
     /// Whether opening the store has recovered it from its [journal](crate::Durability::Journal), because the process that
@@ -265,7 +267,7 @@ impl Store {
     /// ```
     #[must_use]
     pub fn was_recovered(&self) -> bool {
-        self.inner.engine.was_recovered()
+        self.inner.engines.each().any(crate::engine::Engine::was_recovered)
     }
 
     /// Returns a write transaction that commits each operation as its own transaction: when `insert` returns, the row
@@ -309,8 +311,8 @@ impl Store {
     /// # }
     /// ```
     pub fn autocommit(&self) -> Result<WriteTxn<'_>> {
-        if self.inner.engine.is_read_only() {
-            return Err(Error::ReadOnly { path: self.inner.engine.directory(), source: None });
+        if self.inner.engines.is_read_only() {
+            return Err(Error::ReadOnly { path: self.inner.engines.directory(), source: None });
         }
         WriteTxn::each_of(self)
     }
@@ -473,6 +475,6 @@ impl Options {
             return Err(Error::NotOffered { what: Self::not_on_servers(option) });
         }
         let engine = crate::engine::Engine::connect(self, url)?;
-        Ok(Store { inner: Arc::new(Inner::new(engine, index_queue)) })
+        Ok(Store { inner: Arc::new(Inner::new(engine.into(), index_queue)) })
     }
 }

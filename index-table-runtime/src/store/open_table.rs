@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::inner::ALL_OPENED;
 use crate::{
-    engine::{Limit, ReadRecords as _, Reader, Stamp, Tables},
+    engine::{Limit, ReadRecords as _, Stamp, list::List},
     locks::Mutex,
     model::{
         entity::Entity,
@@ -18,6 +18,7 @@ use crate::{
         schema::{Source, StateRecord, TableRecord, TableSchema},
         shard::ShardNumber,
     },
+    placement::{Reader, Tables, shards::OpenTables},
     write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
 
@@ -46,6 +47,8 @@ pub(crate) struct OpenTable {
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
     pub(crate) shared: Arc<SharedTable>,
+    /// Other tables that stay open as long as this one: the tables in the shards, and the table of main rows.
+    pub(crate) kept: List<Arc<Self>>,
 }
 
 /// The readable indexes and aggregates, each with the transactions for which it is readable.
@@ -118,6 +121,28 @@ impl Renewals {
 }
 
 impl OpenTable {
+    /// Returns the table in one of its shards; `None` if it is not open there.
+    pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<Arc<Self>> {
+        let open = &self.tables.several()?.in_shard(shard)?.tables;
+        let is_own = |own: &&Arc<Self>| own.tables.one().is_some_and(|own| Arc::ptr_eq(own, open));
+        self.kept.iter().find(is_own).cloned()
+    }
+
+    /// Keeps the table open in a shard. Returns its databases there.
+    pub(crate) fn keep(&self, in_shard: &Arc<Self>) -> Result<OpenTables> {
+        if !self.kept.iter().any(|own| Arc::ptr_eq(own, in_shard)) {
+            self.kept.push(Arc::clone(in_shard));
+        }
+        in_shard.databases()
+    }
+
+    /// Returns the databases in a shard.
+    pub(crate) fn databases(&self) -> Result<OpenTables> {
+        let in_several = || Error::internal("a table of a shard that is in several shards");
+        let tables = Arc::clone(self.tables.one().ok_or_else(in_several)?);
+        Ok(OpenTables { tables, record: self.record.as_slice().into() })
+    }
+
     /// Whether this is the record of the table at the time of opening, or a later record, written when this process
     /// opened a table that refers to this table.
     #[inline]

@@ -43,7 +43,9 @@ impl Store {
     /// ```
     #[must_use]
     pub fn readers(&self) -> Readers {
-        let (count, oldest) = self.inner.engine.readers();
+        let readers = self.inner.engines.each().map(crate::engine::Engine::readers);
+        let sum = |(all, oldest): (usize, Option<_>), (count, age)| (all + count, oldest.max(age));
+        let (count, oldest) = readers.fold((0, None), sum);
         Readers { count, oldest }
     }
 
@@ -56,6 +58,7 @@ impl Store {
     ///
     /// [`Error::Forked`](crate::Error::Forked), [`Error::Engine`](crate::Error::Engine).
     pub fn clear_stale_readers(&self) -> Result<usize> {
-        self.inner.engine.clear_stale_readers()
+        let engines = self.inner.engines.each();
+        engines.map(crate::engine::Engine::clear_stale_readers).sum()
     }
 }

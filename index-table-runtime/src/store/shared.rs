@@ -52,7 +52,7 @@ pub(super) fn read_apart<T>(path: &Path, read: impl FnOnce(&Engine) -> Result<T>
     let stores = OPEN.lock();
     let open = stores.get(path).and_then(Open::in_use);
     let outcome = if let Some(inner) = &open {
-        read(&inner.engine)
+        inner.engine().and_then(|engine| read(engine))
     } else {
         DataFile(path).wait_until_closed();
         let engine = Engine::open(&Options::default().read_only(true), path)?;
@@ -89,7 +89,7 @@ fn open_with(
         if let Some(inner) = open.in_use() {
             refuse_leaving(&inner, &path)?;
             // A detached shard is still open, and is attached again.
-            let is_back = inner.engine.has_left_journal();
+            let is_back = inner.engines.one().is_some_and(|engine| engine.has_left_journal());
             let is_joining =
                 journal.is_some() && options.used_durability() == Durability::Journal && !is_back;
             let own = if open.is_shard && !is_shard {
@@ -119,7 +119,7 @@ fn open_with(
             Engine::open_shard(options, &path, (journal, shard))?
         }
     };
-    let inner = Arc::new(Inner::new(engine, options.index_queue));
+    let inner = Arc::new(Inner::new(engine.into(), options.index_queue));
     let file = file_id(&path).ok();
     let open = Open { inner: Arc::downgrade(&inner), options: options.clone(), file, is_shard };
     stores.insert(path, open);
@@ -154,7 +154,7 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
 
 /// Refuses the directory of a detached shard while transactions use it.
 fn refuse_leaving(inner: &Inner, path: &Path) -> Result<()> {
-    if inner.engine.is_leaving() {
+    if inner.engines.one().is_some_and(|engine| engine.is_leaving()) {
         let reason = "in this process: it was a shard of a sharded store, and transactions that began before it was \
                       detached or removed still use it; end them first";
         return Err(Error::AlreadyOpen { path: path.to_owned(), reason: reason.to_owned() });
@@ -165,7 +165,9 @@ fn refuse_leaving(inner: &Inner, path: &Path) -> Result<()> {
 impl Open {
     /// Returns the store, unless its files are closed.
     fn in_use(&self) -> Option<Arc<Inner>> {
-        self.inner.upgrade().filter(|inner| !inner.engine.is_closed())
+        let is_closed =
+            |inner: &Arc<Inner>| inner.engines.one().is_some_and(|engine| engine.is_closed());
+        self.inner.upgrade().filter(|inner| !is_closed(inner))
     }
 
     /// Returns the reason why the store can't be shared.
@@ -190,7 +192,7 @@ impl Open {
     fn with_durability(&self, inner: &Inner, options: &Options) -> (Options, Options) {
         let (mut own, mut options) = (self.options.clone(), options.clone());
         if !own.read_only && !own.follower {
-            let used = || inner.engine.lmdb().map(|engine| engine.durability().0);
+            let used = || inner.engines.lmdb().map(|engine| engine.durability().0);
             own.durability = own.durability.or_else(used);
             if matches!(own.durability, Some(Durability::Full | Durability::Journal)) {
                 options.durability = options.durability.or(own.durability);

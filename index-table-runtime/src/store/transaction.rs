@@ -4,26 +4,28 @@
 
 use super::{ReadTxn, Store, Waiting, WriteTxn, WriterGuard, inner::ALL_OPENED};
 use crate::{
-    engine::{Conflicts, Engine, Retry, Txn, shards::Locks},
+    engine::{Conflicts, Retry},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement::{Txn, shards::Locks},
+    store::Engines,
 };
 
 impl Store {
     /// Begins a write transaction. In a sharded store, it locks these shards at once, and others when it uses them.
     pub(crate) fn write_with(&self, locks: &Locks) -> Result<WriteTxn<'_>> {
-        let Some(engine) = self.inner.engine.sharded() else { return self.write() };
+        let Some(engine) = self.inner.engines.several() else { return self.write() };
         self.inner.refuse_nested_write()?;
-        Ok(self.writing(Txn::Sharded(engine.write_with(locks)?)))
+        Ok(self.writing(Txn::Several(engine.write_with(locks)?)))
     }
 
     /// Begins a write transaction that has locked one shard, and locks further shards when it uses them.
     pub(super) fn write_from(&self, shard: ShardNumber) -> Result<WriteTxn<'_>> {
-        let Some(engine) = self.inner.engine.sharded() else { return self.write() };
+        let Some(engine) = self.inner.engines.several() else { return self.write() };
         self.inner.refuse_nested_write()?;
-        Ok(self.writing(Txn::Sharded(engine.write_from(shard)?)))
+        Ok(self.writing(Txn::Several(engine.write_from(shard)?)))
     }
 
     /// Returns a write transaction of this thread.
@@ -131,18 +133,18 @@ impl Attempts {
             return Ok(false);
         }
         match rerun {
-            Rerun::Engine(retry) => prepare(&store.inner.engine, retry, &mut self.conflicts),
+            Rerun::Engine(retry) => prepare(&store.inner.engines, retry, &mut self.conflicts),
             Rerun::Queue(table) => self.waiting.wait_for_room(store, table),
         }
     }
 }
 
 /// Prepares another attempt of a closure, or of work of an engine.
-pub(crate) fn prepare(engine: &Engine, retry: Retry, conflicts: &mut Conflicts) -> Result<bool> {
+pub(crate) fn prepare(engines: &Engines, retry: Retry, conflicts: &mut Conflicts) -> Result<bool> {
     if retry == Retry::Conflict {
-        return conflicts.back_off(engine.retry_for()).map(|()| true);
+        return conflicts.back_off(engines.retry_for()).map(|()| true);
     }
-    engine.prepare(retry)
+    engines.prepare(retry)
 }
 
 /// Runs `attempt` until it succeeds, fails without a reason to run again, or `prepare` can't prepare another

@@ -20,7 +20,7 @@ pub(crate) fn wait_for(
     token: &IndexToken,
     timeout: Duration,
 ) -> Result<bool> {
-    store.inner.engine.refuse_forked()?;
+    store.inner.engines.refuse_forked()?;
     let last = |shard| Some((shard, token.of(table.schema.name, shard)?));
     let queues: Vec<_> = queues_of(&table.tables).into_iter().filter_map(last).collect();
     if queues.is_empty() {

@@ -4,7 +4,7 @@ use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
 use super::KeyedTable;
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader, Space},
+    engine::{Cursor as _, Query, Read as _, Space},
     model::{
         KeyRange,
         aggregate::{Aggregate, Totals, WHOLE_TABLE},
@@ -13,6 +13,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{AggregateSchema, Extreme, Source},
     },
+    placement::Reader,
     query::{Bounds, GroupTotals, Ledger, decode_totals, totals_of_group},
     store::{OpenTable, ReadTxn},
 };

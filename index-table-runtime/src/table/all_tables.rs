@@ -160,7 +160,7 @@ impl Store {
     ///
     /// The errors of [`Upgrade::run`]. The tables before the failed table are upgraded.
     pub fn upgrade(&self) -> Result<Upgraded> {
-        self.inner.engine.refuse_forked()?;
+        self.inner.engines.refuse_forked()?;
         let mut sum = Upgraded::default();
         for table in self.inner.tables_in_use() {
             let Upgraded { rows, upgraded } = Upgrade::new(self, &table).run()?;

@@ -86,7 +86,7 @@ impl<R: Entity> KeyedTable<R> {
     /// [`Error::NoShard`]; [`Error::WrongStore`]; [`Error::Forked`].
     pub fn shard_of(&self, store: &Store, shard_key: &Bounds) -> Result<ShardId> {
         let open = &self.table.open;
-        store.inner.engine.refuse_forked()?;
+        store.inner.engines.refuse_forked()?;
         open.check_store(store.inner.id)?;
         shard_id(store, open.shard_of_shard_key(shard_key.range.start())?)
     }

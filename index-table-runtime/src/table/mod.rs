@@ -31,7 +31,7 @@ pub use shards::{ShardInfo, ShardStatus};
 
 use self::untyped::Writing;
 use crate::{
-    engine::{Read as _, Writer},
+    engine::Read as _,
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -40,6 +40,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
+    placement::Writer,
     query::{Bounds, GetMany, Scan},
     store::{self, OpenTable, ReadTxn, Store, WriteTxn, watch::Watch},
     upkeep::{

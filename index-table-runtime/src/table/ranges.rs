@@ -6,17 +6,15 @@ use serde::Serialize;
 
 use super::shards::totals;
 use crate::{
-    engine::{
-        Cursor as _, Query, Read as _,
-        shards::{CurrentRouting, Engine},
-    },
+    engine::{Cursor as _, Query, Read as _},
     model::{
         KeyRange,
         error::{Error, Result},
         schema::Source,
         shard::{Boundaries, KeyRequests, Routing, ShardNumber},
     },
-    store::{OpenTable, Store, shard_id, shards_of},
+    placement::shards::CurrentRouting,
+    store::{OpenTable, Shards, Store, shard_id, shards_of},
     upkeep::analyze::share,
 };
 
@@ -234,7 +232,7 @@ impl<'t> Own<'t> {
 
 /// Returns the ranges of a map, each with whether a part of it is being moved; `None` for keys that belong to no shard.
 fn declared(
-    engine: &Engine,
+    engine: &Shards,
     routing: &Routing,
     (map, boundaries): (&str, &Boundaries),
 ) -> Result<Vec<Option<(RangeInfo, bool)>>> {

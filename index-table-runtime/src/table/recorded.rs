@@ -4,10 +4,7 @@ use std::{fmt, io, path::PathBuf, sync::Arc, time::SystemTime};
 
 use super::Table;
 use crate::{
-    engine::{
-        Cursor as _, Query, Read as _, ReaderSlots, Tables,
-        shards::{Engine, ShardRecord, place_of},
-    },
+    engine::{Cursor as _, Query, Read as _, ReaderSlots},
     model::{
         End, KeyRange,
         entity::Entity,
@@ -18,6 +15,10 @@ use crate::{
         row_vtable::RowVtable,
         schema::{KeyField, KeyForm, Source, TableSchema},
         shard::{Distribution, Span},
+    },
+    placement::{
+        Tables,
+        shards::{ShardRecord, place_of},
     },
     store::{OpenTable, ReadTxn, Store, WriteTxn, engine_of},
     upkeep::{
@@ -112,14 +113,14 @@ impl Store {
     #[doc(hidden)]
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.inner.engine.is_read_only()
+        self.inner.engines.is_read_only()
     }
 
     /// Returns the directory of the store; `None` if it has no files.
     #[doc(hidden)]
     #[must_use]
     pub fn directory(&self) -> Option<PathBuf> {
-        let engine = &self.inner.engine;
+        let engine = &self.inner.engines;
         let has_files = engine.lmdb().is_some() || engine.each_lmdb().next().is_some();
         has_files.then(|| engine.directory())
     }
@@ -128,7 +129,7 @@ impl Store {
     #[doc(hidden)]
     #[must_use]
     pub fn has_shards(&self) -> bool {
-        self.inner.engine.sharded().is_some()
+        self.inner.engines.several().is_some()
     }
 
     /// Returns the reader slots of all processes, of the store or of each available shard by its name; none for a store
@@ -138,14 +139,13 @@ impl Store {
     pub fn reader_slots(&self) -> Vec<(Option<String>, io::Result<ReaderSlots>)> {
         if let Ok(engine) = engine_of(self) {
             let shards = engine.shards().filter_map(|(_, shard)| {
-                Some((
-                    Some(shard.name().to_string()),
-                    shard.opened().ok()?.engine().reader_slots()?,
-                ))
+                let slots = shard.opened().ok()?.reader_slots()?;
+                Some((Some(shard.name().to_string()), slots))
             });
             return shards.collect();
         }
-        self.inner.engine.reader_slots().map(|slots| (None, slots)).into_iter().collect()
+        let slots = self.inner.engines.one().and_then(|engine| engine.reader_slots());
+        slots.map(|slots| (None, slots)).into_iter().collect()
     }
 
     /// Returns the durations of some of the commits of this process.
@@ -168,7 +168,7 @@ impl Store {
     #[doc(hidden)]
     #[must_use]
     pub fn map_names(&self) -> Vec<String> {
-        engine_of(self).map(Engine::maps).unwrap_or_default()
+        engine_of(self).map(|shards| shards.maps()).unwrap_or_default()
     }
 
     /// Returns the names and the directories of all shards, in the order in which they were declared.
@@ -207,7 +207,7 @@ impl Store {
                 let own = fields(key.of(table.schema.primary_key));
                 return Some(MapKeys { fields: own, is_hashed: key.hashed });
             }
-            let Tables::Sharded(tables) = &table.tables else { return None };
+            let Tables::Several(tables) = &table.tables else { return None };
             let routing = tables.routing();
             let global = routing.global_with(map)?;
             Some(MapKeys { fields: fields(global.map_fields()), is_hashed: global.is_hashed() })

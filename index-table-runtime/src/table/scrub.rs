@@ -98,7 +98,7 @@ impl Store {
     /// # }
     /// ```
     pub fn scrub(&self, rate: u64) -> Result<Scrub> {
-        self.inner.engine.refuse_forked()?;
+        self.inner.engines.refuse_forked()?;
         let tables = self.inner.tables_in_use();
         let shared = Arc::new(Shared::default());
         shared.state().reports =
@@ -113,7 +113,7 @@ impl Store {
                 .spawn(move || work.run())
                 .map_err(|source| Error::Thread { name: NAME, source })?
         };
-        let (path, origin) = (self.inner.engine.location(), Origin::here());
+        let (path, origin) = (self.inner.engines.location(), Origin::here());
         Ok(Scrub { shared, thread: Some(thread), path, origin })
     }
 }

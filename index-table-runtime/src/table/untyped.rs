@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::Table;
 use crate::{
-    engine::Writer,
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -13,6 +12,7 @@ use crate::{
         row,
         schema::Source,
     },
+    placement::Writer,
     query::{self, Bounds, DistinctRequest, Ledger, ScanRequest},
     store::{OpenTable, ReadTxn, WriteTxn},
     upkeep::cascade,

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader},
+    engine::{Cursor as _, Query, Read as _},
     model::{
         KeyRange, aggregate::Totals, error::Result, key::DecodeError, maintain::Image,
         row_vtable::RowVtable, schema::Source,
     },
+    placement::Reader,
 };
 
 /// The maximum number of groups in a pass.

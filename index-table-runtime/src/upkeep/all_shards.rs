@@ -10,10 +10,7 @@ use super::{
     opening,
 };
 use crate::{
-    engine::{
-        self, CommitFailure, ReadRecords as _, Retry, Tables, Writer,
-        shards::{self, Engine},
-    },
+    engine::{CommitFailure, ReadRecords as _, Retry},
     model::{
         error::{Error, Result},
         index_state::IndexState,
@@ -21,7 +18,8 @@ use crate::{
         schema::{Source, StateRecord, TableSchema},
         shard::{GlobalIndex, ShardNumber},
     },
-    store::{OpenTable, Store, transaction},
+    placement::{self, Tables, Writer, shards},
+    store::{Engines, OpenTable, Shards, Store, transaction},
 };
 
 /// Builds the global indexes that a shard has emptied, from the rows of all shards. Returns the indexes that can't be
@@ -31,11 +29,11 @@ use crate::{
 /// One transaction of all shards writes all entries, so an interrupted build changes nothing. Other write transactions
 /// wait for it.
 pub(super) fn build_global(
-    engine: &engine::Engine,
+    engines: &Engines,
     tables: &Tables,
     rows: &'static RowVtable,
 ) -> Result<Vec<usize>> {
-    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
+    let (Some(shards), Tables::Several(of_shards)) = (engines.several(), tables) else {
         return Ok(Vec::new());
     };
     let unbuilt = unbuilt(shards, of_shards, rows.schema)?;
@@ -50,7 +48,7 @@ pub(super) fn build_global(
 }
 
 /// Empties the global indexes of tables in all available shards, in one transaction.
-pub(super) fn empty_all(shards: &Engine, in_use: &[Arc<OpenTable>]) -> Result<()> {
+pub(super) fn empty_all(shards: &Shards, in_use: &[Arc<OpenTable>]) -> Result<()> {
     let global = |table: &Arc<OpenTable>| table.rows.distribution.global();
     if in_use.iter().all(|table| global(table).is_empty()) {
         return Ok(());
@@ -58,7 +56,7 @@ pub(super) fn empty_all(shards: &Engine, in_use: &[Arc<OpenTable>]) -> Result<()
     let write = |txn: &mut shards::Txn<'_>| {
         let missing = || Error::internal("a write transaction without a writer");
         for table in in_use.iter().filter(|table| !global(table).is_empty()) {
-            let Tables::Sharded(tables) = &table.tables else { continue };
+            let Tables::Several(tables) = &table.tables else { continue };
             let routing = tables.routing();
             let is_there = |shard: &&ShardNumber| {
                 tables.in_shard(**shard).is_some()
@@ -83,7 +81,7 @@ pub(super) fn empty_all(shards: &Engine, in_use: &[Arc<OpenTable>]) -> Result<()
 
 /// Empties global indexes in all available shards, so that each shard records their state.
 fn empty_global(
-    shards: &Engine,
+    shards: &Shards,
     tables: &shards::Tables,
     rows: &'static RowVtable,
     indexes: &[usize],
@@ -93,7 +91,7 @@ fn empty_global(
 
 /// Writes a table in each available shard, in a transaction for each.
 fn in_each(
-    shards: &Engine,
+    shards: &Shards,
     tables: &shards::Tables,
     write: &dyn Fn(&mut Writer<'_, '_>) -> Result<()>,
 ) -> Result<()> {
@@ -104,15 +102,15 @@ fn in_each(
             continue;
         };
         let attempt = || {
-            let mut txn = shard.engine().write().map_err(|error| (error, None))?;
+            let mut txn = shard.write().map_err(|error| (error, None))?;
             let written = match txn.writer(of_shard) {
-                Some(mut writer) => write(&mut writer),
+                Some(writer) => write(&mut Writer::One(writer)),
                 None => Err(Error::internal("a table of another engine")),
             };
             written.map_err(|error| (error, txn.retry()))?;
             txn.commit(|| ()).map_err(failed)
         };
-        transaction::run(attempt, |retry| shard.engine().prepare(retry))?;
+        transaction::run(attempt, |retry| shard.prepare(retry))?;
     }
     Ok(())
 }
@@ -123,14 +121,14 @@ fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
 }
 
 /// Returns the global indexes that a shard has emptied.
-fn unbuilt(shards: &Engine, tables: &shards::Tables, schema: &TableSchema) -> Result<Vec<usize>> {
+fn unbuilt(shards: &Shards, tables: &shards::Tables, schema: &TableSchema) -> Result<Vec<usize>> {
     let routing = tables.routing();
     let global = routing.global_indexes();
     if global.is_empty() {
         return Ok(Vec::new());
     }
     let (txn, mut unbuilt) = (shards.read()?, Vec::new());
-    let reader = engine::Reader::Sharded(txn.reader(tables));
+    let reader = placement::Reader::Several(txn.reader(tables));
     for index in global.iter().map(GlobalIndex::index) {
         let Some(declared) = schema.indexes.get(index) else { continue };
         if reader.record(declared.name)?.is_some() {
@@ -142,12 +140,12 @@ fn unbuilt(shards: &Engine, tables: &shards::Tables, schema: &TableSchema) -> Re
 
 /// Writes a table in all shards, in one transaction.
 fn in_all(
-    shards: &Engine,
+    shards: &Shards,
     tables: &Tables,
     write: &dyn Fn(&mut Writer<'_, '_>) -> Result<()>,
 ) -> Result<()> {
     let attempt = || {
-        let mut txn = engine::Txn::Sharded(shards.write().map_err(|error| (error, None))?);
+        let mut txn = placement::Txn::Several(shards.write().map_err(|error| (error, None))?);
         let written = match txn.writer(tables) {
             Some(mut writer) => write(&mut writer),
             None => Err(Error::internal("a table of another engine")),
@@ -164,12 +162,12 @@ fn in_all(
 /// If a shard is missing, a global index stays emptied, and is not maintained. `in_use` is the table if transactions can
 /// already use it.
 pub(super) fn align(
-    engine: &engine::Engine,
+    engines: &Engines,
     tables: &Tables,
     rows: &'static RowVtable,
     in_use: Option<&OpenTable>,
 ) -> Result<()> {
-    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
+    let (Some(shards), Tables::Several(of_shards)) = (engines.several(), tables) else {
         return Ok(());
     };
     let (routing, schema) = (of_shards.routing(), rows.schema);
@@ -220,11 +218,11 @@ pub(super) fn align(
 
 /// Returns the indexes that are not readable in an available shard.
 pub(super) fn unreadable(
-    engine: &engine::Engine,
+    engines: &Engines,
     tables: &Tables,
     rows: &'static RowVtable,
 ) -> Result<Vec<usize>> {
-    let (Some(shards), Tables::Sharded(of_shards)) = (engine.sharded(), tables) else {
+    let (Some(shards), Tables::Several(of_shards)) = (engines.several(), tables) else {
         return Ok(Vec::new());
     };
     let txn = shards.read()?;
@@ -258,7 +256,7 @@ pub(super) fn finish(
     {
         let txn = store.read()?;
         for index in rows.schema.positions() {
-            if store.inner.engine.is_read_only() {
+            if store.inner.engines.is_read_only() {
                 txn.reader_of(table, Source::Index(index))?;
                 continue;
             }

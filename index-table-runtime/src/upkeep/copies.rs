@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::{recorded::described, shards::mismatch};
 use crate::{
     engine::{
-        Ascending, Cursor as _, Query, Read as _, ReadRecords as _, Reader, Space, Write as _,
-        WriteRecords as _, Writer, shards,
+        Ascending, Cursor as _, Query, Read as _, ReadRecords as _, Space, Write as _,
+        WriteRecords as _,
     },
     model::{
         KeyRange,
@@ -20,7 +20,8 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    store::{OpenTable, Store, store_of, table_of},
+    placement::{Reader, Writer},
+    store::{OpenTable, Shards, Store},
     write::references,
 };
 
@@ -37,11 +38,11 @@ pub(super) struct Copies {
 
 impl Copies {
     /// Returns the copies in the available shards.
-    pub(super) fn of(engine: &shards::Engine, tables: &shards::Tables) -> Result<Self> {
+    pub(super) fn of(engine: &Shards, table: &OpenTable) -> Result<Self> {
         let mut copies = Self::default();
-        for (number, shard) in engine.shards() {
-            if let Some(table) = table_of(tables, number).filter(|_| shard.opened().is_ok()) {
-                copies.add(store_of(shard)?, &table)?;
+        for (number, shard) in engine.members() {
+            if let Some(own) = table.in_shard(number).filter(|_| shard.opened().is_ok()) {
+                copies.add(shard.store()?, &own)?;
             }
         }
         Ok(copies)
@@ -159,7 +160,7 @@ fn referring_row(
             prefix = Some((own.index, own.prefix(primary_key)));
         }
     }
-    let engine = &store.inner.engine;
+    let engine = store.inner.engine()?;
     let catalog = engine.catalog()?;
     let record = catalog.iter().find(|(table, _)| table == by);
     let described = record.and_then(|(_, record)| described(store, by, record).ok());
@@ -167,7 +168,7 @@ fn referring_row(
     let source = rows.schema.position_of(index).map_or(Source::Facts, Source::Index);
     let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { return Ok(None) };
     let txn = engine.read()?;
-    let Some(reader) = txn.reader(&tables) else { return Ok(None) };
+    let Some(reader) = txn.reader(&tables).map(Reader::One) else { return Ok(None) };
     let of_row = Query::new(source, KeyRange::beginning_with(&prefix));
     let mut found = reader.cursor(Query { limit: Some(1), ..of_row })?;
     let is_found = found.advance()?;

@@ -57,8 +57,8 @@ pub(crate) fn expire(
     limit: u64,
 ) -> Result<u64> {
     table.check_store(store.inner.id)?;
-    store.inner.engine.refuse_forked()?;
-    store.inner.engine.refuse_read_only()?;
+    store.inner.engines.refuse_forked()?;
+    store.inner.engines.refuse_read_only()?;
     let Some(expiry) = table.rows.expiry else { return Ok(0) };
     let (range, mut deleted, mut pace) = (expiry.expired(now), 0, Pace::default());
     while deleted < limit {
@@ -262,8 +262,8 @@ impl Store {
     /// # }
     /// ```
     pub fn start_expiry_worker(&self) -> Result<ExpiryWorker> {
-        self.inner.engine.refuse_forked()?;
-        self.inner.engine.refuse_read_only()?;
+        self.inner.engines.refuse_forked()?;
+        self.inner.engines.refuse_read_only()?;
         clock::observe();
         let (shared, store) = (Arc::<Shared>::default(), Arc::downgrade(&self.inner));
         let thread = {
@@ -273,7 +273,7 @@ impl Store {
                 .spawn(move || run(&shared, &store))
                 .map_err(|source| Error::Thread { name: NAME, source })?
         };
-        let (path, origin) = (self.inner.engine.location(), Origin::here());
+        let (path, origin) = (self.inner.engines.location(), Origin::here());
         Ok(ExpiryWorker { shared, store, thread: Some(thread), path, origin })
     }
 }

@@ -1,12 +1,9 @@
-//! Removing the [hidden entries](crate::engine::shards) of global indexes, in batches.
+//! Removing the [hidden entries](crate::placement::shards) of global indexes, in batches.
 
 use std::{collections::BTreeSet, thread, time::Duration};
 
 use crate::{
-    engine::{
-        Cursor as _, Query, Read as _, ReadRecords as _, Tables, Write as _,
-        shards::{self, Engine},
-    },
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _, Write as _},
     model::{
         KeyRange,
         entry::Position,
@@ -15,7 +12,8 @@ use crate::{
         schema::Source,
         shard::{GlobalIndex, ShardNumber},
     },
-    store::{OpenTable, Store, transaction},
+    placement::{Tables, shards},
+    store::{OpenTable, Shards, Store, transaction},
 };
 
 /// The maximum number of entries that a batch removes, in one transaction of one shard.
@@ -32,7 +30,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(1);
 /// # Errors
 ///
 /// [`Error::ShardRefused`]: a table with hidden entries is not open. [`Error::ShardUnavailable`]
-pub(super) fn remove_all(store: &Store, engine: &Engine) -> Result<()> {
+pub(super) fn remove_all(store: &Store, engine: &Shards) -> Result<()> {
     let hidden = engine.hidden();
     if hidden.is_empty() {
         return Ok(());
@@ -58,8 +56,8 @@ pub(super) fn remove_all(store: &Store, engine: &Engine) -> Result<()> {
 /// # Errors
 ///
 /// [`Error::ShardUnavailable`]
-pub(super) fn remove(store: &Store, engine: &Engine, table: &OpenTable) -> Result<()> {
-    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+pub(super) fn remove(store: &Store, engine: &Shards, table: &OpenTable) -> Result<()> {
+    let Tables::Several(tables) = &table.tables else { return Ok(()) };
     let hidden = engine.hidden();
     let routing = tables.routing();
     let of_table = |global: &&GlobalIndex| hidden.contains(global.map());
@@ -83,7 +81,7 @@ pub(super) fn remove(store: &Store, engine: &Engine, table: &OpenTable) -> Resul
 
 /// Removes the hidden entries of an index in one shard.
 fn remove_in(
-    engine: &Engine,
+    engine: &Shards,
     tables: &shards::Tables,
     index: usize,
     shard: ShardNumber,

@@ -9,16 +9,14 @@ use std::sync::Arc;
 
 use super::shards::{has_table, open_in_further, open_target};
 use crate::{
-    engine::{
-        self, Read as _, Space, Write as _,
-        shards::{self, Engine},
-    },
+    engine::{Read as _, Space, Write as _},
     model::{
         error::{Error, Result},
         numbering,
         shard::{Routing, ShardNumber, Span},
     },
-    store::{OpenTable, Store, store_of, transaction},
+    placement::{self, shards},
+    store::{OpenTable, Shards, Store, transaction},
 };
 
 /// The limits of a batch.
@@ -67,7 +65,7 @@ impl<'k> Keys<'k> {
     }
 
     /// Reads the next batch.
-    pub(super) fn read(&mut self, reader: engine::Reader<'_>) -> Result<Batch> {
+    pub(super) fn read(&mut self, reader: placement::Reader<'_>) -> Result<Batch> {
         let mut records = Vec::new();
         for _ in 0..READ {
             let found = match &self.next {
@@ -93,13 +91,17 @@ impl<'k> Keys<'k> {
 
 impl Batch {
     /// Writes the records, except where a record with a greater number exists.
-    pub(super) fn raise(&self, writer: &mut engine::Writer<'_, '_>) -> Result<()> {
+    pub(super) fn raise(&self, writer: &mut placement::Writer<'_, '_>) -> Result<()> {
         self.records.iter().try_for_each(|(key, record)| raise(writer, key, record))
     }
 }
 
 /// Writes the record of the last number after these leading fields, unless a record with a greater number exists.
-pub(super) fn raise(writer: &mut engine::Writer<'_, '_>, key: &[u8], record: &[u8]) -> Result<()> {
+pub(super) fn raise(
+    writer: &mut placement::Writer<'_, '_>,
+    key: &[u8],
+    record: &[u8],
+) -> Result<()> {
     let schema = writer.reader().table();
     let own = numbering::decode(schema, writer.reader().get(Space::Sequence, key)?)?;
     if numbering::decode(schema, Some(record))? > own {
@@ -120,11 +122,11 @@ impl Numbered {
     /// shard, and in the shard that keeps its numbers. The caller has the lock of opening tables.
     pub(super) fn of(
         store: &Store,
-        engine: &Engine,
+        engine: &Shards,
         table: &Arc<OpenTable>,
         leaving: ShardNumber,
     ) -> Result<Option<Self>> {
-        let engine::Tables::Sharded(tables) = &table.tables else { return Ok(None) };
+        let placement::Tables::Several(tables) = &table.tables else { return Ok(None) };
         let is_split = tables.routing().is_split();
         if !is_split || !has_table(engine.shard(leaving)?.engine()?, table.schema)? {
             return Ok(None);
@@ -150,7 +152,7 @@ impl Numbered {
         leaving: ShardNumber,
         changed: &[shards::Changed],
     ) -> Result<()> {
-        let engine::Tables::Sharded(tables) = &self.table.tables else { return Ok(()) };
+        let placement::Tables::Several(tables) = &self.table.tables else { return Ok(()) };
         let routing = tables.routing();
         let changed = changed.iter().find(|changed| changed.map == routing.map());
         let owner = |shard_key: &[u8]| match changed {
@@ -181,7 +183,7 @@ fn no_shard() -> Error {
 /// Raises the numbers of a shard that comes from elsewhere, for example from an older copy, to those that the other shards keep
 /// for its keys. `opened` returns the table in another shard. The caller has the lock of opening tables.
 pub(super) fn raise_in(
-    engine: &Engine,
+    engine: &Shards,
     routing: &Routing,
     (number, store, table): (ShardNumber, &Store, &OpenTable),
     opened: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
@@ -191,11 +193,11 @@ pub(super) fn raise_in(
     }
     let is_own = |key: &[u8]| routing.shard_of_shard_key(key) == Some(number);
     for other in engine.current_shards().into_iter().filter(|shard| *shard != number) {
-        let shard = engine.shard(other)?;
+        let shard = engine.member(other)?;
         if shard.opened().is_err() {
             continue;
         }
-        let of_other = store_of(shard)?;
+        let of_other = shard.store()?;
         let in_other = match opened(other) {
             Some(table) => table,
             None if has_table(shard.engine()?, table.schema)? => {
@@ -218,11 +220,11 @@ pub(super) fn raise_in(
 /// tables, and a step.
 pub(super) fn gather(
     store: &Store,
-    engine: &Engine,
+    engine: &Shards,
     table: &Arc<OpenTable>,
     (span, to): (&Span, ShardNumber),
 ) -> Result<()> {
-    let engine::Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+    let placement::Tables::Several(tables) = &table.tables else { return Ok(()) };
     let end = span.end.as_deref();
     let is_within = |key: &[u8]| {
         let key = tables.routing().map_key_of(key).into_owned();

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::model::KeyRange;
 use crate::{
     background::clock,
-    engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
+    engine::{Conflicts, Query, Read, ReadRecords as _, Write, WriteRecords as _},
     model::{
         error::{Error, Result},
         index_state::IndexState,
@@ -13,6 +13,7 @@ use crate::{
         schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
         stream::STREAM,
     },
+    placement::Writer,
     store::{Declared, OpenTable, Store, transaction},
     upkeep::{
         build::{self, Build},
@@ -29,7 +30,7 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    if let Some(shards) = store.inner.engine.sharded() {
+    if let Some(shards) = store.inner.engines.several() {
         return shards::open(store, shards, rows, false);
     }
     open_with(store, rows, None, false)
@@ -61,7 +62,7 @@ pub(super) fn open_with(
     online: bool,
 ) -> Result<Arc<OpenTable>> {
     let global = global(rows, part);
-    if store.inner.engine.is_read_only() {
+    if store.inner.engines.is_read_only() {
         let open = if online { read_only::find } else { read_only::open };
         return open(store, rows, global);
     }
@@ -92,7 +93,7 @@ fn has_unreadable(store: &Store, table: &OpenTable, global: &[usize]) -> Result<
 
 /// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
-    if let Some(shards) = store.inner.engine.sharded() {
+    if let Some(shards) = store.inner.engines.several() {
         return shards::open(store, shards, rows, true);
     }
     open_with(store, rows, None, true)
@@ -104,7 +105,8 @@ fn declare(
     part: Option<ShardPart>,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows, |engine| {
+    store.inner.open_once(rows, |engines| {
+        let engine = store.inner.engine()?;
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
         let mut attempts = 0;
@@ -112,14 +114,15 @@ fn declare(
             attempts += 1;
             let excludes_writers = attempts > build::ATTEMPTS;
             engine.open_table(rows.schema, rows.parts(), excludes_writers, &mut |writer| {
-                declared = prepare(rows, writer, part, online)?;
+                declared = prepare(rows, &mut Writer::One(writer), part, online)?;
                 Ok(())
             })
         };
         let mut conflicts = Conflicts::default();
-        let tables =
-            transaction::run(attempt, |retry| transaction::prepare(engine, retry, &mut conflicts))?;
-        Ok((tables, declared))
+        let tables = transaction::run(attempt, |retry| {
+            transaction::prepare(engines, retry, &mut conflicts)
+        })?;
+        Ok((tables.into(), declared))
     })
 }
 
@@ -284,7 +287,7 @@ fn prepare(
     if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
-    Ok(Declared { record, readable, renewed, last_change: 0 })
+    Ok(Declared { record, readable, renewed, ..Declared::default() })
 }
 
 /// Returns the number of rows. If the engine does not store it, rows above [`SMALL`] are not counted.

@@ -42,7 +42,8 @@ pub(super) fn find(
     rows: &'static RowVtable,
     global: &[usize],
 ) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows, |engine| {
+    store.inner.open_once(rows, |_| {
+        let engine = store.inner.engine()?;
         let schema = rows.schema;
         let declared = TableRecord::of(schema, |index| engine.layout(schema, index));
         let declared = declared.with_global(global).with_aggregates(rows.aggregates);
@@ -52,7 +53,7 @@ pub(super) fn find(
             let difference = "another process is changing it".to_owned();
             return Err(mismatch(schema, difference, "open it again"));
         };
-        Ok((tables, declared))
+        Ok((tables.into(), declared))
     })
 }
 
@@ -122,12 +123,11 @@ fn fit(rows: &RowVtable, records: &Records, declared: TableRecord) -> Result<Dec
         return Err(mismatch(schema, difference, DECLARE));
     }
     Ok(Declared {
-        last_change: 0,
         record: declared.encode(table)?,
-        renewed: Vec::new(),
         readable: schema
             .positions()
             .map(|at| schema.name_at(at).is_none_or(|name| !states.contains_key(name)))
             .collect(),
+        ..Declared::default()
     })
 }

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::opening;
 use crate::{
-    engine::shards::TableRecord as Location,
     locks::{Mutex, OfProcess},
     model::{
         error::{Error, Result},
@@ -14,6 +13,7 @@ use crate::{
         shard::{Distribution, ShardKey},
         stream::ChangeStream,
     },
+    placement::shards::TableRecord as Location,
     store::{Declared, OpenTable, Store},
 };
 
@@ -33,7 +33,7 @@ pub(crate) struct Recorded {
 
 /// Opens all tables as the catalog describes them. Their indexes may not be readable.
 pub(crate) fn open(store: &Store) -> Result<Recorded> {
-    if !store.inner.engine.is_read_only() {
+    if !store.inner.engines.is_read_only() {
         return Err(Error::NotOffered {
             what: "opening tables without their structs in a store that can be written; open the \
                    store with `read_only(true)`",
@@ -63,7 +63,7 @@ pub(super) fn described(
     record: &[u8],
 ) -> Result<&'static RowVtable, String> {
     let file = TableRecord::read(record)?;
-    let location = store.inner.engine.sharded().and_then(|shards| shards.location_of(table));
+    let location = store.inner.engines.several().and_then(|shards| shards.location_of(table));
     let mut known = KNOWN.lock();
     let key = (table.to_owned(), format!("{location:?}"), record.to_vec());
     if let Some(rows) = known.get(&key) {
@@ -93,7 +93,8 @@ pub(super) fn find(
     rows: &'static RowVtable,
     global: &[usize],
 ) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows, |engine| {
+    store.inner.open_once(rows, |_| {
+        let engine = store.inner.engine()?;
         let schema = rows.schema;
         let records = engine.catalog()?;
         let Some((_, record)) = records.iter().find(|(name, _)| name == schema.name) else {
@@ -112,13 +113,12 @@ pub(super) fn find(
             !records.iter().any(|(name, _)| is_index(part) && *name == state)
         });
         let declared = Declared {
-            last_change: 0,
             record: described.encode(schema.name)?,
             readable: readable.collect(),
-            renewed: Vec::new(),
+            ..Declared::default()
         };
         let tables = engine.find_table(schema, rows.parts())?.ok_or_else(|| differs(schema))?;
-        Ok((tables, declared))
+        Ok((tables.into(), declared))
     })
 }
 

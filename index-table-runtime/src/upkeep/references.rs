@@ -1,7 +1,7 @@
 //! Recording the references of a table in the catalog, and checking the rows that exist when a reference is declared.
 
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader, Space, Write as _, WriteRecords as _, Writer},
+    engine::{Cursor as _, Query, Read as _, Space, Write as _, WriteRecords as _},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -12,6 +12,7 @@ use crate::{
         schema::{Source, TableRecord, TableSchema},
         shard::{Distribution, Routing},
     },
+    placement::{Reader, Writer},
     store::Renewed,
     write::references,
 };

@@ -11,10 +11,7 @@ use super::{
     parallel, references,
 };
 use crate::{
-    engine::{
-        self, Cursor as _, Query, Read as _, ReadRecords as _, Tables, WriteRecords as _,
-        shards::{self, Engine, HasEngine, HasTables, Identity, Moving, Shard},
-    },
+    engine::{self, Cursor as _, Query, Read as _, ReadRecords as _, WriteRecords as _},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -23,7 +20,11 @@ use crate::{
         schema::{ANALYSIS, Source, TableSchema},
         shard::{Distribution, Routing, ShardNumber},
     },
-    store::{Declared, OpenTable, Store, store_of},
+    placement::{
+        self, Tables,
+        shards::{self, Identity, Moving, OpenTables},
+    },
+    store::{Declared, Engines, Member, OpenTable, Shards, Store},
     usage::Progress,
     write,
 };
@@ -31,7 +32,7 @@ use crate::{
 /// Opens a table in all available shards that can have its rows or entries. Builds its indexes, unless `online`.
 pub(super) fn open(
     store: &Store,
-    shards: &Engine,
+    shards: &Shards,
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<Arc<OpenTable>> {
@@ -62,7 +63,7 @@ pub(super) fn open(
 }
 
 /// Removes the hidden entries that a process has left when it ended. They stay if a shard is not available, or during a move.
-fn remove_hidden(store: &Store, shards: &Engine, table: &OpenTable) -> Result<()> {
+fn remove_hidden(store: &Store, shards: &Shards, table: &OpenTable) -> Result<()> {
     let prefix = format!("{}.", table.schema.name);
     if shards.is_read_only() || !shards.hidden().iter().any(|map| map.starts_with(&prefix)) {
         return Ok(());
@@ -77,7 +78,7 @@ fn remove_hidden(store: &Store, shards: &Engine, table: &OpenTable) -> Result<()
 /// Opens the table of the main rows of parts, if the main rows can be in other shards than the parts.
 fn open_main_table(
     store: &Store,
-    shards: &Engine,
+    shards: &Shards,
     rows: &'static RowVtable,
     online: bool,
 ) -> Result<Option<Arc<OpenTable>>> {
@@ -97,7 +98,7 @@ fn open_main_table(
 ///
 /// [`Error::SchemaMismatch`]: rows can be in other shards than their referenced rows.
 fn main_rows_elsewhere(
-    shards: &Engine,
+    shards: &Shards,
     rows: &'static RowVtable,
     routing: &Routing,
 ) -> Result<Option<&'static ReferenceSchema>> {
@@ -106,8 +107,8 @@ fn main_rows_elsewhere(
 }
 
 fn open_in_all(
-    engine: &engine::Engine,
-    shards: &Engine,
+    engines: &Engines,
+    shards: &Shards,
     rows: &'static RowVtable,
     (main_table, online): (Option<&Arc<OpenTable>>, bool),
 ) -> Result<(Tables, Declared)> {
@@ -118,15 +119,15 @@ fn open_in_all(
     let new = shards.compare(&routing, rows.distribution, main)?;
     let (mut opened, mut copies) = (Vec::new(), Copies::default());
     if routing.is_reference() {
-        for (number, shard) in shards.shards() {
-            opened.push(open_in(shards, number, shard, (&routing, &mut copies), (rows, online))?);
+        for (number, shard) in shards.members() {
+            opened.push(open_in(shards, number, &shard, (&routing, &mut copies), (rows, online))?);
         }
     } else {
         // Opening builds local indexes, which takes long for a large table. So the shards are opened in parallel.
-        let all = shards.shards().collect();
+        let all = shards.members().collect();
         let open = |(number, shard), _: &dyn Fn(Progress)| {
             let copies = &mut Copies::default();
-            open_in(shards, number, shard, (&routing, copies), (rows, online))
+            open_in(shards, number, &shard, (&routing, copies), (rows, online))
         };
         for in_shard in parallel::each(all, open, |_, _| ()) {
             opened.push(in_shard?);
@@ -139,13 +140,13 @@ fn open_in_all(
     if routing.all_shards().is_empty()
         && tables.iter().all(Option::is_none)
         && let Some((at, (_, shard))) =
-            shards.shards().enumerate().find(|(_, (_, shard))| shard.opened().is_ok())
+            shards.members().enumerate().find(|(_, (_, shard))| shard.opened().is_ok())
         && let Some(table) = tables.get_mut(at)
         && (!shards.is_read_only() || has_table(shard.engine()?, rows.schema)?)
     {
         // All of its shards are detached, so it has no rows until keys are assigned to a shard.
         let part = ShardPart { is_added: true, ..ShardPart::default() };
-        *table = Some(opening::open_with(&store_of(shard)?, rows, Some(part), online)?);
+        *table = Some(opening::open_with(&shard.store()?, rows, Some(part), online)?);
     }
     let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
         let first = routing.all_shards().first().copied().unwrap_or(0);
@@ -157,51 +158,58 @@ fn open_in_all(
         });
     };
     if rows.changes.is_some() && !shards.is_read_only() {
-        let in_shards = shards.shards().zip(&tables);
+        let in_shards = shards.members().zip(&tables);
         let opened = in_shards.filter_map(|((_, shard), table)| Some((shard, table.as_deref()?)));
-        let opened = opened.map(|(shard, table)| Ok((store_of(shard)?, table)));
+        let opened = opened.map(|(shard, table)| Ok((shard.store()?, table)));
         changes::align(&opened.collect::<Result<Vec<_>>>()?)?;
     }
     let last_change = last_change(shards, rows, &tables)?;
-    let opened = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
-    let tables = shards::Tables::new(routing, shards, opened.collect());
+    let opened = tables.iter().map(|it| it.as_ref().map(|table| table.databases()).transpose());
+    let opened = opened.collect::<Result<Vec<Option<OpenTables>>>>()?;
+    let mut kept: Vec<_> = tables.into_iter().flatten().collect();
+    let tables = shards::Tables::new(routing, shards, opened);
     // Until the transaction ends, no main row is deleted.
     let mut checked = None;
     if let Some(main) = main_table {
-        shards.add_parts(&tables, Arc::clone(main) as Arc<dyn HasTables>);
+        kept.push(Arc::clone(main));
+        let main = main.tables.several().cloned();
+        shards.add_parts(
+            &tables,
+            main.ok_or_else(|| Error::internal("a table that is not in shards"))?,
+        );
         if new.is_some() && !shards.is_read_only() {
             let txn = checked.insert(shards.write()?);
-            references::check_main_rows(rows, engine::Reader::Sharded(txn.reader(&tables)))?;
+            references::check_main_rows(rows, placement::Reader::Several(txn.reader(&tables)))?;
         }
     }
     if let Some(new) = new {
         shards.keep(rows.schema.name, new)?;
     }
     drop(checked);
-    let tables = Tables::Sharded(tables);
+    let tables = Tables::Several(tables);
     let unreadable = if online {
         if !shards.is_read_only() {
-            all_shards::align(engine, &tables, rows, None)?;
+            all_shards::align(engines, &tables, rows, None)?;
         }
-        all_shards::unreadable(engine, &tables, rows)?
+        all_shards::unreadable(engines, &tables, rows)?
     } else {
-        all_shards::build_global(engine, &tables, rows)?
+        all_shards::build_global(engines, &tables, rows)?
     };
     let readable = rows.schema.positions().map(|index| !unreadable.contains(&index));
     let (readable, renewed) = (readable.collect(), Vec::new());
-    Ok((tables, Declared { record, readable, renewed, last_change }))
+    Ok((tables, Declared { record, readable, renewed, last_change, kept }))
 }
 
 /// Completes a table in the shards that come from elsewhere.
 fn finish_opened(
-    shards: &Engine,
+    shards: &Shards,
     routing: &Routing,
     opened: Vec<Option<Opened>>,
 ) -> Result<Vec<Option<Arc<OpenTable>>>> {
     let in_shard = |number: ShardNumber| Some(opened.get(number as usize)?.as_ref()?.table.clone());
-    for ((number, shard), own) in shards.shards().zip(&opened) {
+    for ((number, shard), own) in shards.members().zip(&opened) {
         if let Some(own) = own {
-            own.complete(shards, routing, (number, shard), &in_shard)?;
+            own.complete(shards, routing, (number, &shard), &in_shard)?;
         }
     }
     Ok(opened.into_iter().map(|own| own.map(|own| own.table)).collect())
@@ -209,16 +217,15 @@ fn finish_opened(
 
 /// Returns the place of the last change in the order of all shards.
 fn last_change(
-    shards: &Engine,
+    shards: &Shards,
     rows: &RowVtable,
     tables: &[Option<Arc<OpenTable>>],
 ) -> Result<u64> {
     let mut last = 0;
     if rows.changes.is_some() {
-        for ((_, shard), table) in shards.shards().zip(tables) {
+        for ((_, shard), table) in shards.members().zip(tables) {
             if let Some(table) = table {
-                last =
-                    write::changes::last_order(store_of(shard)?.read()?.reader(table)?)?.max(last);
+                last = write::changes::last_order(shard.store()?.read()?.reader(table)?)?.max(last);
             }
         }
     }
@@ -237,9 +244,9 @@ impl Opened {
     /// checked. `in_other` returns the table in another shard.
     pub(super) fn complete(
         &self,
-        shards: &Engine,
+        shards: &Shards,
         routing: &Routing,
-        (number, shard): (ShardNumber, &Shard),
+        (number, shard): (ShardNumber, &Member<'_>),
         in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
     ) -> Result<()> {
         self.complete_unchecked(shards, routing, (number, shard), in_other)?;
@@ -249,15 +256,15 @@ impl Opened {
     /// Does this without the record.
     pub(super) fn complete_unchecked(
         &self,
-        shards: &Engine,
+        shards: &Shards,
         routing: &Routing,
-        (number, shard): (ShardNumber, &Shard),
+        (number, shard): (ShardNumber, &Member<'_>),
         in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
     ) -> Result<()> {
         if self.checked.is_none() {
             return Ok(());
         }
-        let of_shard = (number, &store_of(shard)?, &*self.table);
+        let of_shard = (number, &shard.store()?, &*self.table);
         numbers::raise_in(shards, routing, of_shard, in_other)?;
         copy_analysis(shards, of_shard, in_other)
     }
@@ -265,12 +272,12 @@ impl Opened {
 
 /// Copies the kept analysis of another shard to a shard that comes from elsewhere, and may have an earlier one.
 fn copy_analysis(
-    shards: &Engine,
+    shards: &Shards,
     (number, store, table): (ShardNumber, &Store, &OpenTable),
     in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
 ) -> Result<()> {
     for other in shards.current_shards().into_iter().filter(|other| *other != number) {
-        let (Some(in_other), Ok(of_other)) = (in_other(other), store_of(shards.shard(other)?))
+        let (Some(in_other), Ok(of_other)) = (in_other(other), shards.member(other)?.store())
         else {
             continue;
         };
@@ -284,15 +291,14 @@ fn copy_analysis(
 
 /// Opens a table in a shard. Returns `None` if the shard can't have rows or entries of the table, or is not available.
 pub(super) fn open_in(
-    shards: &Engine,
+    shards: &Shards,
     number: ShardNumber,
-    shard: &Shard,
+    shard: &Member<'_>,
     (routing, copies): (&Routing, &mut Copies),
     (rows, online): (&'static RowVtable, bool),
 ) -> Result<Option<Opened>> {
     let Ok(opened) = shard.opened() else { return Ok(None) };
-    let identity =
-        if opened.engine().lmdb().is_some() { Identity::read(opened.engine())? } else { None };
+    let identity = if opened.lmdb().is_some() { Identity::read(opened)? } else { None };
     let unchecked = identity.filter(|identity| {
         let checked = identity.adopted.as_deref();
         checked.is_some_and(|tables| tables.iter().all(|table| table != rows.schema.name))
@@ -302,13 +308,13 @@ pub(super) fn open_in(
     // A follower does not open the table when the move switches.
     let is_kept =
         is_kept || (shards.is_read_only() && is_target(shards, rows.schema, routing.map(), number));
-    let is_kept = is_kept && has_table(opened.engine(), rows.schema)?;
+    let is_kept = is_kept && has_table(opened, rows.schema)?;
     let is_own = routing.all_shards().contains(&number);
     if !is_own && !is_kept {
         if unchecked.is_some()
             && moves_with_copies(shards, routing.map(), number).is_empty()
-            && has_table(opened.engine(), rows.schema)?
-            && has_rows(&store_of(shard)?, rows)?
+            && has_table(opened, rows.schema)?
+            && has_rows(&shard.store()?, rows)?
         {
             let difference = format!(
                 "its rows are in shard `{}`, and it is declared to have none there",
@@ -333,26 +339,26 @@ pub(super) fn open_in(
     let has_main_rows_elsewhere = routing.has_main_rows_elsewhere();
     let part = ShardPart { is_added: !is_own, is_from_elsewhere, has_main_rows_elsewhere };
     // A shard that is being attached or restored does not belong to the store yet.
-    if is_from_elsewhere && shards.shard(number).is_ok_and(|own| ptr::eq(own, shard)) {
+    if is_from_elsewhere && shards.shard(number).is_ok_and(|own| ptr::eq(own, &raw const **shard)) {
         shards.announce_replaced();
     }
-    let table = opening::open_with(&store_of(shard)?, rows, Some(part), online)?;
+    let table = opening::open_with(&shard.store()?, rows, Some(part), online)?;
     let mut checked = None;
     if let Some(mut identity) = unchecked {
         if routing.is_reference() {
-            copies.check(&store_of(shard)?, &table, shard.name())?;
+            copies.check(&shard.store()?, &table, shard.name())?;
         } else {
             check_rows(shards, number, shard, routing, &table)?;
         }
         if let Some(tables) = &mut identity.adopted
-            && !opened.engine().is_read_only()
+            && !opened.is_read_only()
         {
             tables.push(rows.schema.name.to_owned());
             checked = Some(identity);
         }
     }
     if routing.is_reference() {
-        copies.add(store_of(shard)?, &table)?;
+        copies.add(shard.store()?, &table)?;
     }
     Ok(Some(Opened { table, checked }))
 }
@@ -360,18 +366,18 @@ pub(super) fn open_in(
 /// Opens a table in a further shard, to which its rows move. Its caller prevents other threads from opening tables.
 pub(super) fn open_target(
     store: &Store,
-    shards: &Engine,
+    shards: &Shards,
     table: &OpenTable,
     tables: &shards::Tables,
     number: ShardNumber,
 ) -> Result<()> {
-    let shard = shards.shard(number)?;
-    let opened = open_in_further(&store_of(shard)?, table.rows)?;
+    let shard = shards.member(number)?;
+    let opened = open_in_further(&shard.store()?, table.rows)?;
     if table.rows.changes.is_some() {
-        changes::join(shards, tables, (&store_of(shard)?, &opened))?;
+        changes::join(shards, table, (&shard.store()?, &opened))?;
     }
-    tables.add(number, shard.name(), opened);
-    all_shards::align(&store.inner.engine, &table.tables, table.rows, Some(table))
+    tables.add(number, shard.name(), table.keep(&opened)?);
+    all_shards::align(&store.inner.engines, &table.tables, table.rows, Some(table))
 }
 
 /// Opens a table in a shard that has no keys of it.
@@ -381,7 +387,7 @@ pub(super) fn open_in_further(shard: &Store, rows: &'static RowVtable) -> Result
 }
 
 /// Whether an unfinished move brings keys of a table, or entries of its global indexes, to a shard.
-fn is_target(shards: &Engine, schema: &TableSchema, map: &str, number: ShardNumber) -> bool {
+fn is_target(shards: &Shards, schema: &TableSchema, map: &str, number: ShardNumber) -> bool {
     let is_of = |moved: &str| {
         moved == map || moved.split_once('.').is_some_and(|(table, _)| table == schema.name)
     };
@@ -392,11 +398,11 @@ fn is_target(shards: &Engine, schema: &TableSchema, map: &str, number: ShardNumb
 /// Opens the tables in use in the shards of a follower to which their rows move or have moved. Called after each record
 /// that can change the shard maps, so that a table is open in the target of a move before the switch. A table that can't
 /// be opened in a shard yet is opened after a later record; until then, its queries fail.
-fn open_followed(store: &Store, shards: &Engine) {
+fn open_followed(store: &Store, shards: &Shards) {
     let _opening = store.inner.lock_opening();
     for table in store.inner.tables_in_use() {
-        let Tables::Sharded(tables) = &table.tables else { continue };
-        for (number, shard) in shards.shards() {
+        let Tables::Several(tables) = &table.tables else { continue };
+        for (number, shard) in shards.members() {
             let routing = tables.routing();
             if tables.in_shard(number).is_some()
                 || !(routing.all_shards().contains(&number)
@@ -404,14 +410,14 @@ fn open_followed(store: &Store, shards: &Engine) {
             {
                 continue;
             }
-            let is_there = |open: &Arc<dyn HasEngine>| has_table(open.engine(), table.schema);
-            if !matches!(shard.opened().map(is_there), Ok(Ok(true))) {
+            let is_there = shard.engine().and_then(|engine| has_table(engine, table.schema));
+            if !matches!(is_there, Ok(true)) {
                 continue;
             }
             let part = Some(ShardPart::default());
             let opened =
-                store_of(shard).and_then(|of| opening::open_with(&of, table.rows, part, false));
-            if let Ok(opened) = opened {
+                shard.store().and_then(|of| opening::open_with(&of, table.rows, part, false));
+            if let Ok(opened) = opened.and_then(|opened| table.keep(&opened)) {
                 tables.add(number, shard.name(), opened);
             }
         }
@@ -426,7 +432,7 @@ pub(super) fn raise_orders(table: &OpenTable, shard: &Store, own: &OpenTable) ->
     Ok(())
 }
 
-pub(super) fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<bool> {
+pub(super) fn has_table(engine: &engine::Engine, schema: &TableSchema) -> Result<bool> {
     Ok(engine.catalog()?.iter().any(|(name, _)| name == schema.name))
 }
 
@@ -442,23 +448,23 @@ fn has_rows(store: &Store, rows: &'static RowVtable) -> Result<bool> {
 
 /// Checks that all rows in an adopted or rebuilt shard belong to it. Queries would not find other rows.
 fn check_rows(
-    shards: &Engine,
+    shards: &Shards,
     number: ShardNumber,
-    shard: &Shard,
+    shard: &Member<'_>,
     routing: &Routing,
     table: &OpenTable,
 ) -> Result<()> {
-    let store = store_of(shard)?;
+    let store = shard.store()?;
     let txn = store.read()?;
     refuse_foreign(shards, (number, shard.name()), routing, txn.reader(table)?)
 }
 
 /// Checks that all rows of a table in a shard belong to the shard.
 pub(super) fn refuse_foreign(
-    shards: &Engine,
+    shards: &Shards,
     (number, name): (ShardNumber, &str),
     routing: &Routing,
-    reader: engine::Reader<'_>,
+    reader: placement::Reader<'_>,
 ) -> Result<()> {
     let Some((primary_key, own)) = foreign_row(shards, number, routing, reader)? else {
         return Ok(());
@@ -476,10 +482,10 @@ pub(super) fn refuse_foreign(
 /// Returns the primary key of the first row in a shard that does not belong to it, with the shard of the row. Copies of
 /// unfinished moves don't count.
 pub(super) fn foreign_row(
-    shards: &Engine,
+    shards: &Shards,
     number: ShardNumber,
     routing: &Routing,
-    reader: engine::Reader<'_>,
+    reader: placement::Reader<'_>,
 ) -> Result<Option<(Vec<u8>, Option<ShardNumber>)>> {
     let copied = moves_with_copies(shards, routing.map(), number);
     let mut rows = reader.cursor(Query::new(Source::Facts, KeyRange::ALL))?;
@@ -497,7 +503,7 @@ pub(super) fn foreign_row(
 }
 
 /// Returns the unfinished moves of a map that have left copies in a shard.
-fn moves_with_copies(shards: &Engine, map: &str, number: ShardNumber) -> Vec<Arc<Moving>> {
+fn moves_with_copies(shards: &Shards, map: &str, number: ShardNumber) -> Vec<Arc<Moving>> {
     let mut moves = shards.moves();
     moves.retain(|moving| moving.record.map == map && moving.record.copier() == number);
     moves

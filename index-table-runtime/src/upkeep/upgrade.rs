@@ -4,7 +4,7 @@ use std::{fmt, time::Instant};
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read, Reader, Tables, is_of_left_shard},
+    engine::{Cursor as _, Query, Read, is_of_left_shard},
     model::{
         entry::Position,
         error::{Error, Result},
@@ -12,6 +12,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
+    placement::{Reader, Tables},
     store::{OpenTable, ShardId, Store, engine_of, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
@@ -154,7 +155,7 @@ impl<'a> Upgrade<'a> {
         let Self { store, table, batch_bytes, shard, mut progress } = self;
         let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
         table.check_store(store.inner.id)?;
-        let Tables::Sharded(tables) = &table.tables else {
+        let Tables::Several(tables) = &table.tables else {
             let work = Work { store, table, rows: table.rows, batch_bytes };
             return work.run(progress);
         };
@@ -169,7 +170,7 @@ impl<'a> Upgrade<'a> {
         // Each shard is upgraded as a plain store.
         let _held = engine_of(store)?.hold_moves();
         let mut done = Upgraded::default();
-        for (store, table) in parts_of(store, tables, shard)? {
+        for (store, table) in parts_of(store, table, shard)? {
             let mut of_shard = progress.as_mut().map(|progress| {
                 let earlier = done.rows;
                 move |at: Progress| {

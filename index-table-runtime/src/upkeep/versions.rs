@@ -1,11 +1,12 @@
 //! The older row versions of a table that the catalog records.
 
 use crate::{
-    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
+    engine::{ReadRecords as _, WriteRecords as _},
     model::{
         error::Result,
         schema::{TableRecord, TableSchema, VersionRecord, version_of},
     },
+    placement::{Reader, Writer},
 };
 
 /// Returns the older versions that rows may have.

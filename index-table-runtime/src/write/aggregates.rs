@@ -1,11 +1,12 @@
 //! Changing the aggregates of a table with a row: in its transaction, or by a message for the worker.
 
 use crate::{
-    engine::{Read as _, Space, Write as _, Writer},
+    engine::{Read as _, Space, Write as _},
     model::{
         aggregate::Totals, error::Result, maintain::Image, row_vtable::RowVtable,
         schema::AggregateSchema,
     },
+    placement::Writer,
     write::{
         maintenance::{MaintenancePlan, RowCount},
         queue::totals::{self, TotalsChange},
@@ -239,7 +240,7 @@ impl Gathered {
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
-        if writer.sharded().is_some() {
+        if writer.several().is_some() {
             return NewTotals::of(rows, writer, plan, old, new)?.write(writer, None, old, new);
         }
         let reader = writer.reader();

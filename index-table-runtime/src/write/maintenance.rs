@@ -19,7 +19,7 @@
 
 use crate::engine::Limit;
 use crate::{
-    engine::{ReadRecords as _, Reader, Write as _, WriteRecords as _, Writer},
+    engine::{ReadRecords as _, Write as _, WriteRecords as _},
     model::{
         error::{Error, Result},
         index_state::{Duplicates, IndexState},
@@ -27,6 +27,7 @@ use crate::{
         schema::{StateRecord, TableSchema},
         shard::ShardNumber,
     },
+    placement::{Reader, Writer},
     write::{Counting, queue::Outbox},
 };
 

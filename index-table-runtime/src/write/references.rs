@@ -1,7 +1,7 @@
 //! The checks of references, before a row changes.
 
 use crate::{
-    engine::{Cursor as _, Query, Read as _, ReadRecords as _, Reader, Space, Writer},
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _, Space},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -11,6 +11,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{Source, StateRecord},
     },
+    placement::{Reader, Writer},
 };
 
 /// Checks that the rows to which `new` refers exist. References that `old` has as well are not checked.

@@ -2,7 +2,7 @@
 
 use crate::model::row_vtable::RowVtable;
 use crate::{
-    engine::{Read, Write, Writer},
+    engine::{Read, Write},
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -10,6 +10,7 @@ use crate::{
         row,
         schema::Source,
     },
+    placement::Writer,
     query::DANGLING,
     usage::RowWrite,
     write::{
@@ -349,7 +350,7 @@ fn reserve(
     if let Some(plan) = &mut written.plan {
         plan.turn_to(writer.reader().table(), writer.reader(), old, new)?;
     }
-    if let Some(writer) = writer.sharded() {
+    if let Some(writer) = writer.several() {
         writer.refuse_read_only(old, new)?;
     }
     match writer.with_global() {

@@ -11,13 +11,14 @@ use std::marker::PhantomData;
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read as _, ReadRecords as _, WriteRecords as _, Writer},
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _, WriteRecords as _},
     model::{
         error::{Error, Result},
         key::{DecodeError, KeyReader, Sequence, Unescaped},
         numbering::{self, Numbering},
         schema::{Source, TableSchema},
     },
+    placement::Writer,
 };
 
 /// The longest shard key for which numbers are stored, in bytes.

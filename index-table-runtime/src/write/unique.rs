@@ -2,7 +2,7 @@
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read, Reader, Write as _, Writer},
+    engine::{Cursor as _, Query, Read, Write as _},
     model::{
         entry::ShortKey,
         error::Result,
@@ -11,6 +11,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{IndexSchema, Source, TableSchema},
     },
+    placement::{Reader, Writer},
     query::DANGLING,
     write::maintenance::MaintenancePlan,
 };

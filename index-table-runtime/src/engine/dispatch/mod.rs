@@ -16,10 +16,9 @@ use crate::engine::memory;
 use crate::engine::postgres;
 use crate::{
     engine::{
-        Options, Records, Retry,
-        forward::{forward, of_each_engine},
+        Durability, DurabilityReason, Options, Records, Retry,
+        forward::{forward, of_each_engine, on_engine},
         lmdb,
-        shards::{self, CurrentRouting},
     },
     model::{
         error::{Error, Result},
@@ -35,7 +34,7 @@ pub(crate) use writer::Writer;
 
 of_each_engine! {
     /// An open store.
-    enum Engine { lmdb::Engine, Box<shards::Engine>, memory::Engine, postgres::Engine }
+    enum Engine { lmdb::Engine, memory::Engine, postgres::Engine }
 }
 
 impl Engine {
@@ -89,7 +88,6 @@ impl Engine {
     pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Some(engine),
-            Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
             #[cfg(feature = "postgres")]
@@ -103,17 +101,10 @@ impl Engine {
         if let Self::Postgres(engine) = self { Some(engine) } else { None }
     }
 
-    /// Returns each LMDB environment: the environment of the store, or the environments of its available shards.
-    pub(crate) fn each_lmdb(&self) -> impl Iterator<Item = &lmdb::Engine> {
-        let shards = self.sharded().into_iter().flat_map(shards::Engine::engines);
-        self.lmdb().into_iter().chain(shards.filter_map(Self::lmdb))
-    }
-
     /// Returns the LMDB environment, or an error if the store is sharded or in memory.
     pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Ok(engine),
-            Self::Sharded(_) => Err(Error::NotOffered { what: "copying a sharded store" }),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Err(Error::no_file()),
             #[cfg(feature = "postgres")]
@@ -124,6 +115,7 @@ impl Engine {
     }
 
     forward! {
+        on_engine:
         /// Begins a read transaction.
         pub(crate) fn read(&self) -> Result<Txn<'_>> as Txn;
 
@@ -152,7 +144,6 @@ impl Engine {
     pub(crate) fn without_snapshot(&self) -> Result<Txn<'_>> {
         match self {
             Self::Lmdb(engine) => Ok(Txn::Lmdb(lmdb::Txn::over(engine))),
-            Self::Sharded(engine) => Ok(Txn::Sharded(engine.without_snapshot())),
             #[cfg(feature = "memory")]
             Self::Memory(_) => self.read(),
             #[cfg(feature = "postgres")]
@@ -160,23 +151,22 @@ impl Engine {
         }
     }
 
-    /// Returns the shards of a sharded store.
-    pub(crate) const fn sharded(&self) -> Option<&shards::Engine> {
+    /// Returns the durability of commits, and why it is not that of a journal.
+    pub(crate) fn durability(&self) -> (Durability, Option<DurabilityReason>) {
         match self {
-            Self::Sharded(engine) => Some(&**engine),
-            Self::Lmdb(_) => None,
+            Self::Lmdb(engine) => engine.durability(),
             #[cfg(feature = "memory")]
-            Self::Memory(_) => None,
+            Self::Memory(_) => (Durability::None, Some(DurabilityReason::Memory)),
             #[cfg(feature = "postgres")]
-            Self::Postgres(_) => None,
+            Self::Postgres(_) => (Durability::Full, Some(DurabilityReason::Server)),
         }
     }
 
-    /// Returns the error of a function that needs a second data file.
+    /// Returns why the store can't have a second data file.
     #[cold]
-    pub(crate) const fn has_one_shard(&self) -> Error {
-        let what = match self {
-            Self::Lmdb(_) | Self::Sharded(_) => {
+    pub(crate) const fn why_one(&self) -> &'static str {
+        match self {
+            Self::Lmdb(_) => {
                 "a second shard, because it has one data file; create a store with several by \
                  `Store::options().shard(…)`, and load the rows into it"
             }
@@ -187,15 +177,13 @@ impl Engine {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => "a second shard, because it is on a PostgreSQL server",
-        };
-        Error::NotOffered { what }
+        }
     }
 
     /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Self::Lmdb(engine) => engine.directory().to_owned(),
-            Self::Sharded(engine) => engine.directory(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => std::env::temp_dir(),
             #[cfg(feature = "postgres")]
@@ -207,7 +195,6 @@ impl Engine {
     pub(crate) fn location(&self) -> PathBuf {
         match self {
             Self::Lmdb(engine) => engine.directory().to_owned(),
-            Self::Sharded(engine) => engine.directory(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => "memory".into(),
             #[cfg(feature = "postgres")]
@@ -219,7 +206,6 @@ impl Engine {
     pub(crate) fn set_place(&self, place: u64) {
         match self {
             Self::Lmdb(engine) => engine.set_place(place),
-            Self::Sharded(_) => {}
             #[cfg(feature = "memory")]
             Self::Memory(engine) => engine.set_place(place),
             #[cfg(feature = "postgres")]
@@ -231,7 +217,6 @@ impl Engine {
     pub(crate) fn refuse_forked(&self) -> Result<()> {
         match self {
             Self::Lmdb(engine) => engine.refuse_forked(),
-            Self::Sharded(engine) => engine.refuse_forked(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(()),
             #[cfg(feature = "postgres")]
@@ -243,7 +228,6 @@ impl Engine {
     pub(crate) fn is_contended(&self) -> bool {
         match self {
             Self::Lmdb(engine) => engine.is_contended(),
-            Self::Sharded(engine) => engine.engines().any(Self::is_contended),
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
             #[cfg(feature = "postgres")]
@@ -255,7 +239,6 @@ impl Engine {
     pub(crate) fn is_read_only(&self) -> bool {
         match self {
             Self::Lmdb(engine) => engine.is_read_only(),
-            Self::Sharded(engine) => engine.is_read_only(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
             #[cfg(feature = "postgres")]
@@ -267,7 +250,6 @@ impl Engine {
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
         match self {
             Self::Lmdb(engine) => engine.refuse_read_only(),
-            Self::Sharded(engine) => engine.refuse_read_only(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(()),
             #[cfg(feature = "postgres")]
@@ -276,6 +258,7 @@ impl Engine {
     }
 
     forward! {
+        on_engine:
         /// Whether the catalog can be read without the write lock.
         pub(crate) fn has_catalog(&self) -> bool;
 
@@ -309,21 +292,20 @@ impl Engine {
         schema: &'static TableSchema,
         parts: Parts,
         excludes_writers: bool,
-        prepare: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
+        prepare: &mut dyn FnMut(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables, (Error, Option<Retry>)> {
         match self {
             Self::Lmdb(engine) => engine
-                .open_table(schema, parts, |writer| prepare(&mut Writer::Lmdb(writer)))
+                .open_table(schema, parts, |writer| prepare(Writer::Lmdb(writer)))
                 .map(Tables::Lmdb),
-            Self::Sharded(_) => Err((Error::internal("a table is opened in its shards"), None)),
             #[cfg(feature = "memory")]
             Self::Memory(engine) => engine
-                .open_table(schema, parts, |writer| prepare(&mut Writer::Memory(writer)))
+                .open_table(schema, parts, |writer| prepare(Writer::Memory(writer)))
                 .map(Tables::Memory),
             #[cfg(feature = "postgres")]
             Self::Postgres(engine) => engine
                 .open_table(schema, parts, excludes_writers, |writer| {
-                    prepare(&mut Writer::Postgres(writer))
+                    prepare(Writer::Postgres(writer))
                 })
                 .map(Tables::Postgres),
         }
@@ -339,7 +321,6 @@ impl Engine {
             Self::Lmdb(engine) => Ok(engine.find_table(schema, parts)?.map(Tables::Lmdb)),
             #[cfg(feature = "postgres")]
             Self::Postgres(engine) => Ok(engine.find_table(schema, parts)?.map(Tables::Postgres)),
-            Self::Sharded(_) => Ok(None),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(None),
         }
@@ -349,7 +330,6 @@ impl Engine {
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
         match self {
             Self::Lmdb(_) => lmdb::layout(schema, index),
-            Self::Sharded(engine) => engine.layout(schema, index),
             #[cfg(feature = "memory")]
             Self::Memory(_) => memory::LAYOUT,
             #[cfg(feature = "postgres")]
@@ -360,7 +340,7 @@ impl Engine {
 
 of_each_engine! {
     /// The databases of one table.
-    enum Tables { lmdb::Tables<'static>, shards::Tables, memory::Tables, postgres::Tables }
+    enum Tables { lmdb::Tables<'static>, memory::Tables, postgres::Tables }
 }
 
 impl Tables {
@@ -369,23 +349,10 @@ impl Tables {
     pub(crate) fn were_known(&self) -> bool {
         match self {
             Self::Lmdb(tables) => tables.were_known(),
-            Self::Sharded(tables) => tables.were_known(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => false,
-        }
-    }
-
-    /// Returns the current mapping of rows to shards; `None` in a store without shards.
-    pub(crate) fn routing(&self) -> Option<CurrentRouting<'_>> {
-        match self {
-            Self::Sharded(tables) => Some(tables.routing()),
-            Self::Lmdb(_) => None,
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => None,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => None,
         }
     }
 
@@ -399,10 +366,5 @@ impl Tables {
             (Self::Postgres(tables), Self::Postgres(of)) => tables.link(by, of, source),
             _ => {}
         }
-    }
-
-    /// Whether the rows can be in several shards.
-    pub(crate) fn are_split(&self) -> bool {
-        self.routing().is_some_and(|routing| routing.is_split())
     }
 }

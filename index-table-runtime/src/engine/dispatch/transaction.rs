@@ -8,18 +8,17 @@ use crate::engine::memory;
 use crate::engine::postgres;
 use crate::{
     engine::{
-        CommitFailure, CommitNumber, NotVisible, Retry, Stamp,
+        CommitFailure, NotVisible, Retry, Stamp,
         dispatch::{Reader, Tables, Writer},
-        forward::{forward, of_each_engine, unlikely},
+        forward::{forward, of_each_engine, on_engine},
         lmdb,
-        shards::{self},
     },
     model::error::{Error, Result},
 };
 
 of_each_engine! {
     /// A transaction, read or write.
-    enum Txn<'s> { lmdb::Txn<'s>, shards::Txn<'s>, memory::Txn<'s>, postgres::Txn<'s> }
+    enum Txn<'s> { lmdb::Txn<'s>, memory::Txn<'s>, postgres::Txn<'s> }
 }
 
 impl<'s> Txn<'s> {
@@ -27,7 +26,6 @@ impl<'s> Txn<'s> {
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Self::Lmdb(txn) => txn.engine().directory().to_owned(),
-            Self::Sharded(txn) => txn.directory(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => std::env::temp_dir(),
             #[cfg(feature = "postgres")]
@@ -41,10 +39,6 @@ impl<'s> Txn<'s> {
     pub(crate) fn found(&self) -> Stamp {
         match self {
             Self::Lmdb(txn) => txn.found(),
-            Self::Sharded(txn) => {
-                unlikely();
-                txn.found()
-            }
             #[cfg(feature = "memory")]
             Self::Memory(_) => Stamp::default(),
             #[cfg(feature = "postgres")]
@@ -53,6 +47,7 @@ impl<'s> Txn<'s> {
     }
 
     forward! {
+        on_engine:
         /// Returns the stamp of the snapshot. For a write transaction, returns the stamp of its future commit.
         pub(crate) fn stamp(&self) -> Stamp;
     }
@@ -64,15 +59,6 @@ impl<'s> Txn<'s> {
             return txn.known_stamp();
         }
         self.stamp()
-    }
-
-    /// Returns the [`commit_number`](Self::commit_number) of a write transaction that is about to commit.
-    pub(crate) fn final_number(&self) -> CommitNumber {
-        #[cfg(feature = "postgres")]
-        if let Self::Postgres(txn) = self {
-            return txn.known_stamp().commit_number();
-        }
-        self.commit_number()
     }
 
     /// Lets a write transaction assume that new keys are free. If a key is taken, the commit conflicts, and another
@@ -98,50 +84,10 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Returns the transactions of the shards of a sharded store.
-    pub(crate) const fn sharded(&self) -> Option<&shards::Txn<'s>> {
-        match self {
-            Self::Sharded(txn) => Some(txn),
-            Self::Lmdb(_) => None,
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => None,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => None,
-        }
-    }
-
-    /// Returns the transactions of the shards of a sharded store.
-    pub(crate) const fn sharded_mut(&mut self) -> Option<&mut shards::Txn<'s>> {
-        match self {
-            Self::Sharded(txn) => Some(txn),
-            Self::Lmdb(_) => None,
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => None,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => None,
-        }
-    }
-
-    /// Returns the numbers of the last commits in the snapshot of each shard.
-    pub(crate) fn commit_number(&self) -> CommitNumber {
-        match self {
-            Self::Sharded(txn) => CommitNumber::of_shards(txn.stamps()),
-            Self::Lmdb(_) => self.stamp().commit_number(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => self.stamp().commit_number(),
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => self.stamp().commit_number(),
-        }
-    }
-
     /// Returns a reader of a table; `None` if the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),
-            (Self::Sharded(txn), Tables::Sharded(tables)) => {
-                unlikely();
-                Some(Reader::Sharded(txn.reader(tables)))
-            }
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => Some(Reader::Memory(txn.reader(tables))),
             #[cfg(feature = "postgres")]
@@ -156,10 +102,6 @@ impl<'s> Txn<'s> {
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t, 's>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.writer(tables).map(Writer::Lmdb),
-            (Self::Sharded(txn), Tables::Sharded(tables)) => {
-                unlikely();
-                txn.writer(tables).map(Writer::Sharded)
-            }
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => txn.writer(tables).map(Writer::Memory),
             #[cfg(feature = "postgres")]
@@ -174,7 +116,6 @@ impl<'s> Txn<'s> {
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         match self {
             Self::Lmdb(txn) => txn.nested().map(|txn| txn.map(Txn::Lmdb)),
-            Self::Sharded(txn) => txn.nested().map(|txn| txn.map(Txn::Sharded)),
             #[cfg(feature = "memory")]
             Self::Memory(txn) => txn.nested().map(|txn| Ok(Txn::Memory(txn))),
             #[cfg(feature = "postgres")]
@@ -186,10 +127,6 @@ impl<'s> Txn<'s> {
     pub(crate) fn retry(&self) -> Option<Retry> {
         match self {
             Self::Lmdb(txn) => txn.retry(),
-            Self::Sharded(txn) => {
-                unlikely();
-                txn.retry()
-            }
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
             #[cfg(feature = "postgres")]
@@ -198,6 +135,7 @@ impl<'s> Txn<'s> {
     }
 
     forward! {
+        on_engine:
         /// Commits, and calls `committed` before another write transaction of this process can begin, unless the engine
         /// has several writers.
         pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure>;
@@ -212,10 +150,6 @@ impl<'s> Txn<'s> {
         for txn in txns {
             match txn {
                 Self::Lmdb(txn) => of_lmdb.push(txn),
-                Self::Sharded(_) => {
-                    let error = Error::internal("a shard of a shard");
-                    return Err(CommitFailure::Failed(error));
-                }
                 #[cfg(feature = "memory")]
                 Self::Memory(txn) => of_memory.push(txn),
                 #[cfg(feature = "postgres")]

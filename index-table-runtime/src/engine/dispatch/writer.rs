@@ -8,10 +8,8 @@ use crate::{
     engine::{
         Ascending, Space, Write,
         dispatch::Reader,
-        forward::{forward, of_each_engine, unlikely},
-        lmdb,
-        shards::{self},
-        write,
+        forward::{forward, of_each_engine, on_engine},
+        lmdb, write,
     },
     model::{
         aggregate::Totals,
@@ -19,14 +17,13 @@ use crate::{
         maintain::{Change, Sink},
         numbering::Numbering,
         schema::{IndexSchema, Source},
-        shard::ShardNumber,
         stream::Place,
     },
 };
 
 of_each_engine! {
     /// The [`Write`] of any engine.
-    enum Writer<'t, 's> { lmdb::Writer<'t, 's>, shards::Writer<'t>, memory::Writer<'t>, postgres::Writer<'t> }
+    enum Writer<'t, 's> { lmdb::Writer<'t, 's>, memory::Writer<'t>, postgres::Writer<'t> }
 }
 
 impl<'t, 's> Writer<'t, 's> {
@@ -34,10 +31,6 @@ impl<'t, 's> Writer<'t, 's> {
     pub(crate) fn reader(&self) -> Reader<'_> {
         match self {
             Self::Lmdb(writer) => Reader::Lmdb(writer.reader()),
-            Self::Sharded(writer) => {
-                unlikely();
-                Reader::Sharded(writer.reader())
-            }
             #[cfg(feature = "memory")]
             Self::Memory(writer) => Reader::Memory(writer.reader()),
             #[cfg(feature = "postgres")]
@@ -101,7 +94,7 @@ impl<'t, 's> Writer<'t, 's> {
     #[inline]
     pub(crate) const fn adds_totals(&self) -> bool {
         match self {
-            Self::Lmdb(_) | Self::Sharded(_) => false,
+            Self::Lmdb(_) => false,
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
             #[cfg(feature = "postgres")]
@@ -140,85 +133,10 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Returns the writer of a sharded store.
-    pub(crate) const fn sharded(&mut self) -> Option<&mut shards::Writer<'t>> {
-        match self {
-            Self::Sharded(writer) => Some(writer),
-            Self::Lmdb(_) => None,
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => None,
-            #[cfg(feature = "postgres")]
-            Self::Postgres(_) => None,
-        }
-    }
-
-    /// Whether two rows are in the same shard.
-    pub(crate) fn have_same_shard(&self, one: &[u8], other: &[u8]) -> bool {
-        let Self::Sharded(writer) = self else { return true };
-        one == other || writer.have_same_shard(one, other)
-    }
-
-    /// Replaces or removes a small record in the shard of a row, or in each copy of a reference table.
-    pub(crate) fn set_beside(
-        &mut self,
-        primary_key: &[u8],
-        space: Space,
-        key: &[u8],
-        record: Option<&[u8]>,
-    ) -> Result<()> {
-        match (self, record) {
-            (Self::Sharded(writer), _) => writer.set_beside(primary_key, space, key, record),
-            (writer, Some(record)) => writer.put(space, key, record),
-            (writer, None) => writer.remove(space, key),
-        }
-    }
-
-    /// Writes records that moves don't copy, in one shard. A store without shards has the shard 0.
-    pub(crate) fn beside(
-        &mut self,
-        shard: ShardNumber,
-        write: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
-    ) -> Result<()> {
-        if let Self::Sharded(writer) = self {
-            return writer.beside(shard, write);
-        }
-        write(self)
-    }
-
-    /// Returns the shards that can have changes in the stream of the table, or the only shard of the transaction.
-    pub(crate) fn with_changes(&self) -> Vec<ShardNumber> {
-        if let Self::Sharded(writer) = self {
-            return writer.with_changes();
-        }
-        vec![0]
-    }
-
-    /// Writes in the shard of a row.
-    pub(crate) fn in_shard_of(
-        &mut self,
-        primary_key: &[u8],
-        write: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
-    ) -> Result<()> {
-        if let Self::Sharded(writer) = self {
-            return writer.in_shard_of(primary_key, write);
-        }
-        write(self)
-    }
-
-    /// Returns the writer of a sharded table with global indexes.
-    #[inline]
-    pub(crate) const fn with_global(&mut self) -> Option<&mut shards::Writer<'t>> {
-        match self {
-            Self::Sharded(writer) if writer.has_global() => Some(writer),
-            _ => None,
-        }
-    }
-
     /// Returns the writer of LMDB, for physical entries, which other engines don't have.
     pub(crate) const fn lmdb(&mut self) -> Option<&mut lmdb::Writer<'t, 's>> {
         match self {
             Self::Lmdb(writer) => Some(writer),
-            Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
             #[cfg(feature = "postgres")]
@@ -229,12 +147,14 @@ impl<'t, 's> Writer<'t, 's> {
 
 impl Sink for Writer<'_, '_> {
     forward! {
+        on_engine:
         fn change(&mut self, change: Change<'_>) -> Result<()>;
     }
 }
 
 impl Write for Writer<'_, '_> {
     forward! {
+        on_engine:
         fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64>;
         #[inline]
         fn defer_new(&mut self) -> bool;

@@ -7,12 +7,13 @@ use super::{
     sorted::SortedKeys,
 };
 use crate::{
-    engine::{Entries, Query, Reader},
+    engine::Query,
     model::{
         entry::{KeyBuffer, Position},
         error::Result,
         schema::{Source, TableSchema},
     },
+    placement::{Entries, Reader},
     query::meter::Meter,
     query::{conditions::Conditions, matches::Matches},
 };

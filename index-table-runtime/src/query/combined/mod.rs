@@ -25,12 +25,12 @@ use super::{
 };
 use crate::engine::Query;
 use crate::{
-    engine::Reader,
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::{Error, Result},
         schema::TableSchema,
     },
+    placement::Reader,
     query::meter::Ledger,
 };
 use leaf::Part;

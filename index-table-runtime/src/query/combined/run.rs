@@ -8,7 +8,6 @@ use super::{
     tree::Tree,
 };
 use crate::{
-    engine::Reader,
     model::{
         entity::Entity,
         entry::RawEntry,
@@ -16,6 +15,7 @@ use crate::{
         key::DecodeError,
         schema::{Source, TableSchema},
     },
+    placement::Reader,
     query::meter::{Ledger, Meter},
     query::{Cursor, DANGLING, conditions::RowTest},
     usage::{Stats, trace::Trace},

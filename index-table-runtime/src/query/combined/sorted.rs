@@ -8,8 +8,8 @@ use super::{
     primary_key::{PrimaryKey, is_at},
 };
 use crate::{
-    engine::Reader,
     model::error::Result,
+    placement::Reader,
     sort::{Merge, Sorters},
 };
 

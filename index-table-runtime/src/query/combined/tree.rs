@@ -31,8 +31,8 @@ use super::{
     sorted,
 };
 use crate::{
-    engine::Reader,
     model::{error::Result, schema::TableSchema, shard::ShardSet},
+    placement::Reader,
     query::meter::Ledger,
     usage::Stats,
 };

@@ -59,7 +59,7 @@ impl Entry {
         // The waiting time starts now, so that many closures wait at the same time and not one after another.
         let (store, attempts) = (Arc::clone(store), Attempts::begun());
         // With one shard, all closures can be in one group.
-        let key = key.filter(|_| store.engine.sharded().is_some());
+        let key = key.filter(|_| store.engines.several().is_some());
         (Self { job, key, store, attempts }, submitted)
     }
 

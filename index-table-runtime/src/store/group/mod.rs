@@ -77,10 +77,10 @@ impl Store {
     /// # }
     /// ```
     pub fn writer(&self) -> Result<GroupWriter> {
-        self.inner.engine.refuse_forked()?;
-        self.inner.engine.refuse_read_only()?;
+        self.inner.engines.refuse_forked()?;
+        self.inner.engines.refuse_read_only()?;
         let queue = Queue::new(QUEUE, MOST);
-        if self.inner.engine.sharded().is_some() {
+        if self.inner.engines.several().is_some() {
             return Ok(GroupWriter::new(self, queue, Turn::Any(shards::Writers::default())));
         }
         GroupWriter::started(self, queue, None)
@@ -137,7 +137,7 @@ enum Turn {
 impl Drop for Handle {
     fn drop(&mut self) {
         // In a forked process, the lock may be held by a thread that does not exist.
-        if self.store.engine.refuse_forked().is_ok() {
+        if self.store.engines.refuse_forked().is_ok() {
             self.queue.close();
         }
     }
@@ -166,7 +166,7 @@ impl GroupWriter {
     /// Starts the thread for closures of any shards, or returns the reason why it takes no closures.
     fn ready(&self) -> Result<()> {
         let Handle { queue, store, turn } = &*self.handle;
-        store.engine.refuse_forked()?;
+        store.engines.refuse_forked()?;
         match turn {
             Turn::One(_) => Ok(()),
             Turn::Any(writers) => writers.start(|| thread::start(queue, store.id, None)),
@@ -380,7 +380,7 @@ impl GroupWriter {
     /// error, the writer is not closed.
     pub fn close(&self) -> Result<()> {
         let Handle { queue, store, turn } = &*self.handle;
-        store.engine.refuse_forked()?;
+        store.engines.refuse_forked()?;
         thread::refuse_to_wait(store)?;
         queue.close();
         match turn {
@@ -398,7 +398,7 @@ impl GroupWriter {
     /// Whether the writer refuses submissions.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.handle.store.engine.refuse_forked().is_err() || self.handle.queue.is_closed()
+        self.handle.store.engines.refuse_forked().is_err() || self.handle.queue.is_closed()
     }
 }
 

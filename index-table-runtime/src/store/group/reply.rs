@@ -93,7 +93,7 @@ impl<T, E> Submitted<T, E> {
         if !self.origin.is_inherited() {
             return Ok(());
         }
-        let refused = self.store.upgrade().map_or(Ok(()), |store| store.engine.refuse_forked());
+        let refused = self.store.upgrade().map_or(Ok(()), |store| store.engines.refuse_forked());
         refused.and(Err(Error::WriterClosed))
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{GroupWriter, QueueFull, Submission, Submitted, Turn};
 use crate::{
-    engine::shards::Locks,
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement::shards::Locks,
     store::{OpenTable, Store, WriteTxn, shard_id},
 };
 
@@ -88,7 +88,7 @@ impl GroupWriter {
     /// Returns the writer whose thread runs closures for this key.
     pub(super) fn of_key(&self, key: &RowKey) -> Result<Self> {
         let store = Store { inner: Arc::clone(&self.handle.store) };
-        store.inner.engine.refuse_forked()?;
+        store.inner.engines.refuse_forked()?;
         key.table.check_store(store.inner.id)?;
         match &self.handle.turn {
             Turn::One(_) => Ok(self.clone()),

@@ -116,7 +116,7 @@ impl GroupWriter {
     /// [`Error::WriterClosed`], [`Error::Forked`] and [`Error::Thread`].
     pub fn on(&self, shard: &ShardId) -> Result<Self> {
         let store = Store { inner: self.handle.store.clone() };
-        store.inner.engine.refuse_forked()?;
+        store.inner.engines.refuse_forked()?;
         let number = store.number_of(shard)?;
         let writers = match &self.handle.turn {
             Turn::Any(writers) => writers,

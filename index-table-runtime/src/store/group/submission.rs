@@ -86,7 +86,7 @@ impl<T, E, F> Drop for Submission<T, E, F> {
     fn drop(&mut self) {
         let Handle { queue, store, .. } = &*self.writer.handle;
         if let Submitting::Submitted(number, _) = self.state
-            && store.engine.refuse_forked().is_ok()
+            && store.engines.refuse_forked().is_ok()
         {
             queue.leave(number);
         }

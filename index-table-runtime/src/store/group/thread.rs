@@ -8,8 +8,9 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    engine::{CommitFailure, Retry, shards::Locks},
+    engine::{CommitFailure, Retry},
     model::error::{Error, Result},
+    placement::shards::Locks,
     store::{Inner, ShardId, Store, WriteTxn, transaction::Rerun},
 };
 
@@ -260,7 +261,7 @@ impl<'q> Groups<'q> {
                             Retry::Map { map_size } | Retry::ShardMap { map_size, .. },
                         ) if !entry.has_failed() => Some(Error::MapFull { map_size }),
                         Rerun::Engine(Retry::Disk) if !entry.has_failed() => {
-                            let path = entry.store().inner.engine.directory();
+                            let path = entry.store().inner.engines.directory();
                             let source = io::ErrorKind::StorageFull.into();
                             Some(Error::DiskFull { path, source })
                         }

@@ -12,9 +12,9 @@ use crate::{
         CommitNumber, Engine as AnyEngine, Stamp,
         files::{self, DATA_FILE},
         lmdb::{Archive, Base, UntilShards},
-        shards::{Manager, ManagerRecords, ShardRecord, ShardState},
     },
     model::error::{Error, Result},
+    placement::shards::{Manager, ManagerRecords, ShardRecord, ShardState},
     store::archive::Complete,
 };
 

@@ -9,11 +9,9 @@ use super::{
     settle::stays_removed,
 };
 use crate::{
-    engine::{
-        self, DataFile, Durability, Options,
-        shards::{Identity, Manager, ManagerRecords, Seen, place_of, write_alone},
-    },
+    engine::{self, DataFile, Durability, Options},
     model::error::{Error, Result},
+    placement::shards::{Identity, Manager, ManagerRecords, Seen, place_of, write_alone},
     store::shared,
 };
 
@@ -109,7 +107,7 @@ fn records(directory: &Path) -> Option<ManagerRecords> {
     let stores = OPEN.lock();
     let open = stores.get(&directory).and_then(Weak::upgrade);
     let records = if let Some(inner) = &open {
-        inner.engine.sharded().and_then(|own| own.manager()?.read().ok()?)
+        inner.engines.several().and_then(|own| own.manager()?.read().ok()?)
     } else {
         DataFile(&directory).wait_until_closed();
         let options = Options { create: false, read_only: true, ..manager_options() };

@@ -13,11 +13,9 @@ use std::{
 
 use super::open::refused;
 use crate::{
-    engine::{
-        DataFile, Marked, files,
-        shards::{ManagerRecords, ShardRecord, ShardState, options_of, place_of},
-    },
+    engine::{DataFile, Marked, files},
     model::error::{Error, Result},
+    placement::shards::{ManagerRecords, ShardRecord, ShardState, options_of, place_of},
 };
 
 /// The name of the file, which has the directory of the shard map manager.

@@ -10,25 +10,26 @@ use super::{
     super::copy::{Modes, Partial, at_path},
     ShardId, Store,
     open::{manager_options, refused},
-    shards_of, store_of,
+    shards_of,
 };
 use crate::{
     engine::{
         CopyKind, DataFile, Engine as AnyEngine, Options,
         files::{self, DATA_FILE, LOCK_FILE},
         lmdb::Pinned,
-        shards::{Engine, Manager, PinnedShards, ShardState},
     },
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement::shards::{Manager, PinnedShards, ShardState},
+    store::Shards,
     usage::Progress,
 };
 
 /// Copies all shards at one instant.
 pub(in crate::store) fn copy_shards(
-    shards: &Engine,
+    shards: &Shards,
     path: &Path,
     kind: CopyKind,
     progress: &mut dyn FnMut(Progress),
@@ -209,6 +210,6 @@ impl Store {
             let reason = format!("it has the unfinished move {id}; resume or cancel it");
             return Err(refused(&format!("the backup of shard `{shard}`"), &reason));
         }
-        store_of(shards.shard(number)?)?.backup_to(path)
+        shards.member(number)?.store()?.backup_to(path)
     }
 }

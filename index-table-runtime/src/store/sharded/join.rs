@@ -13,16 +13,16 @@ use crate::{
     engine::{
         DeclaredShard, Durability, Options,
         lmdb::{self, SharedJournal},
-        shards::{
-            Changed, Engine, Identity, ManagerRecords, MoveRecord, OwnRanges, Seen, Shard,
-            ShardRecord, ShardState, encoded, options_of, write_moves,
-        },
     },
     model::{
         error::{Error, Result},
         shard::{MapKind, ShardNumber},
     },
-    store::{Inner, shared},
+    placement::shards::{
+        Changed, Identity, ManagerRecords, MoveRecord, OwnRanges, Seen, Shard, ShardRecord,
+        ShardState, encoded, options_of, write_moves,
+    },
+    store::{Inner, Shards, shared},
 };
 
 /// Opens the directory of a shard that is added while the store is open, and records it. The shard has the options of the
@@ -30,7 +30,7 @@ use crate::{
 ///
 /// If it can't be opened, the store stays without it.
 pub(crate) fn open_added<'e>(
-    engine: &'e Engine,
+    engine: &'e Shards,
     name: &str,
     directory: &Path,
 ) -> Result<AddedShard<'e>> {
@@ -65,7 +65,7 @@ pub(crate) fn open_added<'e>(
 pub(crate) struct AddedShard<'e> {
     inner: Option<Arc<Inner>>,
     /// The records without the shard and those with it, if the store has a manager.
-    recorded: Option<(&'e Engine, ManagerRecords, ManagerRecords)>,
+    recorded: Option<(&'e Shards, ManagerRecords, ManagerRecords)>,
 }
 
 impl AddedShard<'_> {
@@ -95,7 +95,7 @@ impl Drop for AddedShard<'_> {
 /// Opens the directory of a shard that was detached, and adds it to the journal. Returns the records of the manager with the
 /// shard, which the caller writes, with the new identity of the shard and its ranges.
 pub(crate) fn open_attached(
-    engine: &Engine,
+    engine: &Shards,
     name: &str,
     directory: &Path,
 ) -> Result<(Arc<Inner>, ManagerRecords, Identity, Vec<Changed>)> {
@@ -153,7 +153,7 @@ pub(crate) fn open_attached(
             changed.push(Changed { map, boundaries, keeps_rows: true });
         }
     }
-    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+    if let (Some(own), Some(member)) = (inner.engines.lmdb(), member) {
         if earlier != place {
             // If the process ends before the shard is attached, opening the store completes its files in this place.
             let mut known = manager.read()?.ok_or_else(missing)?;
@@ -169,7 +169,7 @@ pub(crate) fn open_attached(
     }
     records.own.version += 1;
     let adopted = identity.and_then(|identity| identity.adopted).or_else(|| Some(Vec::new()));
-    let directory = inner.engine.directory();
+    let directory = inner.engines.directory();
     let mut identity = records.identity(number, name, &path, &directory, adopted);
     // The commit that attaches the shard replaces this list.
     identity.removed.push(number);
@@ -177,7 +177,7 @@ pub(crate) fn open_attached(
 }
 
 /// Opens the last shard of the records, and adds it to the journal.
-fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<Inner>> {
+fn open_and_join(engine: &Shards, records: &mut ManagerRecords) -> Result<Arc<Inner>> {
     let path = engine.directory();
     let record = records.shards.last().cloned().ok_or_else(|| Error::internal("no shards"))?;
     let number = ShardNumber::try_from(records.shards.len() - 1).unwrap_or(ShardNumber::MAX);
@@ -186,11 +186,11 @@ fn open_and_join(engine: &Engine, records: &mut ManagerRecords) -> Result<Arc<In
     let options = Options::default();
     let opened = open_shard(&options, records, number, &record, &path, journal.as_ref());
     let (inner, identity, _) = opened?;
-    if let (Some(own), Some(member)) = (inner.engine.lmdb(), member) {
+    if let (Some(own), Some(member)) = (inner.engines.lmdb(), member) {
         own.join_journal(number, member, false)?;
     }
     if let Some(identity) = identity {
-        identity.write(&inner.engine)?;
+        identity.write(inner.engine()?)?;
     }
     if let Some(record) = records.shards.last_mut() {
         record.state = ShardState::Open;
@@ -216,23 +216,23 @@ pub(crate) fn open_copy(
     };
     let own = Options { create: false, ..own.durability(durability) };
     let inner = shared::open_shard(&own, copy, None)?;
-    let of_backup = Seen::read(&inner.engine)?.map_or(Ok(Vec::new()), |seen| seen.moves())?;
+    let of_backup = Seen::read(inner.engine()?)?.map_or(Ok(Vec::new()), |seen| seen.moves())?;
     // The rows are those of the backup, so each table is checked when it is opened.
     let identity = records.identity(number, &record.name, manager, place, Some(Vec::new()));
-    identity.write(&inner.engine)?;
+    identity.write(inner.engine()?)?;
     let of_shard = |moving: &&MoveRecord| [moving.from, moving.to].contains(&number);
-    write_moves(&inner.engine, &moves.iter().filter(of_shard).collect::<Vec<_>>())?;
+    write_moves(inner.engine()?, &moves.iter().filter(of_shard).collect::<Vec<_>>())?;
     Ok((inner, of_backup))
 }
 
 /// Returns a shard that writes the journal of all shards; `None` if the journal is not running.
-fn member(engine: &Engine) -> Option<&lmdb::Engine> {
+fn member(engine: &Shards) -> Option<&lmdb::Engine> {
     engine.engines().find_map(|engine| engine.lmdb().filter(|own| own.has_shared_journal()))
 }
 
 /// Prepares the journal of all shards for a shard from a backup. If no shard with this journal is available, the journal is not
 /// running, and still has the records of all shards.
-pub(crate) fn leave_records(engine: &Engine, records: &ManagerRecords) -> Result<()> {
+pub(crate) fn leave_records(engine: &Shards, records: &ManagerRecords) -> Result<()> {
     if member(engine).is_some() {
         return Ok(());
     }
@@ -242,7 +242,7 @@ pub(crate) fn leave_records(engine: &Engine, records: &ManagerRecords) -> Result
 /// Opens a shard whose files were restored while the store is open, and adds it to the journal of all shards, which is started if
 /// it is not running. `records` has the current shard maps.
 pub(crate) fn open_restored(
-    engine: &Engine,
+    engine: &Shards,
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
 ) -> Result<Arc<Inner>> {
@@ -257,7 +257,7 @@ pub(crate) fn open_restored(
     let opened = open_shard(&options, &mut of_shard, number, record, &directory, Some(&journal));
     // The own record was written before.
     let (inner, ..) = opened?;
-    match (inner.engine.lmdb(), member) {
+    match (inner.engines.lmdb(), member) {
         (Some(own), Some(member)) => own.join_journal(number, member, true)?,
         (Some(own), None) => start_journal(engine, &journal, (number, own), records)?,
         (None, _) => {}
@@ -268,7 +268,7 @@ pub(crate) fn open_restored(
 /// Starts the journal of all shards with a restored shard. The records that were left for its lost directory stay until the shard
 /// is available.
 fn start_journal(
-    engine: &Engine,
+    engine: &Shards,
     journal: &SharedJournal,
     restored: (ShardNumber, &lmdb::Engine),
     records: &ManagerRecords,

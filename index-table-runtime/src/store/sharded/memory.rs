@@ -4,34 +4,29 @@ use std::sync::Arc;
 
 use super::{Store, open::declare};
 use crate::{
-    engine::{
-        self, Options,
-        shards::{Engine, ManagerRecords, Shard},
-    },
+    engine::{self, Options},
     model::error::Result,
-    store::Inner,
+    placement::shards::{self, ManagerRecords, Shard},
+    store::{Engines, Inner, Shards},
 };
 
 pub(super) fn in_memory(options: &Options) -> Result<Store> {
     let mut records = ManagerRecords::new();
     declare(options, &mut records, true)?;
-    let shards = records.shards.iter().map(|record| memory_shard(&record.name)).collect();
+    let (mut shards, mut stores) = (Vec::new(), Vec::new());
+    for record in &records.shards {
+        let store = memory_inner();
+        shards.push(Shard::open(Arc::from(&*record.name), Arc::clone(store.engine()?)));
+        stores.push(store);
+    }
     let has_maps = !records.maps.is_empty();
-    let engine = Engine::new(shards, records.maps, records.places, None, None, false);
-    let engine = if has_maps { engine } else { engine.with_any_map() };
-    Ok(sharded(engine, options))
-}
-
-fn memory_shard(name: &str) -> Shard {
-    Shard::open(Arc::from(name), memory_inner())
+    let placement = shards::Engine::new(shards, records.maps, records.places, None, None, false);
+    let placement = if has_maps { placement } else { placement.with_any_map() };
+    let engines = Engines::Several(Box::new(Shards::new(placement, stores)));
+    let inner = Arc::new(Inner::new(engines, options.index_queue));
+    Ok(Store { inner })
 }
 
 pub(super) fn memory_inner() -> Arc<Inner> {
-    Arc::new(Inner::new(engine::Engine::in_memory(), Options::default().index_queue))
-}
-
-fn sharded(engine: Engine, options: &Options) -> Store {
-    let engine = engine::Engine::Sharded(Box::new(engine));
-    let inner = Arc::new(Inner::new(engine, options.index_queue));
-    Store { inner }
+    Arc::new(Inner::new(engine::Engine::in_memory().into(), Options::default().index_queue))
 }

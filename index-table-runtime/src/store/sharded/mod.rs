@@ -13,7 +13,7 @@ mod options;
 mod rebuild;
 mod settle;
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{fmt, sync::Arc};
 
 pub(super) use archive::restore_shards;
 pub(super) use belonging::{has_manager, is_open, mark_copy, refuse_shard};
@@ -22,16 +22,14 @@ pub(super) use copy::copy_shards;
 pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
 pub(super) use open::{LOCK, open};
 
-use super::{Inner, OpenTable, ReadTxn, Store, TransactionResult, WriteTxn};
+use super::{OpenTable, ReadTxn, Store, TransactionResult, WriteTxn};
 use crate::{
-    engine::{
-        Tables, Txn,
-        shards::{self, Engine, HasEngine, HasTables},
-    },
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement::Txn,
+    store::Shards,
 };
 
 /// The name of the only shard of a store with one data file, in memory or on a server.
@@ -135,7 +133,7 @@ impl Store {
         let Some(shards) = shards_of(self)? else { return self.read() };
         let opened = inner.opened();
         let txn = shards.read_on(number)?;
-        Ok(ReadTxn::new(Txn::Sharded(txn), inner.id, opened))
+        Ok(ReadTxn::new(Txn::Several(txn), inner.id, opened))
     }
 
     /// Begins a write transaction of one shard. Other shards can be written to at the same time.
@@ -147,7 +145,7 @@ impl Store {
         let (inner, number) = (&self.inner, self.number_of(shard)?);
         let Some(shards) = shards_of(self)? else { return self.write() };
         inner.refuse_nested_write()?;
-        Ok(self.writing(Txn::Sharded(shards.write_on(number)?)))
+        Ok(self.writing(Txn::Several(shards.write_on(number)?)))
     }
 
     /// Runs `body` in a write transaction of one shard, as [`Store::transaction`] does. Other shards can be written to
@@ -187,8 +185,8 @@ impl Store {
 }
 
 /// Returns the shards of a store; `None`: the store has one data file, is in memory without shards, or is on a server.
-pub(crate) fn shards_of(store: &Store) -> Result<Option<&Engine>> {
-    let Some(shards) = store.inner.engine.sharded() else { return Ok(None) };
+pub(crate) fn shards_of(store: &Store) -> Result<Option<&Shards>> {
+    let Some(shards) = store.inner.engines.several() else { return Ok(None) };
     // In a forked process, a lock may be held by a thread that does not exist.
     shards.refuse_forked()?;
     Ok(Some(shards))
@@ -199,8 +197,8 @@ pub(crate) fn shards_of(store: &Store) -> Result<Option<&Engine>> {
 /// # Errors
 ///
 /// [`Error::NotOffered`]: the store has one shard.
-pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
-    shards_of(store)?.ok_or_else(|| store.inner.engine.has_one_shard())
+pub(crate) fn engine_of(store: &Store) -> Result<&Shards> {
+    shards_of(store)?.ok_or_else(|| store.inner.engines.has_one_shard())
 }
 
 /// Returns the shards of a store with several data files that is to be changed.
@@ -208,7 +206,7 @@ pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
 /// # Errors
 ///
 /// The store can't be written, or this thread has a write transaction.
-pub(crate) fn engine_to_change(store: &Store) -> Result<&Engine> {
+pub(crate) fn engine_to_change(store: &Store) -> Result<&Shards> {
     let shards = engine_of(store)?;
     shards.refuse_read_only()?;
     store.inner.refuse_nested_write()?;
@@ -224,19 +222,6 @@ pub(crate) fn shard_id(store: &Store, number: ShardNumber) -> Result<ShardId> {
     Ok(ShardId { number, name, store: store.inner.id })
 }
 
-/// Returns a shard as a store of its own.
-pub(crate) fn store_of(shard: &crate::engine::shards::Shard) -> Result<Store> {
-    let open: Arc<dyn Any + Send + Sync> = Arc::clone(shard.opened()?) as _;
-    let inner = open.downcast::<Inner>().map_err(|_| Error::internal("a shard is no store"))?;
-    Ok(Store { inner })
-}
-
-/// Returns a table of a sharded store in one of its shards, or `None` if the table is not open there.
-pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Arc<OpenTable>> {
-    let open: Arc<dyn Any + Send + Sync> = Arc::clone(tables.in_shard(shard)?) as _;
-    open.downcast().ok()
-}
-
 /// Returns the shards that have a table, or only one shard, each as a store of its own. Leaves out a shard that is removed or
 /// detached meanwhile.
 ///
@@ -245,37 +230,21 @@ pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Ar
 /// [`Error::ShardUnavailable`]
 pub(crate) fn parts_of(
     store: &Store,
-    tables: &shards::Tables,
+    table: &OpenTable,
     only: Option<ShardNumber>,
 ) -> Result<Vec<(Store, Arc<OpenTable>)>> {
     let engine = engine_of(store)?;
-    let routing = tables.routing();
+    let routing = table.tables.routing().ok_or_else(|| store.inner.engines.has_one_shard())?;
     let shards = routing.shards().iter().copied();
     let shards = shards.filter(|shard| only.is_none_or(|only| only == *shard));
     let part = |number: ShardNumber| {
-        let shard = engine.shard(number)?;
-        let store = match store_of(shard) {
+        let shard = engine.member(number)?;
+        let store = match shard.store() {
             Err(_) if only.is_none() && shard.is_gone() => return Ok(None),
             store => store?,
         };
-        let table = table_of(tables, number).ok_or_else(|| engine.without(number))?;
+        let table = table.in_shard(number).ok_or_else(|| engine.without(number))?;
         Ok(Some((store, table)))
     };
     shards.map(part).filter_map(Result::transpose).collect()
-}
-
-impl HasEngine for Inner {
-    fn engine(&self) -> &crate::engine::Engine {
-        &self.engine
-    }
-}
-
-impl HasTables for OpenTable {
-    fn tables(&self) -> &Tables {
-        &self.tables
-    }
-
-    fn record(&self) -> &[u8] {
-        &self.record
-    }
 }

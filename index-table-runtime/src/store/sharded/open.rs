@@ -14,17 +14,17 @@ use crate::{
     engine::{
         self, DataFile, DeclaredShard, Durability, Marked, Options, PlaceInJournal, files,
         lmdb::{self, ManagerArchive, SharedJournal},
-        shards::{
-            Engine, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Observed, Seen,
-            Shard, ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
-        },
     },
     locks::{Mutex, OfProcess, Unshared, rank},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
-    store::{Inner, shared},
+    placement::shards::{
+        self, Identity, Manager, ManagerId, ManagerRecords, MoveRecord, Observed, Seen, Shard,
+        ShardRecord, ShardState, WriterLock, encoded, options_of, place_of, recorded,
+    },
+    store::{Engines, Inner, Shards, shared},
 };
 
 /// The lock file of the process that writes the store.
@@ -70,7 +70,7 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
     DataFile(&path).refuse_inherited()?;
     let mut stores = OPEN.lock();
     if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
-        if !options.declared.is_empty() || options.read_only != inner.engine.is_read_only() {
+        if !options.declared.is_empty() || options.read_only != inner.engines.is_read_only() {
             let reason = "in this process; clone the `Store`, or open it without options";
             return Err(Error::AlreadyOpen { path, reason: reason.to_owned() });
         }
@@ -84,8 +84,8 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
     stores.retain(|_, open| open.strong_count() > 0);
     let (mut tries, began) = (0..READ_ONLY_TRIES, Instant::now());
     let mut is_last = false;
-    let engine = loop {
-        match open_engine(options, &path, creates) {
+    let shards = loop {
+        match open_all(options, &path, creates) {
             // The manager was read before a step of a move, and a shard after it.
             Err(Error::ReopenNeeded { .. }) if tries.next().is_some() => thread::sleep(PAUSE),
             // Another process is recovering the shards.
@@ -97,13 +97,13 @@ pub(in crate::store) fn open(options: &Options, path: &Path) -> Result<Store> {
             opened => break opened?,
         }
     };
-    let engine = engine::Engine::Sharded(Box::new(engine));
-    let inner = Arc::new(Inner::new(engine, options.index_queue));
+    let engines = Engines::Several(Box::new(shards));
+    let inner = Arc::new(Inner::new(engines, options.index_queue));
     stores.insert(path, Arc::downgrade(&inner));
     Ok(Store { inner })
 }
 
-fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> {
+fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
     let read_only = options.read_only;
     // Opening must not create a manager.
     let exists = files::exists(&path.join("data.mdb"));
@@ -161,16 +161,18 @@ fn open_engine(options: &Options, path: &Path, creates: bool) -> Result<Engine> 
             let directory = Some(path.to_owned());
             let is_follower = options.follower;
             let is_read_only = read_only || is_follower;
-            let engine = Engine::new(shards, maps, places, directory, Some(manager), is_read_only);
+            let engine =
+                shards::Engine::new(shards, maps, places, directory, Some(manager), is_read_only);
             let engine = engine.with_tables(tables).with_moves(found.moves);
             let engine = engine.with_hidden(found.hidden);
             if is_follower {
                 engine.follow_own_records()?;
             }
-            match observed {
-                Some(observed) => engine.with_seen((version, observed), found.seen),
-                None => Ok(engine),
-            }
+            let placement = match observed {
+                Some(observed) => engine.with_seen((version, observed), found.seen)?,
+                None => engine,
+            };
+            Ok(Shards::new(placement, found.stores))
         }
         Err(error) => {
             if let Some(declared) = declared {
@@ -244,7 +246,8 @@ fn open_shards(
             Ok((inner, identity, seen)) => {
                 found.add(seen)?;
                 changed.extend(identity.map(|identity| (Arc::clone(&inner), identity)));
-                shards.push(Shard::open(name, inner));
+                shards.push(Shard::open(name, Arc::clone(inner.engine()?)));
+                found.stores.push(inner);
             }
             // A foreign shard is a mistake of the caller. A new shard has no rows yet, so its error is returned, too.
             Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
@@ -290,7 +293,7 @@ fn open_shards(
         }
     }
     for (inner, identity) in changed {
-        identity.write(&inner.engine)?;
+        identity.write(inner.engine()?)?;
     }
     let complete = with_own_records(&shards, &found, is_writer);
     let opened =
@@ -355,7 +358,7 @@ fn is_wanted(options: &Options, record: &ShardRecord) -> bool {
 fn refuse_split(journal: &SharedJournal, shards: &[Shard], path: &Path) -> Result<()> {
     let open = || {
         let opened = (0..).zip(shards).filter_map(|(at, it)| Some((at, it.opened().ok()?)));
-        opened.filter_map(|(number, shard)| Some((number, shard.engine().lmdb()?)))
+        opened.filter_map(|(number, shard)| Some((number, shard.lmdb()?)))
     };
     let needs_it = |engine: &lmdb::Engine| {
         matches!(DataFile(engine.directory()).marked(), Ok(Marked::Shard { .. }))
@@ -377,6 +380,8 @@ struct Found {
     hidden: BTreeSet<String>,
     /// The records of each shard, in the order of their numbers.
     seen: Vec<Option<Seen>>,
+    /// The stores of the available shards.
+    stores: Vec<Arc<Inner>>,
 }
 
 impl Found {
@@ -419,8 +424,8 @@ fn start_journal(
     records: &ManagerRecords,
 ) -> Result<Option<ManagerArchive>> {
     let numbered = || (0..).zip(shards);
-    let open = numbered()
-        .filter_map(|(number, shard)| Some((number, shard.opened().ok()?.engine().lmdb()?)));
+    let open =
+        numbered().filter_map(|(number, shard)| Some((number, shard.opened().ok()?.lmdb()?)));
     let is_missing = |shard: &Shard| shard.opened().is_err() && !shard.is_gone();
     let missing = numbered().filter(|(_, shard)| is_missing(shard));
     let missing: Vec<ShardNumber> = missing.map(|(number, _)| number).collect();
@@ -665,10 +670,10 @@ pub(super) fn open_files(
     let inner =
         shared::open_shard(&own, &place, journal.map(|journal| PlaceInJournal(journal, number)))?;
     // With another lock file, a second process could write the shards.
-    if !read_only && let Some(engine) = inner.engine.lmdb() {
+    if !read_only && let Some(engine) = inner.engines.lmdb() {
         engine.watch_path(manager.join(LOCK));
     }
-    let seen = Seen::read(&inner.engine)?;
+    let seen = Seen::read(inner.engine()?)?;
     // The own records have the state of a move before the manager has it.
     let known = seen.as_ref().filter(|_| journal.is_some() || read_only);
     for own in known.map_or(Ok(Vec::new()), Seen::moves)? {
@@ -689,12 +694,12 @@ pub(super) fn compare_shard(
 ) -> Result<(Arc<Inner>, Option<Identity>, Option<Seen>)> {
     let is_follower = options.follower;
     let read_only = options.read_only || is_follower;
-    let directory = inner.engine.directory();
+    let directory = inner.engines.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let expected = |adopted| records.identity(number, &record.name, manager, &directory, adopted);
     let Some(identity) = seen.as_ref().map(|seen| seen.identity().clone()) else {
         match record.state {
-            ShardState::New if !inner.engine.catalog()?.is_empty() => {
+            ShardState::New if !inner.engines.catalog()?.is_empty() => {
                 return Err(refused(&what, "it is a plain store with tables; `adopt` it"));
             }
             ShardState::Open | ShardState::Rebuilt | ShardState::Removed => {

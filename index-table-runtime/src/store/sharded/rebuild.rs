@@ -16,16 +16,16 @@ use crate::{
         self, DataFile, DeclaredShard, Durability, Marked, Options, PlaceInJournal, Records,
         files::{self, DATA_FILE},
         lmdb::{self, SharedJournal},
-        shards::{
-            Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
-            TableRecord, place_of, recorded,
-        },
     },
     model::{
         error::{Error, Result},
         reference::{self, PART_OF},
         schema,
         shard::{Boundaries, Declared, MapKind, SLOTS, ShardNumber},
+    },
+    placement::shards::{
+        Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
+        TableRecord, place_of, recorded,
     },
     store::shared,
 };
@@ -218,10 +218,10 @@ fn find(options: &Options, shard: &DeclaredShard, path: &Path) -> Result<Found> 
             shared::open_shard(&Options { read_only: true, ..existing }, &place, None)?
         }
     };
-    let Some(identity) = Identity::read(&inner.engine)? else {
+    let Some(identity) = Identity::read(inner.engine()?)? else {
         return Err(refused(&what, "it is no shard of a sharded store"));
     };
-    let directory = inner.engine.directory();
+    let directory = inner.engines.directory();
     if identity.name != shard.name {
         let reason = format!("the directory has shard `{}`", identity.name);
         return Err(refused(&what, &reason));
@@ -241,7 +241,7 @@ fn find(options: &Options, shard: &DeclaredShard, path: &Path) -> Result<Found> 
     let is_detached = identity.removed.contains(&identity.number);
     let state = if is_detached { ShardState::Removed } else { ShardState::Rebuilt };
     let record = ShardRecord { name, place, state, options };
-    let parts = placed_parts(&inner.engine.catalog()?, &identity);
+    let parts = placed_parts(&inner.engines.catalog()?, &identity);
     Ok(Found { identity, directory, record, parts })
 }
 

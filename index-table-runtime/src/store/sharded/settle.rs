@@ -8,15 +8,12 @@ use std::{collections::BTreeSet, path::Path};
 
 use super::open::{ShardFiles, open_files};
 use crate::{
-    engine::{
-        DataFile, Marked, Options,
-        lmdb::SharedJournal,
-        shards::{Identity, ManagerRecords, Seen, ShardRecord, ShardState, place_of},
-    },
+    engine::{DataFile, Marked, Options, lmdb::SharedJournal},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement::shards::{Identity, ManagerRecords, Seen, ShardRecord, ShardState, place_of},
     store::shared,
 };
 

@@ -7,11 +7,12 @@ pub use self::write::WriteTxn;
 use std::{fmt, rc::Rc};
 
 use crate::{
-    engine::{CommitNumber, Read as _, Reader, Stamp, Txn, shards},
+    engine::{CommitNumber, Read as _, Stamp},
     model::{
         error::{Error, Result},
         schema::Source,
     },
+    placement::{Reader, Txn, shards},
     query::{Ledger, Session},
     store::OpenTable,
     usage::Stats,
@@ -80,7 +81,7 @@ impl<'s> ReadTxn<'s> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let shards = self.engine.sharded().map_or(0, shards::Txn::shards_read);
+        let shards = self.engine.several().map_or(0, shards::Txn::shards_read);
         Stats { shards, ..self.session.total.get() }
     }
 

@@ -10,11 +10,12 @@ use std::{
 
 use super::ReadTxn;
 use crate::{
-    engine::{
-        CommitFailure, ReadRecords as _, Retry, Tables, Writer,
+    engine::{CommitFailure, ReadRecords as _, Retry},
+    model::error::{Error, Result},
+    placement::{
+        Tables, Writer,
         shards::{self, Locks},
     },
-    model::error::{Error, Result},
     store::{Inner, OpenTable, Store, WriterGuard},
     usage::{TableCounters, Tally, begin_commit, trace::span},
     write::{
@@ -179,7 +180,7 @@ impl<'s> WriteTxn<'s> {
         let (store, mut assumes_new) = (*store, can_repeat);
         let total = self.read.session.total.get();
         // The map can't be enlarged while the snapshot is open.
-        self.read.engine = store.inner.engine.without_snapshot()?;
+        self.read.engine = store.inner.engines.without_snapshot()?;
         let ran = store.transaction(|txn| {
             if std::mem::take(&mut assumes_new) {
                 txn.read.engine.assume_new();
@@ -268,7 +269,7 @@ impl<'s> WriteTxn<'s> {
     ///
     /// The errors of the nested transaction. The outer transaction can continue without it.
     pub(crate) fn nested_if(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
-        if self.read.engine.sharded().is_some_and(shards::Txn::is_unbound) {
+        if self.read.engine.several().is_some_and(shards::Txn::is_unbound) {
             return self.nested_before_a_shard(body);
         }
         let Self { guard, read, written, .. } = self;
@@ -315,7 +316,7 @@ impl<'s> WriteTxn<'s> {
             return Ok(());
         }
         self.written.clear();
-        if let Some(txn) = self.read.engine.sharded_mut()
+        if let Some(txn) = self.read.engine.several_mut()
             && !txn.is_unbound()
         {
             txn.run_again();
@@ -325,7 +326,7 @@ impl<'s> WriteTxn<'s> {
 
     /// Records the shards that the next run of the closure must lock first, if this run reached them in another order.
     pub(in crate::store) fn note_locks(&self, locks: &mut Locks) {
-        if let Some(used) = self.read.engine.sharded().and_then(shards::Txn::next_locks) {
+        if let Some(used) = self.read.engine.several().and_then(shards::Txn::next_locks) {
             locks.next(used);
         }
     }
@@ -484,7 +485,7 @@ impl<'s> WriteTxn<'s> {
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
         check_record(&writer, table)?;
-        let Some(sharded) = writer.sharded() else {
+        let Some(sharded) = writer.several() else {
             return Ok(vec![queue::repair(table.schema, &mut writer)?]);
         };
         let mut damages = Vec::new();
@@ -531,7 +532,7 @@ impl<'s> WriteTxn<'s> {
 /// with another declaration, whose indexes this process would not maintain.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     // One process writes a sharded store.
-    if matches!(table.tables, Tables::Sharded(_)) {
+    if matches!(table.tables, Tables::Several(_)) {
         return Ok(());
     }
     if writer.reader().record("")?.is_some_and(|record| table.accepts(record)) {

@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData};
 
-use crate::engine::{CommitNumber, Tables};
+use crate::engine::CommitNumber;
 use crate::model::{
     entity::Entity,
     error::Result,
@@ -10,6 +10,7 @@ use crate::model::{
     row,
     schema::Source,
 };
+use crate::placement::Tables;
 use crate::store::{OpenTable, ShardId};
 use crate::write::watch::{Lagged, Stored, WatchedChange};
 
@@ -73,7 +74,7 @@ impl<R> Change<R> {
         noted: WatchedChange,
     ) -> Self {
         let row = noted.after.as_ref().or(noted.before.as_ref());
-        let shard = if let Tables::Sharded(tables) = &table.tables {
+        let shard = if let Tables::Several(tables) = &table.tables {
             row.and_then(|row| tables.shard_of(row.key()))
         } else {
             None

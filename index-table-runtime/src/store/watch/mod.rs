@@ -124,8 +124,8 @@ impl<'a, R: Entity> Watch<'a, R> {
     /// can't be watched, [`Error::NotOffered`] for a store on a server, [`Error::Forked`].
     pub fn start(self) -> Result<Watcher<R>> {
         let Self { store, table, filters, limits, .. } = self;
-        store.inner.engine.refuse_forked()?;
-        if store.inner.engine.has_other_writers() {
+        store.inner.engines.refuse_forked()?;
+        if store.inner.engines.has_other_writers() {
             let what = "watching, because the commits of other clients have no order that this process sees; \
                         use the server's `LISTEN` and `NOTIFY`, or logical replication";
             return Err(Error::NotOffered { what });

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::super::Table;
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader, Sampled},
+    engine::{Cursor as _, Query, Read as _, Sampled},
     model::{
         KeyRange,
         entity::Entity,
@@ -13,6 +13,7 @@ use crate::{
         schema::{KeyField, Source, key_len},
         shard::Distribution,
     },
+    placement::Reader,
     store::{OpenTable, ReadTxn},
     upkeep::analyze::{Analysis, Estimate, IndexAnalysis, KeyDistribution, Lookup, Measure, Part},
     usage::{ProgressReporter, Usage},

@@ -5,13 +5,14 @@ use super::{
     rows::{self, Met, Range},
 };
 use crate::{
-    engine::{Read, ReadRecords as _, Space, Write, WriteRecords as _, Writer},
+    engine::{Read, ReadRecords as _, Space, Write, WriteRecords as _},
     model::{
         error::Result,
         index_state::{Duplicate, Duplicates},
         row_vtable::RowVtable,
         schema::{Building, Source, StateRecord},
     },
+    placement::Writer,
     store::OpenTable,
     usage::trace::span,
     write::queue,
@@ -261,7 +262,7 @@ fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Re
             indexes.iter().filter_map(|index| schema.name_at(*index)).any(|it| it == name)
         };
         if writer.reader().is_split()
-            && let Some(sharded) = writer.sharded()
+            && let Some(sharded) = writer.several()
         {
             // Each shard has a queue.
             for shard in sharded.parts() {

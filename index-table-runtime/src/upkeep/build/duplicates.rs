@@ -1,7 +1,7 @@
 //! The search for duplicates in a unique index that has the entries of all rows.
 
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader},
+    engine::{Cursor as _, Query, Read as _},
     model::{
         KeyRange,
         entry::RawEntry,
@@ -11,6 +11,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{IndexSchema, Source},
     },
+    placement::Reader,
 };
 
 /// The rows with the same key.

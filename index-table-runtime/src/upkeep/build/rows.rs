@@ -4,7 +4,7 @@ use std::{env, slice};
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Ascending, Cursor as _, Query, Read, Write, Writer},
+    engine::{Ascending, Cursor as _, Query, Read, Write},
     model::{
         entry::{Position, RawEntry, ShortKey},
         error::Result,
@@ -13,6 +13,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
+    placement::Writer,
     sort::{Merge, Sorters},
     write::{aggregates::Gathered, unique},
 };

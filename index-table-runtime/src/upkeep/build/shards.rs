@@ -8,11 +8,9 @@ use std::{sync::Arc, time::Instant};
 
 use super::{Build, BuildOptions, BuildReport, BuiltIndex, Chosen};
 use crate::{
-    engine::{
-        Read as _, is_of_left_shard,
-        shards::{self, Locks},
-    },
+    engine::{Read as _, is_of_left_shard},
     model::{error::Result, index_state::IndexState, schema::Source},
+    placement::shards::{self, Locks},
     store::{OpenTable, Store, WriteTxn, engine_of, parts_of},
     upkeep::parallel::{self, Sum},
     usage::Progress,
@@ -39,7 +37,7 @@ pub(super) fn run(build: Build<'_>, tables: &shards::Tables) -> Result<BuildRepo
             done => done,
         }
     };
-    let parts = parts_of(store, tables, None)?;
+    let parts = parts_of(store, table, None)?;
     let (mut sum, started) = (Sum::default(), Instant::now());
     if progress.is_some() {
         for (item, rows) in expected(&parts, global)? {

@@ -6,7 +6,7 @@ use super::{
     gather::{Gathered, Reading, Records},
 };
 use crate::{
-    engine::{Ascending, Read as _, Write as _, Writer},
+    engine::{Ascending, Read as _, Write as _},
     model::{
         entry::RawEntry,
         error::Result,
@@ -14,6 +14,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
+    placement::Writer,
     usage::{RowWrite, Tally},
     write::{
         Counting, Written,

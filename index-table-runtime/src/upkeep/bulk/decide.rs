@@ -10,10 +10,11 @@ use super::{
 };
 use crate::model::KeyRange;
 use crate::{
-    engine::{Ascending as _, Cursor as _, Query, Read as _, Reader},
+    engine::{Ascending as _, Cursor as _, Query, Read as _},
     model::{
         entry::RawEntry, error::Result, maintain::Image, row_vtable::RowVtable, schema::Source,
     },
+    placement::Reader,
     sort::Sorter,
     write::{maintenance::MaintenancePlan, unique},
 };

@@ -329,11 +329,11 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         let policy = Policy { on_duplicate, reports_number, notes_changes };
         if let Target::Store(store) = &target {
             // Fails before reading the rows.
-            store.inner.engine.refuse_read_only()?;
+            store.inner.engines.refuse_read_only()?;
         }
         let directory = match (temporary, &target) {
             (Some(directory), _) => directory,
-            (None, Target::Store(store)) => store.inner.engine.directory(),
+            (None, Target::Store(store)) => store.inner.engines.directory(),
             (None, Target::Txn(txn)) => txn.directory(),
         };
         table.check_store(match &target {

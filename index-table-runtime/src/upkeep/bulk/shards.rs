@@ -8,16 +8,16 @@ use super::{
     gather::{FailedRow, Gathered, Gatherer, Policy},
 };
 use crate::{
-    engine::{
-        Tables,
-        shards::{self, Held},
-    },
     model::{
         error::{Error, Result},
         maintain::Image,
         shard::ShardNumber,
     },
-    store::{OpenTable, Store, engine_of, shard_id},
+    placement::{
+        Tables,
+        shards::{self, Held},
+    },
+    store::{OpenTable, Shards, Store, engine_of, shard_id},
     upkeep::parallel::{self, Sum},
     usage::{Progress, ProgressReporter},
     write::Scratch,
@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct Split<'a> {
     table: &'a OpenTable,
     tables: &'a shards::Tables,
-    engine: &'a shards::Engine,
+    engine: &'a Shards,
     /// Keeps the shards of the rows the same until they are loaded.
     _held: Held<'a>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Gatherers<'a> {
 impl<'a> Split<'a> {
     /// Returns the table if its shards can be loaded separately, or `None` if it is loaded in one transaction.
     pub(super) fn of(store: &'a Store, table: &'a OpenTable) -> Result<Option<Self>> {
-        let Tables::Sharded(tables) = &table.tables else { return Ok(None) };
+        let Tables::Several(tables) = &table.tables else { return Ok(None) };
         let routing = tables.routing();
         // The entries of a global index may be in other shards than their rows.
         let is_split = !routing.is_reference() && routing.global_indexes().is_empty();
@@ -163,7 +163,7 @@ fn load_gathered(
         |txn| {
             let (mut writer, Scratch { old, new, .. }, written) = txn.writer(table)?;
             let not_sharded = || Error::internal("a shard of a table without shards");
-            let sharded = writer.sharded().ok_or_else(not_sharded)?;
+            let sharded = writer.several().ok_or_else(not_sharded)?;
             let mut report = LoadReport::default();
             sharded.part(shard, &mut |writer| {
                 if let Some(plan) = &mut written.plan {

@@ -17,7 +17,7 @@ use crate::{
             StrategyRecord, TableRecord, field_of, is_index, version_of,
         },
     },
-    store::{Store, store_of},
+    store::Store,
 };
 
 /// The tables and indexes of a store, as last declared, and the states of the indexes. From
@@ -194,11 +194,11 @@ impl Store {
     /// # }
     /// ```
     pub fn drop_retired(&self) -> Result<Vec<String>> {
-        self.inner.engine.refuse_forked()?;
-        if let Some(shards) = self.inner.engine.sharded() {
+        self.inner.engines.refuse_forked()?;
+        if let Some(shards) = self.inner.engines.several() {
             let mut dropped = BTreeSet::new();
-            for (_, shard) in shards.shards() {
-                let Ok(store) = store_of(shard) else { continue };
+            for (_, shard) in shards.members() {
+                let Ok(store) = shard.store() else { continue };
                 match store.drop_retired() {
                     Err(error) if is_of_left_shard(&error) => {}
                     of_shard => dropped.extend(of_shard?),

@@ -14,13 +14,14 @@ use std::collections::BTreeMap;
 
 use super::{beside, shared::Keys};
 use crate::{
-    engine::{Read as _, Reader, Space, Write as _, Writer, shards},
+    engine::{Read as _, Space, Write as _},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
         stream::{ConsumerRecord, LIST, now},
     },
-    store::{OpenTable, Store, store_of, table_of},
+    placement::{Reader, Writer},
+    store::{OpenTable, Shards, Store},
     write::changes,
 };
 
@@ -183,33 +184,29 @@ pub(crate) fn align(shards: &[(Store, &OpenTable)]) -> Result<()> {
 
 /// Gives a table in a further shard the consumers of the others. The caller prevents that consumers are created or removed.
 pub(crate) fn join(
-    shards: &shards::Engine,
-    tables: &shards::Tables,
+    shards: &Shards,
+    table: &OpenTable,
     (store, own): (&Store, &OpenTable),
 ) -> Result<()> {
-    joined(shards, tables, (store, own))?.write_in(store, own)
+    joined(shards, table, (store, own))?.write_in(store, own)
 }
 
 /// Does this in a transaction of the shard.
 pub(crate) fn join_in(
-    shards: &shards::Engine,
-    tables: &shards::Tables,
+    shards: &Shards,
+    table: &OpenTable,
     (store, own): (&Store, &OpenTable),
     writer: &mut Writer<'_, '_>,
 ) -> Result<()> {
-    joined(shards, tables, (store, own))?.write(writer)
+    joined(shards, table, (store, own))?.write(writer)
 }
 
 /// Returns the consumers that a table in a further shard gets.
-fn joined(
-    shards: &shards::Engine,
-    tables: &shards::Tables,
-    (store, own): (&Store, &OpenTable),
-) -> Result<List> {
+fn joined(shards: &Shards, table: &OpenTable, (store, own): (&Store, &OpenTable)) -> Result<List> {
     let mut lists = vec![List::of(store, own)?];
-    for (number, shard) in shards.shards() {
-        if let (Ok(other), Some(table)) = (store_of(shard), table_of(tables, number)) {
-            lists.push(List::of(&other, &table)?);
+    for (number, shard) in shards.members() {
+        if let (Ok(other), Some(in_other)) = (shard.store(), table.in_shard(number)) {
+            lists.push(List::of(&other, &in_other)?);
         }
     }
     Ok(List::latest(&lists))

@@ -24,12 +24,13 @@ use std::{
 
 use self::shared::{Group, Keys, Lease, slot_of};
 use crate::{
-    engine::{Reader, Space, Write as _, Writer},
+    engine::{Space, Write as _},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
         stream::{ConsumerRecord, MAX_NAME, Mark, StoredChange, consumer_key, now, time_of},
     },
+    placement::{Reader, Writer},
     store::{OpenTable, ReadTxn, Store, WriteTxn},
     write::changes,
 };
@@ -595,7 +596,8 @@ impl ChangeLag {
 
 /// Adds numbers to the changes without numbers, of transactions below the oldest running transaction.
 fn number(store: &Store, table: &OpenTable) -> Result<()> {
-    let Some(stream) = table.rows.changes.filter(|_| store.inner.engine.has_other_writers()) else {
+    let Some(stream) = table.rows.changes.filter(|_| store.inner.engines.has_other_writers())
+    else {
         return Ok(());
     };
     let upto = {

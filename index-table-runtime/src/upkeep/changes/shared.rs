@@ -25,13 +25,14 @@ use std::{
 
 use crate::{
     background::clock,
-    engine::{Read as _, Reader, Space, Write as _, Writer},
+    engine::{Read as _, Space, Write as _},
     locks::{Mutex, OfProcess},
     model::{
         error::{Error, Result},
         key::hash,
         stream::Mark,
     },
+    placement::{Reader, Writer},
 };
 
 /// The number of slots.

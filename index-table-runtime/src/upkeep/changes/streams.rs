@@ -10,11 +10,12 @@ use super::{
     ChangeConsumer, Consumer, PAUSE, STEP, beside, lag, list, number, parts, shared::Keys,
 };
 use crate::{
-    engine::{Reader, Space, Write as _},
+    engine::{Space, Write as _},
     model::{
         error::{Error, Result},
         stream::{consumer_key, time_of},
     },
+    placement::Reader,
     store::{OpenTable, ReadTxn, Store},
     write::changes,
 };

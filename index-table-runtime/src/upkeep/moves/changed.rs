@@ -2,11 +2,12 @@
 
 use super::{super::numbers, entries::MovedIndex, rows::Copies};
 use crate::{
-    engine::{self, Read as _, Space, shards::Tracked},
+    engine::{Read as _, Space},
     model::{
         error::Result,
         maintain::{Change, Sink as _},
     },
+    placement::{self, shards::Tracked},
 };
 
 /// The current state of a row, a number or an entry.
@@ -24,7 +25,7 @@ impl MovedIndex<'_> {
 }
 
 /// Reads a changed row, number or entry; `None` if it was removed.
-pub(super) fn read(source: engine::Reader<'_>, changed: &Tracked) -> Result<Option<Now>> {
+pub(super) fn read(source: placement::Reader<'_>, changed: &Tracked) -> Result<Option<Now>> {
     let of_row = |bytes: &[u8]| Now { primary_key: Vec::new(), bytes: bytes.to_vec() };
     Ok(match changed {
         Tracked::Row(_, primary_key) => source.fact(primary_key)?.map(of_row),
@@ -42,9 +43,9 @@ pub(super) fn read(source: engine::Reader<'_>, changed: &Tracked) -> Result<Opti
 
 /// Makes the copies of changed rows, numbers and entries equal to their current state in the source.
 pub(super) fn set_all(
-    source: engine::Reader<'_>,
+    source: placement::Reader<'_>,
     copies: &mut Copies<'_>,
-    writer: &mut engine::Writer<'_, '_>,
+    writer: &mut placement::Writer<'_, '_>,
     changed: &[Tracked],
 ) -> Result<()> {
     let now = changed.iter().map(|it| read(source, it)).collect::<Result<Vec<_>>>()?;
@@ -54,7 +55,7 @@ pub(super) fn set_all(
 /// Makes the copies of changed rows, numbers and entries equal to `now`, in which all of them are from one snapshot.
 pub(super) fn put_all(
     copies: &mut Copies<'_>,
-    writer: &mut engine::Writer<'_, '_>,
+    writer: &mut placement::Writer<'_, '_>,
     changed: &[Tracked],
     now: &[Option<Now>],
 ) -> Result<()> {
@@ -79,7 +80,7 @@ pub(super) fn put_all(
 
 /// Makes the copy of an entry equal to `now`.
 fn put_entry(
-    writer: &mut engine::Writer<'_, '_>,
+    writer: &mut placement::Writer<'_, '_>,
     changed: &Tracked,
     (index, key): (usize, &[u8]),
     now: Option<&Now>,

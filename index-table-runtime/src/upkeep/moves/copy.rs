@@ -17,10 +17,7 @@ use super::{
     rows::{Copies, renewed, tracked},
 };
 use crate::{
-    engine::{
-        self, Cursor as _, Query, Read as _, ReadRecords as _, Tables,
-        shards::{self, Engine, MoveRecord, MoveStep, Moving, Tracked},
-    },
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _},
     model::{
         KeyRange,
         entry::Position,
@@ -30,7 +27,11 @@ use crate::{
         schema::{Source, StateRecord},
         shard::{Routing, ShardNumber},
     },
-    store::{OpenTable, Store, transaction},
+    placement::{
+        self, Tables,
+        shards::{self, MoveRecord, MoveStep, Moving, Tracked},
+    },
+    store::{OpenTable, Shards, Store, transaction},
     usage::Progress,
     write::aggregates::Gathered,
 };
@@ -60,7 +61,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(1);
 /// A move that runs.
 pub(super) struct Mover<'a> {
     pub(super) store: &'a Store,
-    pub(super) engine: &'a Engine,
+    pub(super) engine: &'a Shards,
     pub(super) moving: Arc<Moving>,
     /// The tables of the shard map.
     pub(super) tables: Arc<[Arc<OpenTable>]>,
@@ -107,7 +108,7 @@ impl<K: ?Sized> Until<'_, K> {
 struct Again;
 
 pub(super) fn tables_of(table: &OpenTable) -> Result<&shards::Tables> {
-    let Tables::Sharded(tables) = &table.tables else {
+    let Tables::Several(tables) = &table.tables else {
         return Err(Error::internal("a move of a table without shards"));
     };
     Ok(tables)
@@ -277,7 +278,7 @@ impl Mover<'_> {
         &mut self,
         shard: ShardNumber,
         at: usize,
-        body: &mut dyn FnMut(&Self, &mut Copies<'_>, &mut engine::Writer<'_, '_>) -> Result<()>,
+        body: &mut dyn FnMut(&Self, &mut Copies<'_>, &mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let engine = self.engine;
         let Some(table) = self.tables.get(at).cloned() else { return Ok(()) };
@@ -302,7 +303,7 @@ impl Mover<'_> {
     /// Reads the next rows of the range in one shard, up to the limit `until`.
     pub(super) fn chunk(
         &self,
-        reader: engine::Reader<'_>,
+        reader: placement::Reader<'_>,
         table: &OpenTable,
         after: Option<&[u8]>,
         until: Until<'_>,
@@ -447,7 +448,7 @@ impl Mover<'_> {
 
     /// Whether both shards have the same entries of a row in local indexes. Eventual indexes may lag behind.
     fn has_entries(
-        [source, target]: [engine::Reader<'_>; 2],
+        [source, target]: [placement::Reader<'_>; 2],
         table: &OpenTable,
         image: &Image,
     ) -> Result<bool> {
@@ -457,7 +458,7 @@ impl Mover<'_> {
                 continue;
             }
             for key in image.keys(index) {
-                let entry = |reader: engine::Reader<'_>| -> Result<Option<Vec<u8>>> {
+                let entry = |reader: placement::Reader<'_>| -> Result<Option<Vec<u8>>> {
                     Ok(reader.entry(index, key, image.primary_key())?.map(<[u8]>::to_vec))
                 };
                 let copy = entry(target)?;
@@ -528,7 +529,7 @@ impl Mover<'_> {
                 writer.beside(from, &mut |writer| totals.negated().write(table.rows, writer))?;
                 if table.rows.changes.is_some() {
                     // Consumers may have been created or removed since the move began.
-                    changes::follow(&mut engine::Writer::Sharded(writer), [from, to])?;
+                    changes::follow(&mut placement::Writer::Several(writer), [from, to])?;
                 }
             }
             Ok(())

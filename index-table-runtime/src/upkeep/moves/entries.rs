@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::atomic::Ordering::Relaxed, thread};
 
 use super::copy::{BYTES, Mover, PAUSE, READ, ROWS, Until, tables_of};
 use crate::{
-    engine::{self, Cursor as _, Query, Read as _, Write as _, shards::MoveRecord},
+    engine::{Cursor as _, Query, Read as _, Write as _},
     model::{
         KeyRange,
         entry::{Position, RawEntry},
@@ -13,6 +13,7 @@ use crate::{
         schema::{IndexSchema, Source},
         shard::GlobalIndex,
     },
+    placement::{self, shards::MoveRecord},
     store::OpenTable,
     usage::Progress,
 };
@@ -68,7 +69,7 @@ impl Mover<'_> {
     /// Reads the next entries of the range in one shard: as many as a batch writes, or up to and including `until`.
     fn entries(
         &self,
-        reader: engine::Reader<'_>,
+        reader: placement::Reader<'_>,
         own: &MovedIndex<'_>,
         after: Option<&Position>,
         until: Until<'_, Position>,

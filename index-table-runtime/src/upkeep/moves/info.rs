@@ -9,8 +9,8 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    engine::Tables,
     model::error::Result,
+    placement::Tables,
     store::{Store, shards_of},
 };
 
@@ -83,7 +83,7 @@ pub(super) fn of(store: &Store) -> Result<Vec<MoveInfo>> {
         let record = &moving.record;
         let shown = |key: &[u8]| {
             tables.iter().find_map(|table| {
-                let Tables::Sharded(tables) = &table.tables else { return None };
+                let Tables::Several(tables) = &table.tables else { return None };
                 tables.routing().show_boundary_of(&record.map, key)
             })
         };

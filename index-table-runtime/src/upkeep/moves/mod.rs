@@ -1,4 +1,4 @@
-//! Moves of keys to other shards, while the store is in use. See [`engine::shards`](crate::engine::shards) for the steps
+//! Moves of keys to other shards, while the store is in use. See [`placement::shards`](crate::placement::shards) for the steps
 //! and the records of a move.
 //!
 //! | module | contents |
@@ -30,16 +30,16 @@ pub use info::{MoveInfo, MoveState};
 use self::copy::Mover;
 use super::{changes, hidden, numbers, shards::open_target};
 use crate::{
-    engine::{
-        Tables,
-        shards::{self, Engine, MoveId, MoveRecord, MoveStep, Moving, new_id},
-    },
     locks::MutexGuard,
     model::{
         error::{Error, Result},
         shard::{HASHED, MapKind, ShardKeyValue, ShardNumber, Span},
     },
-    store::{OpenTable, Store, engine_of, engine_to_change, store_of, table_of, transaction},
+    placement::{
+        Tables,
+        shards::{self, MoveId, MoveRecord, MoveStep, Moving, new_id},
+    },
+    store::{OpenTable, Shards, Store, engine_of, engine_to_change, transaction},
     usage::{Progress, trace::span},
 };
 
@@ -421,7 +421,7 @@ impl Mover<'_> {
 
 fn mover<'a>(
     store: &'a Store,
-    engine: &'a Engine,
+    engine: &'a Shards,
     (moving, tables): (Arc<Moving>, Vec<Arc<OpenTable>>),
     progress: &'a mut dyn FnMut(Progress),
 ) -> Mover<'a> {
@@ -438,21 +438,21 @@ fn refused(what: &str, reason: &str) -> Error {
 }
 
 /// Returns the turn to move.
-fn turn<'e>(engine: &'e Engine, store: &Store) -> Result<MutexGuard<'e, ()>> {
+fn turn<'e>(engine: &'e Shards, store: &Store) -> Result<MutexGuard<'e, ()>> {
     engine_to_change(store)?;
     engine
         .move_turn()
         .ok_or_else(|| refused("a move", "another move is running; wait until it has ended"))
 }
 
-fn begun(engine: &Engine, id: MoveId) -> Result<Arc<Moving>> {
+fn begun(engine: &Shards, id: MoveId) -> Result<Arc<Moving>> {
     engine
         .moving(id)
         .ok_or_else(|| refused(&format!("move {id}"), "there is no such move, or it has ended"))
 }
 
 /// Checks that a shard map has keys of this type.
-fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<()> {
+fn check_map(engine: &Shards, what: &str, map: &str, key_type: &str) -> Result<()> {
     let found = engine.map(map).ok_or_else(|| refused(what, "the store has no such map"))?;
     if found.key_type == key_type {
         return Ok(());
@@ -469,7 +469,7 @@ fn check_map(engine: &Engine, what: &str, map: &str, key_type: &str) -> Result<(
 /// in the source shard, or its copies in the target shard.
 fn tables_of(
     store: &Store,
-    engine: &Engine,
+    engine: &Shards,
     MoveRecord { map, from, to, .. }: &MoveRecord,
 ) -> Result<Vec<Arc<OpenTable>>> {
     if !map.contains('.') {
@@ -479,12 +479,12 @@ fn tables_of(
 }
 
 /// Returns the tables with this shard map. All of them must be open, because the rows of all of them move.
-fn tables_with_map(store: &Store, engine: &Engine, map: &str) -> Result<Vec<Arc<OpenTable>>> {
+fn tables_with_map(store: &Store, engine: &Shards, map: &str) -> Result<Vec<Arc<OpenTable>>> {
     let in_use = store.inner.tables_in_use();
     if let Some((table, _)) = map.split_once('.') {
         let has_index = |own: &&Arc<OpenTable>| {
             let routing = |it: &shards::Tables| it.routing().global_with(map).is_some();
-            own.schema.name == table && matches!(&own.tables, Tables::Sharded(it) if routing(it))
+            own.schema.name == table && matches!(&own.tables, Tables::Several(it) if routing(it))
         };
         let table = in_use.iter().find(has_index).cloned().ok_or_else(|| {
             let what = what_moves(map);
@@ -517,7 +517,7 @@ fn is_eventual(tables: &[Arc<OpenTable>], map: &str) -> bool {
 }
 
 /// Whether all keys of a span belong to no shard.
-fn has_no_shard(engine: &Engine, map: &str, span: &Span) -> Result<bool> {
+fn has_no_shard(engine: &Shards, map: &str, span: &Span) -> Result<bool> {
     let boundaries = engine.boundaries(map).ok_or_else(|| Error::internal("a map is missing"))?;
     Ok(boundaries.shards_within(&span.start, span.end.as_deref()).is_empty())
 }
@@ -525,7 +525,7 @@ fn has_no_shard(engine: &Engine, map: &str, span: &Span) -> Result<bool> {
 /// Assigns keys that belong to no shard, and returns how long that took.
 fn assign(
     store: &Store,
-    engine: &Engine,
+    engine: &Shards,
     (map, span): (&str, &Span),
     to: ShardNumber,
 ) -> Result<Duration> {
@@ -557,24 +557,24 @@ fn assign(
 /// Gives a table in the shard `to` all consumers of its change stream. Those that were created after the table was opened there are
 /// not in the shard, because it had no keys. The transaction has locked all shards.
 fn join_stream(
-    engine: &Engine,
+    engine: &Shards,
     txn: &mut shards::Txn<'_>,
     table: &OpenTable,
     to: ShardNumber,
 ) -> Result<()> {
-    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
-    let Some(own) = table_of(tables, to).filter(|_| table.rows.changes.is_some()) else {
+    let Tables::Several(tables) = &table.tables else { return Ok(()) };
+    let Some(own) = table.in_shard(to).filter(|_| table.rows.changes.is_some()) else {
         return Ok(());
     };
-    let store = store_of(engine.shard(to)?)?;
+    let store = engine.member(to)?.store()?;
     let missing = || Error::internal("a write transaction without a writer");
     let mut writer = txn.writer(tables).ok_or_else(missing)?;
-    writer.beside(to, &mut |writer| changes::join_in(engine, tables, (&store, &own), writer))
+    writer.beside(to, &mut |writer| changes::join_in(engine, table, (&store, &own), writer))
 }
 
 /// Returns the moves of the parts of a span that other shards have.
 fn records(
-    engine: &Engine,
+    engine: &Shards,
     map: &str,
     span: &Span,
     to: ShardNumber,
@@ -610,10 +610,10 @@ fn overlaps(one: &MoveRecord, other: &MoveRecord) -> bool {
 }
 
 /// Checks that a commit in both shards is atomic.
-fn check_journal(engine: &Engine, record: &MoveRecord) -> Result<()> {
+fn check_journal(engine: &Shards, record: &MoveRecord) -> Result<()> {
     for shard in [record.from, record.to] {
         let opened = engine.shard(shard)?.opened()?;
-        if opened.engine().lmdb().is_some_and(|engine| !engine.has_journal()) {
+        if opened.lmdb().is_some_and(|engine| !engine.has_journal()) {
             return Err(Error::NotOffered {
                 what: "moving rows between shards without `Durability::Journal`, since a crash could lose rows",
             });
@@ -626,7 +626,7 @@ fn check_journal(engine: &Engine, record: &MoveRecord) -> Result<()> {
 /// the map, such as a target before its first move, or a source in which only copies are left.
 fn open_in(
     store: &Store,
-    engine: &Engine,
+    engine: &Shards,
     tables: &[Arc<OpenTable>],
     shards: &[ShardNumber],
 ) -> Result<()> {
@@ -637,12 +637,12 @@ fn open_in(
 /// Does the same. The caller has the lock of opening tables.
 fn open_in_shards(
     store: &Store,
-    engine: &Engine,
+    engine: &Shards,
     tables: &[Arc<OpenTable>],
     shards: &[ShardNumber],
 ) -> Result<()> {
     for table in tables {
-        let Tables::Sharded(of_shards) = &table.tables else { continue };
+        let Tables::Several(of_shards) = &table.tables else { continue };
         for &shard in shards {
             if of_shards.in_shard(shard).is_none() {
                 open_target(store, engine, table, of_shards, shard)?;

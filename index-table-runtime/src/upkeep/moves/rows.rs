@@ -1,7 +1,7 @@
 //! Rows that are copied to another shard, with their entries in local indexes.
 
 use crate::{
-    engine::{Read as _, Write as _, Writer, shards::Tracked},
+    engine::{Read as _, Write as _},
     model::{
         error::Result,
         maintain::{self, Change, Image, Sink},
@@ -10,6 +10,7 @@ use crate::{
         schema::IndexSchema,
         shard::Routing,
     },
+    placement::{Writer, shards::Tracked},
     store::OpenTable,
     write::aggregates::Gathered,
 };

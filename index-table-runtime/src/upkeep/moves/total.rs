@@ -5,13 +5,14 @@ use super::{
     entries::MovedIndex,
 };
 use crate::{
-    engine::{Query, Read as _, shards::MoveRecord},
+    engine::{Query, Read as _},
     model::{
         End, KeyRange,
         error::Result,
         schema::Source,
         shard::{SLOTS, ShardNumber},
     },
+    placement::shards::MoveRecord,
 };
 
 impl Mover<'_> {

@@ -13,7 +13,7 @@ use crate::write::queue::{
     reader_if_present, reader_of,
 };
 use crate::{
-    engine::{Read as _, WriteRecords as _, Writer},
+    engine::{Read as _, WriteRecords as _},
     model::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},
@@ -21,6 +21,7 @@ use crate::{
         schema::TableSchema,
         shard::ShardNumber,
     },
+    placement::Writer,
     store::{OpenTable, Store},
     write::{Counting, Written, aggregates::Gathered, queue::totals},
 };

@@ -8,11 +8,12 @@ use crate::write::queue::{
     reader_of,
 };
 use crate::{
-    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
+    engine::{ReadRecords as _, WriteRecords as _},
     model::{
         error::Result, maintain::Image, row_vtable::RowVtable, schema::TableSchema,
         shard::ShardNumber,
     },
+    placement::{Reader, Writer},
     store::{OpenTable, Store},
     write::Written,
 };

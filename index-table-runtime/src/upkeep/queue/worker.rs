@@ -99,8 +99,8 @@ impl Store {
     /// # }
     /// ```
     pub fn start_index_worker(&self) -> Result<IndexWorker> {
-        self.inner.engine.refuse_forked()?;
-        self.inner.engine.refuse_read_only()?;
+        self.inner.engines.refuse_forked()?;
+        self.inner.engines.refuse_read_only()?;
         IndexWorker::start(self)
     }
 }
@@ -118,7 +118,7 @@ impl IndexWorker {
                 .spawn(move || run(&shared, &weak))
                 .map_err(|source| Error::Thread { name: NAME, source })?
         };
-        let (path, origin) = (store.inner.engine.location(), Origin::here());
+        let (path, origin) = (store.inner.engines.location(), Origin::here());
         Ok(Self { shared, store: weak, thread: Some(thread), path, origin })
     }
 

@@ -9,17 +9,15 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use super::{Cell, Unit};
 use crate::{
-    engine::{
-        Cursor as _, Query, Read as _, Reader, Sampled, Tables,
-        shards::{Engine, Part},
-    },
+    engine::{Cursor as _, Query, Read as _, Sampled},
     model::{
         KeyRange,
         error::{Error, Result},
         schema::Source,
         shard::{Boundaries, KeyRequests, MapKind, Routing, slot},
     },
-    store::Store,
+    placement::{Reader, Tables, shards::Part},
+    store::{Shards, Store},
 };
 
 /// The maximum number of cells while rows are read.
@@ -113,7 +111,7 @@ impl Weights {
 /// Weighs the keys of a map by the rows of its tables.
 pub(super) fn cells(
     store: &Store,
-    engine: &Engine,
+    engine: &Shards,
     map: &str,
     (unit, exact): (Unit, bool),
     refused: &dyn Fn(String) -> Error,
@@ -130,7 +128,7 @@ pub(super) fn cells(
     let mut sources = Vec::new();
     let mut stored = Some(0);
     for table in &in_use {
-        let Tables::Sharded(tables) = &table.tables else { continue };
+        let Tables::Several(tables) = &table.tables else { continue };
         let Some(source) = tables.routing().source_with(map) else { continue };
         let reader = txn.reader_of(table, source)?;
         // A record of an index can have several entries. An index usually has an entry for each row.
@@ -282,7 +280,7 @@ fn cell(start: &[u8], owner: usize, weight: Weight) -> Cell {
 }
 
 /// Adds the sampled requests of the shard keys to their cells. The cells are in the order of their keys.
-fn add_requests(cells: &mut [Cell], engine: &Engine, map: &str, is_hashed: bool) {
+fn add_requests(cells: &mut [Cell], engine: &Shards, map: &str, is_hashed: bool) {
     for KeyRequests { key, reads, writes, .. } in engine.load_of(map).keys() {
         let key = if is_hashed { slot(&key).to_vec() } else { key };
         let after = cells.partition_point(|cell| cell.start <= key);
@@ -294,7 +292,7 @@ fn add_requests(cells: &mut [Cell], engine: &Engine, map: &str, is_hashed: bool)
 }
 
 /// Sets the weights of cells.
-fn weigh(cells: &mut [Cell], engine: &Engine, unit: Unit) -> Result<()> {
+fn weigh(cells: &mut [Cell], engine: &Shards, unit: Unit) -> Result<()> {
     let has_requests = cells.iter().any(|cell| cell.requests != [0; 2]);
     let mut rows: BTreeMap<usize, u64> = BTreeMap::new();
     for cell in cells.iter() {

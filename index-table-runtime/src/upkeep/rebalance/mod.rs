@@ -19,12 +19,11 @@ use serde::Serialize;
 pub use self::advice::{HotKey, ShardAdvice};
 use self::plan::{Cell, Outcome, Target};
 use crate::{
-    engine::shards::Engine,
     model::{
         error::{Error, Result},
         shard::{ShardKeyValue, ShardNumber, Span},
     },
-    store::{Store, engine_of},
+    store::{Shards, Store, engine_of},
     upkeep::moves::Moved,
     usage::Progress,
 };
@@ -304,7 +303,7 @@ impl<'s> Rebalance<'s> {
     }
 
     /// Returns the shards, by their numbers.
-    fn targets(&self, engine: &Engine, refused: &dyn Fn(String) -> Error) -> Result<Vec<Target>> {
+    fn targets(&self, engine: &Shards, refused: &dyn Fn(String) -> Error) -> Result<Vec<Target>> {
         let number = |name: &String| {
             engine.number(name).ok_or_else(|| refused(format!("there is no shard `{name}`")))
         };

@@ -13,19 +13,20 @@ use super::{
     entries::ComingTable,
 };
 use crate::{
-    engine::{
-        self, Query, Read as _, ReadRecords as _, Retry, Tables, WriteRecords as _,
-        shards::{self, Changed, Coming, HasEngine, Maps, Shard, TableRecord as Location},
-    },
+    engine::{self, Query, Read as _, ReadRecords as _, Retry, WriteRecords as _},
     model::{
         KeyRange,
         error::{Error, Result},
         schema::{ANALYSIS, Source},
         shard::ShardNumber,
     },
+    placement::{
+        self, Tables,
+        shards::{self, Changed, Coming, Maps, Shard, TableRecord as Location},
+    },
     store::{
-        Inner, OpenTable, ShardId, Store, engine_to_change, open_attached, shard_id, store_of,
-        table_of, transaction,
+        Inner, Member, OpenTable, ShardId, Shards, Store, engine_to_change, open_attached,
+        shard_id, transaction,
     },
 };
 
@@ -164,7 +165,7 @@ impl Store {
     /// and prevents that other threads open tables.
     fn attach(
         &self,
-        shards: &shards::Engine,
+        shards: &Shards,
         name: &str,
         directory: &Path,
         in_use: Option<&engine::lmdb::Engine>,
@@ -175,15 +176,16 @@ impl Store {
         }
         let (own, records, identity, changed) = open_attached(shards, name, directory)?;
         let number = identity.number;
-        let open = Arc::clone(&own) as Arc<dyn HasEngine>;
-        let shard = Shard::open(Arc::from(name), Arc::clone(&open));
-        identity.write(&own.engine)?;
+        let engine = own.engine()?;
+        let shard = Shard::open(Arc::from(name), Arc::clone(engine));
+        let shard = Member::new(&shard, &own);
+        identity.write(engine)?;
         let maps = shards.with_attached(number, &changed);
         let tables_in_use = inner.tables_in_use();
         check_closed(self, shards, (number, &own, name), &maps, &tables_in_use)?;
         let (mut in_shard, mut coming) = (Vec::new(), Vec::new());
         for table in &tables_in_use {
-            let Tables::Sharded(tables) = &table.tables else { continue };
+            let Tables::Several(tables) = &table.tables else { continue };
             if in_use.is_none() {
                 tables.forget(number);
             }
@@ -192,19 +194,19 @@ impl Store {
             let rows = (table.rows, false);
             let opened = open_in(shards, number, &shard, (&routing, copies), rows)?;
             let Some(opened) = opened else { continue };
-            let in_other = |other| table_of(tables, other);
+            let in_other = |other| table.in_shard(other);
             opened.complete_unchecked(shards, &routing, (number, &shard), &in_other)?;
             let opened = opened.table;
             if !routing.is_reference() {
-                let own = (store_of(&shard)?, Arc::clone(&opened));
+                let own = (shard.store()?, Arc::clone(&opened));
                 coming.extend(ComingTable::of(shards, table, name, own)?);
             }
             // The copy in another shard is its source.
-            let copies = routing.is_reference().then(|| Copies::of(shards, tables)).transpose()?;
+            let copies = routing.is_reference().then(|| Copies::of(shards, table)).transpose()?;
             in_shard.push(TableInShard { table, tables, copies, opened });
         }
         for TableInShard { copies, opened, .. } in &in_shard {
-            let store = store_of(&shard)?;
+            let store = shard.store()?;
             if let Some(copies) = copies {
                 copies.check_references((&store, opened), (name, DELETED))?;
             }
@@ -212,8 +214,8 @@ impl Store {
         coming.iter().try_for_each(ComingTable::check)?;
         let added = add_entries(shards, &changed, &coming)?;
         for TableInShard { table, tables, opened, .. } in &in_shard {
-            raise_orders(table, &store_of(&shard)?, opened)?;
-            tables.add(number, shard.name(), Arc::clone(opened) as _);
+            raise_orders(table, &shard.store()?, opened)?;
+            tables.add(number, shard.name(), table.keep(opened)?);
         }
         let mut body = |txn: &mut shards::Txn<'_>| {
             let mut is_changed = added.is_lost();
@@ -238,11 +240,12 @@ impl Store {
             .iter()
             .flat_map(|it| it.unreadable.iter().map(|index| it.table.will_be_emptied(*index)));
         let emptied: Vec<_> = emptied.collect();
-        let attempt = || shards.attach_shard((number, &open), &records, &changed, &mut body);
-        transaction::run(attempt, |retry| prepare(shards, (number, &own.engine), retry))?;
+        shards.keep_store(&own);
+        let attempt = || shards.attach_shard((number, engine), &records, &changed, &mut body);
+        transaction::run(attempt, |retry| prepare(shards, (number, engine), retry))?;
         drop(emptied);
         for table in &tables_in_use {
-            all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
+            all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
         }
         shards.record_shards()?;
         let unreadable = coming.iter().filter(|it| !it.unreadable.is_empty());
@@ -264,19 +267,19 @@ impl TableInShard<'_> {
     fn write(
         &self,
         txn: &mut shards::Txn<'_>,
-        shards: &shards::Engine,
-        (number, shard): (ShardNumber, &Shard),
+        shards: &Shards,
+        (number, shard): (ShardNumber, &Member<'_>),
         name: &str,
     ) -> Result<()> {
         let Self { table, tables, copies, opened } = self;
         let global = table.rows.distribution.global();
         let has_stream = table.rows.changes.is_some();
-        let analysis = engine::Reader::Sharded(txn.reader(tables)).record(ANALYSIS)?;
+        let analysis = placement::Reader::Several(txn.reader(tables)).record(ANALYSIS)?;
         let analysis = analysis.map(<[u8]>::to_vec);
         if copies.is_none() && global.is_empty() && !has_stream && analysis.is_none() {
             return Ok(());
         }
-        let own = (&store_of(shard)?, &**opened);
+        let own = (&shard.store()?, &**opened);
         let missing = || Error::internal("a write transaction without a writer");
         let mut writer = txn.writer(tables).ok_or_else(missing)?;
         writer.beside(number, &mut |writer| {
@@ -285,7 +288,7 @@ impl TableInShard<'_> {
                 copies.replace_in(opened, writer)?;
             }
             if has_stream {
-                changes::join_in(shards, tables, own, writer)?;
+                changes::join_in(shards, table, own, writer)?;
             }
             if let Some(analysis) = &analysis {
                 writer.put_record(ANALYSIS, analysis)?;
@@ -298,7 +301,7 @@ impl TableInShard<'_> {
 
 /// Checks that the directory is that of the environment that earlier transactions still use.
 fn refuse_other_directory(
-    shards: &shards::Engine,
+    shards: &Shards,
     name: &str,
     directory: &Path,
     open: &engine::lmdb::Engine,
@@ -320,7 +323,7 @@ fn refuse_other_directory(
 
 /// Prepares the store, and the shard that is being attached, which does not belong to the store yet.
 fn prepare(
-    shards: &shards::Engine,
+    shards: &Shards,
     (number, own): (ShardNumber, &engine::Engine),
     retry: Retry,
 ) -> Result<bool> {
@@ -337,7 +340,7 @@ fn prepare(
 
 /// Adds the entries of the rows of a shard to the global indexes, in which they are hidden.
 fn add_entries(
-    shards: &shards::Engine,
+    shards: &Shards,
     changed: &[Changed],
     coming: &[ComingTable<'_>],
 ) -> Result<Arc<Coming>> {
@@ -362,14 +365,14 @@ fn add_entries(
 /// these entries, and a key that is taken would be found too late. The rows of other tables are compared with the shard maps.
 fn check_closed(
     store: &Store,
-    shards: &shards::Engine,
+    shards: &Shards,
     (number, shard, name): (ShardNumber, &Inner, &str),
     maps: &Maps,
     in_use: &[Arc<OpenTable>],
 ) -> Result<()> {
     let refused =
         |reason: String| Err(Error::ShardRefused { what: format!("shard `{name}`"), reason });
-    let engine = &shard.engine;
+    let engine = shard.engine()?;
     for (table, record) in engine.catalog()?.iter().filter(|(name, _)| !name.contains('.')) {
         if in_use.iter().any(|open| open.schema.name == table) {
             continue;
@@ -394,7 +397,7 @@ fn check_closed(
         let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { continue };
         let txn = engine.read()?;
         let missing = || Error::internal("a table of another engine");
-        let reader = txn.reader(&tables).ok_or_else(missing)?;
+        let reader = txn.reader(&tables).map(placement::Reader::One).ok_or_else(missing)?;
         let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
         if reader.count(&first)?.found == 0 {
             continue;

@@ -47,17 +47,18 @@ use super::super::{
     shards::{foreign_row, open_in},
 };
 use crate::{
-    engine::{
-        Conflicts, DataFile, Marked, Tables, files,
-        shards::{Engine, HasEngine, ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
-    },
+    engine::{Conflicts, DataFile, Marked, files},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
         schema,
         shard::ShardNumber,
     },
-    store::{OpenTable, Store, open_copy, store_of, transaction},
+    placement::{
+        Reader, Tables, Writer,
+        shards::{ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
+    },
+    store::{Member, OpenTable, Shards, Store, open_copy, transaction},
 };
 
 /// The end of the name of a directory with a copy.
@@ -94,7 +95,7 @@ impl ShardCopy {
     pub(super) fn prepare(
         &self,
         store: &Store,
-        shards: &Engine,
+        shards: &Shards,
         records: &ManagerRecords,
         (number, record): (ShardNumber, &ShardRecord),
         in_use: &[Arc<OpenTable>],
@@ -102,12 +103,13 @@ impl ShardCopy {
         let moves: Vec<_> = shards.moves().iter().map(|moving| moving.record.clone()).collect();
         let directories = (&*shards.directory(), &*self.place, &*self.directory);
         let (inner, of_backup) = open_copy(records, (number, record), &moves, directories)?;
-        let shard = Shard::open(Arc::from(&*record.name), inner as Arc<dyn HasEngine>);
+        let shard = Shard::open(Arc::from(&*record.name), Arc::clone(inner.engine()?));
+        let member = Member::new(&shard, &inner);
         let prepared = refuse_part_of_move(shard.name(), number, &of_backup, &moves)
-            .and_then(|()| prepare_tables(store, shards, (number, &shard)))
-            .and_then(|()| copy_references(shards, (number, &shard), in_use))
-            .and_then(|()| open_tables(shards, (number, &shard), in_use));
-        drop(shard);
+            .and_then(|()| prepare_tables(store, shards, (number, &member)))
+            .and_then(|()| copy_references(shards, (number, &member), in_use))
+            .and_then(|()| open_tables(shards, (number, &member), in_use));
+        drop((shard, inner));
         DataFile(&self.directory).wait_until_closed();
         prepared?;
         if matches!(DataFile(&self.directory).marked()?, Marked::Complete) {
@@ -190,10 +192,10 @@ fn refuse_part_of_move(
 /// read as the catalog describes them, because their repositories may not be open.
 fn prepare_tables(
     store: &Store,
-    shards: &Engine,
-    (number, shard): (ShardNumber, &Shard),
+    shards: &Shards,
+    (number, shard): (ShardNumber, &Member<'_>),
 ) -> Result<()> {
-    let engine = shard.engine()?;
+    let (own, engine) = (shard.store()?, shard.engine()?);
     for (table, record) in engine.catalog()?.iter().filter(|(name, _)| !name.contains('.')) {
         let unreadable =
             |reason| refused(shard.name(), format!("its table `{table}` can't be read: {reason}"));
@@ -204,19 +206,21 @@ fn prepare_tables(
         let attempt = || {
             engine
                 .open_table(rows.schema, rows.parts(), false, &mut |writer| {
-                    build::empty(rows, writer, global)
+                    build::empty(rows, &mut Writer::One(writer), global)
                 })
                 .map(drop)
         };
-        transaction::run(attempt, |retry| transaction::prepare(engine, retry, &mut conflicts))?;
+        transaction::run(attempt, |retry| {
+            transaction::prepare(&own.inner.engines, retry, &mut conflicts)
+        })?;
     }
     Ok(())
 }
 
 /// Checks that the rows of a table belong to the shard.
 fn check_rows(
-    shards: &Engine,
-    (number, shard): (ShardNumber, &Shard),
+    shards: &Shards,
+    (number, shard): (ShardNumber, &Member<'_>),
     rows: &'static RowVtable,
 ) -> Result<()> {
     let name = rows.schema.name;
@@ -227,7 +231,8 @@ fn check_rows(
     let (engine, routing) = (shard.engine()?, shards.routing(rows.schema, rows.distribution)?);
     let Some(tables) = engine.find_table(rows.schema, rows.parts())? else { return Ok(()) };
     let txn = engine.read()?;
-    let reader = txn.reader(&tables).ok_or_else(|| Error::internal("a table of another engine"))?;
+    let reader = txn.reader(&tables).map(Reader::One);
+    let reader = reader.ok_or_else(|| Error::internal("a table of another engine"))?;
     let Some((primary_key, own)) = foreign_row(shards, number, &routing, reader)? else {
         return Ok(());
     };
@@ -247,39 +252,39 @@ fn check_rows(
 /// Replaces the rows of the reference tables by the current ones, which can't change while the shard is not available. Before
 /// that, checks that no row of the copy refers to a row that was deleted since.
 fn copy_references(
-    shards: &Engine,
-    (number, shard): (ShardNumber, &Shard),
+    shards: &Shards,
+    (number, shard): (ShardNumber, &Member<'_>),
     in_use: &[Arc<OpenTable>],
 ) -> Result<()> {
     let mut references = Vec::new();
     for table in in_use {
-        let Tables::Sharded(tables) = &table.tables else { continue };
+        let Tables::Several(tables) = &table.tables else { continue };
         let (routing, copies) = (tables.routing(), &mut Copies::default());
         if !routing.is_reference() {
             continue;
         }
         let own = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
         let Some(own) = own else { continue };
-        references.push((Copies::of(shards, tables)?, own.table));
+        references.push((Copies::of(shards, table)?, own.table));
     }
     for (copies, own) in &references {
         let way_out = "restore a later backup, or copy the backup with `Store::restore`, change or delete the referring \
                        rows in the copy, and restore the copy";
-        copies.check_references((&store_of(shard)?, own), (shard.name(), way_out))?;
+        copies.check_references((&shard.store()?, own), (shard.name(), way_out))?;
     }
-    references.iter().try_for_each(|(copies, own)| copies.replace(&store_of(shard)?, own))
+    references.iter().try_for_each(|(copies, own)| copies.replace(&shard.store()?, own))
 }
 
 /// Opens the tables in use in the copy, which builds and checks what was declared since the backup. Otherwise, an error would
 /// come
 /// after the copy has its place.
 fn open_tables(
-    shards: &Engine,
-    (number, shard): (ShardNumber, &Shard),
+    shards: &Shards,
+    (number, shard): (ShardNumber, &Member<'_>),
     in_use: &[Arc<OpenTable>],
 ) -> Result<()> {
     in_use.iter().try_for_each(|table| {
-        let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+        let Tables::Several(tables) = &table.tables else { return Ok(()) };
         let (routing, copies) = (tables.routing(), &mut Copies::default());
         open_in(shards, number, shard, (&routing, copies), (table.rows, false)).map(drop)
     })

@@ -1,5 +1,5 @@
 //! The entries of global indexes for the rows of a shard that is being attached: comparing their unique keys, and adding them
-//! as [hidden entries](crate::engine::shards), in batches.
+//! as [hidden entries](crate::placement::shards), in batches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,7 @@ use std::{
 
 use super::super::{build, hidden::PAUSE, opening};
 use crate::{
-    engine::{
-        self, Cursor as _, Query, Read as _, ReadRecords as _, Tables, Write as _,
-        shards::{self, Engine, Locks, first_holder},
-    },
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _, Write as _},
     model::{
         KeyRange,
         entry::Position,
@@ -21,7 +18,11 @@ use crate::{
         schema::Source,
         shard::ShardNumber,
     },
-    store::{OpenTable, Store, transaction},
+    placement::{
+        self, Tables,
+        shards::{self, Locks, first_holder},
+    },
+    store::{OpenTable, Shards, Store, transaction},
     write::unique,
 };
 
@@ -31,7 +32,7 @@ const BYTES: usize = 1 << 20;
 
 /// A table with rows in the shard that is being attached.
 pub(super) struct ComingTable<'a> {
-    pub(super) engine: &'a Engine,
+    pub(super) engine: &'a Shards,
     pub(super) table: Arc<OpenTable>,
     /// The name of the shard.
     pub(super) shard: &'a str,
@@ -49,7 +50,7 @@ fn by_state(
     table: &OpenTable,
     tables: &shards::Tables,
 ) -> Result<(Vec<usize>, Vec<usize>)> {
-    let reader = engine::Reader::Sharded(txn.reader(tables));
+    let reader = placement::Reader::Several(txn.reader(tables));
     let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
     for &index in table.rows.distribution.global() {
         let Some(name) = table.schema.name_at(index) else { continue };
@@ -71,12 +72,12 @@ struct Entry {
 impl<'a> ComingTable<'a> {
     /// Returns a table of the shard; `None` if it has no global index, or no rows in the shard.
     pub(super) fn of(
-        engine: &'a Engine,
+        engine: &'a Shards,
         table: &Arc<OpenTable>,
         shard: &'a str,
         own: (Store, Arc<OpenTable>),
     ) -> Result<Option<Self>> {
-        let Tables::Sharded(tables) = &table.tables else { return Ok(None) };
+        let Tables::Several(tables) = &table.tables else { return Ok(None) };
         let global = table.rows.distribution.global();
         let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
         if global.is_empty() || own.0.read()?.reader(&own.1)?.count(&first)?.found == 0 {
@@ -100,13 +101,13 @@ impl<'a> ComingTable<'a> {
         }
         let missing = || Error::internal("a write transaction without a writer");
         let writer = txn.writer(self.tables()?).ok_or_else(missing)?;
-        let mut writer = engine::Writer::Sharded(writer);
+        let mut writer = placement::Writer::Several(writer);
         let count = opening::count(&writer)?;
         build::declare(self.table.rows, &mut writer, &self.unreadable, count.max(1))
     }
 
     fn tables(&self) -> Result<&shards::Tables> {
-        let Tables::Sharded(tables) = &self.table.tables else {
+        let Tables::Several(tables) = &self.table.tables else {
             return Err(Error::internal("a table without shards"));
         };
         Ok(tables)
@@ -132,7 +133,7 @@ impl<'a> ComingTable<'a> {
         }
         self.each_batch(&mut |entries| {
             let txn = self.engine.read()?;
-            let reader = engine::Reader::Sharded(txn.reader(self.tables()?));
+            let reader = placement::Reader::Several(txn.reader(self.tables()?));
             for entry in entries.iter().filter(|entry| is_unique(entry.index)) {
                 let Entry { index, key, primary_key, hashed, .. } = entry;
                 let holder = unique::holder(rows, reader, *index, key, primary_key, hashed)?;
@@ -170,7 +171,7 @@ impl<'a> ComingTable<'a> {
             let attempt = || {
                 let locks = Locks::These(shards.clone());
                 let txn = self.engine.write_with(&locks).map_err(|error| (error, None))?;
-                let mut txn = engine::Txn::Sharded(txn);
+                let mut txn = placement::Txn::Several(txn);
                 let written = self.write(&mut txn, &by_shard);
                 written.map_err(|error| (error, txn.retry()))?;
                 txn.commit(|| ()).map_err(|failure| {
@@ -186,12 +187,12 @@ impl<'a> ComingTable<'a> {
 
     fn write(
         &self,
-        txn: &mut engine::Txn<'_>,
+        txn: &mut placement::Txn<'_>,
         by_shard: &BTreeMap<ShardNumber, Vec<&Entry>>,
     ) -> Result<()> {
         let missing = || Error::internal("a write transaction without a writer");
         let mut writer = txn.writer(&self.table.tables).ok_or_else(missing)?;
-        let sharded = writer.sharded().ok_or_else(missing)?;
+        let sharded = writer.several().ok_or_else(missing)?;
         for (shard, entries) in by_shard {
             sharded.beside(*shard, &mut |writer| {
                 for entry in entries {

@@ -7,16 +7,17 @@ use super::{
     plan::{Affected, Leaving, Plan, check, moves_entries_out},
 };
 use crate::{
-    engine::{
-        self, Tables,
-        shards::{self, Changed, MoveRecord, TableRecord as Location},
-    },
+    engine,
     model::{
         error::{Error, Result},
         schema::TableRecord,
         shard::{ShardNumber, Span},
     },
-    store::{OpenTable, Store, engine_to_change, transaction},
+    placement::{
+        Tables,
+        shards::{self, Changed, MoveRecord, TableRecord as Location},
+    },
+    store::{OpenTable, Shards, Store, engine_to_change, transaction},
 };
 
 impl Store {
@@ -207,7 +208,7 @@ impl Store {
     /// entries out of the shard may be unfinished. The caller has the lock of opening tables.
     fn plan(
         &self,
-        shards: &shards::Engine,
+        shards: &Shards,
         (name, leaving): (&str, Leaving),
         is_first: bool,
         refused: &dyn Fn(String) -> Error,
@@ -244,12 +245,7 @@ impl Store {
 
     /// Moves the entries of readable global indexes in a shard to other shards. If the process ends meanwhile, the next call
     /// continues.
-    fn move_entries_away(
-        &self,
-        shards: &shards::Engine,
-        number: ShardNumber,
-        plan: &Plan,
-    ) -> Result<()> {
+    fn move_entries_away(&self, shards: &Shards, number: ShardNumber, plan: &Plan) -> Result<()> {
         for moving in shards.moves().iter().filter(|it| moves_entries_out(&it.record, number)) {
             self.resume_move(moving.record.id).run()?;
         }
@@ -286,14 +282,14 @@ impl Store {
 
     /// Opens the tables whose global indexes go to shards that have nothing of these tables. The caller has the lock of opening
     /// tables.
-    fn open_in_new_owners(&self, shards: &shards::Engine, plan: &Plan) -> Result<()> {
+    fn open_in_new_owners(&self, shards: &Shards, plan: &Plan) -> Result<()> {
         for Changed { map, boundaries, .. } in plan.changed.iter().filter(|it| it.map.contains('.'))
         {
             let of_map = |it: &&Affected| {
                 map.split_once('.').is_some_and(|(table, _)| it.table.schema.name == table)
             };
             for Affected { table, .. } in plan.affected.iter().filter(of_map) {
-                let Tables::Sharded(tables) = &table.tables else { continue };
+                let Tables::Several(tables) = &table.tables else { continue };
                 for owner in boundaries.shards() {
                     if tables.in_shard(owner).is_none() {
                         open_target(self, shards, table, tables, owner)?;
@@ -305,7 +301,7 @@ impl Store {
     }
 
     /// Cancels the moves of entries out of a shard after one of them has failed.
-    fn cancel_entry_moves(&self, shards: &shards::Engine, number: ShardNumber) {
+    fn cancel_entry_moves(&self, shards: &Shards, number: ShardNumber) {
         for moving in shards.moves() {
             if moves_entries_out(&moving.record, number) && !moving.record.is_switched {
                 // Otherwise, the next removal of the shard resumes it.
@@ -317,7 +313,7 @@ impl Store {
     /// Returns the tables with a change stream or a queue in a shard.
     fn streams_in(
         &self,
-        shards: &shards::Engine,
+        shards: &Shards,
         number: ShardNumber,
         refused: &dyn Fn(String) -> Error,
     ) -> Result<Vec<Arc<OpenTable>>> {
@@ -334,7 +330,7 @@ impl Store {
                 ))
             })?;
             let is_in_shard = |tables: &shards::Tables| tables.in_shard(number).is_some();
-            if matches!(&table.tables, Tables::Sharded(tables) if is_in_shard(tables)) {
+            if matches!(&table.tables, Tables::Several(tables) if is_in_shard(tables)) {
                 streams.push(table);
             }
         }
@@ -344,7 +340,7 @@ impl Store {
     /// Returns the tables whose numbers of `insert_with` a shard may have.
     fn numbered_in(
         &self,
-        shards: &shards::Engine,
+        shards: &Shards,
         number: ShardNumber,
         refused: &dyn Fn(String) -> Error,
     ) -> Result<Vec<Numbered>> {
@@ -364,7 +360,7 @@ impl Store {
     /// Returns the tables that may have rows or entries in a shard whose keys change.
     fn affected(
         &self,
-        shards: &shards::Engine,
+        shards: &Shards,
         changed: &[Changed],
         refused: &dyn Fn(String) -> Error,
     ) -> Result<Vec<Affected>> {

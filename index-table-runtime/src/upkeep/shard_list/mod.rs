@@ -17,12 +17,12 @@ use super::{
     opening::{self, ShardPart},
 };
 use crate::{
-    engine::{
+    model::error::{Error, Result},
+    placement::{
         Tables,
         shards::{Locks, Shard},
     },
-    model::error::{Error, Result},
-    store::{ShardId, Store, engine_to_change, open_added, shard_id, store_of},
+    store::{ShardId, Store, engine_to_change, open_added, shard_id},
 };
 
 impl Store {
@@ -90,12 +90,12 @@ impl Store {
         }
         let number = shards.next_number();
         let added = open_added(shards, name, directory.as_ref())?;
-        let shard = Shard::open(Arc::from(name), added.open()?);
-        let own = store_of(&shard)?;
+        let own = Store { inner: added.open()? };
+        let shard = Shard::open(Arc::from(name), Arc::clone(own.inner.engine()?));
         let in_use = inner.tables_in_use();
         let (mut references, mut others) = (Vec::new(), Vec::new());
         for table in &in_use {
-            let Tables::Sharded(tables) = &table.tables else { continue };
+            let Tables::Several(tables) = &table.tables else { continue };
             if tables.routing().is_reference() {
                 let opened =
                     opening::open_with(&own, table.rows, Some(ShardPart::default()), false)?;
@@ -105,12 +105,15 @@ impl Store {
             }
         }
         let all = shards.write_with(&Locks::All)?;
-        for (_, tables, opened) in &references {
-            Copies::of(shards, tables)?.replace(&own, opened)?;
+        let mut in_shard = Vec::new();
+        for (table, tables, opened) in &references {
+            in_shard.push((tables, table.keep(opened)?));
+            Copies::of(shards, table)?.replace(&own, opened)?;
         }
+        shards.keep_store(&own.inner);
         shards.add_shard(&all, shard, |name| {
-            for (_, tables, opened) in &references {
-                tables.add(number, name, Arc::clone(opened) as _);
+            for (tables, opened) in in_shard {
+                tables.add(number, name, opened);
             }
             for tables in &others {
                 tables.add_name(number, name);
@@ -119,7 +122,7 @@ impl Store {
         drop(all);
         added.keep();
         for (table, ..) in references {
-            all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
+            all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
         }
         shards.record_shards()?;
         shard_id(self, number)

@@ -4,17 +4,18 @@ use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::super::{build, changes, numbers::Numbered, opening};
 use crate::{
-    engine::{
-        self, Query, Read as _, ReadRecords as _, Reader, Tables,
-        shards::{self, Changed, MoveRecord},
-    },
+    engine::{Query, Read as _, ReadRecords as _},
     model::{
         KeyRange,
         error::{Error, Result},
         schema::Source,
         shard::{GlobalIndex, ShardNumber},
     },
-    store::OpenTable,
+    placement::{
+        self, Reader, Tables,
+        shards::{self, Changed, MoveRecord},
+    },
+    store::{OpenTable, Shards},
     write::queue::{DEAD_LETTERS, DeadLetterRecord, Message, QUEUE_STATE, QueueState, decode},
 };
 
@@ -27,7 +28,7 @@ fn refuse_unread(
     keeps_rows: bool,
     refused: &dyn Fn(String) -> Error,
 ) -> Result<()> {
-    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+    let Tables::Several(tables) = &table.tables else { return Ok(()) };
     let (part, name) = (txn.reader(tables).of_shard(number)?, table.schema.name);
     if table.schema.has_eventual() && (!keeps_rows || has_messages_of_others(tables, number, part)?)
     {
@@ -83,7 +84,7 @@ pub(super) fn moves_entries_out(moving: &MoveRecord, shard: ShardNumber) -> bool
 /// Refuses to remove a shard with rows that would be lost, with unread changes, or with queued messages.
 pub(super) fn check(
     txn: &shards::Txn<'_>,
-    shards: &shards::Engine,
+    shards: &Shards,
     number: ShardNumber,
     plan: &Plan,
     refused: &dyn Fn(String) -> Error,
@@ -94,7 +95,7 @@ pub(super) fn check(
         refuse_unread(txn, table, number, keeps_rows, refused)?;
     }
     for Affected { table, keeps_rows, .. } in &plan.affected {
-        let Tables::Sharded(tables) = &table.tables else { continue };
+        let Tables::Several(tables) = &table.tables else { continue };
         let has_parts = shards.has_placed_parts(table.schema.name);
         if (!keeps_rows || has_parts) && has_rows(txn, tables, number)? {
             let name = table.schema.name;
@@ -128,11 +129,11 @@ impl Plan {
     /// Whether an affected table has a readable global index with this shard map.
     pub(super) fn has_readable(&self, txn: &shards::Txn<'_>, map: &str) -> Result<bool> {
         for Affected { table, .. } in &self.affected {
-            let Tables::Sharded(tables) = &table.tables else { continue };
+            let Tables::Several(tables) = &table.tables else { continue };
             let reader = txn.reader(tables);
             let index = reader.routing().global_with(map).map(GlobalIndex::index);
             if let Some(name) = index.and_then(|index| table.schema.name_at(index)) {
-                return Ok(engine::Reader::Sharded(reader).record(name)?.is_none());
+                return Ok(placement::Reader::Several(reader).record(name)?.is_none());
             }
         }
         Ok(false)
@@ -159,7 +160,7 @@ impl Affected {
         refused: &dyn Fn(String) -> Error,
     ) -> Result<BTreeSet<String>> {
         let Self { table, global, keeps_rows } = self;
-        let Tables::Sharded(tables) = &table.tables else { return Ok(BTreeSet::new()) };
+        let Tables::Several(tables) = &table.tables else { return Ok(BTreeSet::new()) };
         let (mut unreadable, mut hidden, mut maps) = (Vec::new(), Vec::new(), BTreeSet::new());
         {
             let has_rows = *keeps_rows && has_rows(txn, tables, number)?;
@@ -167,7 +168,7 @@ impl Affected {
             for &index in global {
                 let Some(name) = table.schema.name_at(index) else { continue };
                 let Some(own) = reader.routing().global(index) else { continue };
-                if engine::Reader::Sharded(reader).record(name)?.is_some() {
+                if placement::Reader::Several(reader).record(name)?.is_some() {
                     unreadable.push(index);
                 } else if own.shards().contains(&number) {
                     return Err(refused(format!(
@@ -182,7 +183,7 @@ impl Affected {
         }
         let missing = || Error::internal("a write transaction without a writer");
         if !unreadable.is_empty() {
-            let mut writer = engine::Writer::Sharded(txn.writer(tables).ok_or_else(missing)?);
+            let mut writer = placement::Writer::Several(txn.writer(tables).ok_or_else(missing)?);
             let count = opening::count(&writer)?;
             build::declare(table.rows, &mut writer, &unreadable, count)?;
             emptied.push(Arc::clone(table));

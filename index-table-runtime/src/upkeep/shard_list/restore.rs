@@ -11,17 +11,17 @@ use super::{
     copy::ShardCopy,
 };
 use crate::{
-    engine::{
-        DataFile, Tables, files,
-        shards::{Engine, HasEngine, Identity, ManagerRecords, Shard, place_of},
-    },
+    engine::{DataFile, files},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement::{
+        Tables,
+        shards::{Identity, ManagerRecords, Shard, place_of},
+    },
     store::{
-        OpenTable, ShardId, Store, engine_to_change, leave_records, open_restored, store_of,
-        table_of,
+        Member, OpenTable, ShardId, Shards, Store, engine_to_change, leave_records, open_restored,
     },
 };
 
@@ -145,8 +145,9 @@ impl Store {
         shards.commit_in_another()?;
         copy.take_place()?;
         let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
-        let restored: Arc<dyn HasEngine> = open_restored(shards, &records, (number, record))
+        let store = open_restored(shards, &records, (number, record))
             .inspect_err(|_| copy.leave_place())?;
+        let restored = store.engine()?;
         // Other processes may have the lost files open, or don't expect that indexes become unreadable.
         shards.announce_replaced();
         let indexes = in_use.iter().flat_map(|table| {
@@ -154,18 +155,22 @@ impl Store {
         });
         let emptied: Vec<_> = indexes.collect();
         // The tables are added before the shard, so that a transaction with the shard also has its tables.
-        let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
+        let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(restored));
+        let shard = Member::new(&shard, &store);
         let opened = in_use
             .iter()
             .try_for_each(|table| open_in_restored(shards, (number, &shard), table))
             // From now on, no key of a unique index among them is accepted, also by writers in other shards.
             .and_then(|()| all_shards::empty_all(shards, &in_use))
-            .and_then(|()| shards.restore_shard(number, Arc::clone(&restored)));
-        if let (Err(_), Some(engine)) = (&opened, restored.engine().lmdb()) {
+            .and_then(|()| {
+                shards.keep_store(&store);
+                shards.restore_shard(number, Arc::clone(restored))
+            });
+        if let (Err(_), Some(engine)) = (&opened, restored.lmdb()) {
             let left = engine.leave_no_records();
             engine.close_when_unused();
             for table in &in_use {
-                if let Tables::Sharded(tables) = &table.tables {
+                if let Tables::Several(tables) = &table.tables {
                     tables.forget(number);
                 }
             }
@@ -178,23 +183,23 @@ impl Store {
         // If this fails, the next start of the journal removes them.
         let _ = DataFile(&shards.directory()).forget_left(number);
         for table in &in_use {
-            let Tables::Sharded(tables) = &table.tables else { continue };
+            let Tables::Several(tables) = &table.tables else { continue };
             if tables.routing().is_reference() {
-                all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
+                all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
             }
         }
         for table in &in_use {
-            match all_shards::build_global(&inner.engine, &table.tables, table.rows) {
+            match all_shards::build_global(&inner.engines, &table.tables, table.rows) {
                 // A build that other transactions can use records the duplicates.
                 Err(Error::UniqueViolation { .. }) => {
-                    all_shards::align(&inner.engine, &table.tables, table.rows, Some(table))?;
+                    all_shards::align(&inner.engines, &table.tables, table.rows, Some(table))?;
                 }
                 built => drop(built?),
             }
         }
         drop((emptied, opening));
         // With another missing shard, the indexes stay emptied.
-        let is_complete = |table: &&Arc<OpenTable>| matches!(&table.tables, Tables::Sharded(tables) if tables.are_complete());
+        let is_complete = |table: &&Arc<OpenTable>| matches!(&table.tables, Tables::Several(tables) if tables.are_complete());
         in_use
             .iter()
             .filter(is_complete)
@@ -204,27 +209,27 @@ impl Store {
 
 /// Opens a table in a shard that was restored, and that no transaction uses yet.
 fn open_in_restored(
-    shards: &Engine,
-    (number, shard): (ShardNumber, &Shard),
+    shards: &Shards,
+    (number, shard): (ShardNumber, &Member<'_>),
     table: &OpenTable,
 ) -> Result<()> {
-    let Tables::Sharded(tables) = &table.tables else { return Ok(()) };
+    let Tables::Several(tables) = &table.tables else { return Ok(()) };
     let (routing, copies) = (tables.routing(), &mut Copies::default());
     let opened = open_in(shards, number, shard, (&routing, copies), (table.rows, false))?;
     let Some(opened) = opened else { return Ok(()) };
-    let in_other = |other| table_of(tables, other);
+    let in_other = |other| table.in_shard(other);
     opened.complete(shards, &routing, (number, shard), &in_other)?;
     let own = &opened.table;
     if table.rows.changes.is_some() {
-        changes::join(shards, tables, (&store_of(shard)?, own))?;
+        changes::join(shards, table, (&shard.store()?, own))?;
     }
-    raise_orders(table, &store_of(shard)?, own)?;
-    tables.add_restored(number, shard.name(), Arc::clone(own) as _);
+    raise_orders(table, &shard.store()?, own)?;
+    tables.add_restored(number, shard.name(), table.keep(own)?);
     Ok(())
 }
 
 /// Whether a directory contains a copy of the shard with this number.
 fn is_backup(path: &Path, records: &ManagerRecords, number: ShardNumber) -> Result<bool> {
-    let identity = Identity::read(&Store::open_backup(path)?.inner.engine)?;
+    let identity = Identity::read(Store::open_backup(path)?.inner.engine()?)?;
     Ok(identity.is_some_and(|own| own.manager == records.own.id && own.number == number))
 }

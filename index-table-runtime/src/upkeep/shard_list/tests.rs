@@ -100,7 +100,7 @@ fn the_archive_is_not_complete_after_a_restored_shard_is_lost_again() -> TestRes
         let records = shards.manager().and_then(|it| it.read().ok()?).ok_or("no records")?;
         let restored = open_restored(shards, &records, (1, &records.shards[1]))?;
         wait_for_base(&store);
-        restored.engine.lmdb().ok_or("no files")?.leave_no_records()?;
+        restored.engines.lmdb().ok_or("no files")?.leave_no_records()?;
     }
     wait_for(&store, |lag| {
         let error = lag.error.as_deref().unwrap_or_default();

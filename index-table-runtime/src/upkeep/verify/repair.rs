@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read, Tables, Write, Writer},
+    engine::{Cursor as _, Query, Read, Write},
     model::{
         entry::Position,
         error::Result,
@@ -21,6 +21,7 @@ use crate::{
         schema::{IndexSchema, Source, TableSchema},
         shard::{Routing, ShardNumber},
     },
+    placement::{Tables, Writer},
     store::{OpenTable, ShardId, Unreadable, WriteTxn},
     upkeep::build,
     usage::{Progress, ProgressReporter, trace::span},
@@ -158,7 +159,7 @@ impl<'t, 's> Repair<'t, 's> {
         let rows = table.rows;
         let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
         let damages = txn.repair_queues(table)?;
-        let is_sharded = matches!(table.tables, Tables::Sharded(_));
+        let is_sharded = matches!(table.tables, Tables::Several(_));
         let unreadable = if is_sharded { None } else { Some(txn.unreadable(table)?) };
         let (mut writer, _, written) = txn.writer(table)?;
         let mut report = VerifyReport::new(rows.schema);
@@ -166,7 +167,7 @@ impl<'t, 's> Repair<'t, 's> {
         let unreadable = unreadable.as_ref();
         let (shard, place) = (None, None);
         let part = Part { rows, shard, place, only_global: false, delete_unreadable, unreadable };
-        let Some(sharded) = writer.sharded() else {
+        let Some(sharded) = writer.several() else {
             let damage = damages.into_iter().flatten().next();
             part.repair(&mut writer, damage, &mut report, watched, steps)?;
             return Ok(report);

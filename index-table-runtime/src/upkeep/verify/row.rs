@@ -2,7 +2,7 @@
 
 use super::{compare, finding::FindingKind, images::Images};
 use crate::{
-    engine::{Cursor as _, Query, Read, Reader},
+    engine::{Cursor as _, Query, Read},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -11,6 +11,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{IndexSchema, Source},
     },
+    placement::Reader,
 };
 
 /// Loads the image of a row, with its entries in one index or in all of them.

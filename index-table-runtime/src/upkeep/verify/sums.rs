@@ -6,7 +6,7 @@
 
 use super::row::load;
 use crate::{
-    engine::{Cursor as _, Query, Read as _, Reader},
+    engine::{Cursor as _, Query, Read as _},
     model::{
         KeyRange,
         entry::RawEntry,
@@ -15,6 +15,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
+    placement::Reader,
 };
 
 /// The maximum number of buckets of an index.

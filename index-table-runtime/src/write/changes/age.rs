@@ -12,11 +12,12 @@
 
 use crate::{
     background::clock::{self, Passed},
-    engine::{Read, Space, Write as _, Writer},
+    engine::{Read, Space, Write as _},
     model::{
         error::Result,
         stream::{CLOCK, ChangeStream},
     },
+    placement::Writer,
 };
 
 /// The maximum number of recorded corrections. Further corrections are added to the oldest.

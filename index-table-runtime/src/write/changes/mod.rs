@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use age::Corrections;
 
 use crate::{
-    engine::{Read, Space, Write as _, Writer},
+    engine::{Read, Space, Write as _},
     model::{
         error::{Error, Result},
         maintain::Image,
@@ -53,6 +53,7 @@ use crate::{
             change_key, now, number_of,
         },
     },
+    placement::Writer,
 };
 
 /// The number of changes after which a writer removes old changes.

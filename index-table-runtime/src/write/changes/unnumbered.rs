@@ -17,11 +17,12 @@
 
 use super::{EVERY, age, last_with_time, remove_old};
 use crate::{
-    engine::{Read, Space, Write as _, Writer},
+    engine::{Read, Space, Write as _},
     model::{
         error::{Error, Result},
         stream::{ChangeStream, Mark, Place, StoredChange, change_key},
     },
+    placement::Writer,
 };
 
 /// The number of changes that are numbered at once.

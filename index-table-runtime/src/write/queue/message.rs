@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, damage, totals};
 use crate::{
-    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
+    engine::{ReadRecords as _, WriteRecords as _},
     model::{
         error::{Error, Result},
         schema::TableSchema,
     },
+    placement::{Reader, Writer},
     write::aggregates::Gathered,
 };
 

@@ -62,11 +62,11 @@
 //! shards.
 
 use crate::{
-    engine::{Reader, Tables, Writer},
     model::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement::{Reader, Tables, Writer},
 };
 
 mod message;
@@ -90,7 +90,7 @@ pub use token::{IndexToken, Lag};
 /// Returns the shards of the queues of a table; `None` is the queue of a table with one queue.
 pub(crate) fn queues_of(tables: &Tables) -> Vec<Option<ShardNumber>> {
     match tables {
-        Tables::Sharded(tables) if tables.routing().is_split() => {
+        Tables::Several(tables) if tables.routing().is_split() => {
             tables.with_queues_now().into_iter().map(Some).collect()
         }
         _ => vec![None],
@@ -132,7 +132,7 @@ pub(crate) fn in_queue(
     write: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
 ) -> Result<()> {
     let Some(shard) = shard else { return write(writer) };
-    let writer = writer.sharded();
+    let writer = writer.several();
     writer.ok_or_else(|| Error::internal("a queue in no shard"))?.beside(shard, write)
 }
 

@@ -6,13 +6,14 @@ use super::{
 };
 use crate::engine::{Limit, WhenFull};
 use crate::{
-    engine::{Reader, WriteRecords as _, Writer},
+    engine::WriteRecords as _,
     model::{
         error::{Error, Result},
         maintain::Change,
         schema::TableSchema,
         shard::ShardNumber,
     },
+    placement::{Reader, Writer},
 };
 
 /// The messages of a transaction about one table.
@@ -194,7 +195,7 @@ impl Outbox {
         writer: &mut Writer<'_, '_>,
     ) -> Result<()> {
         for PendingMessage { primary_key, indexes } in self.pending.drain(..) {
-            let shard = match writer.sharded().filter(|_| self.is_by_shard) {
+            let shard = match writer.several().filter(|_| self.is_by_shard) {
                 Some(writer) => writer.routing().shard_of(&primary_key),
                 None => None,
             };

@@ -5,11 +5,12 @@ use super::{
     message::{DeadLetterRecord, Message, QueueState, decode, encode},
 };
 use crate::{
-    engine::{ReadRecords as _, WriteRecords as _, Writer},
+    engine::{ReadRecords as _, WriteRecords as _},
     model::{
         error::{Error, Result},
         schema::TableSchema,
     },
+    placement::Writer,
 };
 
 /// Removes all indexes except the indexes in `keep` from the messages of a queue. Messages that then name no index are

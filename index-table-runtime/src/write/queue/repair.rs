@@ -2,11 +2,12 @@
 
 use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, message::QueueState};
 use crate::{
-    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
+    engine::{ReadRecords as _, WriteRecords as _},
     model::{
         error::{Error, Result},
         schema::TableSchema,
     },
+    placement::{Reader, Writer},
 };
 
 /// Empties a queue with invalid numbers, with which writers or workers could not continue. Returns the damage;

@@ -10,8 +10,9 @@ use super::{
     queues_in, reader_of,
 };
 use crate::{
-    engine::{ReadRecords as _, Reader},
+    engine::ReadRecords as _,
     model::{error::Result, schema::TableSchema, shard::ShardNumber},
+    placement::Reader,
 };
 
 /// The numbers of the last messages in the queues of a table, with the shards of the queues.

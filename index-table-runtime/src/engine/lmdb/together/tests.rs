@@ -19,7 +19,6 @@ use crate::{
             Archive, SharedJournal, UntilShards,
             journal::{active::Active, archive::format::Manifest},
         },
-        shards::{self, HasEngine, HasTables, Shard},
     },
     model::{
         KeyRange,
@@ -28,6 +27,7 @@ use crate::{
         schema::{KeyField, Parts, Source, TableSchema},
         shard::Distribution,
     },
+    placement::shards::{self, OpenTables, Shard},
 };
 
 thread_local! {
@@ -55,29 +55,11 @@ static TABLES: [TableSchema; 3] = [
     TableSchema::of_records("c", KEY),
 ];
 
-struct Alone<T>(T);
-
-impl HasEngine for Alone<engine::Engine> {
-    fn engine(&self) -> &engine::Engine {
-        &self.0
-    }
-}
-
-impl HasTables for Alone<engine::Tables> {
-    fn tables(&self) -> &engine::Tables {
-        &self.0
-    }
-
-    fn record(&self) -> &[u8] {
-        &[]
-    }
-}
-
 /// A store with three shards, and one table in each.
 struct Opened {
     tables: Vec<shards::Tables>,
     engine: shards::Engine,
-    engines: Vec<Arc<Alone<engine::Engine>>>,
+    engines: Vec<Arc<engine::Engine>>,
 }
 
 fn open(directory: &Path) -> Result<Opened> {
@@ -103,13 +85,13 @@ fn open_with(directory: &Path, options: &Options) -> Result<Opened> {
             .map_err(|(error, _)| error)
     });
     let opened = opened.collect::<Result<Vec<_>>>()?;
-    let engines: Vec<_> = engines.into_iter().map(|engine| Arc::new(Alone(engine))).collect();
-    let shards = engines.iter().map(|engine| Shard::open("s".into(), Arc::clone(engine) as _));
+    let engines: Vec<_> = engines.into_iter().map(Arc::new).collect();
+    let shards = engines.iter().map(|engine| Shard::open("s".into(), Arc::clone(engine)));
     let engine = shards::Engine::new(shards.collect(), [], places.collect(), None, None, false);
     let mut tables = Vec::new();
     for (at, opened) in opened.into_iter().enumerate() {
         let routing = engine.routing(TABLES.get(at).expect("a table"), Distribution::Whole)?;
-        let own: Arc<dyn HasTables> = Arc::new(Alone(opened));
+        let own = OpenTables { tables: Arc::new(opened), record: Arc::default() };
         let mut of_shards = vec![None, None, None];
         of_shards[at] = Some(own);
         tables.push(shards::Tables::new(routing, &engine, of_shards));
@@ -211,7 +193,7 @@ fn an_older_file_of_a_shard_that_was_closed_before_the_last_checkpoint_is_refuse
     drop((tables, engine));
     drop(engines.pop());
     DataFile(&place).wait_until_closed();
-    let first = engines.first().expect("a shard").engine();
+    let first = engines.first().expect("a shard");
     let open_table = first.open_table(&TABLES[0], Parts::default(), false, &mut |_| Ok(()));
     let tables = open_table.map_err(|(error, _)| error).expect("a table");
     for id in 10..40 {
@@ -357,7 +339,7 @@ fn an_archive_has_no_gap_if_a_checkpoint_is_made_while_shards_are_closed() {
 
 /// Closes the last shard as after an error, before its data file is complete. The other shards stay open.
 fn close_incomplete(opened: &Opened) {
-    let last = opened.engines.last().and_then(|engine| engine.0.lmdb()).expect("a data file");
+    let last = opened.engines.last().and_then(|engine| engine.lmdb()).expect("a data file");
     let Some(Active::Shared(member)) = last.journal.get() else { panic!("no common journal") };
     member.close_incomplete();
 }

@@ -2,7 +2,7 @@
 
 use super::{BATCH, Part};
 use crate::{
-    engine::{Cursor as _, Query, Read as _, shards},
+    engine::{Cursor as _, Query, Read as _},
     model::{
         KeyRange,
         entry::{Position, RawEntry},
@@ -11,6 +11,7 @@ use crate::{
         schema::Source,
         shard::ShardNumber,
     },
+    placement::shards,
     upkeep::verify::{
         finding::{FindingKind, VerifyReport},
         raw_finding::{Fix, RawFinding},

@@ -2,13 +2,14 @@
 
 use super::TableCheck;
 use crate::{
-    engine::{Cursor as _, LentEntries, Query, Read as _},
+    engine::{Cursor as _, Query, Read as _},
     model::{
         KeyRange,
         entry::{Position, RawEntry},
         error::Result,
         schema::Source,
     },
+    placement::LentEntries,
     upkeep::verify::{
         finding::FindingKind,
         raw_finding::{Fix, RawFinding},

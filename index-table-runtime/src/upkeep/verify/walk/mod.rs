@@ -21,9 +21,7 @@ use super::{
     sums::Sums,
 };
 use crate::{
-    engine::{
-        Cursor as _, LentEntries, Pieces, Query, Read, ReadRecords as _, Reader, shards::Part,
-    },
+    engine::{Cursor as _, Pieces, Query, Read, ReadRecords as _},
     model::{
         KeyRange,
         entry::{Position, RawEntry},
@@ -33,6 +31,7 @@ use crate::{
         schema::{IndexSchema, Source, StateRecord, TableSchema},
         shard::{Routing, ShardNumber},
     },
+    placement::{LentEntries, Reader, shards::Part},
     store::Unreadable,
     write::queue::{self, Queued},
 };

@@ -21,6 +21,7 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement,
 };
 
 /// A transaction.
@@ -99,7 +100,7 @@ pub(super) trait Writes: Reads {
         tables: &Tables,
         shard: ShardNumber,
         primary_key: Option<&[u8]>,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()>;
 
     /// Locks a shard. The primary key is for error messages.

@@ -1,4 +1,4 @@
-//! The suite that every engine passes: the laws of the seam (see [`engine`](super)), as functions over any
+//! The suite that every engine passes: the laws of the seam (see [`engine`](crate::engine)), as functions over any
 //! engine.
 //!
 //! An engine is added to `engines`, which opens it empty. [`Harness::reopen`] gives the same store again
@@ -16,11 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[cfg(feature = "memory")]
-use super::shards::{self, HasEngine, HasTables, Shard};
-use super::{
-    Cursor as _, DataFile, Engine, Options, Query, Read as _, Reader, Tables, Txn, Write as _,
-    Writer,
-};
+use super::shards::{self, OpenTables, Shard};
+use super::{Reader, Tables, Txn, Writer};
+use crate::engine::{self, Cursor as _, DataFile, Options, Query, Read as _, Write as _};
 #[cfg(feature = "memory")]
 use crate::model::shard::Distribution;
 use crate::model::{
@@ -53,8 +51,10 @@ impl Harness {
     /// Closes the engine and opens it again; `false`: it keeps nothing.
     fn reopen(&mut self) -> bool {
         #[cfg(feature = "postgres")]
-        if let Some(Engine::Postgres(engine)) = self.engine.take_if(|_| self.has_several_writers) {
-            self.engine = Some(Engine::Postgres(engine.reopened()));
+        if let Some(engine) = self.engine.take_if(|_| self.has_several_writers) {
+            let Engine::One(engine) = engine else { panic!("several shards") };
+            let engine::Engine::Postgres(engine) = *engine else { panic!("no server") };
+            self.engine = Some(engine::Engine::Postgres(engine.reopened()).into());
             return true;
         }
         let Some((_, path)) = &self.directory else { return false };
@@ -69,14 +69,17 @@ impl Harness {
 #[cfg(feature = "postgres")]
 impl Drop for Harness {
     fn drop(&mut self) {
-        if let Some(Engine::Postgres(engine)) = &self.engine {
+        if let Some(Engine::One(engine)) = &self.engine
+            && let Some(engine) = engine.postgres()
+        {
             engine.drop_schema();
         }
     }
 }
 
 fn on_disk(path: &Path) -> Engine {
-    Engine::open(&Options::default().map_size(1 << 24), path).expect("a store")
+    let options = Options::default().map_size(1 << 24);
+    engine::Engine::open(&options, path).expect("a store").into()
 }
 
 /// Returns all engines, without rows.
@@ -97,7 +100,7 @@ fn engines() -> Vec<Harness> {
         #[cfg(feature = "memory")]
         Harness {
             name: "memory",
-            engine: Some(Engine::in_memory()),
+            engine: Some(engine::Engine::in_memory().into()),
             joins: true,
             is_sharded: false,
             has_several_writers: false,
@@ -114,9 +117,9 @@ fn engines() -> Vec<Harness> {
         },
     ];
     #[cfg(feature = "postgres")]
-    engines.extend(super::postgres::tests::empty().map(|engine| Harness {
+    engines.extend(engine::postgres::tests::empty().map(|engine| Harness {
         name: "PostgreSQL",
-        engine: Some(Engine::Postgres(engine)),
+        engine: Some(engine::Engine::Postgres(engine).into()),
         joins: true,
         is_sharded: false,
         has_several_writers: true,
@@ -125,44 +128,62 @@ fn engines() -> Vec<Harness> {
     engines
 }
 
-/// A shard, and a table in one.
-#[cfg(feature = "memory")]
-struct Alone<T>(T);
+/// One engine, or several shards.
+enum Engine {
+    One(Box<engine::Engine>),
+    #[cfg(feature = "memory")]
+    Several(Box<shards::Engine>),
+}
 
-#[cfg(feature = "memory")]
-impl HasEngine for Alone<Engine> {
-    fn engine(&self) -> &Engine {
-        &self.0
+impl From<engine::Engine> for Engine {
+    fn from(engine: engine::Engine) -> Self {
+        Self::One(Box::new(engine))
     }
 }
 
-#[cfg(feature = "memory")]
-impl HasTables for Alone<Tables> {
-    fn tables(&self) -> &Tables {
-        &self.0
+impl Engine {
+    fn one(&self) -> &engine::Engine {
+        match self {
+            Self::One(engine) => engine,
+            #[cfg(feature = "memory")]
+            Self::Several(_) => panic!("several shards"),
+        }
     }
 
-    fn record(&self) -> &[u8] {
-        &[]
+    fn read(&self) -> Result<Txn<'_>> {
+        match self {
+            Self::One(engine) => engine.read().map(Txn::One),
+            #[cfg(feature = "memory")]
+            Self::Several(shards) => shards.read().map(Txn::Several),
+        }
+    }
+
+    fn write(&self) -> Result<Txn<'_>> {
+        match self {
+            Self::One(engine) => engine.write().map(Txn::One),
+            #[cfg(feature = "memory")]
+            Self::Several(shards) => shards.write().map(Txn::Several),
+        }
     }
 }
 
 /// Returns an engine of two shards. All tables are in the second shard.
 #[cfg(feature = "memory")]
 fn sharded() -> Engine {
-    let shard = |name: &str| Shard::open(Arc::from(name), Arc::new(Alone(Engine::in_memory())));
+    let shard = |name: &str| Shard::open(Arc::from(name), Arc::new(engine::Engine::in_memory()));
     let places = [TABLE.name, OTHER.name].map(|name| (name.to_owned(), 1)).into();
     let shards = vec![shard("a"), shard("b")];
-    Engine::Sharded(Box::new(shards::Engine::new(shards, [], places, None, None, false)))
+    Engine::Several(Box::new(shards::Engine::new(shards, [], places, None, None, false)))
 }
 
 #[cfg(feature = "memory")]
 fn open_in_shards(engine: &shards::Engine, schema: &'static TableSchema) -> Tables {
     let routing = engine.routing(schema, Distribution::Whole).expect("a place");
-    let tables = engine.engines().map(|engine| -> Option<Arc<dyn HasTables>> {
-        Some(Arc::new(Alone(open(engine, schema))))
+    let tables = engine.engines().map(|engine| {
+        let tables = Arc::new(open_one(engine, schema));
+        Some(OpenTables { tables, record: Arc::default() })
     });
-    Tables::Sharded(shards::Tables::new(routing, engine, tables.collect()))
+    Tables::Several(shards::Tables::new(routing, engine, tables.collect()))
 }
 
 /// Runs a test on each engine.
@@ -218,10 +239,14 @@ const fn carries_data(source: Source) -> bool {
 }
 
 fn open(engine: &Engine, schema: &'static TableSchema) -> Tables {
-    #[cfg(feature = "memory")]
-    if let Some(engine) = engine.sharded() {
-        return open_in_shards(engine, schema);
+    match engine {
+        Engine::One(engine) => open_one(engine, schema).into(),
+        #[cfg(feature = "memory")]
+        Engine::Several(shards) => open_in_shards(shards, schema),
     }
+}
+
+fn open_one(engine: &engine::Engine, schema: &'static TableSchema) -> engine::Tables {
     let opened = engine.open_table(schema, Parts::default(), false, &mut |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }

@@ -45,10 +45,10 @@ impl Engine {
     fn record_ranges(&self, name: &str, map: &Declared) -> Result<()> {
         for (number, shard) in self.shards() {
             let Some(open) = shard.current() else { continue };
-            let Some(mut identity) = Identity::read(open.engine())? else { continue };
+            let Some(mut identity) = Identity::read(open)? else { continue };
             identity.maps.push(OwnRanges::of(name, map, number));
             identity.maps.sort_by(|one, other| one.map.cmp(&other.map));
-            identity.write(open.engine())?;
+            identity.write(open)?;
         }
         Ok(())
     }

@@ -43,6 +43,7 @@ use crate::{
         error::{Error, Result},
         shard::ShardNumber,
     },
+    placement,
 };
 
 /// The shards that a transaction locks before its closure runs.
@@ -182,7 +183,7 @@ impl<'s> Writing<'s> {
                 continue;
             }
             let write = |own: &'s engine::Engine| shard.unless_left(own, own.write());
-            let txn = shard.current().map(|open| write(open.engine())).transpose()?;
+            let txn = shard.current().map(|open| write(open)).transpose()?;
             match txn.flatten() {
                 Some(txn) => drop(other.locked.set(Locked::new(number, false, txn))),
                 None => lacks_shard = true,
@@ -400,7 +401,7 @@ impl Writes for Writing<'_> {
         tables: &Tables,
         shard: ShardNumber,
         primary_key: Option<&[u8]>,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         self.begin(tables, shard, primary_key)?;
         let tables_of_shard = tables.of(self.engine, shard)?;
@@ -414,7 +415,8 @@ impl Writes for Writing<'_> {
         };
         let Some(locked) = locked else { return Err(foreign(tables)) };
         locked.is_written = true;
-        write(&mut locked.txn.writer(tables_of_shard).ok_or_else(|| foreign(tables))?)
+        let writer = locked.txn.writer(tables_of_shard).ok_or_else(|| foreign(tables))?;
+        write(&mut placement::Writer::One(writer))
     }
 
     fn lock(&self, tables: &Tables, shard: ShardNumber, primary_key: Option<&[u8]>) -> Result<()> {

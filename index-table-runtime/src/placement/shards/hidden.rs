@@ -36,7 +36,7 @@ use std::{
 
 use super::{Engine, Maps, Writer};
 use crate::{
-    engine::{self, Cursor as _, Query, Read as _, Retry},
+    engine::{Cursor as _, Query, Read as _, Retry},
     model::{
         KeyRange,
         error::{Error, Result},
@@ -44,6 +44,7 @@ use crate::{
         schema::Source,
         shard::{Boundaries, GlobalIndex, Routing, ShardNumber},
     },
+    placement::Reader,
 };
 
 /// The global indexes that can have hidden entries.
@@ -170,7 +171,7 @@ impl Writer<'_> {
         let shard = self.tables.shard_of_global(global, index, key)?;
         let reader = self.txn.reader(self.tables, shard, Some(primary_key))?;
         let is_other = |holder: &[u8]| holder != primary_key && routing.is_coming(holder);
-        let holder = first_holder(reader, (index, key), &is_other)?;
+        let holder = first_holder(Reader::One(reader), (index, key), &is_other)?;
         let Some(holder) = holder else { return Ok(()) };
         Err(Error::UniqueViolation {
             table: schema.name,
@@ -204,7 +205,7 @@ impl Writer<'_> {
 
 /// Returns the primary key of the first entry with this key in one shard that is one of these.
 pub(crate) fn first_holder(
-    reader: engine::Reader<'_>,
+    reader: Reader<'_>,
     (index, key): (usize, &[u8]),
     is_it: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Option<Vec<u8>>> {

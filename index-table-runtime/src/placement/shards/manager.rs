@@ -561,7 +561,7 @@ fn replace(
     records: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<()> {
     let before = read(engine, schema)?;
-    let mut write = |writer: &mut Writer<'_, '_>| {
+    let mut write = |mut writer: Writer<'_, '_>| {
         let removed = before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key));
         for (primary_key, _) in removed {
             writer.change(Change::DeleteFact { primary_key })?;

@@ -11,12 +11,13 @@ use super::{
     moving::{Step, Urgent},
 };
 use crate::{
-    engine::{self, CommitFailure, Retry},
+    engine::{CommitFailure, Retry},
     locks::MutexGuard,
     model::{
         error::{Error, Result},
         shard::{GlobalIndex, Routing, ShardNumber},
     },
+    placement,
 };
 
 /// The change of a move in a step.
@@ -218,7 +219,7 @@ impl Engine {
         &self,
         shard: ShardNumber,
         tables: &Tables,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<(), (Error, Option<Retry>)> {
         let mut txn = self.write_on(shard).map_err(|error| (error, None))?;
         let written = match txn.writer(tables) {

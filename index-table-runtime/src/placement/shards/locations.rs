@@ -26,7 +26,7 @@ impl Engine {
     ) -> Result<()> {
         for &shard in shards {
             let Some(open) = self.shard(shard)?.current() else { continue };
-            for (table, _) in open.engine().catalog()? {
+            for (table, _) in open.catalog()? {
                 // The names of indexes, and of the tables of the store itself, have a dot.
                 if table.contains('.')
                     || self.location_of(&table).is_some()

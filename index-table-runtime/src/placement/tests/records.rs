@@ -57,7 +57,7 @@ fn the_catalog_has_the_table_and_its_parts_in_order() {
         assert_eq!(reader.record("")?, Some(&b""[..]));
         assert_eq!(reader.record("gone")?, None);
         commit(txn)?;
-        let names: Vec<_> = engine.catalog()?.into_iter().map(|(name, _)| name).collect();
+        let names: Vec<_> = engine.one().catalog()?.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["things", "things.2", "things.email", "things.town", "things_too"]);
         Ok(())
     });
@@ -78,7 +78,7 @@ fn dropped_indexes_and_their_records_are_removed() {
         commit(txn)?;
         drop(tables);
         let engine = harness.engine();
-        let dropped = engine.drop_indexes(&mut |records| {
+        let dropped = engine.one().drop_indexes(&mut |records| {
             assert!(records.iter().any(|(name, _)| name == "things.entries"));
             vec!["things.entries".to_owned()]
         });

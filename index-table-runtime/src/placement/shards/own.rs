@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Engine, HasTables, Identity, Maps, MoveRecord, Moving, Observed, OwnRanges, Tables, Txn,
+    Engine, Identity, Maps, MoveRecord, Moving, Observed, OpenTables, OwnRanges, Tables, Txn,
     manager::{
         ALONE, HIDDEN, MOVES, OWN, SHARD, decode_hidden, decode_identity, decode_moves,
         encode_hidden, encode_identity, encode_moves, own_records,
@@ -19,19 +19,6 @@ use crate::{
         shard::{Routing, ShardNumber},
     },
 };
-
-/// The databases of the own records of a shard.
-struct Own(engine::Tables);
-
-impl HasTables for Own {
-    fn tables(&self) -> &engine::Tables {
-        &self.0
-    }
-
-    fn record(&self) -> &[u8] {
-        &[]
-    }
-}
 
 /// The own records of a shard, as they were when this reader opened the store.
 pub(crate) struct Seen {
@@ -110,9 +97,10 @@ impl Seen {
 }
 
 /// Opens the table of the own records of a shard.
-fn open_own(engine: &engine::Engine) -> Result<Arc<dyn HasTables>> {
+fn open_own(engine: &engine::Engine) -> Result<OpenTables> {
     let opened = engine.open_table(&SHARD, Parts::default(), false, &mut |_| Ok(()));
-    Ok(Arc::new(Own(opened.map_err(|(error, _)| error)?)))
+    let tables = Arc::new(opened.map_err(|(error, _)| error)?);
+    Ok(OpenTables { tables, record: Arc::default() })
 }
 
 impl Engine {
@@ -224,9 +212,9 @@ impl Engine {
         if let Some(own) = self.own.get() {
             return Ok(Some(own));
         }
-        let mut shards: Vec<Option<Arc<dyn HasTables>>> = Vec::new();
+        let mut shards: Vec<Option<OpenTables>> = Vec::new();
         for shard in self.shards.iter() {
-            shards.push(shard.current().map(|open| open_own(open.engine())).transpose()?);
+            shards.push(shard.current().map(|open| open_own(open)).transpose()?);
         }
         let routing = Routing::reference(&SHARD, self.maps.now().shards());
         let own = Tables::new(routing, self, shards);
@@ -276,7 +264,7 @@ impl Engine {
         let mut all = Vec::new();
         for (shard, seen) in self.shards.iter().zip(seen) {
             let tables = match shard.current() {
-                Some(open) => open.engine().find_table(&SHARD, Parts::default())?,
+                Some(open) => open.find_table(&SHARD, Parts::default())?,
                 None => None,
             };
             all.push(seen.zip(tables));

@@ -81,7 +81,7 @@ impl<'t> Reader<'t> {
         let (mut total, mut part, mut left) = (Count::default(), query.clone(), shards);
         let mut limit = long;
         while let [shard, others @ ..] = left {
-            let reader = self.of_shard(*shard)?;
+            let reader = self.member(*shard)?;
             if others.is_empty() {
                 limit = u64::MAX;
             }
@@ -102,7 +102,7 @@ impl<'t> Reader<'t> {
         shards: &[ShardNumber],
         query: &Query,
     ) -> Result<Count> {
-        let readers = shards.iter().map(|shard| self.of_shard(*shard).map(Lent)).collect();
+        let readers = shards.iter().map(|shard| self.member(*shard).map(Lent)).collect();
         let count = |reader: Result<Lent<'t>>| reader.and_then(|reader| reader.count(query));
         let counts = threads.each(readers, count);
         counts.into_iter().try_fold(Count::default(), |mut total, count| {

@@ -301,7 +301,7 @@ fn commits_survive_reopening() {
 fn a_full_map_is_reported_by_retry_and_the_transaction_succeeds_after_growth() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let options = Options::default().map_size(1 << 18).max_map_size(1 << 24);
-    let engine = Engine::open(&options, directory.path())?;
+    let engine = Engine::from(engine::Engine::open(&options, directory.path())?);
     let tables = open(&engine, TABLE);
     let fill = |txn: &mut Txn<'_>| -> Result<()> {
         (0..200).try_for_each(|id| put(&mut writer(txn, &tables), Source::Facts, 0, id, &[7; 4096]))
@@ -323,7 +323,7 @@ fn a_full_map_is_reported_by_retry_and_the_transaction_succeeds_after_growth() -
                 // The transaction has failed, even if the closure ignores the error.
                 assert!(put(&mut writer(&mut txn, &tables), Source::Facts, 0, 0, b"").is_err());
                 assert!(matches!(txn.commit(|| ()), Err(CommitFailure::Failed(_))));
-                assert!(engine.prepare(retry)?);
+                assert!(engine.one().prepare(retry)?);
             }
             Some(retry) => panic!("{retry:?}"),
         }
@@ -338,7 +338,7 @@ fn a_full_map_is_reported_by_retry_and_the_transaction_succeeds_after_growth() -
 fn a_nested_transaction_that_failed_does_not_fail_the_outer_transaction() -> Result<()> {
     let directory = tempfile::tempdir().expect("a directory");
     let options = Options::default().map_size(1 << 18).max_map_size(1 << 18);
-    let engine = Engine::open(&options, directory.path())?;
+    let engine = Engine::from(engine::Engine::open(&options, directory.path())?);
     let tables = open(&engine, TABLE);
     let mut txn = engine.write()?;
     add(&mut txn, &tables, 1)?;

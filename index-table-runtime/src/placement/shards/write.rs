@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::{Engine, Reader, Tables, Tracked, txn::Writes};
 use crate::{
-    engine::{self, Ascending, Space, Write as _},
+    engine::{Ascending, Space, Write as _},
     model::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},
         schema::{ANALYSIS, IndexSchema, Source, version_of},
         shard::{GlobalIndex, Routing, ShardNumber},
     },
+    placement,
 };
 
 /// A writer of one table in one transaction.
@@ -38,7 +39,7 @@ impl<'t> Writer<'t> {
     fn row<T>(
         &mut self,
         primary_key: &[u8],
-        write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+        write: impl FnMut(&mut placement::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
         let Some(shard) = self.tables.routing.shard_of(primary_key) else {
             return self.without_a_shard(primary_key, write);
@@ -91,7 +92,7 @@ impl<'t> Writer<'t> {
     pub(crate) fn in_shard_of(
         &mut self,
         primary_key: &[u8],
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         self.row(primary_key, write)
     }
@@ -100,7 +101,7 @@ impl<'t> Writer<'t> {
     fn entry<T>(
         &mut self,
         (index, key, primary_key): (usize, &[u8], &[u8]),
-        write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+        write: impl FnMut(&mut placement::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
         match self.tables.routing.global(index) {
             None => self.row(primary_key, write),
@@ -122,7 +123,7 @@ impl<'t> Writer<'t> {
         &mut self,
         shard: ShardNumber,
         primary_key: &[u8],
-        mut write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+        mut write: impl FnMut(&mut placement::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
         let mut outcome = None;
         self.txn.write(self.tables, shard, Some(primary_key), &mut |writer| {
@@ -137,7 +138,7 @@ impl<'t> Writer<'t> {
     fn without_a_shard<T>(
         &mut self,
         primary_key: &[u8],
-        mut write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+        mut write: impl FnMut(&mut placement::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
         if !self.tables.routing.is_reference() {
             return Err(self.tables.no_shard(primary_key));
@@ -154,7 +155,7 @@ impl<'t> Writer<'t> {
     fn copies(
         &mut self,
         primary_key: Option<&[u8]>,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let shards = self.tables.routing.shards();
         // A shard that can't be written is found before any copy has changed.
@@ -170,7 +171,7 @@ impl<'t> Writer<'t> {
     fn only(
         &mut self,
         what: &'static str,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         if self.tables.routing.is_reference() {
             return self.copies(None, write);
@@ -219,7 +220,7 @@ impl<'t> Writer<'t> {
     pub(crate) fn part(
         &mut self,
         shard: ShardNumber,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         if self.tables.routing.moves() || self.hides() {
             self.engine.restart_moves();
@@ -231,7 +232,7 @@ impl<'t> Writer<'t> {
     pub(crate) fn beside(
         &mut self,
         shard: ShardNumber,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         self.txn.write(self.tables, shard, None, write)
     }
@@ -254,7 +255,7 @@ impl<'t> Writer<'t> {
     /// Writes in each shard of the table.
     fn everywhere(
         &mut self,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+        write: &mut dyn FnMut(&mut placement::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
         let tables = self.tables;
         let mut shards = tables.routing.all_shards().iter();

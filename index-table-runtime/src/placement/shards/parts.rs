@@ -29,9 +29,9 @@ use std::{
     },
 };
 
-use super::{Engine, HasTables, Reader, TableRecord, Tables, tables::SharedTables};
+use super::{Engine, Reader, TableRecord, Tables, tables::SharedTables};
 use crate::{
-    engine::{self, Read as _},
+    engine::Read as _,
     locks::Mutex,
     model::{
         error::{Error, Result},
@@ -96,7 +96,7 @@ impl PlacedParts {
 
 impl Engine {
     /// Keeps the table of main rows for a table of parts in another shard. The parts are found from now on.
-    pub(crate) fn add_parts(&self, parts: &Tables, main: Arc<dyn HasTables>) {
+    pub(crate) fn add_parts(&self, parts: &Tables, main: Tables) {
         let _ = parts.shared.main.set(main);
         let schema = parts.routing.schema();
         let shared = Arc::downgrade(&parts.shared);
@@ -144,9 +144,6 @@ impl Reader<'_> {
     /// [`Error::NoShard`]; [`Error::ShardUnavailable`]; [`Error::OtherShard`] in a transaction of one shard.
     pub(crate) fn has_main_row(self, primary_key: &[u8]) -> Result<Option<bool>> {
         let Some(main) = self.tables().shared.main.get() else { return Ok(None) };
-        let engine::Tables::Sharded(main) = main.tables() else {
-            return Err(Error::internal("a table that is not in shards"));
-        };
         let shard = self.txn.shard_of(main, primary_key);
         let shard = shard.ok_or_else(|| main.no_shard(primary_key))?;
         let reader = self.txn.reader(main, shard, Some(primary_key))?;

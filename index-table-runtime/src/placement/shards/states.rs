@@ -2,8 +2,9 @@
 
 use super::Reader;
 use crate::{
-    engine::{self, ReadRecords as _},
+    engine::ReadRecords as _,
     model::{error::Result, shard::ShardNumber},
+    placement,
 };
 
 impl<'t> Reader<'t> {
@@ -17,14 +18,14 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns readers of all available shards with rows or entries.
-    pub(crate) fn available_parts(self) -> Result<Vec<engine::Reader<'t>>> {
+    pub(crate) fn available_parts(self) -> Result<Vec<placement::Reader<'t>>> {
         let shards = self.routing().all_shards().iter();
         let available = shards.filter(|shard| self.txn.available(self.tables(), **shard).is_ok());
         available.map(|shard| self.of_shard(*shard)).collect()
     }
 
     /// Returns readers of the available shards that can have a queue of the table.
-    pub(crate) fn with_queues(self) -> Vec<engine::Reader<'t>> {
+    pub(crate) fn with_queues(self) -> Vec<placement::Reader<'t>> {
         let shards = self.numbers_with_queues().into_iter();
         shards.filter_map(|shard| self.of_shard(shard).ok()).collect()
     }
@@ -47,50 +48,50 @@ impl<'t> Reader<'t> {
             return Ok(None);
         }
         let mut records = Vec::new();
-        for (_, reader) in engine::Reader::Sharded(self).shards_of_rows()? {
+        for (_, reader) in placement::Reader::Several(self).shards_of_rows()? {
             records.extend(reader.record(name)?);
         }
         Ok(Some(records))
     }
 }
 
-impl<'t> engine::Reader<'t> {
+impl<'t> placement::Reader<'t> {
     /// Whether the rows are in several shards.
     pub(crate) fn is_split(self) -> bool {
-        matches!(self, Self::Sharded(reader) if reader.is_split())
+        matches!(self, Self::Several(reader) if reader.is_split())
     }
 
     /// Returns the reader of a table whose rows are in several shards.
     pub(crate) fn split(self) -> Option<Reader<'t>> {
         match self {
-            Self::Sharded(reader) if reader.is_split() => Some(reader),
+            Self::Several(reader) if reader.is_split() => Some(reader),
             _ => None,
         }
     }
 
     /// Whether this transaction reads a single shard of a table in several shards.
     pub(crate) fn is_limited(self) -> bool {
-        matches!(self, Self::Sharded(reader) if reader.txn.alone().is_some() && reader.is_split())
+        matches!(self, Self::Several(reader) if reader.txn.alone().is_some() && reader.is_split())
     }
 
     /// Returns the records about an index in all shards; `None` if there is one record for all rows.
     pub(crate) fn states(self, index: usize, name: &str) -> Result<Option<Vec<&'t [u8]>>> {
-        let Self::Sharded(reader) = self else { return Ok(None) };
+        let Self::Several(reader) = self else { return Ok(None) };
         reader.states(index, name)
     }
 
     /// Returns the shard of a row, with a reader of the shard; `None` if the rows are not in several shards.
     pub(crate) fn shard_of_row(self, primary_key: &[u8]) -> Result<Option<(ShardNumber, Self)>> {
-        let Self::Sharded(reader) = self else { return Ok(None) };
+        let Self::Several(reader) = self else { return Ok(None) };
         let Some(shard) = self.number_of_shard(primary_key) else { return Ok(None) };
         let reader = reader.txn.reader(reader.tables(), shard, Some(primary_key))?;
-        Ok(Some((shard, reader)))
+        Ok(Some((shard, Self::One(reader))))
     }
 
     /// Returns the number of the shard of a row; `None` if the rows are not in several shards.
     pub(crate) fn number_of_shard(self, primary_key: &[u8]) -> Option<ShardNumber> {
         match self {
-            Self::Sharded(reader) if reader.is_split() => reader.routing().shard_of(primary_key),
+            Self::Several(reader) if reader.is_split() => reader.routing().shard_of(primary_key),
             _ => None,
         }
     }
@@ -99,7 +100,7 @@ impl<'t> engine::Reader<'t> {
     /// transaction of one shard, returns this shard.
     pub(crate) fn shards_of_rows(self) -> Result<Vec<(ShardNumber, Self)>> {
         match self {
-            Self::Sharded(reader) if reader.is_split() => {
+            Self::Several(reader) if reader.is_split() => {
                 let alone = reader.txn.alone();
                 let is_usable = |shard: &&ShardNumber| {
                     alone.is_none_or(|alone| alone == **shard)

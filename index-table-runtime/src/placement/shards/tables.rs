@@ -1,17 +1,14 @@
 //! A table in its shards.
 
-use std::{
-    ptr,
-    sync::{
-        Arc, OnceLock,
-        atomic::{
-            AtomicU64,
-            Ordering::{Acquire, Release},
-        },
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Release},
     },
 };
 
-use super::{Engine, HasTables, Load, maps::CurrentMaps};
+use super::{Engine, Load, maps::CurrentMaps};
 use crate::{
     engine::{self, Query, latest::Latest, list::List},
     locks::RwLock,
@@ -22,6 +19,7 @@ use crate::{
 };
 
 /// The databases of one table in all shards that have it, with the routing of one [generation](Maps) of shard maps.
+#[derive(Clone)]
 pub(crate) struct Tables {
     pub(super) routing: Routing,
     pub(super) generation: u64,
@@ -40,7 +38,15 @@ pub(super) struct SharedTables {
     /// The requests of the shard keys; `None` if the table has none.
     load: Option<Arc<Load>>,
     /// For a table of parts in another shard than their main rows: the table of the main rows.
-    pub(super) main: OnceLock<Arc<dyn HasTables>>,
+    pub(super) main: OnceLock<Tables>,
+}
+
+/// The databases of a table in one shard.
+#[derive(Clone)]
+pub(crate) struct OpenTables {
+    pub(crate) tables: Arc<engine::Tables>,
+    /// The record in the catalog of the shard.
+    pub(crate) record: Arc<[u8]>,
 }
 
 /// A table in one shard.
@@ -48,18 +54,18 @@ struct OfShard {
     /// The name of the shard.
     name: Arc<str>,
     /// The databases; `None` while the table is not open in the shard. A shard that was attached again has others.
-    open: Latest<Option<Arc<dyn HasTables>>>,
+    open: Latest<Option<OpenTables>>,
     /// The first generation of shard maps whose transactions can read these databases; 0 if they were opened with the table.
     since: AtomicU64,
 }
 
 impl OfShard {
-    fn new(name: &Arc<str>, open: Option<Arc<dyn HasTables>>) -> Self {
+    fn new(name: &Arc<str>, open: Option<OpenTables>) -> Self {
         Self { name: Arc::clone(name), open: Latest::from(open), since: AtomicU64::new(0) }
     }
 
     #[inline]
-    fn open(&self) -> Option<&Arc<dyn HasTables>> {
+    fn open(&self) -> Option<&OpenTables> {
         self.open.get()?.as_ref()
     }
 }
@@ -67,11 +73,7 @@ impl OfShard {
 impl Tables {
     /// Creates the tables from the databases in each shard, with `None` for a shard that is not open. The shard maps may
     /// have changed since `routing` was made: a move has switched in another thread, or a follower has applied a move.
-    pub(crate) fn new(
-        routing: Routing,
-        engine: &Engine,
-        shards: Vec<Option<Arc<dyn HasTables>>>,
-    ) -> Self {
+    pub(crate) fn new(routing: Routing, engine: &Engine, shards: Vec<Option<OpenTables>>) -> Self {
         let of_shard = |(shard, open): (&super::Shard, _)| OfShard::new(&shard.name, open);
         let shards = engine.shards.iter().zip(shards).map(of_shard).collect();
         let (maps, latest) = (Arc::clone(&engine.maps), RwLock::default());
@@ -113,19 +115,14 @@ impl Tables {
 
     /// Adds the databases in a shard that was added to the store, or to which rows move. The caller has the lock of opening
     /// tables.
-    pub(crate) fn add(&self, shard: ShardNumber, name: &Arc<str>, tables: Arc<dyn HasTables>) {
+    pub(crate) fn add(&self, shard: ShardNumber, name: &Arc<str>, tables: OpenTables) {
         // Snapshots of this generation may be older than the databases.
         self.add_since(self.shared.maps.generation() + 1, (shard, name), tables);
     }
 
     /// Adds the databases in a shard that was restored. Older snapshots don't have the shard, so reading it fails. The caller
     /// has the lock of opening tables.
-    pub(crate) fn add_restored(
-        &self,
-        shard: ShardNumber,
-        name: &Arc<str>,
-        tables: Arc<dyn HasTables>,
-    ) {
+    pub(crate) fn add_restored(&self, shard: ShardNumber, name: &Arc<str>, tables: OpenTables) {
         self.add_since(0, (shard, name), tables);
     }
 
@@ -133,7 +130,7 @@ impl Tables {
         &self,
         generation: u64,
         (shard, name): (ShardNumber, &Arc<str>),
-        tables: Arc<dyn HasTables>,
+        tables: OpenTables,
     ) {
         let shards = &self.shared.shards;
         while shards.len() <= shard as usize {
@@ -141,8 +138,7 @@ impl Tables {
         }
         if let Some(own) = shards.get(shard as usize) {
             own.since.store(generation, Release);
-            let is_same =
-                |open: &Arc<dyn HasTables>| ptr::addr_eq(Arc::as_ptr(open), Arc::as_ptr(&tables));
+            let is_same = |open: &OpenTables| Arc::ptr_eq(&open.tables, &tables.tables);
             if !own.open().is_some_and(is_same) {
                 own.open.set(Some(tables));
             }
@@ -164,9 +160,9 @@ impl Tables {
         }
     }
 
-    /// Returns the handle that keeps the table open in a shard, or `None` if it is not open there.
+    /// Returns the databases in a shard, or `None` if the table is not open there.
     #[inline]
-    pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&Arc<dyn HasTables>> {
+    pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&OpenTables> {
         self.shared.shards.get(shard as usize)?.open()
     }
 
@@ -205,8 +201,8 @@ impl Tables {
     }
 
     pub(crate) fn were_known(&self) -> bool {
-        let open = self.shared.shards.iter().filter_map(OfShard::open);
-        open.map(|tables| tables.tables()).all(engine::Tables::were_known)
+        let mut open = self.shared.shards.iter().filter_map(OfShard::open);
+        open.all(|open| open.tables.were_known())
     }
 
     /// Whether the databases of all shards were opened.
@@ -216,9 +212,9 @@ impl Tables {
     }
 
     #[inline]
-    pub(super) fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&dyn HasTables> {
+    pub(super) fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&OpenTables> {
         match self.in_shard(shard) {
-            Some(tables) => Ok(&**tables),
+            Some(tables) => Ok(tables),
             None => Err(self.not_open(engine, shard)),
         }
     }
@@ -235,7 +231,7 @@ impl Tables {
     }
 
     pub(crate) fn of(&self, engine: &Engine, shard: ShardNumber) -> Result<&engine::Tables> {
-        self.opened(engine, shard).map(HasTables::tables)
+        self.opened(engine, shard).map(|open| &*open.tables)
     }
 
     #[cold]

@@ -39,8 +39,7 @@ impl Engine {
     pub(crate) fn followers(
         &self,
     ) -> impl Iterator<Item = (ShardNumber, &crate::engine::lmdb::Engine)> {
-        self.shards()
-            .filter_map(|(number, shard)| Some((number, shard.open.get()?.engine().lmdb()?)))
+        self.shards().filter_map(|(number, shard)| Some((number, shard.open.get()?.lmdb()?)))
     }
 
     /// Returns the number of the last commit in each shard that the next opening of the follower opens. The shard map
@@ -125,7 +124,7 @@ impl Engine {
         let mut incomplete = Vec::new();
         for (number, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
             let Some(open) = shard.open.get() else { continue };
-            let Some(seen) = Seen::read(open.engine())? else {
+            let Some(seen) = Seen::read(open)? else {
                 incomplete.push(number);
                 continue;
             };
@@ -196,7 +195,7 @@ impl Engine {
         let records = manager.read()?.ok_or_else(|| Error::internal("no shard map manager"))?;
         let shards = self.shards().filter_map(|(number, shard)| {
             let open = shard.current()?;
-            Some((number, open.engine().lmdb()?))
+            Some((number, open.lmdb()?))
         });
         let shards: Vec<_> = shards.collect();
         crate::engine::lmdb::SharedJournal::begin_for_follower(
@@ -213,7 +212,7 @@ impl Engine {
     fn complete_shards(&self, records: &ManagerRecords) -> Result<()> {
         let path = self.directory();
         for (number, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
-            let Some(engine) = shard.current().map(|open| open.engine()) else { continue };
+            let Some(engine) = shard.current().map(|open| open) else { continue };
             if Seen::read(engine)?.is_none()
                 && let Some(record) = records.shards.get(number as usize)
             {

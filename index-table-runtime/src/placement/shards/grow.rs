@@ -10,11 +10,11 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Engine, HasEngine, Hidden, Identity, Locks, ManagerRecords, Maps, Shard, ShardState, Txn,
-    present, steps::failed,
+    Engine, Hidden, Identity, Locks, ManagerRecords, Maps, Shard, ShardState, Txn, present,
+    steps::failed,
 };
 use crate::{
-    engine::Retry,
+    engine::{self, Retry},
     locks::next_store,
     model::{
         error::{Error, Result},
@@ -57,10 +57,10 @@ impl Engine {
     pub(crate) fn restore_shard(
         &self,
         number: ShardNumber,
-        restored: Arc<dyn HasEngine>,
+        restored: Arc<engine::Engine>,
     ) -> Result<()> {
         let shard = self.shard(number)?;
-        self.add_own(number, shard.name(), restored.engine())?;
+        self.add_own(number, shard.name(), &restored)?;
         shard.restored(restored);
         shard.set_place(self.id, number);
         Ok(())
@@ -144,14 +144,14 @@ impl Engine {
     /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
     pub(crate) fn attach_shard(
         &self,
-        (number, open): (ShardNumber, &Arc<dyn HasEngine>),
+        (number, open): (ShardNumber, &Arc<engine::Engine>),
         records: &ManagerRecords,
         changed: &[Changed],
         body: &mut dyn FnMut(&mut Txn<'_>) -> Result<()>,
     ) -> Result<(), (Error, Option<Retry>)> {
         let without_retry = |error| (error, None);
         let shard = self.shard(number).map_err(without_retry)?;
-        self.add_own(number, shard.name(), open.engine()).map_err(without_retry)?;
+        self.add_own(number, shard.name(), open).map_err(without_retry)?;
         // From now on, transactions of all shards have it. No map gives it keys yet.
         shard.restored(Arc::clone(open));
         shard.set_place(self.id, number);

@@ -140,7 +140,7 @@ impl Engine {
                 if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
                     // Frees the reader slot before another slot is taken.
                     *snapshot = None;
-                    let engine = open.engine();
+                    let engine = open;
                     let begun = shard.unless_left(engine, engine.read())?;
                     *snapshot = begun.map(|txn| (commits, txn));
                 }

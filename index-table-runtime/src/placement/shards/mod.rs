@@ -1,4 +1,4 @@
-//! Shards: an engine over engines. Each shard is an engine of its own. The tables of a sharded store are the
+//! Several shards, each with an engine of its own. The tables of a sharded store are the
 //! tables of its shards, with the [`Routing`], which determines the shard of each row.
 //!
 //! The code above the seam is the same as for a single engine. A [`Reader`] runs a query in the shards that can
@@ -65,13 +65,12 @@ pub(crate) use own::Seen;
 pub(crate) use pin::PinnedShards;
 pub(crate) use read::{Part, Reader};
 pub(crate) use steps::MoveStep;
-pub(crate) use tables::Tables;
+pub(crate) use tables::{OpenTables, Tables};
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
 pub(crate) use writing::Locks;
 
 use std::{
-    any::Any,
     collections::BTreeMap,
     path::PathBuf,
     ptr,
@@ -84,8 +83,8 @@ use std::{
     },
 };
 
-use super::{Records, Retry, Stamp, latest::Latest, list::List};
 use crate::{
+    engine::{self, Records, Retry, Stamp, latest::Latest, list::List},
     locks::{Mutex, RwLock, next_store, place, rank},
     model::{
         error::{Error, Result},
@@ -100,28 +99,13 @@ use maps::{CurrentMaps, Routed};
 use moving::Holds;
 use parts::PlacedParts;
 
-/// A handle that keeps the engine of a shard open.
-pub(crate) trait HasEngine: Any + Send + Sync {
-    /// Returns the engine of the shard.
-    fn engine(&self) -> &super::Engine;
-}
-
-/// A handle that keeps a table of a shard open.
-pub(crate) trait HasTables: Any + Send + Sync {
-    /// Returns the databases in the shard.
-    fn tables(&self) -> &super::Tables;
-
-    /// Returns the record in the catalog of the shard.
-    fn record(&self) -> &[u8];
-}
-
 const GONE: &str = "it was removed or detached; `attach_shard` adds it to the store again";
 
 /// A shard of an open store.
 pub(crate) struct Shard {
     name: Arc<str>,
     /// Empty while the shard is not available. A shard that was detached and attached again has another engine.
-    open: Latest<Arc<dyn HasEngine>>,
+    open: Latest<Arc<engine::Engine>>,
     /// The reason why the shard was not available when the store was opened.
     reason: String,
     /// Whether the shard no longer belongs to the store. Its engine stays open for the transactions that began before, and is
@@ -137,7 +121,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Returns an open shard.
-    pub(crate) fn open(name: Arc<str>, engine: Arc<dyn HasEngine>) -> Self {
+    pub(crate) fn open(name: Arc<str>, engine: Arc<engine::Engine>) -> Self {
         Self { open: Latest::from(engine), ..Self::unavailable(name, String::new()) }
     }
 
@@ -149,8 +133,8 @@ impl Shard {
     }
 
     /// Marks the shard with this number as available.
-    pub(crate) fn restored(&self, engine: Arc<dyn HasEngine>) {
-        if self.open.get().is_none_or(|own| !ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(&engine))) {
+    pub(crate) fn restored(&self, engine: Arc<engine::Engine>) {
+        if self.open.get().is_none_or(|own| !Arc::ptr_eq(own, &engine)) {
             self.open.set(engine);
         }
     }
@@ -166,29 +150,29 @@ impl Shard {
         (self.reads.load(Relaxed), self.writes.load(Relaxed))
     }
 
-    /// Returns the handle that keeps the shard open.
+    /// Returns the engine of the shard.
     ///
     /// # Errors
     ///
     /// [`Error::ShardUnavailable`]
-    pub(crate) fn opened(&self) -> Result<&Arc<dyn HasEngine>> {
+    pub(crate) fn opened(&self) -> Result<&Arc<engine::Engine>> {
         self.current().ok_or_else(|| Error::ShardUnavailable {
             shard: self.name.to_string(),
             reason: if self.is_gone() { GONE.to_owned() } else { self.reason.clone() },
         })
     }
 
-    /// Returns the handle that keeps the shard open; `None` if the shard is not available.
-    fn current(&self) -> Option<&Arc<dyn HasEngine>> {
+    /// Returns the engine of the shard; `None` if the shard is not available.
+    fn current(&self) -> Option<&Arc<engine::Engine>> {
         self.open.get().filter(|_| !self.is_gone())
     }
 
-    /// Returns the handle that keeps the shard open; `None` if the shard no longer belongs to the store.
+    /// Returns the engine of the shard; `None` if the shard no longer belongs to the store.
     ///
     /// # Errors
     ///
     /// [`Error::ShardUnavailable`]
-    fn present(&self) -> Result<Option<&Arc<dyn HasEngine>>> {
+    fn present(&self) -> Result<Option<&Arc<engine::Engine>>> {
         if self.is_gone() {
             return Ok(None);
         }
@@ -200,8 +184,8 @@ impl Shard {
 
     /// Returns a new transaction of this engine of the shard, or `None` instead of an error if the shard was removed or
     /// detached meanwhile.
-    fn unless_left<T>(&self, engine: &super::Engine, begun: Result<T>) -> Result<Option<T>> {
-        let is_current = || self.current().is_some_and(|open| ptr::eq(open.engine(), engine));
+    fn unless_left<T>(&self, engine: &engine::Engine, begun: Result<T>) -> Result<Option<T>> {
+        let is_current = || self.current().is_some_and(|open| ptr::eq(&raw const **open, engine));
         match begun {
             Err(_) if !is_current() => Ok(None),
             begun => begun.map(Some),
@@ -214,8 +198,8 @@ impl Shard {
     }
 
     /// Returns the engine that this process has opened for the shard, which may no longer belong to the store.
-    pub(crate) fn last_engine(&self) -> Option<&super::Engine> {
-        self.open.get().map(|open| open.engine())
+    pub(crate) fn last_engine(&self) -> Option<&engine::Engine> {
+        self.open.get().map(|open| &**open)
     }
 
     /// Sets the place of the turn to write the shard among the turns of all shards.
@@ -230,8 +214,8 @@ impl Shard {
         self.is_gone.store(is_gone, Release);
     }
 
-    pub(crate) fn engine(&self) -> Result<&super::Engine> {
-        self.opened().map(|open| open.engine())
+    pub(crate) fn engine(&self) -> Result<&engine::Engine> {
+        self.opened().map(|open| &**open)
     }
 }
 
@@ -268,7 +252,7 @@ pub(crate) struct Engine {
     /// The tables of parts in other shards than their main rows.
     parts: PlacedParts,
     /// The own records of the shards, for a store that another process may write.
-    seen: Vec<Option<(Seen, super::Tables)>>,
+    seen: Vec<Option<(Seen, engine::Tables)>>,
     /// The version of the manager's records then.
     seen_version: Option<u64>,
     /// The commits of several shards of that process.
@@ -472,9 +456,14 @@ impl Engine {
         self.maps.now().shards().to_vec()
     }
 
+    /// Whether threads of this process wait for their turn to write in a shard, or would soon have to wait.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.engines().any(engine::Engine::is_contended)
+    }
+
     /// Returns the engines of the available shards.
-    pub(crate) fn engines(&self) -> impl Iterator<Item = &super::Engine> {
-        self.shards.iter().filter_map(|shard| Some(shard.current()?.engine()))
+    pub(crate) fn engines(&self) -> impl Iterator<Item = &engine::Engine> {
+        self.shards.iter().filter_map(|shard| Some(&**shard.current()?))
     }
 
     /// Returns the boundaries of a shard map; `None`: the store has no such map.
@@ -649,13 +638,13 @@ impl Engine {
             Retry::Map { .. } | Retry::Disk | Retry::Pages | Retry::Conflict => {}
         }
         // The failed commit does not name the shard with the full map, whose map is not larger than this size.
-        let was_full = |engine: &&crate::engine::Engine| match retry {
+        let was_full = |engine: &&engine::Engine| match retry {
             Retry::Map { map_size } => {
                 engine.lmdb().is_none_or(|engine| engine.map_size() <= map_size)
             }
             _ => true,
         };
-        let engines = self.shards.iter().filter_map(|shard| Some(shard.current()?.engine()));
+        let engines = self.shards.iter().filter_map(|shard| Some(&**shard.current()?));
         let full: Vec<_> = engines.filter(was_full).collect();
         // If there is none, another thread has enlarged the map in the meantime.
         let mut prepared = full.is_empty();
@@ -713,7 +702,7 @@ impl Engine {
     /// Returns the layout of an index in the shards.
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
         let open = self.shards.iter().find_map(Shard::current);
-        open.map_or("", |open| open.engine().layout(schema, index))
+        open.map_or("", |open| open.layout(schema, index))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Entries, Filter, HasTables, LentEntries, Tables, txn::Reads};
+use super::{Entries, Filter, LentEntries, Tables, txn::Reads};
 use crate::{
     engine::{self, Query, Read, Space, WithRow},
     model::{
@@ -12,6 +12,7 @@ use crate::{
         schema::{Source, TableSchema},
         shard::{Routing, ShardNumber, ShardSet, Shards},
     },
+    placement,
 };
 
 /// The part of a table that is in one shard.
@@ -20,13 +21,13 @@ pub(crate) struct Part<'t> {
     pub(crate) shard: &'t Arc<str>,
     pub(crate) number: ShardNumber,
     pub(crate) routing: &'t Routing,
-    pub(crate) reader: engine::Reader<'t>,
+    pub(crate) reader: placement::Reader<'t>,
     /// The first copy of a reference table, if this is another copy.
-    pub(crate) first_copy: Option<engine::Reader<'t>>,
+    pub(crate) first_copy: Option<placement::Reader<'t>>,
 }
 
 /// A reader of one table in one transaction. It is as large as LMDB's reader, so that it doesn't enlarge the common
-/// type of the engines.
+/// type.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'t> {
     pub(super) txn: &'t dyn Reads,
@@ -44,12 +45,12 @@ impl<'t> Reader<'t> {
 
     /// Returns a reader of the shard of a row.
     #[inline]
-    pub(crate) fn of_row(self, primary_key: &[u8]) -> Result<engine::Reader<'t>> {
+    pub(crate) fn of_row(self, primary_key: &[u8]) -> Result<placement::Reader<'t>> {
         let shard = match self.tables.routing.shard_of(primary_key) {
             Some(shard) => shard,
             None => self.without_a_shard(primary_key)?,
         };
-        self.txn.reader(self.tables, shard, Some(primary_key))
+        self.txn.reader(self.tables, shard, Some(primary_key)).map(placement::Reader::One)
     }
 
     /// Returns the shard of a row whose primary key determines none: a shard with a copy of a reference table.
@@ -62,12 +63,17 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns the reader of one shard.
-    pub(crate) fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
+    pub(crate) fn of_shard(self, shard: ShardNumber) -> Result<placement::Reader<'t>> {
+        self.member(shard).map(placement::Reader::One)
+    }
+
+    /// Returns the engine's reader of one shard.
+    pub(super) fn member(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
         self.txn.reader(self.tables, shard, None)
     }
 
     /// Returns readers of the shards that together have each row exactly once, or of the shard with this shard key.
-    pub(crate) fn of_shards(self, shard_key: Option<&[u8]>) -> Result<Vec<engine::Reader<'t>>> {
+    pub(crate) fn of_shards(self, shard_key: Option<&[u8]>) -> Result<Vec<placement::Reader<'t>>> {
         let own = match shard_key {
             Some(key) => {
                 let shard = self.tables.routing.shard_of(key);
@@ -109,7 +115,7 @@ impl<'t> Reader<'t> {
         self,
         query: &Query,
         shards: &mut ShardSet,
-    ) -> Result<engine::Reader<'t>> {
+    ) -> Result<placement::Reader<'t>> {
         let is_global = match query.source {
             Source::Facts => false,
             Source::Index(index) => self.tables.routing.global(index).is_some(),
@@ -127,7 +133,7 @@ impl<'t> Reader<'t> {
             shards.insert(shard);
             return Ok(reader);
         }
-        Ok(engine::Reader::Sharded(self))
+        Ok(placement::Reader::Several(self))
     }
 
     /// Adds the shards that a query reads, and returns their number.
@@ -188,7 +194,7 @@ impl<'t> Reader<'t> {
     /// # Errors
     ///
     /// [`Error::ShardUnavailable`] for any shard from which rows of the table may have been moved away.
-    pub(crate) fn with_changes(self) -> Result<Vec<(ShardNumber, engine::Reader<'t>)>> {
+    pub(crate) fn with_changes(self) -> Result<Vec<(ShardNumber, placement::Reader<'t>)>> {
         let is_moved = !self.tables.routing.map().is_empty();
         for (_, shard) in self.txn.engine().shards().filter(|_| is_moved) {
             shard.present()?;
@@ -286,7 +292,7 @@ impl<'t> Reader<'t> {
         shard.is_none_or(|shard| self.txn.available(self.tables, shard).is_ok())
     }
 
-    pub(crate) fn scan(self, mut query: Query) -> Result<engine::Entries<'t>> {
+    pub(crate) fn scan(self, mut query: Query) -> Result<placement::Entries<'t>> {
         let rows = self.of_global(&mut query);
         let shards = self.shards_of(&query)?;
         let filter = self.filter(&mut query, rows);
@@ -297,13 +303,13 @@ impl<'t> Reader<'t> {
         }
         let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
         for shard in shards.iter().copied() {
-            streams.push(self.of_shard(shard)?.scan(query.clone())?);
+            streams.push(self.member(shard)?.scan(query.clone())?);
         }
         let filter = filter.map(|filter| filter.of(&shards));
-        Ok(engine::Entries::Sharded(Entries::new(streams, reverse, filter)))
+        Ok(placement::Entries::Several(Entries::new(streams, reverse, filter)))
     }
 
-    pub(crate) fn cursor(self, mut query: Query) -> Result<engine::LentEntries<'t>> {
+    pub(crate) fn cursor(self, mut query: Query) -> Result<placement::LentEntries<'t>> {
         let rows = self.of_global(&mut query);
         let shards = self.shards_of(&query)?;
         let filter = self.filter(&mut query, rows);
@@ -314,10 +320,10 @@ impl<'t> Reader<'t> {
         }
         let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
         for shard in shards.iter().copied() {
-            streams.push(self.of_shard(shard)?.cursor(query.clone())?);
+            streams.push(self.member(shard)?.cursor(query.clone())?);
         }
         let filter = filter.map(|filter| filter.of(&shards));
-        Ok(engine::LentEntries::Sharded(LentEntries::new(streams, reverse, filter)))
+        Ok(placement::LentEntries::Several(LentEntries::new(streams, reverse, filter)))
     }
 
     pub(crate) fn table(self) -> &'static TableSchema {
@@ -355,7 +361,8 @@ impl<'t> Reader<'t> {
             None => self.of_row(primary_key)?,
             Some(global) => {
                 let shard = self.tables.shard_of_global(global, index, key)?;
-                self.txn.reader(self.tables, shard, Some(primary_key))?
+                let reader = self.txn.reader(self.tables, shard, Some(primary_key))?;
+                placement::Reader::One(reader)
             }
         };
         reader.entry(index, key, primary_key)
@@ -417,7 +424,8 @@ impl<'t> Reader<'t> {
         };
         for shard in shards.iter() {
             // Shards that are not available are skipped.
-            let Ok(declared) = self.tables.opened(self.txn.engine(), *shard).map(HasTables::record)
+            let Ok(declared) =
+                self.tables.opened(self.txn.engine(), *shard).map(|open| &*open.record)
             else {
                 continue;
             };
