@@ -364,6 +364,7 @@ impl Tables {
             (Self::Memory(tables), Self::Memory(of)) => tables.link(by, of, source),
             #[cfg(feature = "postgres")]
             (Self::Postgres(tables), Self::Postgres(of)) => tables.link(by, of, source),
+            #[cfg(any(feature = "memory", feature = "postgres"))]
             _ => {}
         }
     }

@@ -13,7 +13,7 @@ use crate::{
         forward::{forward, of_each_engine, on_engine},
         lmdb,
     },
-    model::error::{Error, Result},
+    model::error::Result,
 };
 
 of_each_engine! {
@@ -94,6 +94,7 @@ impl<'s> Txn<'s> {
             (Self::Postgres(txn), Tables::Postgres(tables)) => {
                 Some(Reader::Postgres(txn.reader(tables)))
             }
+            #[cfg(any(feature = "memory", feature = "postgres"))]
             _ => None,
         }
     }
@@ -108,6 +109,7 @@ impl<'s> Txn<'s> {
             (Self::Postgres(txn), Tables::Postgres(tables)) => {
                 txn.writer(tables).map(Writer::Postgres)
             }
+            #[cfg(any(feature = "memory", feature = "postgres"))]
             _ => None,
         }
     }
@@ -154,7 +156,8 @@ impl<'s> Txn<'s> {
                 Self::Memory(txn) => of_memory.push(txn),
                 #[cfg(feature = "postgres")]
                 Self::Postgres(_) => {
-                    let error = Error::internal("a shard on a PostgreSQL server");
+                    let error =
+                        crate::model::error::Error::internal("a shard on a PostgreSQL server");
                     return Err(CommitFailure::Failed(error));
                 }
             }
