@@ -85,6 +85,10 @@ impl Engine {
     }
 
     /// Returns the LMDB environment, for operations that other engines don't have.
+    #[cfg_attr(
+        not(any(feature = "memory", feature = "postgres")),
+        expect(clippy::unnecessary_wraps, reason = "other engines have none")
+    )]
     pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Some(engine),
@@ -102,6 +106,10 @@ impl Engine {
     }
 
     /// Returns the LMDB environment, or an error if the store is sharded or in memory.
+    #[cfg_attr(
+        not(any(feature = "memory", feature = "postgres")),
+        expect(clippy::unnecessary_wraps, reason = "other engines have none")
+    )]
     pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Ok(engine),

@@ -93,6 +93,10 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns the reader of LMDB, for physical entries, which other engines don't have.
+    #[cfg_attr(
+        not(any(feature = "memory", feature = "postgres")),
+        expect(clippy::unnecessary_wraps, reason = "other engines have none")
+    )]
     pub(crate) const fn lmdb(self) -> Option<lmdb::Reader<'t>> {
         match self {
             Self::Lmdb(reader) => Some(reader),

@@ -134,6 +134,10 @@ impl<'t, 's> Writer<'t, 's> {
     }
 
     /// Returns the writer of LMDB, for physical entries, which other engines don't have.
+    #[cfg_attr(
+        not(any(feature = "memory", feature = "postgres")),
+        expect(clippy::unnecessary_wraps, reason = "other engines have none")
+    )]
     pub(crate) const fn lmdb(&mut self) -> Option<&mut lmdb::Writer<'t, 's>> {
         match self {
             Self::Lmdb(writer) => Some(writer),

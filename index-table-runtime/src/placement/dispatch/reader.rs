@@ -167,7 +167,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Calls `each` with a sample of the entries of a database, in the order of their keys. Returns their number, or `None` if
-    /// the engine takes no samples. See [`lmdb::Reader::sample`].
+    /// the engine takes no samples. See [`engine::Reader::sample`].
     pub(crate) fn sample(
         self,
         source: Source,
@@ -268,7 +268,7 @@ impl<'t> Read<'t> for Reader<'t> {
 }
 
 /// The [`Read::Entries`] of one engine or of several shards.
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "one engine is the usual case, and would be reached by a pointer"
 )]
@@ -295,7 +295,7 @@ impl<'t> LongLived<'t> for Entries<'t> {
 }
 
 /// The [`Read::Cursor`] of one engine or of several shards.
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "one engine is the usual case, and would be reached by a pointer"
 )]

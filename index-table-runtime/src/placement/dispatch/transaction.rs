@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A transaction, read or write.
-#[expect(
+#[allow(
     clippy::large_enum_variant,
     reason = "one engine is the usual case, and would be reached by a pointer"
 )]

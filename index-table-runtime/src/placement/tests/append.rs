@@ -35,9 +35,7 @@ fn dump(txn: &Txn<'_>, tables: &Tables, source: Source) -> Result<Dump> {
     let reader = txn.reader(tables).expect("a transaction of the same engine");
     let (mut pieces, mut entries) = (Vec::new(), Vec::new());
     if let Source::Index(index) = source {
-        for piece in
-            reader.lmdb().map(|it| it.pieces(index, None)).transpose()?.into_iter().flatten()
-        {
+        for piece in reader.pieces(index, None)?.into_iter().flatten() {
             let piece = piece?;
             assert_eq!(piece.fault, None);
             pieces.push(piece.at.to_vec());
