@@ -212,7 +212,7 @@ impl Engine {
     fn complete_shards(&self, records: &ManagerRecords) -> Result<()> {
         let path = self.directory();
         for (number, shard) in self.shards().filter(|(_, shard)| !shard.is_gone()) {
-            let Some(engine) = shard.current().map(|open| open) else { continue };
+            let Some(engine) = shard.current() else { continue };
             if Seen::read(engine)?.is_none()
                 && let Some(record) = records.shards.get(number as usize)
             {

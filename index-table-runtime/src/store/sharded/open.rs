@@ -244,10 +244,8 @@ fn open_shards(
             .and_then(|files| compare_shard(options, &records, (number, &record), path, files));
         match opened {
             Ok((inner, identity, seen)) => {
-                found.add(seen)?;
                 changed.extend(identity.map(|identity| (Arc::clone(&inner), identity)));
-                shards.push(Shard::open(name, Arc::clone(inner.engine()?)));
-                found.stores.push(inner);
+                shards.push(Shard::open(name, found.add(inner, seen)?));
             }
             // A foreign shard is a mistake of the caller. A new shard has no rows yet, so its error is returned, too.
             Err(error @ (Error::ShardRefused { .. } | Error::ReopenNeeded { .. })) => {
@@ -385,7 +383,8 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, seen: Option<Seen>) -> Result<()> {
+    /// Adds an available shard, and returns its engine.
+    fn add(&mut self, store: Arc<Inner>, seen: Option<Seen>) -> Result<Arc<engine::Engine>> {
         for record in seen.as_ref().map_or(Ok(Vec::new()), Seen::moves)? {
             if self.moves.iter().all(|own| own.id != record.id) {
                 self.moves.push(record);
@@ -393,7 +392,9 @@ impl Found {
         }
         self.hidden.extend(seen.iter().flat_map(|seen| seen.hidden().iter().cloned()));
         self.seen.push(seen);
-        Ok(())
+        let engine = Arc::clone(store.engine()?);
+        self.stores.push(store);
+        Ok(engine)
     }
 }
 
