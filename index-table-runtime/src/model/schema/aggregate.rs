@@ -2,7 +2,7 @@
 
 use super::KeyField;
 
-/// The name of the second part of a sum of decimals is the name of the field with this suffix. No field has such a
+/// A sum of decimals has a second part. Its name is that of the field with this suffix. No field has such a
 /// name.
 const FRACTION: &str = ".fraction";
 

@@ -166,7 +166,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Calls `each` with a sample of the entries of a database, in the order of their keys. Returns their number, or `None` if
+    /// Calls `each` with sampled entries of a database, in the order of their keys. Returns their number, or `None` if
     /// the engine takes no samples. See [`engine::Reader::sample`].
     pub(crate) fn sample(
         self,
