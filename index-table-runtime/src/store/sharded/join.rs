@@ -54,10 +54,11 @@ pub(crate) fn open_added<'e>(
     let mut added = AddedShard { inner: None, recorded: Some((engine, known, records.clone())) };
     manager.write(&records)?;
     added.inner = Some(open_and_join(engine, &mut records)?);
-    manager.write(&records)?;
+    // The shard has its own record. After the manager has it as open, no opening of the store would remove the file.
     if let Some(record) = records.shards.last() {
         claim::remove(&path, record);
     }
+    manager.write(&records)?;
     Ok(added)
 }
 
