@@ -77,7 +77,7 @@ impl Engine {
         let Logged { recorded: Some(recorded), held, direct } = logged else { return };
         match (self.journal.get(), direct) {
             (Some(Active::Own(journal)), Some(direct)) => {
-                journal.committed_directly(direct, recorded, number as u64);
+                journal.committed_directly(direct, number as u64);
             }
             (Some(journal), _) => journal.committed(held, recorded, number as u64),
             (None, _) => {}

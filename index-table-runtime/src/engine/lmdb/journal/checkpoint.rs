@@ -26,15 +26,13 @@ use std::{
 };
 
 use super::{
-    archive::{
-        Bound,
-        worker::{Archiver, Archiving, Beginning, Distance},
-    },
+    archive::worker::{Archiver, Archiving, Beginning, Distance},
     block::{Block, HEAD},
     files::Segments,
     frame::Place,
+    group::Group,
     limits::Limits,
-    log::{self, Log, Switched},
+    log::{self, Switched},
     marker::{self, Journalled, Marker},
     pace::{PATIENCE, Pace},
     pinned::Slots,
@@ -68,7 +66,7 @@ pub(super) struct Shared {
     /// See [`lock_writer`](super::presence::lock_writer).
     _unshared: Unshared,
     pub(super) files: Arc<Segments>,
-    pub(super) log: Arc<Mutex<Log, rank::JournalLog>>,
+    pub(super) group: Arc<Group>,
     pub(super) journalled: Journalled,
     pub(super) limits: Arc<Limits>,
     pub(super) page_size: u64,
@@ -95,10 +93,6 @@ struct State {
     done: Option<(u64, Option<Snapshot>)>,
     /// The number of the last commit.
     number: u64,
-    /// The end of the last committed record.
-    committed: Place,
-    /// The ends of earlier segments that are not archived.
-    ends: Vec<Place>,
     /// The estimated size of the pages that were changed since the last checkpoint began.
     pages: u64,
     /// The start of the last checkpoint.
@@ -157,10 +151,7 @@ impl Shared {
 
     /// Opens the files for a checkpoint.
     fn open(&self) -> Result<Opened, Refused> {
-        let (next, block) = {
-            let log = self.log.lock();
-            (log.next_file()?, log.next_file()?)
-        };
+        let (next, block) = (self.group.next_file()?, self.group.next_file()?);
         let all = if self.archive.is_some() { self.files.open_all()? } else { Vec::new() };
         Ok(Opened { data: self.data()?, next, block, all })
     }
@@ -199,49 +190,36 @@ impl Shared {
         if let Some(archive) = &self.archive {
             // Files of the journal are reused after the checkpoint.
             let at = Place { sequence: salt.sequence, offset: HEAD };
-            let bound = self.bound(Place::default());
+            let bound = self.group.bound(Place::default());
             archive.save(all, &bound, (at, link, record), snapshot.number);
         }
         log::put_block(file, &block).map_err(|_| JOURNAL_SYNC)
     }
 
     /// Continues in the next segment.
-    fn switch(&self, state: &mut State, file: File) -> Switched {
-        let switched = self.log.lock().switch(file, self.limits.longest());
-        if self.archive.is_some() {
-            let end = state.committed;
-            state.ends.push(end);
-        }
-        state.committed = Place { sequence: switched.salt.sequence, offset: HEAD };
-        switched
+    fn switch(&self, file: File) -> Result<Switched, &'static str> {
+        self.group.switch(file, self.limits.longest()).map_err(|_| JOURNAL_SYNC)
     }
 
     /// Truncates long files of the journal, which the last checkpoint has made free. An archive has their records in its
     /// outbox, or continues after them.
     fn shrink(&self) {
-        self.log.lock().shrink(self.limits.longest());
+        self.group.shrink(self.limits.longest());
     }
 
     /// Makes a last checkpoint if files of the journal are long, so that they can be truncated. No thread writes.
     fn shrink_closed(&self) {
-        if !self.log.lock().is_longer(self.limits.longest()) {
+        if !self.group.is_longer(self.limits.longest()) {
             return;
         }
         let Ok(Opened { data, next, block, all }) = self.open() else { return };
         let Ok(snapshot) = Snapshot::of_last(&self.env, &data) else { return };
-        let switched = self.switch(&mut self.lock(), next);
-        match self.finish(&mut Pending { snapshot, data, block, all, switched }, false) {
+        let finish =
+            |switched| self.finish(&mut Pending { snapshot, data, block, all, switched }, false);
+        match self.switch(next).and_then(finish) {
             Ok(()) => self.shrink(),
             Err(reason) => self.refuse(&mut self.lock(), reason),
         }
-    }
-
-    /// Returns the committed part of the journal after this position.
-    fn bound(&self, after: Place) -> Bound {
-        let mut state = self.lock();
-        state.ends.retain(|end| end.sequence >= after.sequence);
-        let (committed, ends) = (state.committed, state.ends.clone());
-        Bound { committed, ends, taken_back: Vec::new() }
     }
 }
 
@@ -284,7 +262,7 @@ pub(super) struct Start {
     pub(super) data: File,
     pub(super) unshared: Unshared,
     pub(super) files: Arc<Segments>,
-    pub(super) log: Log,
+    pub(super) group: Group,
     pub(super) journalled: Journalled,
     pub(super) pin: Snapshot,
     /// The number of the last commit.
@@ -301,7 +279,7 @@ impl Journal {
             data,
             unshared,
             files,
-            log,
+            group,
             journalled,
             pin,
             number,
@@ -316,8 +294,6 @@ impl Journal {
             pending: None,
             done: None,
             number,
-            committed: log.end(),
-            ends: Vec::new(),
             pages: 0,
             since: Instant::now(),
             pace: Pace::default(),
@@ -328,7 +304,7 @@ impl Journal {
             env,
             _unshared: unshared,
             files,
-            log: Arc::new(Mutex::new(log)),
+            group: Arc::new(group),
             journalled,
             limits: Arc::new(limits),
             page_size,
@@ -340,7 +316,7 @@ impl Journal {
             is_waited_for: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
         });
-        let own = Arc::clone(&shared);
+        let own = Arc::clone(&shared.group);
         let bound = move |after| own.bound(after);
         let own = Arc::clone(&shared);
         let refuse = move || own.refuse(&mut own.lock(), PROMOTED);
@@ -354,7 +330,7 @@ impl Journal {
     /// it. An archive gets its records from the journal.
     pub(in crate::engine::lmdb) fn recorder(&self, may_be_direct: bool) -> Recorder {
         let limits = (may_be_direct && self.archiver.is_none()).then(|| &self.shared.limits);
-        Recorder::new(Arc::clone(&self.shared.log), limits.map(Arc::clone))
+        Recorder::new(Arc::clone(&self.shared.group), 0, limits.map(Arc::clone))
     }
 
     /// Returns the paths and the numbers of the files of the journal.
@@ -364,8 +340,8 @@ impl Journal {
 
     /// Returns the distance between the store and its archive; `None` without an archive.
     pub(in crate::engine::lmdb) fn archive_distance(&self) -> Option<Distance> {
-        let number = self.shared.lock().number;
-        self.shared.archive.as_ref().map(|archive| archive.distance(number))
+        let archive = self.shared.archive.as_ref()?;
+        Some(archive.distance(self.shared.group.last_commit()))
     }
 
     /// Returns the file that must stay open as long as the environment does.
@@ -396,7 +372,7 @@ impl Journal {
         let shared = &*self.shared;
         let mut state = shared.lock();
         while state.making && !shared.is_done.load(SeqCst) && state.refused.is_none() {
-            let length = shared.log.lock().length();
+            let length = shared.group.length();
             let pages = state.pace.time_of(state.pages, shared.limits.changed());
             let journal = state.pace.time_of(length, shared.limits.journal());
             let left = match (pages, journal) {
@@ -426,7 +402,7 @@ impl Journal {
         }
         let mut state = shared.lock();
         if let Some((sequence, before)) = state.done.take() {
-            shared.log.lock().set_checkpoint(sequence);
+            shared.group.set_checkpoint(sequence);
             drop(before);
         }
         state.making = false;
@@ -476,7 +452,9 @@ impl Journal {
         let shared = &*self.shared;
         let mut state = shared.lock();
         state.number = state.number.max(number);
-        state.committed.offset = HEAD + recorded.length;
+        if shared.archive.is_some() {
+            shared.group.committed(recorded.record, number);
+        }
         state.pages = state.pages.saturating_add(pages(recorded.operations) * shared.page_size);
         let is_due = state.is_due
             || state.pages >= shared.limits.changed()
@@ -514,7 +492,10 @@ impl Journal {
             shared.refuse(state, OTHER_WRITER);
             return;
         }
-        let switched = shared.switch(state, next);
+        let switched = match shared.switch(next) {
+            Ok(switched) => switched,
+            Err(reason) => return shared.refuse(state, reason),
+        };
         if weaken::is("early-release") {
             state.pin = None;
         }

@@ -1,4 +1,4 @@
-//! Appends to the journal. Only the thread with the turn to write does.
+//! Appends to the journal.
 
 use std::{fs::File, io, sync::Arc, time::SystemTime};
 
@@ -140,12 +140,6 @@ impl Log {
     /// Appends a notice that takes a record back. No later record may have changes of the same shards.
     pub(crate) fn take_back(&mut self, record: u64) -> io::Result<()> {
         self.append_frame(Kind::TakeBack, Body::Record(record), nanoseconds())
-    }
-
-    /// Appends a record without changes, whose transaction is in the data file only.
-    pub(crate) fn append_direct(&mut self, number: u64) -> io::Result<()> {
-        let section = Section { shard: 0, number, changes: &[] };
-        self.append_frame(Kind::Direct, Body::Sections(&[section]), nanoseconds())
     }
 
     /// Removes the parts of the current record, which are not on the disk yet.

@@ -23,6 +23,7 @@ mod files;
 pub(crate) mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod group;
 pub(in crate::engine::lmdb) mod limits;
 pub(in crate::engine::lmdb) mod log;
 pub(crate) mod marker;

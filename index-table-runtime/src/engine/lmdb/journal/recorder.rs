@@ -5,12 +5,11 @@ use std::{io, path::Path, sync::Arc};
 use super::{
     changes::{Changes, Mark, Operation},
     frame::{Kind, Section},
+    group::{Group, Pending, Strategy},
     limits::Limits,
     log::{self, AppendFailure, End, Log},
-    shared::group::{Group, Pending},
     spilled::{Spilled, Stored},
 };
-use crate::locks::{Mutex, rank};
 
 /// The maximum size of changes in memory. Larger changes are appended as a part of the record.
 const PART: usize = 1 << 20;
@@ -22,7 +21,12 @@ pub(in crate::engine::lmdb) struct Recorder {
 }
 
 struct Recording {
-    sink: Sink,
+    /// The log to which changes are appended.
+    group: Arc<Group>,
+    /// The number of the member.
+    shard: u32,
+    /// With limits, larger transactions are not recorded.
+    limits: Option<Arc<Limits>>,
     changes: Changes,
     /// Earlier changes that are not appended yet.
     parts: Spilled,
@@ -59,7 +63,7 @@ struct Nested {
 /// The end of a part of the record.
 #[derive(Clone, Copy)]
 enum PartEnd {
-    /// In the log of this data file.
+    /// In the log.
     Appended(End),
     /// The number of parts that wait for the commit.
     Waiting(usize),
@@ -67,8 +71,8 @@ enum PartEnd {
 
 /// The parts of a record before its commit.
 enum Parts<'p> {
-    /// They are appended to the log of this data file.
-    Appended(&'p mut Log, u64),
+    /// They are appended to the log, in sections without changes yet.
+    Appended(&'p mut Log, Section<'p>),
     /// They wait for the commit. Those that don't fit into the memory are in a temporary file in this directory.
     Waiting(&'p mut Spilled, &'p Path),
 }
@@ -77,9 +81,8 @@ impl Parts<'_> {
     fn add(&mut self, changes: &[u8]) -> io::Result<()> {
         match self {
             _ if changes.is_empty() => Ok(()),
-            Self::Appended(log, number) => {
-                let section = Section { shard: 0, number: *number, changes };
-                log.append(Kind::Part, &[section], log::nanoseconds())
+            Self::Appended(log, section) => {
+                log.append(Kind::Part, &[Section { changes, ..*section }], log::nanoseconds())
             }
             Self::Waiting(spilled, directory) => spilled.push(changes, directory),
         }
@@ -91,15 +94,6 @@ impl Parts<'_> {
             Self::Waiting(spilled, _) => PartEnd::Waiting(spilled.len()),
         }
     }
-}
-
-/// The log to which changes are appended.
-#[derive(Clone)]
-enum Sink {
-    /// The log of this data file alone, and the limits of its journal. Without limits, each transaction is recorded.
-    Own(Arc<Mutex<Log, rank::JournalLog>>, Option<Arc<Limits>>),
-    /// The log of all shards, and the number of this shard.
-    Shared(Arc<Group>, u32),
 }
 
 /// The amount of changes of a transaction.
@@ -114,21 +108,14 @@ pub(in crate::engine::lmdb) struct Recorded {
 
 /// A record that LMDB might not commit.
 pub(in crate::engine::lmdb) struct Record {
-    sink: Sink,
+    group: Arc<Group>,
     number: u64,
 }
 
 impl Record {
     /// Appends and syncs the notice that LMDB has not committed the record.
     pub(in crate::engine::lmdb) fn take_back(&self) -> io::Result<()> {
-        match &self.sink {
-            Sink::Own(log, _) => {
-                let mut log = log.lock();
-                log.take_back(self.number)?;
-                log.sync()
-            }
-            Sink::Shared(group, _) => group.take_back(self.number),
-        }
+        self.group.take_back(self.number)
     }
 }
 
@@ -146,21 +133,23 @@ fn add_parts(mut parts: Parts<'_>, changes: &[u8], nested: &mut [Nested]) -> io:
 }
 
 impl Recorder {
-    /// Returns the recorder of a data file with its own journal. With limits, larger transactions are not recorded.
-    pub(super) fn new(log: Arc<Mutex<Log, rank::JournalLog>>, limits: Option<Arc<Limits>>) -> Self {
-        Self::with(Sink::Own(log, limits))
-    }
-
-    /// Returns the recorder of a shard that shares the journal of all shards.
-    pub(super) fn shared(group: Arc<Group>, shard: u32) -> Self {
-        Self::with(Sink::Shared(group, shard))
-    }
-
-    fn with(sink: Sink) -> Self {
+    /// Returns the recorder of a member. With limits, larger transactions are not recorded.
+    pub(super) fn new(group: Arc<Group>, shard: u32, limits: Option<Arc<Limits>>) -> Self {
         let (changes, parts) = (Changes::default(), Spilled::default());
         let (record, number, nested, earlier) = (0, 0, Vec::new(), 0);
         let mode = Mode::Recorded;
-        let recording = Recording { sink, changes, parts, record, number, nested, earlier, mode };
+        let recording = Recording {
+            group,
+            shard,
+            limits,
+            changes,
+            parts,
+            record,
+            number,
+            nested,
+            earlier,
+            mode,
+        };
         Self { journal: Some(Box::new(recording)) }
     }
 
@@ -257,10 +246,10 @@ impl Recorder {
             .map_or(0, |recording| recording.changes.bytes().len() as u64 + recording.parts.bytes())
     }
 
-    /// Whether the recorder shares the journal of all shards.
+    /// Whether records can have changes of several members.
     pub(in crate::engine::lmdb) fn is_shared(&self) -> bool {
         let recording = self.journal.as_ref();
-        recording.is_some_and(|recording| matches!(recording.sink, Sink::Shared(..)))
+        recording.is_some_and(|recording| recording.group.strategy == Strategy::Gathered)
     }
 
     /// Makes the recorded changes of several shards durable as one record. A single shard may have its
@@ -274,15 +263,10 @@ impl Recorder {
             let recorded = one.append()?;
             return Ok((Some(one.last()), vec![recorded]));
         }
-        let (mut sections, mut group) = (Vec::new(), None);
-        for recording in &all {
-            if let Sink::Shared(own, shard) = &recording.sink {
-                sections.extend(recording.sections(*shard));
-                group = Some(Arc::clone(own));
-            }
-        }
-        let Some(group) = group else { return Ok((None, Vec::new())) };
-        let (record, length) = group.append(&sections)?;
+        let Some(first) = all.first() else { return Ok((None, Vec::new())) };
+        all.iter().try_for_each(|recording| recording.refuse_failed())?;
+        let sections: Vec<_> = all.iter().flat_map(|recording| recording.sections()).collect();
+        let (record, length) = first.group.append(&sections)?;
         drop(sections);
         let recorded = all.iter_mut().map(|recording| recording.appended(record, length));
         let recorded = recorded.collect();
@@ -302,8 +286,8 @@ impl Recording {
         self.nested.clear();
         (self.earlier, self.mode) = (0, Mode::Recorded);
         self.parts.clear();
-        if let Sink::Own(log, _) = &self.sink {
-            log.lock().roll_back();
+        if self.group.strategy == Strategy::Streamed {
+            self.group.stream(Log::roll_back);
         }
     }
 
@@ -331,21 +315,21 @@ impl Recording {
     #[cold]
     fn add_part(&mut self) -> heed::Result<()> {
         self.earlier += self.changes.bytes().len() as u64;
-        if let Sink::Own(log, Some(limits)) = &self.sink
-            && self.earlier > limits.transaction()
-        {
-            log.lock().remove_parts();
+        if self.limits.as_ref().is_some_and(|limits| self.earlier > limits.transaction()) {
+            self.group.stream(Log::remove_parts);
             self.changes.forget_bytes();
             self.mode = Mode::Direct;
             return Ok(());
         }
+        let section = self.section(&[]);
         let (changes, nested) = (self.changes.bytes(), &mut self.nested);
-        let appended = match &self.sink {
-            Sink::Own(log, _) => {
-                add_parts(Parts::Appended(&mut log.lock(), self.number), changes, nested)
+        let appended = match self.group.strategy {
+            Strategy::Streamed => {
+                self.group.stream(|log| add_parts(Parts::Appended(log, section), changes, nested))
             }
-            Sink::Shared(group, _) => {
-                add_parts(Parts::Waiting(&mut self.parts, group.directory()), changes, nested)
+            Strategy::Gathered => {
+                let directory = self.group.directory();
+                add_parts(Parts::Waiting(&mut self.parts, directory), changes, nested)
             }
         };
         if let Err(error) = &appended {
@@ -363,32 +347,38 @@ impl Recording {
         }
         let Some(end) = end else { return self.changes.back_to(mark) };
         self.changes.forget_after(&mark);
-        match (end, &self.sink) {
-            (PartEnd::Appended(end), Sink::Own(log, _)) => log.lock().back_to(end),
-            (PartEnd::Waiting(len), _) => self.parts.truncate(len),
-            (PartEnd::Appended(_), Sink::Shared(..)) => {}
+        match end {
+            PartEnd::Appended(end) => self.group.stream(|log| log.back_to(end)),
+            PartEnd::Waiting(len) => self.parts.truncate(len),
         }
     }
 
-    fn section(&self) -> Section<'_> {
-        Section { shard: 0, number: self.number, changes: self.changes.bytes() }
+    const fn section<'c>(&self, changes: &'c [u8]) -> Section<'c> {
+        Section { shard: self.shard, number: self.number, changes }
     }
 
-    /// Returns this shard's sections of the common record.
-    fn sections(&self, shard: u32) -> impl Iterator<Item = Pending<'_>> {
+    /// Returns the sections of this member, whose changes have waited for the commit.
+    fn sections(&self) -> impl Iterator<Item = Pending<'_>> {
+        let shard = self.shard;
         let (number, last) = (self.number, Stored::Memory(self.changes.bytes()));
         let parts = self.parts.iter().chain([last]);
         parts.map(move |changes| Pending { shard, number, changes })
     }
 
     fn append(&mut self) -> Result<Recorded, AppendFailure> {
-        let (record, length) = match &self.sink {
-            Sink::Own(log, _) => self.append_own(&mut log.lock())?,
-            Sink::Shared(group, shard) => {
-                group.append(&self.sections(*shard).collect::<Vec<_>>())?
-            }
+        self.refuse_failed()?;
+        let (record, length) = match self.group.strategy {
+            Strategy::Streamed => self.append_streamed()?,
+            Strategy::Gathered => self.group.append(&self.sections().collect::<Vec<_>>())?,
         };
         Ok(self.appended(record, length))
+    }
+
+    /// Refuses to append a record that lacks a part.
+    fn refuse_failed(&self) -> Result<(), AppendFailure> {
+        let Mode::Failed(kind) = self.mode else { return Ok(()) };
+        let reason = "an earlier part of the transaction could not be written";
+        Err(AppendFailure::Refused(io::Error::new(kind, reason)))
     }
 
     /// Notes that all changes are in this record.
@@ -400,30 +390,16 @@ impl Recording {
         recorded
     }
 
-    /// Appends to the log of this data file. Returns the number of the record and the length of the segment.
-    fn append_own(&self, log: &mut Log) -> Result<(u64, u64), AppendFailure> {
-        if let Mode::Failed(kind) = self.mode {
-            let reason = "an earlier part of the transaction could not be written";
-            return Err(AppendFailure::Refused(io::Error::new(kind, reason)));
-        }
-        let record = log.next();
-        let appended = match self.mode {
-            Mode::Direct => log.append_direct(self.number),
-            _ => log.append(Kind::Commit, &[self.section()], log::nanoseconds()),
-        };
-        if let Err(error) = appended {
-            // The whole record may be in the file, and must not be read.
-            return Err(match log.erase() {
-                Ok(()) => AppendFailure::Refused(error),
-                Err(_) => AppendFailure::Unknown(error),
-            });
-        }
-        log.sync().map_err(AppendFailure::Unknown)?;
-        Ok((record, log.length()))
+    /// Appends the end of a record, whose parts are in the log. Returns its number and the length of the segment.
+    fn append_streamed(&self) -> Result<(u64, u64), AppendFailure> {
+        // In a direct record, there are no changes.
+        let kind = if self.mode == Mode::Direct { Kind::Direct } else { Kind::Commit };
+        let section = self.section(self.changes.bytes());
+        self.group.append_with(|log| log.append(kind, &[section], log::nanoseconds()))
     }
 
     /// Returns the last record that was appended.
     fn last(&self) -> Record {
-        Record { sink: self.sink.clone(), number: self.record }
+        Record { group: Arc::clone(&self.group), number: self.record }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     checkpoint::{Journal, Start},
     files::{self, OWN, Segment, Segments},
     frame::{Kind, Place, Salt, Section},
+    group::{Group, Strategy},
     limits::Limits,
     log::{self, Log},
     marker::{self, Journalled, Marker},
@@ -464,12 +465,14 @@ fn start_locked(
     });
     let env = env.clone();
     let slots = Arc::new(Slots::open(directory));
+    let last = archive.as_ref().map(|_| number);
+    let group = Group::new(log, directory.to_owned(), Strategy::Streamed, last);
     let start = Start {
         env,
         data,
         unshared,
         files,
-        log,
+        group,
         journalled,
         pin,
         number,

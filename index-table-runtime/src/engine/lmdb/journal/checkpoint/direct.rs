@@ -37,9 +37,7 @@ use std::{
 
 use heed::{EnvFlags, FlagSetMode};
 
-use super::{
-    DATA_SYNC, HEAD, Journal, OTHER_WRITER, Opened, Pending, Recorded, Refused, SHORT, Snapshot,
-};
+use super::{DATA_SYNC, Journal, OTHER_WRITER, Opened, Pending, Refused, SHORT, Snapshot};
 use crate::engine::lmdb::names::{Env, FILE};
 
 /// The number of attempts to pin the state of the commit.
@@ -109,14 +107,12 @@ impl Journal {
     pub(in crate::engine::lmdb) fn committed_directly(
         &self,
         Direct { opened, synced, .. }: Direct<'_>,
-        recorded: Recorded,
         number: u64,
     ) {
         drop(synced);
         let shared = &*self.shared;
         let mut state = shared.lock();
         state.number = state.number.max(number);
-        state.committed.offset = HEAD + recorded.length;
         let Opened { data, next, block, all } = opened;
         let mut taken = Snapshot::take(&shared.env, &data);
         for _ in 1..TRIES {
@@ -130,7 +126,10 @@ impl Journal {
         if snapshot.number > state.number {
             return shared.refuse(&mut state, OTHER_WRITER);
         }
-        let switched = shared.switch(&mut state, next);
+        let switched = match shared.switch(next) {
+            Ok(switched) => switched,
+            Err(reason) => return shared.refuse(&mut state, reason),
+        };
         (state.making, state.is_due) = (true, false);
         (state.pages, state.since) = (0, Instant::now());
         drop(state);
@@ -141,7 +140,7 @@ impl Journal {
             return shared.refuse(&mut state, reason);
         }
         let before = state.pin.replace(pending.snapshot);
-        shared.log.lock().set_checkpoint(switched.salt.sequence);
+        shared.group.set_checkpoint(switched.salt.sequence);
         state.making = false;
         drop((before, state));
         shared.shrink();
@@ -168,6 +167,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::super::super::{
+        block::HEAD,
         files::{self, OWN, write_at},
         frame::{self, Body, Header, Kind, Place, Salt, Section},
         log,
@@ -217,7 +217,7 @@ mod tests {
             kind: Kind::Direct,
             record: found.tail.next,
             time: log::nanoseconds(),
-            durable: Place { sequence: at.sequence, offset: super::HEAD },
+            durable: Place { sequence: at.sequence, offset: HEAD },
             checkpoint: salt.sequence,
             link: link.ok().flatten().ok_or("no frame")?,
         };

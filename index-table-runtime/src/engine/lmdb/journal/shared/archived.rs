@@ -103,7 +103,7 @@ impl Common {
     /// Records a commit that is visible in all of its shards.
     pub(super) fn count_for_archive(&self, record: u64) {
         if self.archive.get().is_some() {
-            self.group.committed(record);
+            self.group.committed(record, record);
         }
     }
 

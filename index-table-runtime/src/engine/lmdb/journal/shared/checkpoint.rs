@@ -30,6 +30,7 @@ use super::{
             DATA_SYNC, JOURNAL_SYNC, LONG, MAP_LOST, OTHER_WRITER, PANICKED, PIN_LOST, SHORT, pages,
         },
         files::Segments,
+        group::Group,
         limits::Limits,
         log::{self, Switched},
         marker::{self, Journalled, Marker},
@@ -42,7 +43,6 @@ use super::{
         write_back::write_back,
     },
     archived,
-    group::Group,
     start::{Joining, open},
 };
 use crate::{
@@ -613,7 +613,7 @@ impl Member {
 
     pub(in crate::engine::lmdb) fn recorder(&self) -> Recorder {
         let number = self.shard().map_or(0, |shard| shard.number);
-        Recorder::shared(Arc::clone(&self.common.group), number)
+        Recorder::new(Arc::clone(&self.common.group), number, None)
     }
 
     /// Returns the paths and the numbers of the files of the journal.

@@ -6,7 +6,7 @@
 //! - **Records** name the shard of each of their sections. The numbers of records count the commits of all
 //!   shards; the number in a section is the number of LMDB's transaction in its shard. A record may have sections
 //!   of several shards, which are applied all or none, because a record is whole or absent.
-//! - **Syncs** are shared ([`group`]): a thread appends its record and waits for a sync that covers it, and
+//! - **Syncs** are shared ([`group`](super::group)): a thread appends its record and waits for a sync that covers it, and
 //!   one of the waiting threads makes it for all of them. Between the append and LMDB's commit, a thread
 //!   holds the lock of its shard, not the lock of the log. The changes of a transaction wait for its commit,
 //!   in memory and in a [temporary file](super::spilled), so that the frames of a record are next to each other.
@@ -29,6 +29,5 @@
 pub(in crate::engine::lmdb) mod archived;
 pub(in crate::engine::lmdb) mod checkpoint;
 mod closing;
-pub(super) mod group;
 pub(in crate::engine::lmdb) mod left;
 pub(in crate::engine::lmdb) mod start;

@@ -15,6 +15,7 @@ use super::{
         changes::Operations,
         files::{self, OWN, SHARED, Segments},
         frame::{Salt, Section},
+        group::{Group, Strategy},
         limits::Limits,
         log::{self, Log},
         marker::{self, Journalled, Marker},
@@ -26,7 +27,6 @@ use super::{
         weaken,
     },
     checkpoint::{Begun, Member, Open},
-    group::Group,
     left,
 };
 use crate::{
@@ -372,7 +372,7 @@ impl SharedJournal {
             outbox.begin(&log, &journalled, commit).map_err(|error| own(error.into()))?;
         }
         let last = archive.as_ref().map(|(outbox, _)| outbox.manifest().commit);
-        let group = Arc::new(Group::new(log, self.directory.clone(), last));
+        let group = Arc::new(Group::new(log, self.directory.clone(), Strategy::Gathered, last));
         let missing = missing.to_vec();
         let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
         begun.start().map_err(|error| own(error.into()))

@@ -1,4 +1,5 @@
-//! The log of all shards, and its syncs, which threads share.
+//! The log of a journal, and its syncs, which threads share.
+//!
 //! A thread appends its record under the lock. Then it waits until a sync has covered the record. If no other
 //! thread is syncing the file, this thread syncs all records appended so far, and the other threads wait.
 
@@ -9,7 +10,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use super::super::{
+use super::{
     archive::Bound,
     frame::{Kind, Place, Section},
     log::{self, AppendFailure, Log, Switched},
@@ -23,16 +24,28 @@ const FRAME: usize = 1 << 20;
 
 /// The changes of one shard in a record that is about to be appended.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Pending<'c> {
-    pub(in super::super) shard: u32,
+pub(super) struct Pending<'c> {
+    pub(super) shard: u32,
     /// The number of LMDB's transaction.
-    pub(in super::super) number: u64,
-    pub(in super::super) changes: Stored<'c>,
+    pub(super) number: u64,
+    pub(super) changes: Stored<'c>,
 }
 
-pub(in super::super) struct Group {
+/// How the changes of a transaction get into the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Strategy {
+    /// The journal has one member. Only the thread with its turn to write appends, so parts of a record are appended before
+    /// its commit.
+    Streamed,
+    /// Other threads append records of other members. So the changes of a transaction wait for its commit, and then all
+    /// frames of its record are appended under one lock.
+    Gathered,
+}
+
+pub(super) struct Group {
     /// The directory of the journal.
     directory: PathBuf,
+    pub(super) strategy: Strategy,
     state: Mutex<State, rank::JournalLog>,
     synced: Condvar,
     /// Whether a sync has failed or a record could not be erased, so that nothing more is appended.
@@ -55,28 +68,28 @@ struct Commits {
     taken_back: Vec<u64>,
     /// The ends of earlier segments.
     ends: Vec<Place>,
-    /// The greatest number of a record that LMDB has committed.
+    /// The greatest number of a commit in the archive's numbering: that of LMDB for one data file, otherwise of the record.
     last: u64,
 }
 
 impl Group {
-    /// For an archive, `last` is the number of its last record.
-    pub(super) fn new(log: Log, directory: PathBuf, last: Option<u64>) -> Self {
+    /// For an archive, `last` is the number of its last commit.
+    pub(super) fn new(log: Log, directory: PathBuf, strategy: Strategy, last: Option<u64>) -> Self {
         let archived = last.map(|last| Commits { last, ..Commits::default() });
         let state = Mutex::new(State { log, is_syncing: false, archived });
-        Self { directory, state, synced: Condvar::new(), failed: AtomicBool::new(false) }
+        Self { directory, strategy, state, synced: Condvar::new(), failed: AtomicBool::new(false) }
     }
 
     /// Returns the directory of the journal.
-    pub(in super::super) fn directory(&self) -> &Path {
+    pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Records that LMDB has committed a record in all of its shards.
-    pub(super) fn committed(&self, record: u64) {
+    /// Records for an archive that LMDB has committed a record in all of its shards. The commit has the number `last`.
+    pub(super) fn committed(&self, record: u64, last: u64) {
         if let Some(archived) = &mut self.lock().archived {
             archived.open.retain(|(open, _)| *open != record);
-            archived.last = archived.last.max(record);
+            archived.last = archived.last.max(last);
         }
     }
 
@@ -94,7 +107,7 @@ impl Group {
         Bound { committed, ends, taken_back }
     }
 
-    /// Returns the number of the last committed record, for an archive.
+    /// Returns the number of the last commit, for an archive.
     pub(super) fn last_commit(&self) -> u64 {
         self.lock().archived.as_ref().map_or(0, |archived| archived.last)
     }
@@ -107,18 +120,28 @@ impl Group {
         self.failed.load(SeqCst)
     }
 
+    /// Calls `body` with the log, whose record is [streamed](Strategy::Streamed). The calling thread has the turn to write.
+    pub(super) fn stream<T>(&self, body: impl FnOnce(&mut Log) -> T) -> T {
+        body(&mut self.lock().log)
+    }
+
     /// Appends a record with these sections, of one shard or several. Returns its number and the length
     /// of the segment when the record is durable.
-    pub(in super::super) fn append(
+    pub(super) fn append(&self, sections: &[Pending<'_>]) -> Result<(u64, u64), AppendFailure> {
+        self.append_with(|log| append(log, sections))
+    }
+
+    /// Appends a record, or the end of a record that is streamed. Returns the same.
+    pub(super) fn append_with(
         &self,
-        sections: &[Pending<'_>],
+        append: impl FnOnce(&mut Log) -> io::Result<()>,
     ) -> Result<(u64, u64), AppendFailure> {
         let mut state = self.lock();
         if self.has_failed() {
             return Err(AppendFailure::Refused(failed()));
         }
         let (record, start) = (state.log.next(), state.log.end());
-        if let Err(error) = append(&mut state.log, sections) {
+        if let Err(error) = append(&mut state.log) {
             // The whole record may be in the file, and must not be read.
             if state.log.erase().is_ok() {
                 return Err(AppendFailure::Refused(error));
@@ -139,7 +162,7 @@ impl Group {
     }
 
     /// Appends the notice that a record is taken back, and returns when it is durable.
-    pub(in super::super) fn take_back(&self, record: u64) -> io::Result<()> {
+    pub(super) fn take_back(&self, record: u64) -> io::Result<()> {
         let mut state = self.lock();
         state.log.take_back(record).inspect_err(|_| self.fail())?;
         self.sync(state)?;
@@ -197,12 +220,19 @@ impl Group {
             return Err(failed());
         }
         // Records that were rolled back are not in the log, so its end is the end of the last record.
-        state.log.sync().inspect_err(|_| self.fail())?;
         let end = state.log.end();
+        if state.log.durable() < end {
+            state.log.sync().inspect_err(|_| self.fail())?;
+        }
         if let Some(archived) = &mut state.archived {
             archived.ends.push(end);
         }
         Ok(state.log.switch(file, longest))
+    }
+
+    /// Returns the number of bytes of records in the current segment.
+    pub(super) fn length(&self) -> u64 {
+        self.lock().log.length()
     }
 
     /// Whether a file is longer than this.
