@@ -62,8 +62,6 @@ ranks! {
     Turn,
     /// The turn to make a checkpoint of all shards. A shard is opened or closed by a thread with this turn.
     Checkpoint,
-    /// The segment of a checkpoint of all shards that is not durable yet.
-    CheckpointBegun,
     /// The records that wait for an archive.
     Outbox,
     /// Commits of one shard, shared; a snapshot that they would delay for too long, exclusively.

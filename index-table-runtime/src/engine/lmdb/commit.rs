@@ -4,8 +4,11 @@ use super::{
     env::Engine,
     error::Failure,
     journal::{
-        active::Active, checkpoint::direct::Direct, log::AppendFailure, recorder::Recorded,
-        shared::checkpoint::Held, weaken,
+        checkpoint::direct::Direct,
+        log::AppendFailure,
+        member::{Held, Member},
+        recorder::Recorded,
+        weaken,
     },
     turn::Writing,
 };
@@ -44,14 +47,14 @@ impl Engine {
 
     #[cold]
     fn append(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
-        let held = self.journal.get().and_then(Active::hold);
         let direct = match self.journal.get() {
-            Some(Active::Own(journal)) if writing.scratch.recorder.is_direct() => {
+            Some(journal) if writing.scratch.recorder.is_direct() => {
                 let begun = journal.begin_direct().map_err(|error| Error::io(&self.path, error));
                 Some(begun.map_err(CommitFailure::Failed)?)
             }
             _ => None,
         };
+        let held = self.journal.get().and_then(Member::hold);
         let appended = writing.scratch.recorder.append();
         if weaken::is("tail-first") {
             // So that kills leave records of transactions that LMDB has not committed.
@@ -74,12 +77,12 @@ impl Engine {
     /// Reports to the journal that LMDB has committed the record, and that the commit is visible.
     #[inline]
     pub(super) fn logged(&self, logged: Logged<'_>, number: usize) {
-        let Logged { recorded: Some(recorded), held, direct } = logged else { return };
+        let Logged { recorded: Some(recorded), held: Some(held), direct } = logged else { return };
         match (self.journal.get(), direct) {
-            (Some(Active::Own(journal)), Some(direct)) => {
-                journal.committed_directly(direct, number as u64);
+            (Some(journal), Some(direct)) => {
+                journal.committed_directly(direct, held, number as u64);
             }
-            (Some(journal), _) => journal.committed(held, recorded, number as u64),
+            (Some(journal), None) => journal.committed(held, recorded, number as u64),
             (None, _) => {}
         }
     }
@@ -95,9 +98,7 @@ impl Engine {
         let is_disk = matches!(error, heed::Error::Io(_));
         let error = self.write_error(&mut writing.retry, error);
         if recorded.is_none() || writing.scratch.recorder.take_back().is_ok() {
-            if let (Some(Active::Own(journal)), Some(direct), true) =
-                (self.journal.get(), direct, is_disk)
-            {
+            if let (Some(journal), Some(direct), true) = (self.journal.get(), direct, is_disk) {
                 journal.fail_direct(direct);
             }
             return CommitFailure::Failed(error);
@@ -130,8 +131,8 @@ impl Engine {
 
     /// Refuses all further writes to the journal, for this reason.
     pub(super) fn refuse_journal(&self, reason: &'static str) {
-        if let Some(Active::Shared(member)) = self.journal.get() {
-            member.refuse(reason);
+        if let Some(journal) = self.journal.get() {
+            journal.refuse(reason);
         }
     }
 }

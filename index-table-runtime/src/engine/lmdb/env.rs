@@ -13,7 +13,7 @@ use std::{
 use super::{
     durable::OpenedAs,
     gate::{Gate, Kind},
-    journal::active::Active,
+    journal::member::Member,
     names::{Database, Env},
     opened::Files,
     turn::Writing,
@@ -46,7 +46,7 @@ pub(crate) struct Engine {
     /// The number of threads that wait for this lock.
     pub(super) waiting: AtomicUsize,
     /// The journal, if this process writes one.
-    pub(super) journal: OnceLock<Active>,
+    pub(super) journal: OnceLock<Member>,
     /// Whether the process that wrote the store before has ended without closing it.
     pub(super) was_left: bool,
     /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
@@ -99,7 +99,7 @@ impl Engine {
     /// Whether a thread of this process waits for its turn to write, or would soon have to wait for a checkpoint.
     pub(crate) fn is_contended(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
-            || self.journal.get().is_some_and(Active::is_behind)
+            || self.journal.get().is_some_and(Member::is_behind)
     }
 
     /// Returns the size of the map in bytes.

@@ -6,18 +6,17 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     journal::{
-        active::Active,
         archive::{format::MANAGER_RECORDS, worker::Distance},
+        archived::SharedArchive,
         changes::{Changes, Operation},
-        checkpoint::DATA_SYNC,
+        common::DATA_SYNC,
         evidence,
         limits::Limits,
         marker::{Journalled, Marker},
+        member::Member,
         plan::{Plan, Wanted, plan},
         presence::{self, Others, Presence},
         shared::{
-            archived::SharedArchive,
-            checkpoint::Member,
             left,
             start::{Joining, SharedJournal},
         },
@@ -41,15 +40,17 @@ use crate::{
 impl Engine {
     /// Returns the distance between the store and its archive; `None` without an archive.
     pub(crate) fn archive_distance(&self) -> Option<Distance> {
-        match self.journal.get()? {
-            Active::Own(journal) => journal.archive_distance(),
-            Active::Shared(member) => member.archive_distance(),
-        }
+        self.journal.get()?.archive_distance()
     }
 
     /// Whether the store writes the journal of all shards.
     pub(crate) fn has_shared_journal(&self) -> bool {
-        matches!(self.journal.get(), Some(Active::Shared(_)))
+        self.shared_journal().is_some()
+    }
+
+    /// Returns the journal of all shards, if the store writes it.
+    fn shared_journal(&self) -> Option<&Member> {
+        self.journal.get().filter(|journal| journal.is_shared())
     }
 
     /// Joins the journal of all shards while it is running. `other` is a shard that has it. `is_known` if the store has had
@@ -60,8 +61,8 @@ impl Engine {
         other: &Self,
         is_known: bool,
     ) -> Result<()> {
-        let Some(Active::Shared(member)) = other.journal.get() else { return Ok(()) };
-        if let Some(Active::Shared(own)) = self.journal.get()
+        let Some(member) = other.shared_journal() else { return Ok(()) };
+        if let Some(own) = self.shared_journal()
             && own.has_left()
         {
             let (directory, env) = (self.path.clone(), self.env()?.clone());
@@ -73,13 +74,13 @@ impl Engine {
         }
         let (directory, env) = (self.path.clone(), self.env()?.clone());
         let joined = member.join(Joining { shard, directory, env }, is_known);
-        self.set_member(joined.map_err(|not_started| unstarted(&self.path, not_started))?);
+        self.set_member(joined.map_err(|not_started| unstarted(&self.path, not_started))?, false);
         Ok(())
     }
 
     /// Whether the shard has left the journal of all shards.
     pub(crate) fn has_left_journal(&self) -> bool {
-        matches!(self.journal.get(), Some(Active::Shared(member)) if member.has_left())
+        self.shared_journal().is_some_and(Member::has_left)
     }
 
     /// Leaves the journal of all shards, because the shard was removed from the store. Writes are refused from now on.
@@ -89,7 +90,7 @@ impl Engine {
     /// [`Error::ReopenNeeded`]: the data file is not complete before the store has been opened again. Until then, no shard
     /// is written.
     pub(crate) fn leave_journal(&self) -> Result<()> {
-        if let Some(Active::Shared(member)) = self.journal.get()
+        if let Some(member) = self.shared_journal()
             && !member.leave(|| (self.lock_writing(), self.can_write()))
         {
             return Err(Error::ReopenNeeded { path: self.path.clone(), reason: DATA_SYNC });
@@ -105,26 +106,27 @@ impl Engine {
     /// The errors of [`leave_journal`](Self::leave_journal). The errors of the system: the journal still has the shard.
     pub(crate) fn leave_no_records(&self) -> Result<()> {
         self.leave_journal()?;
-        if let Some(Active::Shared(member)) = self.journal.get() {
+        if let Some(member) = self.shared_journal() {
             member.leave_no_records().map_err(|source| Error::io(&self.path, source))?;
         }
         Ok(())
     }
 
-    fn set_member(&self, member: Member) {
+    /// Sets the journal. `may_be_direct` as in [`Member::recorder`].
+    fn set_member(&self, member: Member, may_be_direct: bool) {
         let mut writing = self.lock_writing();
-        writing.scratch.recorder = member.recorder();
+        writing.scratch.recorder = member.recorder(may_be_direct);
         writing.paths.add_all(member.files());
         drop(writing);
         if let (Some(slots), Ok(files)) = (member.slots(), self.files()) {
             let _ = files.slots.set(slots);
         }
-        let _ = self.journal.set(Active::Shared(member));
+        let _ = self.journal.set(member);
         self.is_joining.store(false, Ordering::Release);
     }
 
     /// Starts the journal. `writer` is the process that may write the store, if it is known.
-    pub(super) fn start_journal(&mut self, options: &Options, writer: Option<u32>) -> Result<()> {
+    pub(super) fn start_journal(&self, options: &Options, writer: Option<u32>) -> Result<()> {
         let started = start::start(
             self.env()?,
             &self.path,
@@ -135,13 +137,7 @@ impl Engine {
             NotStarted::Elsewhere => error::elsewhere(&self.path, writer, true),
             not_started => unstarted(&self.path, not_started),
         })?;
-        let writing = self.writing.get_mut();
-        writing.scratch.recorder = journal.recorder(options.refuses_shards);
-        writing.paths.add_all(journal.files());
-        if let Ok(files) = self.files() {
-            let _ = files.slots.set(journal.slots());
-        }
-        let _ = self.journal.set(Active::Own(journal));
+        self.set_member(journal, options.refuses_shards);
         Ok(())
     }
 }
@@ -223,7 +219,7 @@ impl SharedJournal {
             started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
         let archive = members.first().and_then(Member::archive).map(ManagerArchive);
         for ((_, engine), member) in shards.iter().zip(members) {
-            engine.set_member(member);
+            engine.set_member(member, false);
         }
         Ok(archive)
     }

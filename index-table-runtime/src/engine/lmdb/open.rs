@@ -160,7 +160,7 @@ impl Engine {
     /// Starts the journal of a process that has ended while readers have the store open, and closes it.
     pub(super) fn settle(options: &Options, path: &Path) -> Result<()> {
         let options = options.clone().durability(Durability::Journal);
-        let mut engine = Self::open_patiently(&options, path, Plan::Start, false)?;
+        let engine = Self::open_patiently(&options, path, Plan::Start, false)?;
         engine.start_journal(&options, None)?;
         drop(engine);
         DataFile(path).wait_until_closed();

@@ -7,7 +7,7 @@ use heed::MdbError;
 use super::{
     env::Engine,
     gate::{Closed, Kind, Pass, Refused},
-    journal::active::Active,
+    journal::member::Member,
     names::Env,
     opened::Files,
     process, size,
@@ -80,14 +80,10 @@ impl Engine {
     /// Makes a checkpoint if pages were changed since the last one, which keeps their earlier versions. Returns false if no
     /// page becomes free.
     fn free_pages(&self) -> bool {
-        match self.journal.get() {
-            None => false,
-            Some(Active::Own(journal)) => {
-                let _turn = self.lock_writing();
-                journal.free_pages()
-            }
-            Some(Active::Shared(member)) => member.free_pages(),
-        }
+        let Some(journal) = self.journal.get() else { return false };
+        // The thread with the turn to write records the checkpoints of a journal with one member.
+        let _turn = (!journal.is_shared()).then(|| self.lock_writing());
+        journal.free_pages()
     }
 
     /// Enlarges the map beyond `full_at`, the size at which it was full. Returns false at the limit.
@@ -159,7 +155,7 @@ impl Engine {
     fn map(&self, closed: Closed<'_, Files>, bytes: usize) -> Result<()> {
         let bytes = size::page_multiple(bytes);
         // A checkpoint would begin a read transaction.
-        let mut held = self.journal.get().and_then(Active::hold);
+        let mut held = self.journal.get().and_then(Member::hold);
         #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
         // SAFETY: all transactions of this process pass the gate. While `closed` exists, none is active and none
         // begins.

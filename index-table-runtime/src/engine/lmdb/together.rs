@@ -10,11 +10,10 @@ use super::{
     commit::Logged,
     env::Engine,
     journal::{
-        active::Active,
         checkpoint::pages,
         log::AppendFailure,
+        member::{Held, Member},
         recorder::{Record, Recorded, Recorder},
-        shared::checkpoint::Held,
         weaken,
     },
     process::{self, Space},
@@ -167,7 +166,7 @@ impl<'s> Txn<'s> {
         }
         // Locks the shards in their order, so that no checkpoint is made between the record and LMDB's commits.
         let held: Vec<_> =
-            changed.iter().map(|part| part.engine.journal.get().and_then(Active::hold)).collect();
+            changed.iter().map(|part| part.engine.journal.get().and_then(Member::hold)).collect();
         let recorders = changed.iter_mut().map(|part| &mut part.turn.writing.scratch.recorder);
         let appended = Recorder::append_together(&mut recorders.collect::<Vec<_>>());
         if weaken::is("tail-first") {

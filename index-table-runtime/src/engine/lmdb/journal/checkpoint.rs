@@ -1,12 +1,18 @@
-//! Checkpoints, concurrent with writers.
+//! Checkpoints of all members of a journal, concurrent with their writers.
 //!
-//! 1. A committing thread begins a checkpoint ([`Journal::committed`]). It pins the committed state, copies the meta pages
-//!    and switches to the next segment.
-//! 2. A [background](crate::background) thread makes it durable ([`Shared::finish`]). It syncs the data file, writes the block
-//!    into the segment and syncs the segment.
-//! 3. The next write transaction ([`Journal::begin`]) records the new checkpoint in the log, and then releases the pin of
-//!    the previous checkpoint. So each commit that may reuse pages of the old state has a frame that names the new
-//!    checkpoint.
+//! 1. *Begin*: the log continues in the next segment, all earlier segments are durable, and each member that has changed
+//!    since its last checkpoint is pinned with the lock of its commits. Its meta pages are copied.
+//! 2. *Finish*: a [background](crate::background) thread syncs the data files of these members, checks that LMDB's reader
+//!    tables have the pins of all members, writes the block into the segment, and syncs the segment.
+//! 3. *Record*: later frames name the new checkpoint. Then the previous pins are released, each with the lock of the
+//!    member's commits. So each commit that may use the released pages has a later frame.
+//!
+//! The [strategy](super::group::Strategy) of the journal's group decides who begins and records:
+//!
+//! | strategy | 1 | 3 |
+//! |---|---|---|
+//! | streamed | the committing thread, with the turn to write: pins the member, and then continues in the next segment, because the segment must not have a record of the pinned state | the next write transaction, before its first frame |
+//! | gathered | the background thread: continues in the next segment, and then pins the members, because the state of each member must have its records of earlier segments | the background thread |
 
 pub(in crate::engine::lmdb) mod direct;
 #[cfg(test)]
@@ -14,128 +20,37 @@ mod tests;
 
 use std::{
     fs::File,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool,
-            Ordering::{Relaxed, SeqCst},
-        },
-    },
+    io,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    thread,
     time::{Duration, Instant},
 };
 
 use super::{
-    archive::worker::{Archiver, Archiving, Beginning, Distance},
-    block::{Block, HEAD},
-    files::Segments,
-    frame::Place,
-    group::Group,
-    limits::Limits,
+    block::{Block, Saved},
+    common::{Common, DATA_SYNC, JOURNAL_SYNC, Making, Missed, Open, Opened, Part, Segment, Turn},
     log::{self, Switched},
-    marker::{self, Journalled, Marker},
-    pace::{PATIENCE, Pace},
-    pinned::Slots,
-    recorder::{Recorded, Recorder},
     snapshot::{Refused, Snapshot},
     weaken,
     write_back::write_back,
 };
 use crate::{
-    background::{Job, Lane, Work},
-    engine::{files::FileId, lmdb::names::Env},
-    locks::{Condvar, Mutex, MutexGuard, Unshared, rank},
+    background::Work,
+    locks::{Held as LockHeld, rank},
 };
 
 /// The pause before another attempt, and the shortest time between two looks at the age of the last checkpoint.
-pub(super) const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(1);
 pub(super) const LONG: Duration = Duration::from_hours(1);
 
-/// The maximum time to wait for a checkpoint that makes pages free.
-const ROOM: Duration = Duration::from_secs(30);
+/// How often a checkpoint for a new shard is tried, with pauses of [`SHORT`].
+pub(super) const TRIES: u32 = 10;
 
-/// The journal of a store whose writer is this process.
-pub(in crate::engine::lmdb) struct Journal {
-    shared: Arc<Shared>,
-    job: Job,
-    archiver: Option<Archiver>,
-}
-
-pub(super) struct Shared {
-    pub(super) env: Env,
-    /// See [`lock_writer`](super::presence::lock_writer).
-    _unshared: Unshared,
-    pub(super) files: Arc<Segments>,
-    pub(super) group: Arc<Group>,
-    pub(super) journalled: Journalled,
-    pub(super) limits: Arc<Limits>,
-    pub(super) page_size: u64,
-    pub(super) slots: Arc<Slots>,
-    archive: Option<Arc<Archiving>>,
-    state: Mutex<State, rank::JournalState>,
-    changed: Condvar,
-    /// A checkpoint is durable, but not yet recorded in the log.
-    is_done: AtomicBool,
-    /// A writer waits for the checkpoint in progress, with the turn, so that no other thread commits.
-    is_waited_for: AtomicBool,
-    /// The store is no longer written.
-    is_refused: AtomicBool,
-}
-
-struct State {
-    /// The pin of the last durable checkpoint. It is dropped before the environment is closed.
-    pin: Option<Snapshot>,
-    /// A checkpoint was begun, and is not yet recorded in the log.
-    making: bool,
-    /// The begun checkpoint, until the job takes it.
-    pending: Option<Pending>,
-    /// The segment of a checkpoint that has become durable, and the pin of the previous one.
-    done: Option<(u64, Option<Snapshot>)>,
-    /// The number of the last commit.
-    number: u64,
-    /// The estimated size of the pages that were changed since the last checkpoint began.
-    pages: u64,
-    /// The start of the last checkpoint.
-    since: Instant,
-    /// The pace of the writers while a checkpoint is in progress.
-    pace: Pace,
-    /// A checkpoint is due, regardless of the limits.
-    is_due: bool,
-    /// The reason why the store is no longer written.
-    refused: Option<&'static str>,
-}
-
-struct Pending {
-    snapshot: Snapshot,
-    data: File,
-    /// The file of the segment, for the block.
-    block: File,
-    /// All files of the journal, for an archive.
-    all: Vec<File>,
-    switched: Switched,
-}
-
-/// The files that a checkpoint needs. They are opened before it begins, so that it does not fail afterwards if no descriptor is
-/// free.
-struct Opened {
-    data: File,
-    /// The file of the next segment, for the commits.
-    next: File,
-    /// The same file, for the block.
-    block: File,
-    /// All files of the journal, for an archive.
-    all: Vec<File>,
-}
-
-pub(in crate::engine::lmdb) const DATA_SYNC: &str = "the data file could not be written to the disk; commits are in the \
-                                    journal, which is applied when the store is opened again";
-pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
-pub(super) const PANICKED: &str = "a checkpoint has ended with a panic";
-pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
-pub(super) const MAP_LOST: &str = "the data file of a shard could not be mapped again";
-pub(super) const PROMOTED: &str = "a follower of its archive has been promoted and is written instead, so that this \
-                                  store needs another archive";
-pub(super) const OTHER_WRITER: &str = "a program without the journal has written to the store";
+const PANICKED: &str = "a checkpoint has ended with a panic";
+const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
+const MAP_LOST: &str = "the data file of a shard could not be mapped again";
+const OTHER_WRITER: &str = "a program without the journal has written to the store";
+const CLOSED: &str = "the store is being closed";
 
 /// Estimates the number of pages that a commit with this number of operations has changed. Each operation changes a leaf.
 /// The first 16 operations change two branch pages each, and later operations share them.
@@ -144,399 +59,329 @@ pub(in crate::engine::lmdb) const fn pages(operations: u64) -> u64 {
     operations.saturating_add(2 * paths)
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+impl Common {
+    /// Returns the time until the age of the last checkpoint has to be looked at.
+    pub(super) fn left(&self) -> Duration {
+        let age = self.lock().since.elapsed();
+        let left = self.limits.time().saturating_sub(age);
+        if left.is_zero() { self.limits.time().clamp(SHORT, LONG) } else { left.min(LONG) }
     }
 
-    /// Opens the files for a checkpoint.
-    fn open(&self) -> Result<Opened, Refused> {
+    /// Makes a checkpoint in this thread, for example because a shard was added.
+    pub(super) fn checkpoint_now(&self, _turn: &Turn<'_>, tries: u32) -> io::Result<()> {
+        for tried in 1..=tries {
+            if let Some(reason) = self.refused() {
+                return Err(io::Error::other(reason));
+            }
+            if self.lock().is_closed {
+                return Err(io::Error::other(CLOSED));
+            }
+            self.lock().since = Instant::now();
+            match self.checkpoint() {
+                Ok(()) => return Ok(()),
+                Err(Missed::Ever(reason)) => self.refuse(reason),
+                Err(Missed::Now) if tried < tries => thread::sleep(SHORT),
+                Err(Missed::Now) => {}
+                Err(Missed::File(error)) => {
+                    let reason = format!("a file of the journal could not be opened: {error}");
+                    return Err(io::Error::new(error.kind(), reason));
+                }
+            }
+        }
+        let reason = "no checkpoint could be made, because all reader slots are taken";
+        Err(io::Error::other(self.refused().unwrap_or(reason)))
+    }
+
+    /// Whether a shard has changes. The caller has the lock of the state, so this must not wait for a commit.
+    fn has_changes(&self) -> bool {
+        self.shards.iter().any(|shard| {
+            let Some(open) = shard.open.try_lock() else { return true };
+            open.as_ref().is_some_and(|open| open.number > open.saved.number)
+        })
+    }
+
+    /// Makes a checkpoint in this thread, which has the turn.
+    fn checkpoint(&self) -> Result<(), Missed> {
+        let mut making = self.begin(&mut None)?;
+        if let Err(missed) = self.finish(&mut making, false) {
+            self.lock().begun = Some(making.segment);
+            return Err(missed);
+        }
+        self.record(making);
+        Ok(())
+    }
+
+    /// Opens the files of the next segment.
+    pub(super) fn open(&self) -> io::Result<Opened> {
         let (next, block) = (self.group.next_file()?, self.group.next_file()?);
-        let all = if self.archive.is_some() { self.files.open_all()? } else { Vec::new() };
-        Ok(Opened { data: self.data()?, next, block, all })
+        let has_archive = self.archive.get().is_some();
+        let all = if has_archive { self.files.open_all()? } else { Vec::new() };
+        let data = if self.is_streamed() { Some(self.data(0)?) } else { None };
+        Ok(Opened { next, block, all, data })
     }
 
-    /// Returns LMDB's descriptor of the data file, whose sync returns the errors of earlier writes. LMDB's own function to sync
-    /// reads the map, which a writer may be replacing. The result is not kept, so that a store has few open files.
-    fn data(&self) -> Result<File, Refused> {
-        Ok(self.env.try_clone_inner_file()?)
+    /// Opens the data file of the shard at this position.
+    fn data(&self, at: usize) -> io::Result<File> {
+        let shard = self.shards.get(at).ok_or(io::ErrorKind::NotFound)?;
+        shard.lock().as_ref().ok_or(io::ErrorKind::NotFound)?.data()
     }
 
-    fn refuse(&self, state: &mut State, reason: &'static str) {
-        state.refused.get_or_insert(reason);
-        self.is_refused.store(true, SeqCst);
-        self.changed.notify_all();
-    }
-
-    /// Makes a pending checkpoint durable. `is_synced` if the data file has been synced since its last change.
-    fn finish(&self, pending: &mut Pending, is_synced: bool) -> Result<(), &'static str> {
-        let Pending { snapshot, data, block: file, all, switched } = pending;
+    /// Begins a checkpoint. The files are opened if they are not, and are kept if the state can't be pinned.
+    pub(super) fn begin(&self, opened: &mut Option<Opened>) -> Result<Making, Missed> {
+        let begun = self.lock().begun.take();
+        if begun.is_none() && opened.is_none() {
+            *opened = Some(self.open().map_err(Missed::File)?);
+        }
+        let pins_first = self.is_streamed() || weaken::is("pin-first");
+        let mut data = opened.as_mut().and_then(|opened| opened.data.take());
+        let pinned = pins_first.then(|| self.pin(&mut data)).transpose()?;
         weaken::pause();
-        if !is_synced {
-            // This or the sync returns the error of an earlier write.
-            write_back(data, || self.is_waited_for.load(Relaxed)).map_err(|_| DATA_SYNC)?;
+        let segment = match (begun, opened.take()) {
+            (Some(segment), _) => segment,
+            (None, Some(Opened { next, block, all, .. })) => {
+                let switched = self.group.switch(next, self.limits.longest());
+                Segment { switched: switched.map_err(|_| Missed::Ever(JOURNAL_SYNC))?, block, all }
+            }
+            (None, None) => return Err(Missed::Now),
+        };
+        match pinned.map_or_else(|| self.pin(&mut data), Ok) {
+            Ok(parts) => Ok(Making { segment, parts }),
+            Err(missed) => {
+                self.lock().begun = Some(segment);
+                Err(missed)
+            }
         }
-        data.sync_data().map_err(|_| DATA_SYNC)?;
-        weaken::pause();
-        snapshot.pin_late(&self.env);
-        snapshot.copy_late(data);
-        let saved = snapshot.saved(0, data).map_err(|_| DATA_SYNC)?;
-        self.limits.follow(snapshot.used(data));
-        if !self.slots.has(snapshot.number) && !weaken::any() {
-            return Err(PIN_LOST);
-        }
-        let Switched { salt, record, link } = *switched;
-        let block = Block { salt, record, link, time: log::now(), shards: vec![saved] };
-        if let Some(archive) = &self.archive {
-            // Files of the journal are reused after the checkpoint.
-            let at = Place { sequence: salt.sequence, offset: HEAD };
-            let bound = self.group.bound(Place::default());
-            archive.save(all, &bound, (at, link, record), snapshot.number);
-        }
-        log::put_block(file, &block).map_err(|_| JOURNAL_SYNC)
     }
 
-    /// Continues in the next segment.
-    fn switch(&self, file: File) -> Result<Switched, &'static str> {
-        self.group.switch(file, self.limits.longest()).map_err(|_| JOURNAL_SYNC)
+    /// Returns the states of all shards. Each shard that has changed since its last checkpoint is pinned.
+    fn pin(&self, data: &mut Option<File>) -> Result<Vec<Part>, Missed> {
+        let mut parts = Vec::with_capacity(self.shards.len());
+        for (at, shard) in self.shards.iter().enumerate() {
+            let mut open = shard.lock();
+            let Some(open) = &mut *open else {
+                let saved = Saved::gone(shard.number, shard.closed.load(SeqCst));
+                parts.push(Part { at, slots: None, saved, used: 0, taken: None, data: None });
+                continue;
+            };
+            let (slots, saved) = (Some(Arc::clone(&open.slots)), open.saved.clone());
+            let mut part = Part { at, slots, saved, used: open.used, taken: None, data: None };
+            if open.number != open.saved.number {
+                let data = data.take().map_or_else(|| open.data(), Ok).map_err(|_| Missed::Now)?;
+                part.taken = Some(open.snapshot(&data, self.is_streamed())?);
+                part.data = self.is_streamed().then_some(data);
+                shard.pages.store(0, SeqCst);
+                open.pin.release_early();
+            }
+            parts.push(part);
+        }
+        Ok(parts)
     }
 
-    /// Truncates long files of the journal, which the last checkpoint has made free. An archive has their records in its
-    /// outbox, or continues after them.
-    fn shrink(&self) {
+    /// Makes a checkpoint durable. `is_synced` if the data file has been synced since its last change.
+    pub(super) fn finish(&self, making: &mut Making, is_synced: bool) -> Result<(), Missed> {
+        let failed = |_| Missed::Ever(DATA_SYNC);
+        for part in &mut making.parts {
+            let Some(snapshot) = &mut part.taken else { continue };
+            weaken::pause();
+            let data = part.data.take().map_or_else(|| self.data(part.at), Ok);
+            let data = data.map_err(|_| Missed::Now)?;
+            if !is_synced {
+                // This or the sync returns the error of an earlier write.
+                write_back(&data, || self.is_waited_for.load(SeqCst)).map_err(failed)?;
+            }
+            data.sync_data().map_err(failed)?;
+            weaken::pause();
+            if weaken::any()
+                && let Some(shard) = self.shards.get(part.at)
+                && let Some(open) = &*shard.lock()
+            {
+                snapshot.pin_late(&open.env);
+                snapshot.copy_late(&data);
+            }
+            part.saved = snapshot.saved(part.saved.shard, &data).map_err(failed)?;
+            part.used = snapshot.used(&data);
+        }
+        let is_pinned = |part: &Part| {
+            part.slots.as_ref().is_none_or(|slots| slots.has(part.saved.number) || weaken::any())
+        };
+        if !making.parts.iter().all(is_pinned) {
+            return Err(Missed::Ever(PIN_LOST));
+        }
+        let mut shards = Vec::with_capacity(self.room);
+        shards.extend(making.parts.iter().map(|part| part.saved.clone()));
+        Saved::pad(&mut shards, self.room);
+        // A record before the segment whose commit has failed in some shards would be lost in the others. It
+        // has refused further writes before its shards could be pinned.
+        if let Some(reason) = self.refused() {
+            return Err(Missed::Ever(reason));
+        }
+        let Switched { salt, record, link } = making.segment.switched;
+        let block = Block { salt, record, link, time: log::now(), shards };
+        self.save_archive(&making.segment.all, &block);
+        let put = log::put_block(&making.segment.block, &block);
+        put.map_err(|_| Missed::Ever(JOURNAL_SYNC))?;
+        // An archive has the records of earlier segments in its outbox, or continues after them.
         self.group.shrink(self.limits.longest());
+        Ok(())
     }
 
-    /// Makes a last checkpoint if files of the journal are long, so that they can be truncated. No thread writes.
-    fn shrink_closed(&self) {
-        if !self.group.is_longer(self.limits.longest()) {
+    /// Lets later frames name a durable checkpoint, and releases the pins before it.
+    pub(super) fn record(&self, Making { segment, parts }: Making) {
+        self.group.set_checkpoint(segment.switched.salt.sequence);
+        for Part { at, saved, used, taken, .. } in parts {
+            // Dropped with the lock: no commit is between its frame and LMDB's commit.
+            if let Some(snapshot) = taken
+                && let Some(shard) = self.shards.get(at)
+                && let Some(open) = &mut *shard.lock()
+            {
+                (open.saved, open.used) = (saved, used);
+                open.pin = snapshot;
+            }
+        }
+        self.follow_size();
+    }
+
+    /// Begins a checkpoint, unless another one is in progress. The calling thread has the turn to write the only member.
+    #[cold]
+    pub(super) fn begin_streamed(&self) {
+        let mut state = self.lock();
+        if state.is_working || state.done.is_some() || self.refused().is_some() {
             return;
         }
-        let Ok(Opened { data, next, block, all }) = self.open() else { return };
-        let Ok(snapshot) = Snapshot::of_last(&self.env, &data) else { return };
-        let finish =
-            |switched| self.finish(&mut Pending { snapshot, data, block, all, switched }, false);
-        match self.switch(next).and_then(finish) {
-            Ok(()) => self.shrink(),
-            Err(reason) => self.refuse(&mut self.lock(), reason),
+        state.is_working = true;
+        drop(state);
+        match self.begin(&mut None) {
+            Ok(making) => {
+                self.is_due.store(false, SeqCst);
+                self.is_begun.store(true, SeqCst);
+                let mut state = self.lock();
+                (state.pending, state.since) = (Some(making), Instant::now());
+                drop(state);
+                self.wake();
+            }
+            Err(missed) => {
+                self.lock().is_working = false;
+                self.changed.notify_all();
+                // Without a free reader slot or a descriptor, the next commit tries again.
+                self.is_due.store(true, SeqCst);
+                if let Missed::Ever(reason) = missed {
+                    self.refuse(reason);
+                }
+            }
         }
+    }
+
+    /// Records the checkpoint that a committing thread has begun, if it is durable. Returns whether it was. The calling thread
+    /// has the turn to write the only member.
+    pub(super) fn record_streamed(&self) -> bool {
+        let mut state = self.lock();
+        let done = state.done.take();
+        self.is_begun.store(state.is_working, SeqCst);
+        drop(state);
+        let is_done = done.is_some();
+        if let Some(done) = done {
+            self.record(done);
+        }
+        is_done
+    }
+
+    /// Makes a last checkpoint if files of the journal are long, so that they are truncated. The caller closes a shard that can
+    /// be written.
+    pub(super) fn shrink_closed(&self, _turn: &Turn<'_>) {
+        let is_long = || self.group.is_longer(self.limits.longest());
+        // After a shard was closed with an incomplete data file, a checkpoint would lack the state of this shard. Then writes
+        // are refused.
+        if self.refused().is_none()
+            && is_long()
+            && let Err(Missed::Ever(reason)) = self.checkpoint()
+        {
+            self.refuse(reason);
+        }
+    }
+
+    /// Makes the checkpoint durable that a committing thread has begun. The job gets the turn from that thread.
+    fn finish_streamed(&self, mut making: Making) {
+        let held = LockHeld::got::<rank::Checkpoint>(0);
+        let turn = Turn { common: self, is_job: true, _held: held };
+        // The pin of the last checkpoint stays after an error.
+        let outcome = self.finish(&mut making, false);
+        if outcome.is_ok() {
+            let mut state = self.lock();
+            state.done = Some(making);
+            let time = state.since.elapsed();
+            state.pace.follow(time);
+        } else {
+            self.refuse(match outcome {
+                Err(Missed::Ever(reason)) => reason,
+                _ => DATA_SYNC,
+            });
+        }
+        drop(turn);
     }
 }
 
-impl Work for Shared {
+impl Work for Common {
     fn run(&self) -> Option<Duration> {
         let mut state = self.lock();
-        if state.refused.is_some() {
+        if let Some(making) = state.pending.take() {
+            drop(state);
+            self.finish_streamed(making);
             return None;
         }
-        let mut pending = state.pending.take()?;
+        // Another thread makes a checkpoint with a new shard, and then wakes the job.
+        let is_refused = state.is_closed || self.refused.get().is_some();
+        if is_refused || state.is_working || self.is_streamed() {
+            return None;
+        }
+        // Without changes, no checkpoint is needed.
+        let is_old = || state.since.elapsed() >= self.limits.time() && self.has_changes();
+        if !self.is_due.load(SeqCst) && !is_old() {
+            drop(state);
+            return Some(self.left());
+        }
+        (state.is_working, state.since) = (true, Instant::now());
+        self.is_due.store(false, SeqCst);
         drop(state);
-        let outcome = self.finish(&mut pending, false);
-        if outcome.is_ok() {
-            self.shrink();
-        }
-        let mut state = self.lock();
+        let held = LockHeld::got::<rank::Checkpoint>(0);
+        let turn = Turn { common: self, is_job: true, _held: held };
+        let outcome = self.checkpoint();
+        self.is_waited_for.store(false, SeqCst);
+        drop(turn);
         match outcome {
-            Ok(()) => {
-                let before = state.pin.replace(pending.snapshot);
-                state.done = Some((pending.switched.salt.sequence, before));
-                let time = state.since.elapsed();
-                state.pace.follow(time);
-                self.is_done.store(true, SeqCst);
-                self.changed.notify_all();
+            Ok(()) => Some(self.left()),
+            Err(Missed::Ever(reason)) => {
+                // The pins of the last checkpoint are kept.
+                self.refuse(reason);
+                None
             }
-            // The pin of the last checkpoint stays, and the pin of this checkpoint may stay.
-            Err(reason) => self.refuse(&mut state, reason),
+            Err(Missed::Now | Missed::File(_)) => {
+                self.is_due.store(true, SeqCst);
+                Some(SHORT)
+            }
         }
-        None
     }
 
     fn panicked(&self) {
-        self.refuse(&mut self.lock(), PANICKED);
+        self.refuse(PANICKED);
     }
 }
 
-/// The state of a journal that starts.
-pub(super) struct Start {
-    pub(super) env: Env,
-    pub(super) data: File,
-    pub(super) unshared: Unshared,
-    pub(super) files: Arc<Segments>,
-    pub(super) group: Group,
-    pub(super) journalled: Journalled,
-    pub(super) pin: Snapshot,
-    /// The number of the last commit.
-    pub(super) number: u64,
-    pub(super) page_size: u64,
-    pub(super) slots: Arc<Slots>,
-    pub(super) archive: Option<Beginning>,
-}
-
-impl Journal {
-    pub(super) fn begin_with(start: Start, limits: Limits) -> std::io::Result<Self> {
-        let Start {
-            env,
-            data,
-            unshared,
-            files,
-            group,
-            journalled,
-            pin,
-            number,
-            page_size,
-            slots,
-            ..
-        } = start;
-        let (archive, rounds) = start.archive.map(|it| it.share(Arc::clone(&files))).unzip();
-        let state = State {
-            pin: Some(pin),
-            making: false,
-            pending: None,
-            done: None,
-            number,
-            pages: 0,
-            since: Instant::now(),
-            pace: Pace::default(),
-            is_due: false,
-            refused: None,
-        };
-        let shared = Arc::new(Shared {
-            env,
-            _unshared: unshared,
-            files,
-            group: Arc::new(group),
-            journalled,
-            limits: Arc::new(limits),
-            page_size,
-            slots,
-            archive,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-            is_done: AtomicBool::new(false),
-            is_waited_for: AtomicBool::new(false),
-            is_refused: AtomicBool::new(false),
-        });
-        let own = Arc::clone(&shared.group);
-        let bound = move |after| own.bound(after);
-        let own = Arc::clone(&shared);
-        let refuse = move || own.refuse(&mut own.lock(), PROMOTED);
-        let archiver = rounds.map(|rounds| Archiver::start(rounds, bound, refuse)).transpose()?;
-        let own = Arc::clone(&shared) as Arc<dyn Work>;
-        let job = Job::start(own, Lane::of(&data), None)?;
-        Ok(Self { shared, job, archiver })
-    }
-
-    /// Returns the recorder of the data file. `may_be_direct` if transactions that are too large for the journal need not be in
-    /// it. An archive gets its records from the journal.
-    pub(in crate::engine::lmdb) fn recorder(&self, may_be_direct: bool) -> Recorder {
-        let limits = (may_be_direct && self.archiver.is_none()).then(|| &self.shared.limits);
-        Recorder::new(Arc::clone(&self.shared.group), 0, limits.map(Arc::clone))
-    }
-
-    /// Returns the paths and the numbers of the files of the journal.
-    pub(in crate::engine::lmdb) fn files(&self) -> impl Iterator<Item = (PathBuf, FileId)> {
-        self.shared.files.paths()
-    }
-
-    /// Returns the distance between the store and its archive; `None` without an archive.
-    pub(in crate::engine::lmdb) fn archive_distance(&self) -> Option<Distance> {
-        let archive = self.shared.archive.as_ref()?;
-        Some(archive.distance(self.shared.group.last_commit()))
-    }
-
-    /// Returns the file that must stay open as long as the environment does.
-    pub(in crate::engine::lmdb) fn slots(&self) -> Arc<Slots> {
-        Arc::clone(&self.shared.slots)
-    }
-
-    /// Returns the reason why the store is no longer written.
-    pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
-        if !self.shared.is_refused.load(SeqCst) {
-            return None;
+impl Open {
+    /// Pins the last state for a checkpoint. LMDB may not have counted the last commit of a member whose records are streamed,
+    /// because the commit has changed nothing.
+    fn snapshot(&self, data: &File, is_streamed: bool) -> Result<Snapshot, Missed> {
+        if !self.is_mapped {
+            return Err(Missed::Ever(MAP_LOST));
         }
-        self.shared.lock().refused
-    }
-
-    /// Whether a checkpoint is in progress, and half as much has changed since its start as makes writers wait.
-    pub(in crate::engine::lmdb) fn is_behind(&self) -> bool {
-        let shared = &*self.shared;
-        let state = shared.lock();
-        let is_working = !shared.is_done.load(SeqCst) && state.making;
-        is_working && state.pages >= shared.limits.changed().saturating_mul(PATIENCE) / 2
-    }
-
-    /// Prepares for a write transaction: waits if a checkpoint is in progress and more has changed since its start than its
-    /// [`Pace`] allows, and records a checkpoint that has become durable. The calling thread must have the turn to write, so
-    /// that the transactions of waiting threads count too.
-    pub(in crate::engine::lmdb) fn begin(&self) {
-        let shared = &*self.shared;
-        let mut state = shared.lock();
-        while state.making && !shared.is_done.load(SeqCst) && state.refused.is_none() {
-            let length = shared.group.length();
-            let pages = state.pace.time_of(state.pages, shared.limits.changed());
-            let journal = state.pace.time_of(length, shared.limits.journal());
-            let left = match (pages, journal) {
-                (Some(pages), Some(journal)) => {
-                    pages.max(journal).saturating_sub(state.since.elapsed())
-                }
-                // At the limit, the end of the checkpoint wakes the thread.
-                _ => LONG,
-            };
-            if left.is_zero() {
-                break;
-            }
-            shared.is_waited_for.store(true, Relaxed);
-            state = shared.changed.wait_timeout(state, left);
-            shared.is_waited_for.store(false, Relaxed);
+        // Without a reader slot, the checkpoint is tried again.
+        let snapshot = Snapshot::of_last(&self.env, data).map_err(|refused| match refused {
+            Refused::Lmdb(_) | Refused::Io(_) => Missed::Now,
+            Refused::Changed(reason) => Missed::Ever(reason),
+        })?;
+        let is_last = snapshot.number == self.number;
+        if !is_last && !(is_streamed && snapshot.number < self.number) {
+            return Err(Missed::Ever(OTHER_WRITER));
         }
-        drop(state);
-        self.record();
-    }
-
-    /// Records a checkpoint that has become durable, and releases the previous one. The calling thread must have the turn to
-    /// write.
-    fn record(&self) {
-        let shared = &*self.shared;
-        if !shared.is_done.load(SeqCst) {
-            return;
-        }
-        let mut state = shared.lock();
-        if let Some((sequence, before)) = state.done.take() {
-            shared.group.set_checkpoint(sequence);
-            drop(before);
-        }
-        state.making = false;
-        shared.is_done.store(false, SeqCst);
-    }
-
-    /// Begins a checkpoint if pages were changed since the last one. The calling thread must have the turn to write.
-    #[cold]
-    pub(in crate::engine::lmdb) fn begin_freeing_pages(&self) {
-        let mut state = self.shared.lock();
-        if state.pages > 0 && !state.making && state.refused.is_none() {
-            self.begin_checkpoint(&mut state);
-        }
-    }
-
-    /// Makes a checkpoint if pages were changed since the last one, and waits for it, at most [`ROOM`]. Returns whether a
-    /// checkpoint has ended. The calling thread must have the turn to write.
-    #[cold]
-    pub(in crate::engine::lmdb) fn free_pages(&self) -> bool {
-        let (shared, end) = (&*self.shared, Instant::now() + ROOM);
-        let (mut has_ended, mut is_last) = (false, false);
-        loop {
-            // A checkpoint that is in progress lacks later changes.
-            if !is_last {
-                self.begin_freeing_pages();
-            }
-            let state = shared.lock();
-            if !state.making {
-                return has_ended && state.refused.is_none();
-            }
-            is_last = state.pages == 0;
-            let left = end.saturating_duration_since(Instant::now());
-            let is_open = |state: &mut State| state.done.is_none() && state.refused.is_none();
-            let state = shared.changed.wait_timeout_while(state, left, is_open);
-            if state.done.is_none() {
-                return false;
-            }
-            drop(state);
-            self.record();
-            has_ended = true;
-        }
-    }
-
-    /// Records that a commit is visible, and begins a checkpoint if one is due. The calling thread must have the turn to
-    /// write.
-    pub(in crate::engine::lmdb) fn committed(&self, recorded: Recorded, number: u64) {
-        let shared = &*self.shared;
-        let mut state = shared.lock();
-        state.number = state.number.max(number);
-        if shared.archive.is_some() {
-            shared.group.committed(recorded.record, number);
-        }
-        state.pages = state.pages.saturating_add(pages(recorded.operations) * shared.page_size);
-        let is_due = state.is_due
-            || state.pages >= shared.limits.changed()
-            || recorded.length >= shared.limits.journal()
-            || state.since.elapsed() >= shared.limits.time();
-        if is_due && !state.making && state.refused.is_none() {
-            self.begin_checkpoint(&mut state);
-        }
-        if shared.archive.as_ref().is_some_and(|archive| archive.wants_base()) {
-            self.pin_base();
-        }
-    }
-
-    /// Pins the state for a base of the archive. Without a free reader slot, the next commit tries again.
-    #[cold]
-    fn pin_base(&self) {
-        let shared = &*self.shared;
-        let take = |data: File| Snapshot::take(&shared.env, &data);
-        if let (Some(archive), Ok(snapshot)) = (&shared.archive, shared.data().and_then(take)) {
-            archive.give_base(snapshot);
-        }
-    }
-
-    #[cold]
-    fn begin_checkpoint(&self, state: &mut State) {
-        let shared = &*self.shared;
-        // Without a free reader slot or a descriptor, the next commit tries again.
-        let opened = shared.open();
-        let take = |opened: Opened| Ok((Snapshot::take(&shared.env, &opened.data)?, opened));
-        let Ok((snapshot, Opened { data, next, block, all })) = opened.and_then(take) else {
-            state.is_due = true;
-            return;
-        };
-        if snapshot.number > state.number {
-            shared.refuse(state, OTHER_WRITER);
-            return;
-        }
-        let switched = match shared.switch(next) {
-            Ok(switched) => switched,
-            Err(reason) => return shared.refuse(state, reason),
-        };
-        if weaken::is("early-release") {
-            state.pin = None;
-        }
-        state.making = true;
-        state.pending = Some(Pending { snapshot, data, block, all, switched });
-        state.pages = 0;
-        state.since = Instant::now();
-        state.is_due = false;
-        self.job.wake();
-    }
-
-    /// Stops all writes, because a sync has failed, or because LMDB and the journal differ.
-    pub(in crate::engine::lmdb) fn fail(&self) {
-        let mut state = self.shared.lock();
-        self.shared.refuse(&mut state, JOURNAL_SYNC);
-    }
-
-    /// Ends the journal. If there was no failure and LMDB can still write, the data file is then complete without the journal.
-    /// Otherwise the next opening applies the journal.
-    pub(in crate::engine::lmdb) fn close(mut self, is_writable: bool) {
-        let shared = Arc::clone(&self.shared);
-        self.job.stop();
-        if let Some(archiver) = self.archiver.take() {
-            archiver.close();
-        }
-        let is_sound = || is_writable && shared.lock().refused.is_none();
-        if is_sound() {
-            shared.shrink_closed();
-        }
-        if is_sound() && shared.env.force_sync().is_ok() {
-            let clean = Marker::Clean(shared.journalled);
-            // Without the marker, the next opening applies the journal, which changes nothing.
-            let put = |data: File| Ok(marker::put(&data, clean).and_then(|()| data.sync_data())?);
-            let _ = shared.data().and_then(put);
-        }
-        // A process that another thread is starting has the file open too, so closing it does not release the lock.
-        let _ = shared.files.first().unlock();
-    }
-
-    /// Leaks the journal, in a process that was forked from the writer of the journal.
-    pub(in crate::engine::lmdb) fn forget(self) {
-        std::mem::forget(self);
+        Ok(snapshot)
     }
 }

@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{
@@ -72,7 +73,7 @@ pub(crate) fn create(directory: &Path, journal: &str) -> io::Result<Vec<File>> {
 /// Only the first file stays open, because it may have the lock of the writer. The others are opened when they are needed, so
 /// that a store has few open files; the log keeps the file of the current segment.
 pub(crate) struct Segments {
-    first: File,
+    first: Arc<File>,
     /// The paths, and the numbers of the files on systems that have numbers.
     files: Vec<(PathBuf, Option<FileId>)>,
 }
@@ -83,7 +84,7 @@ impl Segments {
         let numbered = |(path, file): (_, &File)| Ok((path, id(&file.metadata()?).ok()));
         let numbered = paths.zip(&files).map(numbered).collect::<io::Result<_>>()?;
         let first = files.into_iter().next().ok_or(io::ErrorKind::NotFound)?;
-        Ok(Self { first, files: numbered })
+        Ok(Self { first: Arc::new(first), files: numbered })
     }
 
     /// Returns the number of files.
@@ -91,7 +92,7 @@ impl Segments {
         self.files.len()
     }
 
-    pub(crate) const fn first(&self) -> &File {
+    pub(crate) const fn first(&self) -> &Arc<File> {
         &self.first
     }
 

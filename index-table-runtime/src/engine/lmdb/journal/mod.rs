@@ -1,5 +1,8 @@
 //! The journal: commits that are durable with one sync.
 //!
+//! A journal has one or more members, each of which is a data file. A store with one data file is the only member of its
+//! journal.
+//!
 //! | module | contents |
 //! |---|---|
 //! | `changes` | the changes of a transaction, as bytes |
@@ -7,17 +10,27 @@
 //! | `block` | a checkpoint: the state of the data file from which records are applied |
 //! | `marker` | the marker in the data file, which describes its journal |
 //! | `tail` | which records count, and whether the journal is damaged |
-//! | `shared` | one journal for all shards of a store |
+//! | `group` | the log, and its syncs; the strategies of one member and of several |
+//! | `member` | what a transaction of a data file does in its journal |
+//! | `common` | the state that the members share |
+//! | `checkpoint` | the steps of a checkpoint |
+//! | `closing` | members that join a journal, are closed, or leave it and come back |
+//! | `start` | recovery, and the start of the journal of one data file |
+//! | `shared` | the same for all shards of a store |
+//! | `archived` | the archive of a running journal |
 //! | `archive` | bases and records in another directory |
 //!
-//! All but the last two are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
+//! The first five are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
 //! `docs/ARCHITECTURE.md` has the order of each step and the argument that no crash loses a commit.
 
-pub(in crate::engine::lmdb) mod active;
 pub(crate) mod archive;
+pub(in crate::engine::lmdb) mod archived;
+mod begun;
 pub(crate) mod block;
 pub(crate) mod changes;
 pub(in crate::engine::lmdb) mod checkpoint;
+mod closing;
+pub(in crate::engine::lmdb) mod common;
 pub(in crate::engine::lmdb) mod evidence;
 mod files;
 pub(crate) mod frame;
@@ -27,6 +40,7 @@ mod group;
 pub(in crate::engine::lmdb) mod limits;
 pub(in crate::engine::lmdb) mod log;
 pub(crate) mod marker;
+pub(in crate::engine::lmdb) mod member;
 mod pace;
 pub(in crate::engine::lmdb) mod pinned;
 pub(in crate::engine::lmdb) mod plan;

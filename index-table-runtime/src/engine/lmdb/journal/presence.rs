@@ -53,6 +53,7 @@ use std::{
     fs::{File, TryLockError},
     io,
     path::Path,
+    sync::Arc,
 };
 
 use super::weaken;
@@ -195,16 +196,21 @@ fn is_interrupted(error: &io::Error) -> bool {
 pub(super) struct WriterLock {
     /// Dropped before the file is closed.
     _unshared: Unshared,
-    file: File,
+    file: Arc<File>,
 }
 
 impl WriterLock {
     /// Takes the lock. Returns `None` if another process has it.
     pub(super) fn take(file: File) -> io::Result<Option<Self>> {
-        Ok(lock_writer(&file)?.map(|unshared| Self { _unshared: unshared, file }))
+        Ok(lock_writer(&file)?.map(|unshared| Self::of(unshared, Arc::new(file))))
     }
 
-    pub(super) const fn file(&self) -> &File {
+    /// Returns the lock that was taken on this file.
+    pub(super) const fn of(unshared: Unshared, file: Arc<File>) -> Self {
+        Self { _unshared: unshared, file }
+    }
+
+    pub(super) fn file(&self) -> &File {
         &self.file
     }
 }

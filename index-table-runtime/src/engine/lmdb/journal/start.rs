@@ -11,18 +11,20 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions};
 
 use super::{
-    archive::{known, outbox::Outbox, worker::Beginning},
+    archive::{known, outbox::Outbox},
+    begun::Begun,
     block::{Block, HEAD, Saved},
     changes::Operations,
-    checkpoint::{Journal, Start},
+    common::Open,
     files::{self, OWN, Segment, Segments},
     frame::{Kind, Place, Salt, Section},
     group::{Group, Strategy},
     limits::Limits,
     log::{self, Log},
     marker::{self, Journalled, Marker},
+    member::Member,
     pinned::Slots,
-    presence::FileLock,
+    presence::{FileLock, WriterLock},
     replay::{Failure, Source},
     snapshot::{Refused, Snapshot, last_number},
     tail::{self, Fault, Record, Tail},
@@ -370,7 +372,7 @@ pub(in crate::engine::lmdb) fn start(
     directory: &Path,
     limits: Limits,
     archive: Option<Destination>,
-) -> Result<Journal, NotStarted> {
+) -> Result<Member, NotStarted> {
     let files = files::create(directory, OWN)?;
     let first = files.first().ok_or(NotStarted::Elsewhere)?;
     // The files are closed before the lock is released.
@@ -388,7 +390,7 @@ fn start_locked(
     (files, unshared): (Vec<File>, Unshared),
     limits: Limits,
     archive: Option<Destination>,
-) -> Result<Journal, NotStarted> {
+) -> Result<Member, NotStarted> {
     // The marker is read with the lock, because the previous owner of the lock may have changed it.
     let marker = marker_of(directory)?;
     let data = data(directory)?;
@@ -417,6 +419,8 @@ fn start_locked(
     let salt = Salt { identity: journalled.identity, epoch: journalled.epoch, sequence };
 
     let files = Arc::new(Segments::new(files::paths(directory, OWN), files)?);
+    // The lock of the writer is on the first file of the journal.
+    let writer = WriterLock::of(unshared, Arc::clone(files.first()));
     let missing = match &left {
         Some(found) => found.records_after(0, pin.number)?,
         None => Vec::new(),
@@ -438,10 +442,8 @@ fn start_locked(
         }
         log.sync()?;
     }
-    limits.follow(pin.used(&data));
     let saved = pin.saved(0, &data)?;
-    let page_size = saved.page_size.into();
-    let block = Block { salt, record: first, link: 0, time: log::now(), shards: vec![saved] };
+    let mut block = Block { salt, record: first, link: 0, time: log::now(), shards: vec![saved] };
     log::put_block(&files.of(sequence)?, &block)?;
     marker::put(&data, Marker::Needed(journalled))?;
     data.sync_data()?;
@@ -458,29 +460,15 @@ fn start_locked(
     if let Some(outbox) = &mut outbox {
         outbox.begin(&log, &journalled, number)?;
     }
-    let archive = outbox.zip(archive).map(|(outbox, archive)| {
-        // Without a free reader slot, a commit pins the state.
-        let pin = || Snapshot::of_last(env, &data).ok();
-        Beginning::attach(outbox, archive, pin)
-    });
-    let env = env.clone();
-    let slots = Arc::new(Slots::open(directory));
-    let last = archive.as_ref().map(|_| number);
+    let last = outbox.as_ref().map(|_| number);
     let group = Group::new(log, directory.to_owned(), Strategy::Streamed, last);
-    let start = Start {
-        env,
-        data,
-        unshared,
-        files,
-        group,
-        journalled,
-        pin,
-        number,
-        page_size,
-        slots,
-        archive,
-    };
-    Ok(Journal::begin_with(start, limits)?)
+    let (slots, used) = (Arc::new(Slots::open(directory)), pin.used(&data));
+    let (env, saved) = (env.clone(), block.shards.remove(0));
+    let open = Open { env, slots, _writer: writer, pin, saved, number, used, is_mapped: true };
+    let (shards, missing, room) = (vec![(0, open)], Vec::new(), 1);
+    let archive = outbox.zip(archive);
+    let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
+    begun.start()?.pop().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound).into())
 }
 
 /// Returns the segments that wait for an archive, with the records of an earlier process.

@@ -15,10 +15,7 @@ use std::{
 use crate::{
     engine::{
         self, DataFile, Durability, Options, Query, Retry,
-        lmdb::{
-            Archive, SharedJournal, UntilShards,
-            journal::{active::Active, archive::format::Manifest},
-        },
+        lmdb::{Archive, SharedJournal, UntilShards, journal::archive::format::Manifest},
     },
     model::{
         KeyRange,
@@ -340,8 +337,7 @@ fn an_archive_has_no_gap_if_a_checkpoint_is_made_while_shards_are_closed() {
 /// Closes the last shard as after an error, before its data file is complete. The other shards stay open.
 fn close_incomplete(opened: &Opened) {
     let last = opened.engines.last().and_then(|engine| engine.lmdb()).expect("a data file");
-    let Some(Active::Shared(member)) = last.journal.get() else { panic!("no common journal") };
-    member.close_incomplete();
+    last.journal.get().expect("a journal").close_incomplete();
 }
 
 #[test]

@@ -27,18 +27,18 @@
 //! Data files with an archive, which gets its records from the journal, and data files that share a journal have no direct
 //! commits.
 
-use std::{
-    fs::File,
-    io,
-    sync::atomic::Ordering::{Relaxed, SeqCst},
-    thread,
-    time::Instant,
-};
+use std::{fs::File, io, sync::atomic::Ordering::SeqCst, thread, time::Instant};
 
 use heed::{EnvFlags, FlagSetMode};
 
-use super::{DATA_SYNC, Journal, OTHER_WRITER, Opened, Pending, Refused, SHORT, Snapshot};
-use crate::engine::lmdb::names::{Env, FILE};
+use super::SHORT;
+use crate::engine::lmdb::{
+    journal::{
+        common::{DATA_SYNC, Missed, Opened, Turn},
+        member::{Held, Member},
+    },
+    names::{Env, FILE},
+};
 
 /// The number of attempts to pin the state of the commit.
 const TRIES: usize = 5;
@@ -48,26 +48,27 @@ const NOT_PINNED: &str =
 
 /// A direct commit, from the end of step 1 to step 4.
 pub(in crate::engine::lmdb) struct Direct<'j> {
+    turn: Turn<'j>,
     opened: Opened,
-    synced: Synced<'j>,
+    synced: Synced,
     /// Gets the errors of writes since before the commit.
     witness: File,
 }
 
 /// While this exists, commits of LMDB are synced.
-struct Synced<'j>(&'j Env);
+struct Synced(Env);
 
-impl<'j> Synced<'j> {
-    fn begin(env: &'j Env) -> heed::Result<Self> {
-        set_no_sync(env, FlagSetMode::Disable)?;
+impl Synced {
+    fn begin(env: Env) -> heed::Result<Self> {
+        set_no_sync(&env, FlagSetMode::Disable)?;
         Ok(Self(env))
     }
 }
 
-impl Drop for Synced<'_> {
+impl Drop for Synced {
     fn drop(&mut self) {
         // With the flag, commits would only take longer.
-        let _ = set_no_sync(self.0, FlagSetMode::Enable);
+        let _ = set_no_sync(&self.0, FlagSetMode::Enable);
     }
 }
 
@@ -77,80 +78,65 @@ fn set_no_sync(env: &Env, mode: FlagSetMode) -> heed::Result<()> {
     unsafe { env.set_flags(EnvFlags::NO_SYNC, mode) }
 }
 
-impl Journal {
+impl Member {
     /// Prepares a direct commit. The calling thread must have the turn to write.
     pub(in crate::engine::lmdb) fn begin_direct(&self) -> io::Result<Direct<'_>> {
-        let shared = &*self.shared;
-        let mut state = shared.lock();
-        while state.making && !shared.is_done.load(SeqCst) && state.refused.is_none() {
-            shared.is_waited_for.store(true, Relaxed);
-            state = shared.changed.wait(state);
-            shared.is_waited_for.store(false, Relaxed);
-        }
-        if let Some(reason) = state.refused {
+        let common = &*self.common;
+        let turn = common.turn();
+        common.record_streamed();
+        if let Some(reason) = common.refused() {
             return Err(io::Error::other(reason));
         }
-        drop(state);
-        self.record();
-        let failed = |refused| match refused {
-            Refused::Io(error) | Refused::Lmdb(heed::Error::Io(error)) => error,
-            Refused::Lmdb(error) => io::Error::other(error),
-            Refused::Changed(reason) => io::Error::other(reason),
-        };
-        let opened = shared.open().map_err(failed)?;
-        let witness = File::open(shared.env.path().join(FILE))?;
-        let synced = Synced::begin(&shared.env).map_err(|error| failed(error.into()))?;
-        Ok(Direct { opened, synced, witness })
+        let env = self.shard().and_then(|shard| Some(shard.lock().as_ref()?.env.clone()));
+        let env = env.ok_or(io::ErrorKind::NotFound)?;
+        let opened = common.open()?;
+        let witness = File::open(env.path().join(FILE))?;
+        let synced = Synced::begin(env).map_err(|error| match error {
+            heed::Error::Io(error) => error,
+            error => io::Error::other(error),
+        })?;
+        Ok(Direct { turn, opened, synced, witness })
     }
 
     /// Records that a direct commit is visible, and makes its checkpoint.
     pub(in crate::engine::lmdb) fn committed_directly(
         &self,
-        Direct { opened, synced, .. }: Direct<'_>,
+        Direct { turn, opened, synced, .. }: Direct<'_>,
+        mut held: Held<'_>,
         number: u64,
     ) {
         drop(synced);
-        let shared = &*self.shared;
-        let mut state = shared.lock();
-        state.number = state.number.max(number);
-        let Opened { data, next, block, all } = opened;
-        let mut taken = Snapshot::take(&shared.env, &data);
+        held.set_number(number);
+        drop(held);
+        let common = &*self.common;
+        let mut opened = Some(opened);
+        let mut begun = common.begin(&mut opened);
         for _ in 1..TRIES {
-            if taken.is_ok() {
+            if !matches!(begun, Err(Missed::Now | Missed::File(_))) {
                 break;
             }
             thread::sleep(SHORT);
-            taken = Snapshot::take(&shared.env, &data);
+            begun = common.begin(&mut opened);
         }
-        let Ok(snapshot) = taken else { return shared.refuse(&mut state, NOT_PINNED) };
-        if snapshot.number > state.number {
-            return shared.refuse(&mut state, OTHER_WRITER);
+        common.is_due.store(false, SeqCst);
+        common.lock().since = Instant::now();
+        let outcome = begun.and_then(|mut making| {
+            common.finish(&mut making, true)?;
+            common.record(making);
+            Ok(())
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(Missed::Ever(reason)) => common.refuse(reason),
+            Err(Missed::Now | Missed::File(_)) => common.refuse(NOT_PINNED),
         }
-        let switched = match shared.switch(next) {
-            Ok(switched) => switched,
-            Err(reason) => return shared.refuse(&mut state, reason),
-        };
-        (state.making, state.is_due) = (true, false);
-        (state.pages, state.since) = (0, Instant::now());
-        drop(state);
-        let mut pending = Pending { snapshot, data, block, all, switched };
-        let outcome = shared.finish(&mut pending, true);
-        let mut state = shared.lock();
-        if let Err(reason) = outcome {
-            return shared.refuse(&mut state, reason);
-        }
-        let before = state.pin.replace(pending.snapshot);
-        shared.group.set_checkpoint(switched.salt.sequence);
-        state.making = false;
-        drop((before, state));
-        shared.shrink();
-        shared.changed.notify_all();
+        drop(turn);
     }
 
     /// Stops all writes if a direct commit that has met an error of the disk may have taken the error of earlier writes.
     pub(in crate::engine::lmdb) fn fail_direct(&self, direct: &Direct<'_>) {
         if direct.witness.sync_data().is_err() {
-            self.shared.refuse(&mut self.shared.lock(), DATA_SYNC);
+            self.refuse(DATA_SYNC);
         }
     }
 }

@@ -6,10 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Journal, PATIENCE, pages};
+use super::{
+    super::{common::Common, pace::PATIENCE},
+    pages,
+};
 use crate::{
     background::Work as _,
-    engine::{Durability, Engine, Options, Tables, lmdb::journal::active::Active},
+    engine::{Durability, Engine, Options, Tables},
     model::{
         error::Result,
         maintain::{Change, Sink as _},
@@ -24,11 +27,9 @@ static TABLE: TableSchema = TableSchema::of_records("rows", KEY);
 /// The limit for changed pages.
 const CHANGED: u64 = 1 << 16;
 
-fn journal(engine: &Engine) -> &Journal {
-    match engine.lmdb().and_then(|engine| engine.journal.get()) {
-        Some(Active::Own(journal)) => journal,
-        _ => panic!("no journal"),
-    }
+fn journal(engine: &Engine) -> &Common {
+    let member = engine.lmdb().and_then(|engine| engine.journal.get());
+    &member.expect("a journal").common
 }
 
 fn write(engine: &Engine, tables: &Tables, id: u8) -> Result<()> {
@@ -53,15 +54,14 @@ fn transactions_that_wait_for_their_turn_wait_for_the_checkpoint_too() {
     let engine = Engine::open(&options, directory.path()).expect("a store");
     let opened = engine.open_table(&TABLE, Parts::default(), false, &mut |_| Ok(()));
     let tables = opened.map_err(|(error, _)| error).expect("a table");
-    let journal = journal(&engine);
-    let shared = &*journal.shared;
-    wait_until(|| !shared.lock().making || shared.is_done.load(SeqCst));
+    let shared = journal(&engine);
+    wait_until(|| !shared.lock().is_working);
     // From here on, the test makes the checkpoints.
-    journal.job.stop();
+    shared.job.get().expect("a job").stop();
     let mut ids = 0..;
     loop {
         write(&engine, &tables, ids.next().expect("an id")).expect("a commit");
-        if shared.lock().making && !shared.is_done.load(SeqCst) {
+        if shared.lock().is_working {
             break;
         }
     }
@@ -91,7 +91,10 @@ fn transactions_that_wait_for_their_turn_wait_for_the_checkpoint_too() {
         let outcomes = threads.into_iter().map(|thread| thread.join().expect("a thread"));
         (before, outcomes.filter(Result::is_err).count())
     });
+    let page_size =
+        shared.shards.get(0).and_then(|shard| Some(shard.lock().as_ref()?.saved.page_size));
+    let page_size = u64::from(page_size.expect("a member"));
     assert_eq!((committed.load(SeqCst), failed), (threads.into(), 0));
-    let most = (CHANGED * PATIENCE).div_ceil(pages(1) * shared.page_size);
+    let most = (CHANGED * PATIENCE).div_ceil(pages(1) * page_size);
     assert_eq!(before, most, "commits beside the checkpoint");
 }

@@ -1,7 +1,7 @@
 //! One journal for all shards of a store.
 //!
-//! It is in the directory of the shard map manager, and each shard is an environment of its own. It has the
-//! frames, segments and checkpoints of the [journal](super) of one data file, with these differences.
+//! It is in the directory of the shard map manager, and each shard is an environment of its own. This is what several
+//! [members](super::member) of a [journal](super) change. The modules here read and start such a journal.
 //!
 //! - **Records** name the shard of each of their sections. The numbers of records count the commits of all
 //!   shards; the number in a section is the number of LMDB's transaction in its shard. A record may have sections
@@ -9,8 +9,9 @@
 //! - **Syncs** are shared ([`group`](super::group)): a thread appends its record and waits for a sync that covers it, and
 //!   one of the waiting threads makes it for all of them. Between the append and LMDB's commit, a thread
 //!   holds the lock of its shard, not the lock of the log. The changes of a transaction wait for its commit,
-//!   in memory and in a [temporary file](super::spilled), so that the frames of a record are next to each other.
-//! - **Checkpoints** ([`checkpoint`]) have the state of each shard, pinned at its own time: a segment is
+//!   in memory and in a [temporary file](super::spilled): they are [gathered](super::group::Strategy::Gathered), so
+//!   that the frames of a record are next to each other.
+//! - **Checkpoints** ([`checkpoint`](super::checkpoint)) have the state of each shard, pinned at its own time: a segment is
 //!   begun, and then each shard that has changed since its last checkpoint is pinned between two of its
 //!   commits. So each record before the segment is in the state of its shard. Later records may be in it, and
 //!   recovery compares their numbers. A shard without changes keeps its state and its pin, and costs no sync.
@@ -26,8 +27,5 @@
 //! The journal has the identity of the manager. The marker of each data file records whether it needs the
 //! journal, and since which epoch.
 
-pub(in crate::engine::lmdb) mod archived;
-pub(in crate::engine::lmdb) mod checkpoint;
-mod closing;
 pub(in crate::engine::lmdb) mod left;
 pub(in crate::engine::lmdb) mod start;

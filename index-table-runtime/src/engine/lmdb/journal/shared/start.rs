@@ -11,14 +11,17 @@ use std::{
 use super::{
     super::{
         archive::{known, outbox::Outbox},
+        begun::Begun,
         block::{Block, Saved, head_of, room_of},
         changes::Operations,
+        common::Open,
         files::{self, OWN, SHARED, Segments},
         frame::{Salt, Section},
         group::{Group, Strategy},
         limits::Limits,
         log::{self, Log},
         marker::{self, Journalled, Marker},
+        member::Member,
         pinned::Slots,
         presence::WriterLock,
         snapshot::Snapshot,
@@ -26,7 +29,6 @@ use super::{
         tail::{self, Fault, Record},
         weaken,
     },
-    checkpoint::{Begun, Member, Open},
     left,
 };
 use crate::{
@@ -372,7 +374,7 @@ impl SharedJournal {
             outbox.begin(&log, &journalled, commit).map_err(|error| own(error.into()))?;
         }
         let last = archive.as_ref().map(|(outbox, _)| outbox.manifest().commit);
-        let group = Arc::new(Group::new(log, self.directory.clone(), Strategy::Gathered, last));
+        let group = Group::new(log, self.directory.clone(), Strategy::Gathered, last);
         let missing = missing.to_vec();
         let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
         begun.start().map_err(|error| own(error.into()))
@@ -480,7 +482,7 @@ fn lock(directory: &Path) -> Result<WriterLock, NotStarted> {
 }
 
 /// Opens a shard for a journal that is running, and makes its state durable. Also returns the epoch of its marker.
-pub(super) fn open(
+pub(in super::super) fn open(
     Joining { shard, directory, env }: Joining,
     identity: &[u8; 16],
     slots: Option<Arc<Slots>>,
@@ -501,8 +503,7 @@ pub(super) fn open(
     let _ = writer.file().set_len(0);
     // A shard that has left the journal keeps its descriptor of the lock file.
     let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
-    let (pages, is_mapped) = (0, true);
-    let open = Open { env, slots, _writer: writer, pin, saved, number, pages, used, is_mapped };
+    let open = Open { env, slots, _writer: writer, pin, saved, number, used, is_mapped: true };
     Ok((epoch, open))
 }
 
@@ -551,8 +552,7 @@ impl Joined<'_> {
         let slots = Arc::new(Slots::open(&self.directory));
         let Self { shard, env, data, writer, pin, .. } = self;
         let used = pin.used(&data);
-        let (pages, is_mapped) = (0, true);
-        let open = Open { env, slots, _writer: writer, pin, saved, number, pages, used, is_mapped };
+        let open = Open { env, slots, _writer: writer, pin, saved, number, used, is_mapped: true };
         Ok((shard, open))
     }
 }

@@ -1,4 +1,4 @@
-//! Shards that are closed, or that leave the journal and come back.
+//! Members that join a journal, are closed, or leave the journal and come back.
 
 use std::{
     fs::File,
@@ -7,13 +7,12 @@ use std::{
 };
 
 use super::{
-    super::{
-        checkpoint::DATA_SYNC,
-        marker::{self, Journalled, Marker},
-        start::NotStarted,
-    },
-    checkpoint::{Left, Member, Open},
-    start::{Joining, open},
+    checkpoint::TRIES,
+    common::{DATA_SYNC, Left, Open, Shard},
+    marker::{self, Marker},
+    member::Member,
+    shared::start::{Joining, open},
+    start::NotStarted,
 };
 
 const WRITTEN: &str = "another process has opened its directory since it left the store, and transactions of this process that began before \
@@ -23,11 +22,68 @@ const INCOMPLETE: &str = "a shard was closed after an error, before its data fil
                           which is applied when the store is opened again";
 
 impl Member {
-    /// Ends the journal of this shard. If LMDB can still write, and no error occurs, the data file is complete without the
+    /// Adds a shard to the journal while it is running: pins its state, makes a checkpoint that has it, and then writes its
+    /// marker. A shard that has left the journal, and whose environment was closed meanwhile, gets its place again.
+    ///
+    /// `is_known` if the store has had the shard before.
+    pub(in crate::engine::lmdb) fn join(
+        &self,
+        joining: Joining,
+        is_known: bool,
+    ) -> Result<Self, NotStarted> {
+        let (shard, common) = (joining.shard, &self.common);
+        let (epoch, open) = open(joining, &common.journalled.identity, None)?;
+        if epoch > common.journalled.epoch {
+            let reason = "it was written after the journal of the other shards was started";
+            return Err(NotStarted::Damaged(reason.to_owned()));
+        }
+        let data = open.data()?;
+        let before = marker::find(&data)?.unwrap_or(Marker::None);
+        let base = common.first_base(shard, is_known)?;
+        let turn = common.turn();
+        let at = {
+            let is_free = |own: &Shard| own.number == shard && own.lock().is_none();
+            let known = common.shards.iter().position(is_free);
+            if known.is_none() && common.shards.len() >= common.room {
+                let reason = "too many shards have been added since the store was opened; open it again, and then add the shard";
+                return Err(io::Error::other(reason).into());
+            }
+            common.lock().open += 1;
+            if let Some((at, own)) = known.and_then(|at| Some((at, common.shards.get(at)?))) {
+                own.enter(open);
+                at
+            } else {
+                common.shards.push(Shard::new(shard, open, true));
+                common.shards.len() - 1
+            }
+        };
+        let member = Self { common: Arc::clone(common), at };
+        let journalled = common.journalled(shard);
+        let joined = common.checkpoint_now(&turn, TRIES).and_then(|()| {
+            marker::put(&data, Marker::Needed(journalled))?;
+            data.sync_data()
+        });
+        if let Err(error) = joined {
+            // Nothing was written to the shard, so it is complete without the journal.
+            let _ = marker::put(&data, before).and_then(|()| data.sync_data());
+            common.count_closed();
+            drop(member.shard().and_then(|shard| shard.lock().take()));
+            return Err(error.into());
+        }
+        drop(turn);
+        base.joined();
+        if let Some(shard) = member.shard() {
+            shard.join();
+        }
+        Ok(member)
+    }
+
+    /// Ends the journal of this data file. If LMDB can still write, and no error occurs, the data file is complete without the
     /// journal afterwards. Otherwise, the next opening applies the journal, and until then no shard is written.
     pub(in crate::engine::lmdb) fn close(self, is_writable: bool) {
         let common = &*self.common;
         let turn = common.turn();
+        common.record_streamed();
         let shard = self.shard();
         if is_writable {
             common.shrink_closed(&turn);
@@ -100,7 +156,7 @@ impl Member {
             self.common.archive_missing(shard.number);
         }
         let turn = self.common.turn();
-        self.common.checkpoint_now(&turn)
+        self.common.checkpoint_now(&turn, TRIES)
     }
 
     /// Whether the shard has left the journal.
@@ -129,8 +185,8 @@ impl Member {
         let turn = common.turn();
         common.lock().open += 1;
         shard.enter(open);
-        let journalled = Journalled { shard: Some(number), ..common.journalled };
-        let joined = common.checkpoint_now(&turn).and_then(|()| {
+        let journalled = common.journalled(number);
+        let joined = common.checkpoint_now(&turn, TRIES).and_then(|()| {
             marker::put(&data, Marker::Needed(journalled))?;
             data.sync_data()
         });
@@ -152,8 +208,8 @@ impl Member {
         let is_sound = is_writable && self.common.refused().is_none();
         let is_whole = is_sound && open.env.force_sync().is_ok();
         if is_whole {
-            let shard = self.shard().map(|shard| shard.number);
-            let clean = Marker::Clean(Journalled { shard, ..self.common.journalled });
+            let shard = self.shard().map_or(0, |shard| shard.number);
+            let clean = Marker::Clean(self.common.journalled(shard));
             // Without the marker, the next opening applies the journal, which changes nothing.
             let put = |data: File| marker::put(&data, clean).and_then(|()| data.sync_data());
             let _ = open.data().and_then(put);
@@ -161,7 +217,7 @@ impl Member {
         is_whole
     }
 
-    /// Changes nothing, because the journal belongs to the parent of this forked process.
+    /// Leaks the journal, which belongs to the parent of this forked process.
     pub(in crate::engine::lmdb) fn forget(self) {
         std::mem::forget(self);
     }

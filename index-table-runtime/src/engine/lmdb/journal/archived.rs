@@ -1,4 +1,4 @@
-//! The archive of the journal of all shards.
+//! The archive of a journal.
 
 use std::{
     fs::File,
@@ -7,19 +7,17 @@ use std::{
 };
 
 use super::{
-    super::{
-        archive::{
-            Bound,
-            bases::{Pinned, Present, Shards},
-            outbox::Outbox,
-            worker::{Archiver, Archiving, Beginning, Distance},
-        },
-        block::Block,
-        checkpoint::PROMOTED,
-        frame::Place,
-        log,
+    archive::{
+        Bound,
+        bases::{Pinned, Present, Shards},
+        outbox::Outbox,
+        worker::{Archiver, Archiving, Beginning, Distance},
     },
-    checkpoint::{Common, Member, Open},
+    block::Block,
+    common::{Common, Open, PROMOTED},
+    frame::Place,
+    log,
+    member::Member,
 };
 use crate::engine::Destination;
 
@@ -42,8 +40,12 @@ pub(super) fn start(
     outbox: Outbox,
     destination: Destination,
 ) -> io::Result<()> {
-    let shards = Arc::clone(common) as Arc<dyn Shards>;
-    let beginning = Beginning::attach_shards(outbox, destination, shards);
+    let beginning = if common.is_streamed() {
+        // Without a free reader slot, a commit pins the state.
+        Beginning::attach(outbox, destination, || common.pin_state(0).map(|it| it.snapshot))
+    } else {
+        Beginning::attach_shards(outbox, destination, Arc::clone(common) as Arc<dyn Shards>)
+    };
     let (archiving, rounds) = beginning.share(Arc::clone(&common.files));
     let _ = common.archive.set(archiving);
     let own = Arc::clone(&common.group);
@@ -73,7 +75,7 @@ impl FirstBase<'_> {
         if self.suspended.take().is_some() {
             archive.restart(|| common.pin_all());
         } else {
-            archive.add_shard(self.shard, common.pin(self.shard));
+            archive.add_shard(self.shard, common.pin_state(self.shard));
         }
         // The shard has no base.
         common.wake_archiver();
@@ -94,16 +96,31 @@ impl Common {
     pub(super) fn save_archive(&self, files: &[File], block: &Block) {
         if let Some(archive) = self.archive.get() {
             let at = Place { sequence: block.salt.sequence, offset: block.head() };
-            let number = block.record.saturating_sub(1);
+            let number = match block.shards.first() {
+                Some(saved) if self.is_streamed() => saved.number,
+                _ => block.record.saturating_sub(1),
+            };
             let bound = self.group.bound(Place::default());
             archive.save(files, &bound, (at, block.link, block.record), number);
         }
     }
 
-    /// Records a commit that is visible in all of its shards.
-    pub(super) fn count_for_archive(&self, record: u64) {
+    /// Records a commit that is visible in all of its shards. `number` is that of LMDB, by which the archive of one data file
+    /// counts its commits.
+    pub(super) fn count_for_archive(&self, record: u64, number: u64) {
         if self.archive.get().is_some() {
-            self.group.committed(record, record);
+            self.group.committed(record, if self.is_streamed() { number } else { record });
+        }
+    }
+
+    /// Pins the state of the only member for a base of its archive, if the archive wants one. Without a free reader slot, the
+    /// next commit tries again. The calling thread has the turn to write.
+    pub(super) fn give_base(&self) {
+        if let Some(archive) = self.archive.get()
+            && archive.wants_base()
+            && let Some(pinned) = self.pin_state(0)
+        {
+            archive.give_base(pinned.snapshot);
         }
     }
 
@@ -132,6 +149,12 @@ impl Common {
         if let Some(archiver) = &self.lock().archiver {
             archiver.wake();
         }
+    }
+
+    /// Pins the last state of a shard.
+    fn pin_state(&self, shard: u32) -> Option<Pinned> {
+        let shard = self.shards.iter().find(|it| it.number == shard && it.lock().is_some())?;
+        pinned(shard.lock().as_ref()?)
     }
 
     /// Pins the state of all shards between two commits. Also returns the committed part of the journal and the time at this
@@ -169,8 +192,7 @@ impl Shards for Common {
     }
 
     fn pin(&self, shard: u32) -> Option<Pinned> {
-        let shard = self.shards.iter().find(|it| it.number == shard && it.lock().is_some())?;
-        pinned(shard.lock().as_ref()?)
+        self.pin_state(shard)
     }
 }
 
