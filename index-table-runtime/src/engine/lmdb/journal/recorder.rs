@@ -403,3 +403,37 @@ impl Recording {
         Record { group: Arc::clone(&self.group), number: self.record }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            block::HEAD,
+            files::{self, SHARED, Segments},
+            frame::Salt,
+        },
+        *,
+    };
+
+    #[test]
+    fn a_record_that_lacks_a_part_is_refused() -> io::Result<()> {
+        for strategy in [Strategy::Streamed, Strategy::Gathered] {
+            let directory = tempfile::tempdir()?;
+            let path = directory.path();
+            let segments = Segments::new(files::paths(path, SHARED), files::create(path, SHARED)?)?;
+            let salt = Salt { identity: [7; 16], epoch: 1, sequence: 1 };
+            let log = Log::new(Arc::new(segments), salt, 1, HEAD)?;
+            // Changes that don't fit into the memory need a file in this directory.
+            let group = Group::new(log, path.join("missing"), strategy, None);
+            let mut recorder = Recorder::new(Arc::new(group), 0, None);
+            recorder.begin(1);
+            let value = vec![0; PART];
+            let is_failed = (0..4).any(|_| recorder.put("rows", b"key", &value).is_err());
+            let is_gathered = strategy == Strategy::Gathered;
+            assert_eq!(is_failed, is_gathered);
+            let appended = recorder.append();
+            assert_eq!(matches!(appended, Err(AppendFailure::Refused(_))), is_gathered);
+        }
+        Ok(())
+    }
+}
