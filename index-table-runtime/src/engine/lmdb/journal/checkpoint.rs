@@ -379,7 +379,8 @@ impl Open {
             Refused::Changed(reason) => Missed::Ever(reason),
         })?;
         let is_last = snapshot.number == self.number;
-        if !is_last && !(is_streamed && snapshot.number < self.number) {
+        let is_known = is_last || (is_streamed && snapshot.number < self.number);
+        if !is_known {
             return Err(Missed::Ever(OTHER_WRITER));
         }
         Ok(snapshot)
