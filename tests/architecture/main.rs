@@ -1,7 +1,8 @@
 //! The layers of docs/ARCHITECTURE.md: it lists every module, modules use lower layers only, folders don't use each other,
-//! engines neither, and only an engine's folder names its client library.
+//! engines neither, and only an engine's folder names its client library. Each layer has a page in docs/internals.
 
 mod imports;
+mod pages;
 
 use std::{
     collections::BTreeSet,
@@ -85,9 +86,8 @@ fn modules(package: &str) -> io::Result<BTreeSet<String>> {
     Ok(modules)
 }
 
-/// Returns the first word of each line in the first block of code after this title.
-fn listed(title: &str) -> BTreeSet<String> {
-    let text = include_str!("../../docs/ARCHITECTURE.md");
+/// Returns the first word of each line in the first block of code after this title of a page.
+fn listed(text: &str, title: &str) -> BTreeSet<String> {
     let block = text.split_once(title).and_then(|(_, text)| text.split("```\n").nth(1));
     let lines = block.unwrap_or_default().lines();
     lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
@@ -166,8 +166,10 @@ fn names(code: &str, library: &str) -> bool {
 
 #[test]
 fn every_module_is_listed() -> io::Result<()> {
-    assert_eq!(listed("\n## The derive\n"), modules("index-table-derive")?);
-    assert_eq!(listed("\n## The runtime\n"), modules("index-table-runtime")?);
+    let derive = include_str!("../../docs/internals/derive.md");
+    assert_eq!(listed(derive, "\n## The stages\n"), modules("index-table-derive")?);
+    let runtime = include_str!("../../docs/ARCHITECTURE.md");
+    assert_eq!(listed(runtime, "\n## The runtime\n"), modules("index-table-runtime")?);
     Ok(())
 }
 
@@ -235,6 +237,18 @@ fn folders_do_not_use_each_other() -> io::Result<()> {
     let pairs = mutual(&files).into_iter();
     let folders = pairs.filter(|pair| pair.split(" <-> ").all(is_folder));
     assert_eq!(folders.collect::<Vec<_>>(), FOLDERS_THAT_USE_EACH_OTHER);
+    Ok(())
+}
+
+/// Prints the figure of docs/internals/README.md: `cargo test --test architecture -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints the pairs of files and folders that use each other"]
+fn pairs_that_use_each_other() -> io::Result<()> {
+    let pairs = mutual(&runtime()?);
+    println!("{} pairs use each other:", pairs.len());
+    for pair in &pairs {
+        println!("  {pair}");
+    }
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! The seam between pure code and storage: the interface of an engine, and the laws that every engine obeys. This
-//! page is sufficient for writing an engine.
+//! The seam between pure code and storage: the interface of an engine, and the laws that every engine obeys.
+//! `docs/internals/seam.md` has what an engine has to implement, and how one is added.
 //!
 //! Pure code reads by a [`Query`] and writes by [`Change`](crate::model::maintain::Change)s, which are plain
 //! values; an engine executes both. An engine has a fact table and an index table for each index of a table,
-//! and three spaces of small records for each table (see [`Space`]). Each engine chooses the layout of
+//! and spaces of small records for each table (see [`Space`]). Each engine chooses the layout of
 //! entries.
 //!
 //! The engines are an enum ([`dispatch`]) and not a type parameter. So repositories need no generics, and all code

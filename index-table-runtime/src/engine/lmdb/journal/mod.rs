@@ -21,7 +21,7 @@
 //! | `archive` | bases and records in another directory |
 //!
 //! The first five are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
-//! `docs/ARCHITECTURE.md` has the order of each step and the argument that no crash loses a commit.
+//! `docs/internals/journal.md` has the order of each step and the argument that no crash loses a commit.
 
 pub(crate) mod archive;
 pub(in crate::engine::lmdb) mod archived;
