@@ -3,8 +3,8 @@
 use super::{
     env::Engine,
     journal::{
+        marked,
         marker::{Journalled, LIVE, Marker},
-        start,
     },
 };
 use crate::engine::{Durability, DurabilityReason, Options};
@@ -44,7 +44,7 @@ impl Engine {
         match (self.is_read_only(), is_follower) {
             (true, true) => (Durability::None, Some(Follower)),
             (false, true) => (Durability::Full, Some(Promoted)),
-            (true, false) => match start::marker_of(&self.path) {
+            (true, false) => match marked::marker_of(&self.path) {
                 Ok(Marker::Needed(Journalled { identity: LIVE, .. })) => {
                     (Durability::None, Some(Follower))
                 }

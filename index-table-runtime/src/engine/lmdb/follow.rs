@@ -13,11 +13,11 @@ use super::{
     journal::{
         archive::{follow::Followed, records::sections, restore::failed},
         frame::Place,
+        marked,
         marker::{self, Journalled, LIVE, Marker},
         presence::Presence,
         replay::{self, Drops, Failure},
-        shared::start::SharedJournal,
-        start,
+        shards::SharedJournal,
     },
     names::FILE,
 };
@@ -51,7 +51,7 @@ impl Left {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
             file => file.map_err(|source| Error::io(directory, source))?.len() > 0,
         };
-        Ok(Some(match start::marker_of(directory) {
+        Ok(Some(match marked::marker_of(directory) {
             _ if !has_data => Self::Interrupted,
             Ok(Marker::None) => Self::Complete,
             Ok(Marker::Needed(Journalled { identity: LIVE, .. })) | Err(_) => Self::Interrupted,

@@ -10,17 +10,17 @@ use super::{
         archived::SharedArchive,
         changes::{Changes, Operation},
         common::DATA_SYNC,
-        evidence,
+        evidence, left,
         limits::Limits,
+        marked,
         marker::{Journalled, Marker},
         member::Member,
+        not_started::NotStarted,
+        own,
         plan::{Plan, Wanted, plan},
         presence::{self, Others, Presence},
-        shared::{
-            left,
-            start::{Joining, SharedJournal},
-        },
-        start::{self, NotStarted},
+        recovery,
+        shards::{Joining, SharedJournal},
         weaken,
     },
     lock,
@@ -127,7 +127,7 @@ impl Engine {
 
     /// Starts the journal. `writer` is the process that may write the store, if it is known.
     pub(super) fn start_journal(&self, options: &Options, writer: Option<u32>) -> Result<()> {
-        let started = start::start(
+        let started = own::start(
             self.env()?,
             &self.path,
             Limits::new(options.checkpoint),
@@ -153,7 +153,7 @@ impl SharedJournal {
     pub(crate) fn refuse_older(&self, path: &Path, shard: ShardNumber) -> Result<()> {
         let check = self.marker_of(shard, path).and_then(|marker| match marker {
             Marker::Needed(_) => Ok(()),
-            marker => start::last_number_of(path)?
+            marker => marked::last_number_of(path)?
                 .map_or(Ok(()), |last| self.refuse_later_commits(shard, &marker, last)),
         });
         match check {
@@ -254,7 +254,7 @@ impl DataFile<'_> {
     /// Reads its marker.
     pub(crate) fn marked(self) -> Result<Marked> {
         let Self(path) = self;
-        let marker = start::marker_of(path).map_err(|not_started| unstarted(path, not_started))?;
+        let marker = marked::marker_of(path).map_err(|not_started| unstarted(path, not_started))?;
         Ok(match marker {
             Marker::Clean(Journalled { identity, shard: Some(number), .. }) => {
                 Marked::CompleteShard { manager: identity, number }
@@ -269,7 +269,7 @@ impl DataFile<'_> {
 
     /// Whether it is of a plain store with a journal, which opening the store as a shard map manager would remove.
     pub(crate) fn has_own_journal(self) -> Result<bool> {
-        start::has_own_journal(self.0).map_err(|not_started| unstarted(self.0, not_started))
+        marked::has_own_journal(self.0).map_err(|not_started| unstarted(self.0, not_started))
     }
 
     /// Returns the id of another process that has the store in the directory open and may write it, if it is known.
@@ -314,7 +314,7 @@ pub(super) fn prepare(
     let (mut was_left, mut without_journal) = (false, None);
     loop {
         let marker = match shared {
-            None => start::marker_of(path),
+            None => marked::marker_of(path),
             Some((journal, number)) => journal.marker_of(number, path),
         };
         let marker = marker.map_err(failed)?;
@@ -376,7 +376,7 @@ pub(super) fn prepare(
             (Plan::GiveUp, _) => {
                 // Nothing is written to a damaged file.
                 pages::look_at_last(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
-                start::give_up(path).map_err(failed)?;
+                marked::give_up(path).map_err(failed)?;
             }
             // The journal of a shard is from a process that has ended, and other processes have the shard open.
             (Plan::Start, Marker::Needed(known))
@@ -423,7 +423,7 @@ fn refuse_older(
         return Ok(());
     }
     // Otherwise, the check of the first pages returns the error.
-    let Some(last) = start::last_number_of(path)? else { return Ok(()) };
+    let Some(last) = marked::last_number_of(path)? else { return Ok(()) };
     evidence::refuse_later_commits(path, marker, last)?;
     match shared {
         None => Ok(()),
@@ -444,7 +444,7 @@ fn recover(
     let reserve = || lock::reserve(path, readers(options), true).map(drop);
     let sizes = (map_size, handles(options.max_databases, 0));
     let outcome = match shared {
-        None => start::recover(path, known, sizes, reserve),
+        None => recovery::recover(path, known, sizes, reserve),
         Some((journal, number)) => journal.recover(number, path, known, sizes, reserve),
     };
     outcome.map_err(|not_started| unstarted(path, not_started))

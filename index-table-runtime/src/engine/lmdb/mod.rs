@@ -71,7 +71,7 @@ pub(crate) use journal::archive::{
     restore::{Archive, Until},
     restore_shards::{Parts, UntilShards},
 };
-pub(crate) use journal::shared::start::SharedJournal;
+pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;
 pub(crate) use layout::layout;
 pub(crate) use read::{Entries, LentEntries, Reader};

@@ -25,7 +25,7 @@ use super::{
         evidence,
         plan::Plan,
         presence::{Access, Presence},
-        shared::start::SharedJournal,
+        shards::SharedJournal,
     },
     journalled::{Prepared, handles, prepare, readers},
     lock,

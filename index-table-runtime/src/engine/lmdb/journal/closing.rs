@@ -11,8 +11,8 @@ use super::{
     common::{DATA_SYNC, Left, Open, Shard},
     marker::{self, Marker},
     member::Member,
-    shared::start::{Joining, open},
-    start::NotStarted,
+    not_started::NotStarted,
+    shards::{Joining, open},
 };
 
 const WRITTEN: &str = "another process has opened its directory since it left the store, and transactions of this process that began before \

@@ -14,9 +14,10 @@ use super::{
     archive::{format::FOLLOWER, outbox::PENDING},
     block::{Block, HEAD, LONGEST_HEAD},
     files::{self, OWN, SHARED, read_at},
+    found::Found,
     frame,
     marker::{Journalled, Marker},
-    start::{Found, NotStarted},
+    not_started::NotStarted,
     tail::file_of,
 };
 use crate::engine::{
@@ -110,7 +111,8 @@ pub(in crate::engine::lmdb) fn refuse_later_commits(
             continue;
         }
         let files = files::existing(directory, OWN)?;
-        let last = Found::of(files, block).map_err(NotStarted::from).and_then(|it| it.last(0));
+        let last =
+            Found::of(files, block, false).map_err(NotStarted::from).and_then(|it| it.last(0));
         let last = match last {
             Err(NotStarted::Damaged(_)) => u64::MAX,
             last => last?,

@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     archive::Bound,
+    block::room_of,
     frame::{Kind, Place, Section},
     log::{self, AppendFailure, Log, Switched},
     spilled::Stored,
@@ -40,6 +41,16 @@ pub(super) enum Strategy {
     /// Other threads append records of other members. So the changes of a transaction wait for its commit, and then all
     /// frames of its record are appended under one lock.
     Gathered,
+}
+
+impl Strategy {
+    /// Returns the number of states in the blocks of a journal that is started with this number of members.
+    pub(super) fn room(self, members: usize) -> usize {
+        match self {
+            Self::Streamed => members,
+            Self::Gathered => room_of(members),
+        }
+    }
 }
 
 pub(super) struct Group {

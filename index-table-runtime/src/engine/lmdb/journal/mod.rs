@@ -15,8 +15,10 @@
 //! | `common` | the state that the members share |
 //! | `checkpoint` | the steps of a checkpoint |
 //! | `closing` | members that join a journal, are closed, or leave it and come back |
-//! | `start` | recovery, and the start of the journal of one data file |
-//! | `shared` | the same for all shards of a store |
+//! | `marked`, `found`, `recovery` | the marker, the records and the recovery of a data file that is not open |
+//! | `start` | the start with one or several members |
+//! | `own`, `shards` | the journal of one data file; the journal of several |
+//! | `left` | the records of a shard that is not available |
 //! | `archived` | the archive of a running journal |
 //! | `archive` | bases and records in another directory |
 //!
@@ -33,22 +35,28 @@ mod closing;
 pub(in crate::engine::lmdb) mod common;
 pub(in crate::engine::lmdb) mod evidence;
 mod files;
+mod found;
 pub(crate) mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod group;
+pub(in crate::engine::lmdb) mod left;
 pub(in crate::engine::lmdb) mod limits;
 pub(in crate::engine::lmdb) mod log;
+pub(in crate::engine::lmdb) mod marked;
 pub(crate) mod marker;
 pub(in crate::engine::lmdb) mod member;
+pub(in crate::engine::lmdb) mod not_started;
+pub(in crate::engine::lmdb) mod own;
 mod pace;
 pub(in crate::engine::lmdb) mod pinned;
 pub(in crate::engine::lmdb) mod plan;
 pub(in crate::engine::lmdb) mod presence;
 mod read;
 pub(in crate::engine::lmdb) mod recorder;
+pub(in crate::engine::lmdb) mod recovery;
 pub(in crate::engine::lmdb) mod replay;
-pub(in crate::engine::lmdb) mod shared;
+pub(in crate::engine::lmdb) mod shards;
 pub(in crate::engine::lmdb) mod snapshot;
 mod spilled;
 pub(in crate::engine::lmdb) mod start;

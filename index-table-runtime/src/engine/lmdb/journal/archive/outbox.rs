@@ -17,10 +17,12 @@ use crate::engine::{
     lmdb::{
         journal::{
             files::{self, sync_directory, write_at},
+            found::Found,
             frame::{self, Body, Frame, Header, Kind, Place, Salt, Section},
             log::Log,
             marker::Journalled,
-            start::{Found, NotStarted, identity},
+            not_started::NotStarted,
+            own::identity,
             tail::{Fault, Source, file_of, load},
         },
         names::FILE,

@@ -18,8 +18,8 @@ use crate::{
     engine::lmdb::{
         journal::{
             frame::Place,
+            recovery::grow,
             replay::{self, Drops, Failure},
-            start::grow,
             tail::{Fault, Source as _},
         },
         names::{Env, FILE, LOCK_FILE},

@@ -21,8 +21,8 @@ use crate::{
         journal::{
             changes::{Operation, Operations},
             frame::Place,
+            recovery::grow,
             replay::{self, Drops, Failure},
-            start::grow,
             tail::Fault,
         },
         names::Env,

@@ -1,35 +1,54 @@
-//! Reading the journal of all shards, recovery of a shard, and the start.
+//! The journal of a store with several data files: reading it, the recovery of a shard, and the start.
+//!
+//! It is in the directory of the shard map manager, and each shard is a data file of its own. The journal has the identity of the
+//! manager. The marker of each data file records whether it needs the journal, and since which epoch.
+//!
+//! - **Records** name the shard of each of their sections. The numbers of records count the commits of all shards; the number in
+//!   a section is the number of LMDB's transaction in its shard. A record may have sections of several shards, which are
+//!   applied all or none, because a record is whole or absent.
+//! - **Syncs** are shared ([`group`](super::group)): a thread appends its record and waits for a sync that covers it, and one of
+//!   the waiting threads makes it for all of them. Between the append and LMDB's commit, a thread holds the lock of its
+//!   shard, not the lock of the log. The changes of a transaction wait for its commit, in memory and in a
+//!   [temporary file](super::spilled): they are [gathered](super::group::Strategy::Gathered), so that the frames of a record are
+//!   next to each other.
+//! - **Checkpoints** ([`checkpoint`](super::checkpoint)) have the state of each shard, pinned at its own time: a segment is begun,
+//!   and then each shard that has changed since its last checkpoint is pinned between two of its commits. So each record
+//!   before the segment is in the state of its shard. Later records may be in it, and recovery compares their numbers. A
+//!   shard without changes keeps its state and its pin, and costs no sync. It never holds segments, and three files are
+//!   enough for any number of shards.
+//! - **Recovery** brings each shard to its last record from its own state. A shard that other processes have open is not
+//!   rewound: its missing records are copied into the new segment, as for one data file.
+//! - **A shard that is not available** when the journal is started keeps what it needs ([`left`](super::left)): its state and its
+//!   records are copied into a file of their own before a segment is used again. The file does not grow, because the shard
+//!   has no commits until then. When the shard is available again, it is recovered from this file, and the file is removed.
 
 use std::{
-    fs::File,
     io,
-    ops::Deref,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
 use super::{
-    super::{
-        archive::{known, outbox::Outbox},
-        begun::Begun,
-        block::{Block, Saved, head_of, room_of},
-        changes::Operations,
-        common::Open,
-        files::{self, OWN, SHARED, Segments},
-        frame::{Salt, Section},
-        group::{Group, Strategy},
-        limits::Limits,
-        log::{self, Log},
-        marker::{self, Journalled, Marker},
-        member::Member,
-        pinned::Slots,
-        presence::WriterLock,
-        snapshot::Snapshot,
-        start::{self, Found, NotStarted, copy, data, last, marker_of},
-        tail::{self, Fault, Record},
-        weaken,
-    },
+    archive::{known, outbox::Outbox},
+    changes::Operations,
+    common::Open,
+    files::{self, OWN, SHARED, Segments},
+    found::{Found, Records},
+    frame::Salt,
+    group::Strategy,
     left,
+    limits::Limits,
+    marked::{data, marker_of},
+    marker::{Journalled, Marker},
+    member::Member,
+    not_started::NotStarted,
+    pinned::Slots,
+    presence::WriterLock,
+    recovery::recover_from,
+    snapshot::Snapshot,
+    start::{Failed, Joined, Start, last},
+    tail::{self, Fault},
+    weaken,
 };
 use crate::{
     engine::{Destination, lmdb::names::Env},
@@ -53,32 +72,12 @@ pub(crate) struct SharedJournal {
     synced: OnceLock<Result<(), io::ErrorKind>>,
 }
 
-/// The source of the records for a shard.
-pub(super) enum Source<'j> {
-    Shared(&'j Found),
-    Left(Found),
-}
-
-impl Deref for Source<'_> {
-    type Target = Found;
-
-    fn deref(&self) -> &Found {
-        match self {
-            Self::Shared(found) => found,
-            Self::Left(found) => found,
-        }
-    }
-}
-
 /// A shard that joins the journal.
 pub(in crate::engine::lmdb) struct Joining {
     pub(in crate::engine::lmdb) shard: u32,
     pub(in crate::engine::lmdb) directory: PathBuf,
     pub(in crate::engine::lmdb) env: Env,
 }
-
-/// The reason why the journal is not started, and the directory of the error.
-pub(in crate::engine::lmdb) type Failed = (PathBuf, NotStarted);
 
 impl SharedJournal {
     /// Reads the journal in the directory of the manager with this number.
@@ -91,7 +90,7 @@ impl SharedJournal {
         let read = match tail::newest(&files::heads(&files)?, &known) {
             Ok(newest) => match files::find_missing(directory, SHARED, &files)? {
                 Some(reason) => Err(Fault::Damaged(reason)),
-                None => Found::of(files, newest).map(Some),
+                None => Found::of(files, newest, true).map(Some),
             },
             // The markers of the data files show whether the journal is missing.
             Err(Fault::Damaged(_)) => Ok(None),
@@ -187,17 +186,17 @@ impl SharedJournal {
     }
 
     /// Returns the source of the records for a shard with this marker.
-    fn source(&self, shard: u32, known: &Journalled) -> Result<Source<'_>, NotStarted> {
+    fn source(&self, shard: u32, known: &Journalled) -> Result<Records<'_>, NotStarted> {
         let is_recent = |found: &Found| found.checkpoint.salt.epoch >= known.epoch;
         let found = self.found.as_ref().map(Option::as_ref);
         if let Ok(Some(found)) = found
             && found.checkpoint.saved(shard).is_some()
             && is_recent(found)
         {
-            return Ok(Source::Shared(found));
+            return Ok(Records::Journal(found));
         }
         if let Some(left) = left::read(&self.directory, &self.identity, shard)?.filter(is_recent) {
-            return Ok(Source::Left(left));
+            return Ok(Records::Left(left));
         }
         if self.is_running {
             return Err(io::Error::other(INCOMPLETE).into());
@@ -233,7 +232,7 @@ impl SharedJournal {
         }
         let source = self.source(shard, &known)?;
         self.sync()?;
-        start::recover_from(&source, shard, directory, known, sizes, prepare)
+        recover_from(&source, shard, directory, known, sizes, prepare)
     }
 
     /// Whether a record is in the state of one of these shards, and another one lacks it. The states are the numbers of the
@@ -352,32 +351,14 @@ impl SharedJournal {
             known::settle(&self.directory, Some(&destination))?;
             Ok((self.outbox(&joined, found, manager)?, destination))
         });
-        let mut archive = outbox.transpose().map_err(own)?;
-        if weaken::is("tail-first") {
-            apply_early(&joined).map_err(own)?;
+        let archive = outbox.transpose().map_err(own)?;
+        let numbers: Vec<_> = joined.iter().map(|joined| joined.shard).collect();
+        let start = self.new_segment(&joined, found).map_err(own)?;
+        let members = start.begin(joined, missing.to_vec(), limits, archive)?;
+        for number in numbers.into_iter().filter(|number| !missing.contains(number)) {
+            left::remove(&self.directory, number).map_err(|error| own(error.into()))?;
         }
-        let (log, files, block) = self.first_block(&joined, found).map_err(own)?;
-        let journalled = Journalled::own(self.identity, block.salt.epoch);
-        let room = block.shards.len();
-        let mut shards = Vec::with_capacity(joined.len());
-        for (joined, saved) in joined.into_iter().zip(block.shards) {
-            let directory = joined.directory.clone();
-            let (number, open) =
-                joined.open(saved, journalled).map_err(|failure| (directory, failure))?;
-            if !missing.contains(&number) {
-                left::remove(&self.directory, number).map_err(|error| own(error.into()))?;
-            }
-            shards.push((number, open));
-        }
-        if let Some((outbox, _)) = &mut archive {
-            let commit = outbox.manifest().commit;
-            outbox.begin(&log, &journalled, commit).map_err(|error| own(error.into()))?;
-        }
-        let last = archive.as_ref().map(|(outbox, _)| outbox.manifest().commit);
-        let group = Group::new(log, self.directory.clone(), Strategy::Gathered, last);
-        let missing = missing.to_vec();
-        let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
-        begun.start().map_err(|error| own(error.into()))
+        Ok(members)
     }
 
     /// Leaves the records for all shards, because none of them is available, and starts a segment without any shard. Otherwise,
@@ -390,7 +371,7 @@ impl SharedJournal {
             return Ok(());
         }
         present.try_for_each(|shard| left::write(&self.directory, found, shard))?;
-        self.first_block(&[], Some(found)).map(drop)
+        self.new_segment(&[], Some(found))?.first_block(&[]).map(drop)
     }
 
     /// Returns the segments that wait for an archive, with the records of an earlier process.
@@ -447,31 +428,21 @@ impl SharedJournal {
         Ok(is_last || (joined.source.is_some() && joined.pin.number <= number))
     }
 
-    /// Starts a segment with the records that shards lack, and makes it durable.
-    fn first_block(
-        &self,
+    /// Returns the start of the journal, with a new segment.
+    fn new_segment<'s>(
+        &'s self,
         joined: &[Joined<'_>],
-        found: Option<&Found>,
-    ) -> Result<(Log, Arc<Segments>, Block), NotStarted> {
+        found: Option<&'s Found>,
+    ) -> Result<Start<'s>, NotStarted> {
         let files = files::create(&self.directory, SHARED)?;
         let heads = files::heads(&files::existing(&self.directory, SHARED)?)?;
-        let known = Journalled::own(self.identity, 0);
-        let (epoch, sequence) = last(&heads, &known);
+        let (epoch, sequence) = last(&heads, &Journalled::own(self.identity, 0));
         let epoch = joined.iter().fold(epoch, |epoch, joined| epoch.max(joined.epoch)) + 1;
-        // The segment follows all segments that are still needed.
         let sequence = found.map_or(sequence, |found| found.tail.last) + 1;
         let salt = Salt { identity: self.identity, epoch, sequence };
-        let record = found.map_or(1, |found| found.tail.next);
         let files = Arc::new(Segments::new(files::paths(&self.directory, SHARED), files)?);
-        let room = room_of(joined.len());
-        let mut log = Log::new(Arc::clone(&files), salt, record, head_of(room))?;
-        copy_lacking(joined, found, &mut log)?;
-        let shards = joined.iter().map(|joined| joined.pin.saved(joined.shard, &joined.data));
-        let mut shards = shards.collect::<io::Result<_>>()?;
-        Saved::pad(&mut shards, room);
-        let block = Block { salt, record, link: 0, time: log::now(), shards };
-        log::put_block(&files.of(sequence)?, &block)?;
-        Ok((log, files, block))
+        let (directory, strategy) = (self.directory.as_path(), Strategy::Gathered);
+        Ok(Start { directory, files, salt, found, strategy })
     }
 }
 
@@ -482,7 +453,7 @@ fn lock(directory: &Path) -> Result<WriterLock, NotStarted> {
 }
 
 /// Opens a shard for a journal that is running, and makes its state durable. Also returns the epoch of its marker.
-pub(in super::super) fn open(
+pub(super) fn open(
     Joining { shard, directory, env }: Joining,
     identity: &[u8; 16],
     slots: Option<Arc<Slots>>,
@@ -505,100 +476,4 @@ pub(in super::super) fn open(
     let slots = slots.unwrap_or_else(|| Arc::new(Slots::open(directory)));
     let open = Open { env, slots, _writer: writer, pin, saved, number, used, is_mapped: true };
     Ok((epoch, open))
-}
-
-/// A shard that has joined.
-struct Joined<'j> {
-    shard: u32,
-    directory: PathBuf,
-    env: Env,
-    data: File,
-    writer: WriterLock,
-    /// The epoch of its marker.
-    epoch: u64,
-    pin: Snapshot,
-    /// The source of the records that the shard may lack, if its writer has ended and other processes have it
-    /// open.
-    source: Option<Source<'j>>,
-}
-
-impl Joined<'_> {
-    /// Returns the records that the shard lacks.
-    fn lacks(&self) -> Result<Vec<&Record>, NotStarted> {
-        let source = self.source.as_ref();
-        source.map_or(Ok(Vec::new()), |source| source.records_after(self.shard, self.pin.number))
-    }
-
-    /// Makes the marker durable, and applies the records that the shard lacks.
-    fn open(
-        self,
-        saved: super::super::block::Saved,
-        journalled: Journalled,
-    ) -> Result<(u32, Open), NotStarted> {
-        let journalled = Journalled { shard: Some(self.shard), ..journalled };
-        marker::put(&self.data, Marker::Needed(journalled))?;
-        self.data.sync_data()?;
-        if let Some(source) = &self.source {
-            for record in self.lacks()? {
-                source.source().apply(&self.env, record, self.shard, &|| Ok(false))?;
-            }
-        }
-        let number = self.pin.number.max(self.env.read_txn()?.id() as u64);
-        // This clears the pins of a process that has ended.
-        self.env.clear_stale_readers()?;
-        // The remaining files of the shard's own journal.
-        files::remove(&self.directory, 1);
-        let _ = self.writer.file().set_len(0);
-        let slots = Arc::new(Slots::open(&self.directory));
-        let Self { shard, env, data, writer, pin, .. } = self;
-        let used = pin.used(&data);
-        let open = Open { env, slots, _writer: writer, pin, saved, number, used, is_mapped: true };
-        Ok((shard, open))
-    }
-}
-
-/// Applies the records that shards lack before a checkpoint, in a weakened build. Repeated, as later commits would, until
-/// pages are reused that the old checkpoint needs.
-fn apply_early(joined: &[Joined<'_>]) -> Result<(), NotStarted> {
-    for joined in joined {
-        joined.env.clear_stale_readers()?;
-        let Some(source) = &joined.source else { continue };
-        let lacking = joined.lacks()?;
-        for record in (0..30).flat_map(|_| &lacking) {
-            source.source().apply(&joined.env, record, joined.shard, &|| Ok(false))?;
-        }
-    }
-    Ok(())
-}
-
-/// Appends the records that shards lack, and makes them durable.
-fn copy_lacking(
-    joined: &[Joined<'_>],
-    found: Option<&Found>,
-    log: &mut Log,
-) -> Result<(), NotStarted> {
-    // For each shard, the first record whose sections it lacks.
-    let mut lacking = Vec::new();
-    for joined in joined {
-        let lacks = joined.lacks()?;
-        match &joined.source {
-            Some(Source::Left(left)) => {
-                for record in lacks {
-                    copy(left, record, |section| section.shard == joined.shard, log)?;
-                }
-            }
-            _ => lacking.extend(lacks.first().map(|first| (joined.shard, first.number))),
-        }
-    }
-    let lacks = |shard: u32, record: &Record| {
-        lacking.iter().any(|(own, first)| *own == shard && *first <= record.number)
-    };
-    for (found, record) in
-        found.iter().flat_map(|found| found.tail.records.iter().map(move |it| (*found, it)))
-    {
-        if record.shards.iter().any(|shard| lacks(*shard, record)) {
-            copy(found, record, |section: &Section<'_>| lacks(section.shard, record), log)?;
-        }
-    }
-    Ok(log.sync()?)
 }

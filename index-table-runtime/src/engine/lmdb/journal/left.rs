@@ -7,12 +7,13 @@ use std::{
     sync::Arc,
 };
 
-use super::super::{
+use super::{
     block::{Block, head_of},
     files::{self, SHARED, Segment, Segments},
+    found::{Found, copy},
     frame::Salt,
     log::{self, Log},
-    start::{Found, NotStarted, copy},
+    not_started::NotStarted,
 };
 
 /// Returns the name of the file of a shard.
@@ -34,7 +35,7 @@ pub(super) fn read(
     let block = Block::read(&segment.head()?).filter(|block| {
         block.salt.identity == *identity && block.salt.sequence == 0 && block.saved(shard).is_some()
     });
-    Ok(block.map(|block| Found::of(vec![segment], block)).transpose()?)
+    Ok(block.map(|block| Found::of(vec![segment], block, true)).transpose()?)
 }
 
 /// Writes the state and the records of a shard, and makes them durable.
