@@ -16,7 +16,7 @@ use crate::{
     engine::{
         CommitNumber,
         files::{self, DATA_FILE},
-        lmdb::{Archive, Base, Until, UntilShards},
+        lmdb::{Archive, Base, Until},
     },
     model::error::{Error, Result},
     usage::Progress,
@@ -65,6 +65,15 @@ impl Last {
             None => archive.refuse_incomplete(base, None),
             Some(Self::Time(time)) => archive.refuse_incomplete(base, Some(nanoseconds(*time))),
             Some(Self::Commit(_) | Self::End) => Ok(()),
+        }
+    }
+
+    /// `None`: the last commit.
+    fn until(last: Option<&Self>) -> Until {
+        match last {
+            None | Some(Self::End) => Until::End,
+            Some(Self::Commit(number)) => Until::Commit(number.numbers()),
+            Some(Self::Time(time)) => Until::Time(nanoseconds(*time)),
         }
     }
 }
@@ -210,29 +219,24 @@ impl<'a> RestoreArchive<'a> {
             }
         };
         let archive = Archive::open(&archive)?;
+        let last = Last::until(until.as_ref());
         if archive.is_sharded() {
             let mut check = |base: &Base| Last::refuse_incomplete(until.as_ref(), &archive, base);
-            let last = of_shards(until.clone());
             return restore_shards(&archive, &last, path, (&mut report, &mut check), complete);
         }
-        let last = until.clone();
-        let until = match until {
-            None | Some(Last::End) => Until::End,
-            Some(Last::Commit(number)) => {
-                let what = "the commits of a sharded store in the archive of a plain store";
-                Until::Commit(number.single().ok_or(Error::NotOffered { what })?)
-            }
-            Some(Last::Time(time)) => Until::Time(nanoseconds(time)),
-        };
-        let base = archive.base(until)?;
-        Last::refuse_incomplete(last.as_ref(), &archive, &base)?;
+        if matches!(&until, Some(Last::Commit(number)) if number.single().is_none()) {
+            let what = "the commits of a sharded store in the archive of a plain store";
+            return Err(Error::NotOffered { what });
+        }
+        let base = archive.base(&last)?;
+        Last::refuse_incomplete(until.as_ref(), &archive, &base)?;
         let total = archive.bytes(&base)?;
         let mut report = |bytes| report(bytes, total);
         let io = |source| Error::io(path, source);
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join(DATA_FILE)).map_err(io)?;
         archive.copy(&base, &file, &mut report)?;
-        let last = archive.apply(&base, until, &partial.0, &mut report);
+        let last = archive.apply(&base, &last, &partial.0, &mut report);
         let last = last.map_err(|error| match &error {
             Error::Io { path: failed, .. } if failed.starts_with(&partial.0) => {
                 at_path(error, path)
@@ -251,14 +255,6 @@ impl<'a> RestoreArchive<'a> {
 fn nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn of_shards(until: Option<Last>) -> UntilShards {
-    match until {
-        None | Some(Last::End) => UntilShards::End,
-        Some(Last::Commit(number)) => UntilShards::Commit(number.numbers()),
-        Some(Last::Time(time)) => UntilShards::Time(nanoseconds(time)),
-    }
 }
 
 impl fmt::Debug for RestoreArchive<'_> {

@@ -69,7 +69,7 @@ pub(crate) use journal::archive::{
     format::Base,
     known,
     restore::{Archive, Until},
-    restore_shards::{Parts, UntilShards},
+    restore_shards::Parts,
 };
 pub(crate) use journal::shards::SharedJournal;
 pub(crate) use journalled::ManagerArchive;

@@ -11,7 +11,7 @@ use crate::{
     engine::{
         CommitNumber, Engine as AnyEngine, Stamp,
         files::{self, DATA_FILE},
-        lmdb::{Archive, Base, UntilShards},
+        lmdb::{Archive, Base, Until},
     },
     model::error::{Error, Result},
     placement::shards::{Manager, ManagerRecords, ShardRecord, ShardState},
@@ -25,7 +25,7 @@ type Check<'c> = &'c mut dyn FnMut(&Base) -> Result<()>;
 /// before that `check` with a base.
 pub(in crate::store) fn restore_shards(
     archive: &Archive,
-    until: &UntilShards,
+    until: &Until,
     path: &Path,
     (report, check): (&mut dyn FnMut(u64, u64), Check<'_>),
     complete: Complete<'_>,

@@ -15,7 +15,7 @@ use std::{
 use crate::{
     engine::{
         self, DataFile, Durability, Options, Query, Retry,
-        lmdb::{Archive, SharedJournal, UntilShards, journal::archive::format::Manifest},
+        lmdb::{Archive, SharedJournal, Until, journal::archive::format::Manifest},
     },
     model::{
         KeyRange,
@@ -297,7 +297,7 @@ fn an_archive_has_no_record_that_was_taken_back() {
     drop(opened);
     let restored = tempfile::tempdir().expect("a directory");
     let archive = Archive::open(&archive).expect("an archive");
-    let bases = archive.shard_bases(&UntilShards::End, &|_| Ok(vec![0, 1, 2])).expect("bases");
+    let bases = archive.shard_bases(&Until::End, &|_| Ok(vec![0, 1, 2])).expect("bases");
     let places = bases.iter().map(|base| {
         let place = restored.path().join(base.shard().to_string());
         std::fs::create_dir(&place).expect("created");
@@ -306,7 +306,7 @@ fn an_archive_has_no_record_that_was_taken_back() {
         place
     });
     let places: Vec<_> = places.collect();
-    let outcome = archive.apply_to_shards(&bases, &UntilShards::End, &places, &mut |_| ());
+    let outcome = archive.apply_to_shards(&bases, &Until::End, &places, &mut |_| ());
     assert!(outcome.is_ok(), "{:?}", outcome.err());
     let opened = open(restored.path()).expect("a store");
     assert_eq!(opened.rows().expect("rows"), rows);

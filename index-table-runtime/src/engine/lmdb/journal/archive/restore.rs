@@ -35,22 +35,39 @@ const PIECE: usize = 1 << 20;
 const DATABASES: u64 = 1 << 12;
 
 /// The last commit of a restored store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Until {
     /// The last commit of the archive.
     End,
-    /// The commit with this number.
-    Commit(u64),
+    /// The commit with this number in each shard; in a store with one data file, this is one number. A shard that was not
+    /// available, or that the commit did not change, has 0: the commits of other shards determine its last commit
+    /// ([`Archive::completed`]). Shards that were added later are missing.
+    Commit(Vec<u64>),
     /// The last commit at or before this time, in nanoseconds since 1970.
     Time(u64),
 }
 
 impl Until {
-    const fn includes(self, commit: u64, time: u64) -> bool {
+    pub(super) fn includes(&self, shard: u32, number: u64, time: u64) -> bool {
         match self {
             Self::End => true,
-            Self::Commit(number) => commit <= number,
-            Self::Time(last) => nanoseconds_of(time) <= last,
+            Self::Time(last) => nanoseconds_of(time) <= *last,
+            Self::Commit(numbers) => {
+                numbers.get(shard as usize).is_some_and(|last| *last == 0 || number <= *last)
+            }
+        }
+    }
+
+    /// Whether a commit of a store with one data file is included.
+    fn includes_commit(&self, commit: u64, time: u64) -> bool {
+        self.number().map_or_else(|| self.includes(0, commit, time), |last| commit <= last)
+    }
+
+    /// Returns the number of the last commit in a store with one data file; `None` if no number was given.
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Commit(numbers) => numbers.first().copied(),
+            Self::End | Self::Time(_) => None,
         }
     }
 }
@@ -192,13 +209,13 @@ impl Archive {
     /// # Errors
     ///
     /// [`Error::NotInArchive`], also if two copies of the store have written different commits with the requested number.
-    pub(crate) fn base(&self, until: Until) -> Result<Base> {
-        if let Until::Commit(number) = until
+    pub(crate) fn base(&self, until: &Until) -> Result<Base> {
+        if let Some(number) = until.number()
             && let Some(base) = self.base_of_commit(number)?
         {
             return Ok(base);
         }
-        let is_before = |base: &&Base| until.includes(base.commit, base.time);
+        let is_before = |base: &&Base| until.includes_commit(base.commit, base.time);
         if let Some(base) = self.bases.iter().rev().find(is_before) {
             return Ok(*base);
         }
@@ -348,7 +365,7 @@ impl Archive {
     pub(crate) fn apply(
         &self,
         base: &Base,
-        until: Until,
+        until: &Until,
         to: &Path,
         applied: &mut dyn FnMut(u64),
     ) -> Result<u64> {
@@ -356,7 +373,7 @@ impl Archive {
         let mut last = base.commit;
         let mut step = |walked: &Walked<'_>| {
             let Walked { path, file, head, record } = walked;
-            if !until.includes(record.commit, record.time) {
+            if !until.includes_commit(record.commit, record.time) {
                 return Ok(Step::End);
             }
             if record.commit > base.commit {
@@ -369,7 +386,7 @@ impl Archive {
         let outcome = self.walk(base, &mut step, applied);
         let closed = closed(env, to, &self.directory, outcome.is_ok());
         outcome.and(closed)?;
-        self.check_end(until, last)?;
+        self.check_end(until.number(), last)?;
         Ok(last)
     }
 
@@ -420,9 +437,9 @@ impl Archive {
     }
 
     /// Checks that the archive has the last commit of the restored store.
-    fn check_end(&self, until: Until, last: u64) -> Result<()> {
-        match until {
-            Until::Commit(number) if last < number => {
+    fn check_end(&self, number: Option<u64>, last: u64) -> Result<()> {
+        match number {
+            Some(number) if last < number => {
                 let later = self.bases.iter().map(|base| base.commit).find(|it| *it > number);
                 Err(self.lacks(later.map_or_else(
                     || format!("its last commit is {last}, and commit {number} was requested"),

@@ -12,9 +12,9 @@ use std::{
 use heed::MdbError;
 
 use super::{
-    format::{self, Base, Head, MANAGER, MANAGER_FILE, nanoseconds_of},
+    format::{self, Base, Head, MANAGER, MANAGER_FILE},
     records::{Archived, Records, sections},
-    restore::{Archive, Step, Walked, closed, damaged, failed, milliseconds, open},
+    restore::{Archive, Step, Until, Walked, closed, damaged, failed, milliseconds, open},
 };
 use crate::{
     engine::lmdb::{
@@ -39,30 +39,6 @@ pub(crate) type NeedsBase<'n> = &'n dyn Fn(&[(Vec<u8>, Vec<u8>)]) -> Result<Vec<
 /// The database with the own records of a shard.
 const OWN_RECORDS: &str = ".shard";
 
-/// The last commit of a restored store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum UntilShards {
-    /// The last commit of the archive.
-    End,
-    /// The commit with this number in each shard. A shard that was not available, or that the commit did not change, has 0: the
-    /// commits of other shards determine its last commit ([`Archive::completed`]). Shards that were added later are missing.
-    Commit(Vec<u64>),
-    /// The last commit at or before this time, in nanoseconds since 1970.
-    Time(u64),
-}
-
-impl UntilShards {
-    fn includes(&self, shard: u32, number: u64, time: u64) -> bool {
-        match self {
-            Self::End => true,
-            Self::Time(last) => nanoseconds_of(time) <= *last,
-            Self::Commit(numbers) => {
-                numbers.get(shard as usize).is_some_and(|last| *last == 0 || number <= *last)
-            }
-        }
-    }
-}
-
 /// A restored state of all shards.
 #[derive(Default)]
 pub(crate) struct RestoredShards {
@@ -80,7 +56,7 @@ impl Archive {
     /// For each shard, returns the last base that is not later than the last commit of the restored store.
     pub(crate) fn shard_bases(
         &self,
-        until: &UntilShards,
+        until: &Until,
         needs_base: NeedsBase<'_>,
     ) -> Result<Vec<Base>> {
         let generations: BTreeSet<_> = self.bases.iter().map(|base| base.generation).collect();
@@ -101,14 +77,14 @@ impl Archive {
             let Some(first) = first(&found) else { continue };
             let needed = needs_base(&self.manager_of(first)?)?;
             match needed.iter().find(|shard| found.iter().all(|base| base.shard() != **shard)) {
-                None if matches!(until, UntilShards::Commit(_)) => complete.push(found),
+                None if matches!(until, Until::Commit(_)) => complete.push(found),
                 None => return Ok(found),
                 Some(shard) => missing = missing.or(Some(*shard)),
             }
         }
         let usable: BTreeSet<_> = complete.iter().flatten().map(|base| base.generation).collect();
         if let Some(found) = self.of_commit(complete, until)? {
-            if let (Some(first), UntilShards::Commit(numbers)) = (first(&found), until) {
+            if let (Some(first), Until::Commit(numbers)) = (first(&found), until) {
                 self.refuse_commit_of_later(first, numbers, (&usable, needs_base))?;
             }
             return Ok(found);
@@ -126,10 +102,10 @@ impl Archive {
     /// Without such numbers, no record is read.
     fn completed<'u, 'b>(
         &self,
-        until: &'u UntilShards,
+        until: &'u Until,
         bases: impl Iterator<Item = &'b Base>,
-    ) -> Result<Cow<'u, UntilShards>> {
-        let UntilShards::Commit(given) = until else { return Ok(Cow::Borrowed(until)) };
+    ) -> Result<Cow<'u, Until>> {
+        let Until::Commit(given) = until else { return Ok(Cow::Borrowed(until)) };
         let first = bases.min_by_key(|base| base.segment);
         let (Some(first), true) = (first, given.contains(&0)) else {
             return Ok(Cow::Borrowed(until));
@@ -157,7 +133,7 @@ impl Archive {
             (0, Some(next)) => before.get(&shard).copied().unwrap_or(next.saturating_sub(1)),
             (given, _) => *given,
         };
-        Ok(Cow::Owned(UntilShards::Commit((0..).zip(given).map(last).collect())))
+        Ok(Cow::Owned(Until::Commit((0..).zip(given).map(last).collect())))
     }
 
     /// Fails if a generation after that of a base may have the requested commit, before its bases are complete. After an older
@@ -246,12 +222,8 @@ impl Archive {
 
     /// Returns the bases of the last generation that has a commit; of the last generation, if none has it. `found` has the
     /// bases of generations, the last generation first.
-    fn of_commit(
-        &self,
-        mut found: Vec<Vec<Base>>,
-        until: &UntilShards,
-    ) -> Result<Option<Vec<Base>>> {
-        let UntilShards::Commit(numbers) = until else { return Ok(None) };
+    fn of_commit(&self, mut found: Vec<Vec<Base>>, until: &Until) -> Result<Option<Vec<Base>>> {
+        let Until::Commit(numbers) = until else { return Ok(None) };
         if found.len() < 2 {
             return Ok(found.pop());
         }
@@ -332,7 +304,7 @@ impl Archive {
     pub(crate) fn apply_to_shards(
         &self,
         bases: &[Base],
-        until: &UntilShards,
+        until: &Until,
         directories: &[PathBuf],
         applied: &mut dyn FnMut(u64),
     ) -> Result<RestoredShards> {
@@ -355,7 +327,7 @@ impl Archive {
         };
         let outcome = self.walk(first, &mut |walked| restoring.step(walked), applied);
         let Restoring { manager, later, .. } = restoring;
-        let manager = later.filter(|_| *until == UntilShards::End).unwrap_or(manager);
+        let manager = later.filter(|_| *until == Until::End).unwrap_or(manager);
         let mut numbers = BTreeMap::new();
         let mut outcome = outcome;
         for (shard, (env, directory)) in envs {
@@ -364,7 +336,7 @@ impl Archive {
             outcome = outcome.and(closed);
         }
         outcome?;
-        if let UntilShards::Commit(requested) = until {
+        if let Until::Commit(requested) = until {
             for (shard, last) in &numbers {
                 if requested.get(*shard as usize).is_some_and(|requested| last < requested) {
                     return Err(self.lacks(format!(
@@ -456,7 +428,7 @@ pub(crate) fn apply_sections_of(
 /// A restore of all shards.
 struct Restoring<'r> {
     archive: &'r Archive,
-    until: &'r UntilShards,
+    until: &'r Until,
     envs: &'r BTreeMap<u32, (Env, &'r Path)>,
     manager: ManagerEntries,
     /// Records of the shard map manager before the next record. They may belong to a commit that is left out.
@@ -475,7 +447,7 @@ impl Restoring<'_> {
         if !parts.shards.iter().all(is_included) {
             self.is_past = true;
             // With a number for each shard, later records of other shards can be included.
-            let is_over = matches!(self.until, UntilShards::Time(_));
+            let is_over = matches!(self.until, Until::Time(_));
             return Ok(if is_over { Step::End } else { Step::Next });
         }
         if parts.manager.is_some() {

@@ -6,8 +6,7 @@ use super::{
     super::marker::Journalled,
     format::{BASE_FILE, Base, Head, MANAGER_FILE, MANIFEST_FILE, Manifest, ShardBase, part_name},
     outbox::Outbox,
-    restore::Archive,
-    restore_shards::UntilShards,
+    restore::{Archive, Until},
 };
 use crate::{
     engine::lmdb::journal::{
@@ -75,7 +74,7 @@ fn commit_of_base(fill: impl Fn(&Path)) -> Result<u64, Error> {
     base(dir.path(), LAST, 0, 33);
     fill(dir.path());
     let archive = Archive::open(dir.path())?;
-    let bases = archive.shard_bases(&UntilShards::End, &|_| Ok(vec![0, 1]))?;
+    let bases = archive.shard_bases(&Until::End, &|_| Ok(vec![0, 1]))?;
     assert_eq!(bases.len(), 2);
     Ok(bases[1].commit)
 }
