@@ -15,10 +15,12 @@ use super::{
         frame::Place,
         marked,
         marker::{self, Journalled, LIVE, Marker},
+        not_started::NotStarted,
         presence::Presence,
         replay::{self, Drops, Failure},
         shards::SharedJournal,
     },
+    journalled::unstarted,
     names::FILE,
 };
 use crate::{
@@ -54,8 +56,12 @@ impl Left {
         Ok(Some(match marked::marker_of(directory) {
             _ if !has_data => Self::Interrupted,
             Ok(Marker::None) => Self::Complete,
-            Ok(Marker::Needed(Journalled { identity: LIVE, .. })) | Err(_) => Self::Interrupted,
+            Ok(Marker::Needed(Journalled { identity: LIVE, .. })) | Err(NotStarted::Damaged(_)) => {
+                Self::Interrupted
+            }
             Ok(Marker::Needed(_) | Marker::Clean(_)) => Self::Written,
+            // The copy must not be replaced because of an error.
+            Err(not_started) => return Err(unstarted(directory, not_started)),
         }))
     }
 }

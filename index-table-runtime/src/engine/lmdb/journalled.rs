@@ -452,7 +452,7 @@ fn recover(
 
 /// Returns the error of a journal that can't be started.
 #[cold]
-fn unstarted(path: &Path, not_started: NotStarted) -> Error {
+pub(super) fn unstarted(path: &Path, not_started: NotStarted) -> Error {
     match not_started {
         NotStarted::Elsewhere => error::elsewhere(path, None, true),
         NotStarted::Io(source) => error::not_opened(path, source),

@@ -379,43 +379,49 @@ fn sync_created(env: &Env, path: &Path) -> Result<()> {
 impl DataFile<'_> {
     /// Refuses to create a data file if other files show that the store had one with commits.
     pub(crate) fn refuse_missing(self) -> Result<()> {
-        let file = self.0.join(FILE);
-        let is_lost = || match fs::metadata(&file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-            Err(_) => false,
-            Ok(file) => file.len() == 0,
-        };
-        if !is_lost() {
+        let is_lost = || has_pages(self.0).map(|has_pages| !has_pages);
+        if !is_lost()? {
             return Ok(());
         }
         match refuse_commits(self.0) {
             // Another process has created the store in the meantime.
-            Err(Error::DamagedFile { .. }) if !is_lost() => Ok(()),
+            Err(Error::DamagedFile { .. }) if !is_lost()? => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Whether the data file in a directory has tables, without those that only a journal has.
-    pub(crate) fn has_tables(self) -> bool {
+    /// Whether the data file in a directory has tables, without those that only a journal has. A damaged file is an error.
+    pub(crate) fn has_tables(self) -> Result<bool> {
         let databases = pages::look_at_head(&self.0.join(FILE), false);
-        databases.is_ok_and(|databases| databases.unwrap_or(0) > 0)
+        let databases = databases.map_err(|fault| refused(self.0, fault))?;
+        Ok(databases.unwrap_or(0) > 0)
     }
 
     /// Whether the data file in a directory is missing, or has no table and no journal, such as the file of a killed process that
-    /// was creating a store.
+    /// was creating a store. A damaged file is not vacant.
     pub(crate) fn is_vacant(self) -> Result<bool> {
-        let databases = pages::look_at_head(&self.0.join(FILE), false);
-        let is_empty = databases.is_ok_and(|databases| databases.unwrap_or(0) == 0);
+        match self.has_tables() {
+            Ok(true) | Err(Error::DamagedFile { .. }) => return Ok(false),
+            Ok(false) => {}
+            Err(error) => return Err(error),
+        }
         let has_journal = evidence::has_journal(self.0);
-        Ok(is_empty && !has_journal.map_err(|source| Error::opening(self.0, source))?)
+        Ok(!has_journal.map_err(|source| Error::opening(self.0, source))?)
+    }
+}
+
+/// Whether a directory has a data file that is not empty.
+fn has_pages(path: &Path) -> Result<bool> {
+    match fs::metadata(path.join(FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        file => Ok(file.map_err(|source| error::not_opened(path, source))?.len() > 0),
     }
 }
 
 /// Does the same for a data file without commits.
 fn refuse_commits(path: &Path) -> Result<()> {
-    let has_pages = fs::metadata(path.join(FILE)).is_ok_and(|file| file.len() > 0);
-    let found =
-        evidence::of_commits(path, has_pages).map_err(|source| error::not_opened(path, source))?;
+    let found = evidence::of_commits(path, has_pages(path)?)
+        .map_err(|source| error::not_opened(path, source))?;
     let Some(found) = found else { return Ok(()) };
     Err(damaged(
         path,
@@ -508,7 +514,7 @@ mod tests {
         atomic::{AtomicBool, Ordering::SeqCst},
     };
 
-    use super::*;
+    use super::{super::follow::Left, *};
 
     #[test]
     fn each_durability_has_its_sync_flags() {
@@ -562,6 +568,34 @@ mod tests {
             assert!(matches!(opened, Err(Error::DamagedFile { .. })), "{opened:?}");
         }
         Ok(())
+    }
+
+    /// Returns a directory whose data file can't be read.
+    fn with_unreadable_file() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().expect("a directory");
+        // A directory can be opened, and its bytes can't be read.
+        fs::create_dir_all(dir.path().join(FILE).join("inside")).expect("a directory");
+        dir
+    }
+
+    #[test]
+    fn an_error_of_reading_a_data_file_does_not_mean_that_it_has_no_tables() {
+        let dir = with_unreadable_file();
+        let file = DataFile(dir.path());
+        assert!(matches!(file.has_tables(), Err(Error::Io { .. })));
+        assert!(matches!(file.is_vacant(), Err(Error::Io { .. })));
+        let left = Left::of(dir.path());
+        assert!(matches!(left, Err(Error::Io { .. })), "{left:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_error_of_looking_for_a_data_file_does_not_mean_that_it_is_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join(FILE);
+        std::os::unix::fs::symlink(&file, &file).expect("a link");
+        let missing = DataFile(dir.path()).refuse_missing();
+        assert!(matches!(missing, Err(Error::Io { .. })), "{missing:?}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn put(manager: &Path, record: &ShardRecord) -> Result<()> {
     files::create_directories(&place, options.directory_mode)
         .map_err(|source| Error::opening(&place, source))?;
     // Otherwise, adding the shard is refused, or the directory has the record of the shard.
-    if DataFile(&place).has_tables() || !matches!(DataFile(&place).marked(), Ok(Marked::Complete)) {
+    if DataFile(&place).has_tables()? || !matches!(DataFile(&place).marked()?, Marked::Complete) {
         return Ok(());
     }
     let io = |source| Error::io(&place, source);
@@ -77,7 +77,7 @@ pub(in crate::store) fn refuse_new_shard(path: &Path) -> Result<()> {
         }
         Err(source) => return Err(Error::opening(path, source)),
     };
-    if DataFile(path).has_tables() {
+    if DataFile(path).has_tables()? {
         return Ok(());
     }
     let reason = format!(

@@ -304,12 +304,13 @@ fn open_shards(
 }
 
 /// Reads the journal of all shards for a reader, if the file of a shard does not need it. The file can be an older copy, which a
-/// writer would refuse.
+/// writer would refuse. A reader without permission for the journal can't compare them: it can read a closed store without the journal.
 fn closed_journal(path: &Path, records: &ManagerRecords) -> Result<Option<SharedJournal>> {
     let is_complete = |record: &ShardRecord| {
         let marked = DataFile(&place_of(path, &record.place)).marked();
         !record.is_removed()
-            && matches!(marked, Ok(Marked::Complete | Marked::CompleteShard { .. }))
+            // After an error, the shard is not available, or its next read succeeds.
+            && !matches!(marked, Ok(Marked::Own | Marked::Shard { .. }))
     };
     if !records.shards.iter().any(is_complete) {
         return Ok(None);
@@ -358,10 +359,12 @@ fn refuse_split(journal: &SharedJournal, shards: &[Shard], path: &Path) -> Resul
         let opened = (0..).zip(shards).filter_map(|(at, it)| Some((at, it.opened().ok()?)));
         opened.filter_map(|(number, shard)| Some((number, shard.lmdb()?)))
     };
-    let needs_it = |engine: &lmdb::Engine| {
-        matches!(DataFile(engine.directory()).marked(), Ok(Marked::Shard { .. }))
-    };
-    if open().any(|(_, engine)| needs_it(engine)) && journal.is_in_some_only(open())? {
+    let mut needs_it = false;
+    for (_, engine) in open() {
+        let marked = DataFile(engine.directory()).marked()?;
+        needs_it |= matches!(marked, Marked::Shard { .. });
+    }
+    if needs_it && journal.is_in_some_only(open())? {
         let reason = "the last commit of a process that was killed is in some of its shards only, because other processes \
                       read the others; open it for writing, or end these processes";
         return Err(Error::ReopenNeeded { path: path.to_owned(), reason });
