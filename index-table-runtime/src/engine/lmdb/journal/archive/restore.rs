@@ -48,6 +48,12 @@ pub(crate) enum Until {
 }
 
 impl Until {
+    /// Returns the requested number of a shard; 0 if it has none.
+    pub(super) fn number_of(&self, shard: u32) -> u64 {
+        let Self::Commit(numbers) = self else { return 0 };
+        numbers.get(shard as usize).copied().unwrap_or_default()
+    }
+
     pub(super) fn includes(&self, shard: u32, number: u64, time: u64) -> bool {
         match self {
             Self::End => true,

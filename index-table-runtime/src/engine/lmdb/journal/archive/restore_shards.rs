@@ -78,7 +78,7 @@ impl Archive {
             let needed = needs_base(&self.manager_of(first)?)?;
             match needed.iter().find(|shard| found.iter().all(|base| base.shard() != **shard)) {
                 None if matches!(until, Until::Commit(_)) => complete.push(found),
-                None => return Ok(found),
+                None => return self.check_managers(&found).map(|()| found),
                 Some(shard) => missing = missing.or(Some(*shard)),
             }
         }
@@ -87,6 +87,7 @@ impl Archive {
             if let (Some(first), Until::Commit(numbers)) = (first(&found), until) {
                 self.refuse_commit_of_later(first, numbers, (&usable, needs_base))?;
             }
+            self.check_managers(&found)?;
             return Ok(found);
         }
         Err(self.lacks(match (missing, self.bases.first()) {
@@ -227,7 +228,7 @@ impl Archive {
         if found.len() < 2 {
             return Ok(found.pop());
         }
-        let mut newest: Option<&Vec<Base>> = None;
+        let mut newest: Option<(&Vec<Base>, BTreeMap<u32, u64>)> = None;
         for bases in &found {
             let last = self.last_numbers(bases)?;
             let has =
@@ -236,8 +237,8 @@ impl Archive {
             if !bases.iter().all(|base| has(base, number_of(base))) {
                 continue;
             }
-            let Some(newer) = newest else {
-                newest = Some(bases);
+            let Some((newer, last_of_newer)) = &newest else {
+                newest = Some((bases, last));
                 continue;
             };
             // A generation continues after all commits of the generations before, unless a copy of the store has written it.
@@ -253,11 +254,19 @@ impl Archive {
             }
             // The newer one begins with these numbers. If it began with an older copy of a shard, only the generation before
             // has the state that had them first.
-            if newer.iter().all(|base| base.commit == number_of(base)) {
-                newest = Some(bases);
+            let generation = newer.first().map(|base| base.generation);
+            let of_newer = self.bases.iter().filter(|base| Some(base.generation) == generation);
+            let completed = self.completed(until, of_newer)?;
+            let completed_of = |base: &Base| match completed.number_of(base.shard()) {
+                // The requested commit does not have the shard, and no later commit has it.
+                0 => last_of_newer.get(&base.shard()).copied().unwrap_or_default(),
+                number => number,
+            };
+            if newer.iter().all(|base| base.commit == completed_of(base)) {
+                newest = Some((bases, last));
             }
         }
-        let newest = newest.cloned();
+        let newest = newest.map(|(bases, _)| bases.clone());
         Ok(newest.or_else(|| found.into_iter().next()))
     }
 
@@ -278,6 +287,12 @@ impl Archive {
         };
         self.walk(first, &mut step, &mut |_| ())?;
         Ok(last)
+    }
+
+    /// Fails if the records of the shard map manager in one of these bases are damaged. The files of a damaged base may not
+    /// belong together.
+    fn check_managers(&self, bases: &[Base]) -> Result<()> {
+        bases.iter().try_for_each(|base| self.manager_of(base).map(drop))
     }
 
     /// Returns the records of the shard map manager in a base.

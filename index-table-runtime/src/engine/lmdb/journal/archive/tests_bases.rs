@@ -164,3 +164,28 @@ fn a_generation_starts_if_the_process_ends_while_a_shard_joins() {
     let (_, generation) = resumed(store);
     assert_eq!(generation, 2);
 }
+
+#[test]
+fn each_base_that_a_restore_uses_has_intact_records_of_the_shard_map_manager() {
+    for until in [Until::End, Until::Time(u64::MAX), Until::Commit(vec![33, 9])] {
+        for damaged in [None, Some(0), Some(1)] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path();
+            fs::write(path.join(MANIFEST_FILE), MANIFEST.bytes()).expect("written");
+            base(path, LAST, 0, 33);
+            base(path, LAST, 1, 7);
+            base(path, LAST + 1, 1, 9);
+            segment(path, LAST, &[(1, 8), (0, 34), (1, 9), (0, 35)]);
+            let archive = Archive::open(path).expect("an archive");
+            let bases = || archive.shard_bases(&until, &|_| Ok(vec![0, 1]));
+            let used = bases().expect("two bases");
+            assert_eq!(used.len(), 2);
+            if let Some(damaged) = damaged {
+                fs::write(path.join(used[damaged].name()).join(MANAGER_FILE), "damage")
+                    .expect("written");
+                let refused = bases();
+                assert!(matches!(refused, Err(Error::DamagedArchive { .. })), "{refused:?}");
+            }
+        }
+    }
+}
