@@ -3,7 +3,10 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::Mutex,
+    thread,
+    time::Duration,
 };
 
 use index_table::{Error, IndexTable, Result, ShardMap, Store};
@@ -188,6 +191,108 @@ fn a_change_whose_confirmation_has_failed_is_confirmed_by_the_next_opening() -> 
         assert_eq!(store.shard_ids().len(), tenants.len());
         drop(store);
         check(&path, tenants)?;
+    }
+    Ok(())
+}
+
+/// Whether the state of shard `b` is not confirmed in a shard map manager. Removes its lock file.
+fn is_unconfirmed(store: &Path) -> bool {
+    let mut found = false;
+    raw(store, "", ".shards", |records, txn| {
+        let record = records.get(txn, b"shard.\0\0\0\x01")?.expect("the record of the shard");
+        found = record.ends_with(b"\x0bunconfirmed\x01");
+        Ok(())
+    })
+    .expect("read");
+    fs::remove_file(store.join("lock.mdb")).expect("removed");
+    found
+}
+
+const SHOP: &str = "INDEX_TABLE_UNCONFIRMED_SHOP";
+const IS_ATTACHED: &str = "INDEX_TABLE_UNCONFIRMED_IS_ATTACHED";
+
+/// Kills a process that detaches or attaches shard `b` when it has written the manager, until one has not confirmed the state.
+/// Returns its store.
+fn killed(whole: &Path, dir: &Path, name: &str, is_attached: bool) -> PathBuf {
+    let first_pages = |path: &Path| {
+        let manager = fs::read(path.join("data.mdb")).expect("the manager");
+        (manager[..8192].to_vec(), manager.windows(11).any(|bytes| bytes == b"unconfirmed"))
+    };
+    // The pages of an earlier, confirmed change are still in the file.
+    let was_named = first_pages(whole).1;
+    for round in 0..100 {
+        let path = dir.join(format!("{is_attached}.{round}"));
+        copy(whole, &path).expect("a copy");
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        command.args(["--exact", name]).env(SHOP, &path).stdout(Stdio::null());
+        if is_attached {
+            command.env(IS_ATTACHED, "1");
+        }
+        let mut child = command.spawn().expect("a process");
+        let mut is_running = || child.try_wait().expect("a process").is_none();
+        while !path.join("ready").exists() && is_running() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // The pages of the manager are written first, and then one of the two first pages, which makes them valid.
+        let (mut before, mut is_named) = first_pages(&path);
+        while is_running() {
+            let (now, now_named) = first_pages(&path);
+            if now != before && (is_named || was_named) {
+                break;
+            }
+            (before, is_named) = (now, now_named);
+        }
+        child.kill().expect("killed");
+        child.wait().expect("a process");
+        if is_unconfirmed(&path) {
+            return path;
+        }
+    }
+    panic!("no process was killed before it had confirmed the state");
+}
+
+#[test]
+fn a_killed_process_leaves_a_state_that_is_not_confirmed_and_that_the_next_opening_corrects()
+-> Result<()> {
+    if let Some(path) = std::env::var_os(SHOP) {
+        let path = Path::new(&path);
+        let store = Store::open(path)?;
+        let _members = MemberRepository::open(&store)?;
+        fs::write(path.join("ready"), "").expect("a file");
+        return if std::env::var_os(IS_ATTACHED).is_some() {
+            store.attach_shard("b", "b").map(drop)
+        } else {
+            store.detach_shard("b")
+        };
+    }
+    let name = "unconfirmed::a_killed_process_leaves_a_state_that_is_not_confirmed_and_that_the_next_opening_corrects";
+    let dir = tempfile::tempdir().expect("a directory");
+    let whole = dir.path().join("whole");
+    drop(filled(&whole)?);
+    for is_attached in [false, true] {
+        if is_attached {
+            let (store, members) = opened(&whole)?;
+            store.detach_shard("b")?;
+            drop((store, members));
+        }
+        let killed = killed(&whole, dir.path(), name, is_attached);
+        let (opens, away) = (dir.path().join(format!("opens.{is_attached}")), killed.join("away"));
+        copy(&killed, &opens).expect("a copy");
+        let has_b = Store::open(&opens)?.shard("b").is_ok();
+        let tenants: &[u32] = if has_b { &[1, 11] } else { &[1] };
+        check(&opens, tenants)?;
+        check(&opens, tenants)?;
+        // While the directory of the shard is missing, the store is not opened without its rows.
+        fs::rename(killed.join("b"), &away).expect("renamed");
+        match Store::open(&killed) {
+            Err(Error::ShardUnavailable { shard, .. }) => assert!(shard == "b" && has_b),
+            store => {
+                let is_lost = !store?.unavailable_shards().is_empty();
+                assert_eq!(is_lost, has_b, "{is_attached}");
+            }
+        }
+        fs::rename(&away, killed.join("b")).expect("renamed");
+        check(&killed, tenants)?;
     }
     Ok(())
 }

@@ -1,15 +1,22 @@
-//! The bytes of the records of a manager and of a shard; see docs/FORMAT.md.
+//! The bytes of the records of a manager and of a shard, see docs/FORMAT.md; the shard whose copy of a reference table a
+//! transaction reads.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use super::{
-    ManagerRecords, ShardRecord, ShardState, TableRecord,
+    Locks, ManagerRecords, OpenTables, Shard, ShardRecord, ShardState, TableRecord, Tables,
     manager::{self, ManagerRecord},
     recorded,
+    txn::Reads as _,
+    writing::Writing,
 };
 use crate::{
     engine::{Durability, Engine, Options},
-    model::shard::{Boundaries, Declared, MapKind},
+    model::{
+        error::Result,
+        schema::{KeyField, Parts, TableSchema},
+        shard::{Boundaries, Declared, Distribution, MapKind},
+    },
 };
 
 fn records() -> ManagerRecords {
@@ -161,4 +168,50 @@ fn the_record_of_hidden_entries_has_these_bytes() {
     let bytes = manager::encode_hidden(&maps).expect("bytes");
     assert_eq!(bytes.escape_ascii().to_string(), r"\x01\x01\x0busers.email");
     assert_eq!(manager::decode_hidden(&bytes).expect("a record"), maps);
+}
+
+static TOWNS: TableSchema = TableSchema::of_records("towns", &[KeyField::new::<String>("name")]);
+
+#[test]
+fn a_transaction_reads_no_copy_of_a_reference_table_in_a_shard_that_is_being_attached() -> Result<()>
+{
+    let dir = tempfile::tempdir().expect("a directory");
+    let shard = |name: &str| {
+        let options = Options::default().durability(Durability::Full);
+        let path = dir.path().join(name);
+        std::fs::create_dir(&path).expect("a directory");
+        let engine = Engine::open(&options, &path)?;
+        Ok(Shard::open(Arc::from(name), Arc::new(engine)))
+    };
+    let shards = ["a", "b", "c"].into_iter().map(shard).collect::<Result<_>>()?;
+    let engine = super::Engine::new(shards, [], BTreeMap::new(), None, None, false);
+    let nearest = |present: &[u32], used: &[u32], locks: &Locks| {
+        engine.maps.install(Arc::new(engine.maps.now().with_shards(present.into())));
+        let open = |engine: &Engine| {
+            let opened = engine.open_table(&TOWNS, Parts::default(), false, &mut |_| Ok(()));
+            let tables = Arc::new(opened.map_err(|(error, _)| error)?);
+            Ok(Some(OpenTables { tables, record: Arc::default() }))
+        };
+        let open = engine.engines().map(open).collect::<Result<_>>()?;
+        let routing = engine.routing(&TOWNS, Distribution::Reference)?;
+        let tables = Tables::new(routing, &engine, open);
+        let (writing, _) = Writing::with(&engine, locks)?;
+        for shard in used {
+            writing.reader(&tables, *shard, None)?;
+        }
+        Ok::<_, crate::Error>(writing.nearest(&tables))
+    };
+    let these = |shards: &[u32]| Locks::These(shards.iter().copied().collect());
+    // The first locked shard, but one that has been used is preferred.
+    assert_eq!(nearest(&[0, 1, 2], &[], &Locks::All)?, 0);
+    assert_eq!(nearest(&[0, 1, 2], &[1], &Locks::All)?, 1);
+    assert_eq!(nearest(&[0, 1, 2], &[], &these(&[2]))?, 2);
+    assert_eq!(nearest(&[0, 1, 2], &[], &Locks::None)?, 0);
+    // Shard 0 is open, and in no map: it is being attached.
+    assert_eq!(nearest(&[1, 2], &[], &Locks::All)?, 1);
+    assert_eq!(nearest(&[1, 2], &[0, 2], &Locks::All)?, 2);
+    assert_eq!(nearest(&[1, 2], &[0], &these(&[0, 2]))?, 2);
+    assert_eq!(nearest(&[1, 2], &[0], &these(&[0]))?, 1);
+    assert_eq!(nearest(&[1, 2], &[], &Locks::None)?, 1);
+    Ok(())
 }
