@@ -539,3 +539,47 @@ fn a_restored_store_has_no_earlier_commit_number() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_restored_store_has_no_earlier_commit_number_if_it_had_no_other_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    let mut earlier = Vec::new();
+    {
+        let store = options(Kind::Ranges, 2).open(&shop)?;
+        let orders = OrderRepository::open(&store)?;
+        store.transaction(|txn| {
+            [0, 16].into_iter().try_for_each(|tenant| orders.insert(txn, &order(tenant, 0)))
+        })?;
+        store.backup_to(&backup)?;
+        // Each number of a shard with each number of the other one, as far as a restoration could repeat them.
+        for id in 1..40 {
+            for tenant in [0, 16] {
+                store.transaction(|txn| orders.insert(txn, &order(tenant, id)))?;
+                earlier.push(store.read()?.commit_number());
+            }
+        }
+    }
+    for lost in [&["s0", "s1"][..], &["s1", "s0"], &["s1"], &["s0"], &["s1"]] {
+        for shard in lost {
+            fs::remove_dir_all(shop.join(shard)).expect("removed");
+        }
+        let store = Store::open(&shop)?;
+        for shard in lost {
+            let number = shard.trim_start_matches('s');
+            let backup = backup.join(format!("shard.{number}"));
+            store.restore_shard(&store.shard(shard)?, backup)?;
+            let orders = OrderRepository::open(&store)?;
+            let tenant = if number == "0" { 0 } else { 16 };
+            for id in 1..40 {
+                let now = store.read()?.commit_number();
+                assert!(!earlier.contains(&now), "{now} after {lost:?}");
+                earlier.push(now);
+                let shard = store.shard(shard)?;
+                store.transaction_on(&shard, |txn| orders.insert(txn, &order(tenant, id)))?;
+            }
+        }
+        drop(store);
+    }
+    Ok(())
+}

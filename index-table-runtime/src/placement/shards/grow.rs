@@ -66,17 +66,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a commit in an available shard, without a change. A shard that is restored has numbers of commits that it had
-    /// before, so the number of the whole store would be that of an earlier commit.
-    pub(crate) fn commit_in_another(&self) -> Result<()> {
-        for engine in self.engines().filter(|engine| engine.lmdb().is_some()) {
-            if let Some(own) = Identity::read(engine)? {
-                return own.write(engine);
-            }
-        }
-        Ok(())
-    }
-
     /// Writes the number of shards, and the shards that were removed, into the own records of the shards. The record of an
     /// unavailable shard is written when the shard is opened.
     pub(crate) fn record_shards(&self) -> Result<()> {

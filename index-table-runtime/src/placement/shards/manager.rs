@@ -60,6 +60,9 @@ const TABLES: &[u8] = b"table.";
 /// ignore it.
 const UNCONFIRMED: &str = "unconfirmed";
 
+/// The option in the record of a shard that was restored while the store was open: the number that its last commit then got.
+const RESTORED: &str = "restored";
+
 /// The unique number of a manager. Its shards record it.
 pub(crate) type ManagerId = [u8; 16];
 
@@ -185,6 +188,18 @@ impl ShardRecord {
         self.confirm();
         self.state = state;
         self.options.push((UNCONFIRMED.to_owned(), 1));
+    }
+
+    /// Returns the number that the last commit of the shard got when the shard was last restored while the store was open.
+    pub(crate) fn restored(&self) -> Option<u64> {
+        let own = self.options.iter().find(|(name, _)| name == RESTORED);
+        own.map(|(_, number)| *number)
+    }
+
+    /// Notes the number that the last commit of a restored shard gets.
+    pub(crate) fn set_restored(&mut self, number: u64) {
+        self.options.retain(|(name, _)| name != RESTORED);
+        self.options.push((RESTORED.to_owned(), number));
     }
 
     /// Notes that the commit was made, or was not made and the state is the earlier one.

@@ -14,6 +14,7 @@
 //! | it gets the current rows of the reference tables | the same |
 //! | the tables in use are opened in it | the same |
 //! | it is closed, so that it is complete without a journal | the same |
+//! | its last commit gets a number that the shard has never had, which the shard map manager keeps | the same |
 //! | if the journal of all shards is not running, because no shard with it is available: it leaves its records in `shards.journal.left.{number}` | the same |
 //! | it is renamed | the next opening of the store has the shard |
 //! | the shard joins the journal of all shards, or starts it | the same |
@@ -38,6 +39,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, SystemTime},
 };
 
 use super::super::{
@@ -56,7 +58,7 @@ use crate::{
     },
     placement::{
         Reader, Tables, Writer,
-        shards::{ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
+        shards::{Manager, ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
     },
     store::{Member, OpenTable, Shards, Store, open_copy, transaction},
 };
@@ -66,6 +68,9 @@ const RESTORED: &str = ".restored";
 
 /// The end of the name of a directory that a copy is filling.
 const PARTIAL: &str = ".partial";
+
+/// More commits than a shard has between its backup, or an earlier restoration, and its loss.
+pub(super) const COMMITS: u64 = 1 << 40;
 
 /// The copy of a backup. Its directory is removed, unless it gets into its place.
 pub(super) struct ShardCopy {
@@ -119,6 +124,20 @@ impl ShardCopy {
         Err(Error::io(&self.directory, source))
     }
 
+    /// Gives the last commit of the copy a number that the shard has never had. The manager keeps the number, for the next
+    /// restoration.
+    pub(super) fn raise_number(&self, manager: &Manager, shard: ShardNumber) -> Result<()> {
+        let missing = || Error::internal("a shard without a record");
+        let mut records = manager.read()?.ok_or_else(missing)?;
+        let record = records.shards.get_mut(shard as usize).ok_or_else(missing)?;
+        let copy = DataFile(&self.directory);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let number = new_number(copy.last_number()?, record.restored(), now);
+        copy.raise_number(number)?;
+        record.set_restored(number);
+        manager.write(&records)
+    }
+
     /// Renames the copy to the place of its shard.
     pub(super) fn take_place(&self) -> Result<()> {
         let io = |source| Error::io(&self.place, source);
@@ -144,6 +163,16 @@ impl Drop for ShardCopy {
         // The first error is returned. The next call removes the directory.
         let _ = fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Returns a number that no commit of a shard has had, from the number of the last commit in the backup, the number that the shard
+/// got when it was last restored, and the time since 1970. The lost files had the numbers of later commits.
+///
+/// A shard has fewer commits than microseconds, so the time is a later number than all of its numbers, also if the manager was
+/// rebuilt. With a clock that was set back, the distance to the other numbers is enough.
+pub(super) fn new_number(backup: u64, restored: Option<u64>, now: Duration) -> u64 {
+    let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+    now.max(backup.max(restored.unwrap_or_default()).saturating_add(COMMITS))
 }
 
 /// Removes the copies that killed processes have left.

@@ -35,6 +35,9 @@ impl Store {
     /// shard keeps.
     /// The directory of the shard must not exist, so move a damaged directory away first.
     ///
+    /// The commits after the restoration have numbers that no commit of the store has had. Lost commits have earlier numbers, so a
+    /// commit number from before the restoration can be less than that of a snapshot without this commit.
+    ///
     /// The reference tables are copied from another shard, so their repositories must be open.
     ///
     /// The shard is prepared in the directory `.{name}.restored` beside its own directory, whose last part is `{name}`, and is
@@ -140,9 +143,8 @@ impl Store {
         }
         let copy = ShardCopy::new(backup, &place)?;
         copy.prepare(self, shards, &records, (number, record), &in_use)?;
+        copy.raise_number(manager, number)?;
         leave_records(shards, &records)?;
-        // Before the shard is there, so that a process that ends meanwhile leaves no store without this commit.
-        shards.commit_in_another()?;
         copy.take_place()?;
         let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
         let store = open_restored(shards, &records, (number, record))

@@ -1,15 +1,23 @@
-//! The archive of a store after a shard has joined the journal, and a later step has failed.
+//! The steps of adding and restoring a shard, one by one, and the archive after one of them has failed.
 
 use std::{
     error::Error,
     fs,
     path::Path,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
+use super::copy::{COMMITS, new_number};
 use crate::{
-    ArchiveLag, Store,
+    ArchiveLag, CommitNumber, RestoreArchive, Store,
+    engine::{self, DataFile, Query, Read as _},
+    model::{
+        KeyRange,
+        maintain::{Change, Sink as _},
+        schema::{KeyField, Parts, Source, TableSchema},
+    },
+    placement::shards::Shard,
     store::{engine_to_change, open_added, open_restored},
 };
 
@@ -138,4 +146,200 @@ fn the_store_has_no_shard_that_was_not_added() -> TestResult {
     store.add_shard("b", "b")?;
     assert_eq!(names(&store), ["a", "c", "b"]);
     Ok(())
+}
+
+#[test]
+fn a_restored_shard_gets_a_number_that_it_has_never_had() {
+    let micros = Duration::from_micros;
+    // The time is later than all numbers.
+    assert_eq!(new_number(7, None, micros(1 << 50)), 1 << 50);
+    assert_eq!(new_number(7, Some(1 << 49), micros(1 << 50)), 1 << 50);
+    // A clock that was set back.
+    assert_eq!(new_number(7, None, micros(0)), 7 + COMMITS);
+    assert_eq!(new_number(7, Some(1 << 50), micros(1 << 49)), (1 << 50) + COMMITS);
+    // A backup from after an earlier restoration, and a manager that was rebuilt since.
+    assert_eq!(new_number(1 << 50, None, micros(0)), (1 << 50) + COMMITS);
+}
+
+#[test]
+fn the_claim_of_an_added_shard_is_removed_before_the_manager_has_it_as_open() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let store = Store::options().shard("a", "a").open(&path)?;
+    let shards = engine_to_change(&store)?;
+    let manager = shards.manager().ok_or("no manager")?;
+    let mut seen = 0;
+    for name in ["b", "c", "d", "e", "f"] {
+        let place = path.join(name);
+        let (file, claim) = (place.join("data.mdb"), place.join("shard.new"));
+        let was_claimed = thread::scope(|scope| {
+            // Prevents that the manager is written again, after it has been written with the claimed shard.
+            let watcher = scope.spawn(|| {
+                let begun = Instant::now();
+                let is_in_time = || begun.elapsed() < Duration::from_secs(30);
+                while !file.exists() {
+                    assert!(is_in_time(), "the shard has no data file");
+                    std::hint::spin_loop();
+                }
+                let _turn = manager.engine().write().expect("a turn");
+                let was_claimed = claim.exists();
+                while claim.exists() {
+                    assert!(is_in_time(), "the claim is removed after the manager was written");
+                    thread::sleep(Duration::from_millis(1));
+                }
+                was_claimed
+            });
+            let added = open_added(shards, name, name.as_ref()).map(drop);
+            (added, watcher.join())
+        });
+        was_claimed.0?;
+        seen += u32::from(was_claimed.1.expect("the order"));
+    }
+    assert!(seen > 0, "the manager was always written before this test could prevent it");
+    Ok(())
+}
+
+static ROWS: TableSchema = TableSchema::of_records("rows", &[KeyField::new::<u8>("id")]);
+
+/// Writes a row into a shard, in one commit.
+fn put(engine: &engine::Engine, id: u8) -> crate::Result<()> {
+    let mut write = |mut writer: engine::Writer<'_, '_>| {
+        writer.change(Change::PutFact { primary_key: &[id], row: &[id] })
+    };
+    let written = engine.open_table(&ROWS, Parts::default(), false, &mut write);
+    written.map(drop).map_err(|(error, _)| error)
+}
+
+/// Returns the ids of the rows in each shard, or those in `lost` for a shard that is not available.
+fn rows(store: &Store, lost: &[u8]) -> crate::Result<Vec<Vec<u8>>> {
+    let ids = |(_, shard): (_, &Shard)| {
+        let Ok(engine) = shard.engine() else { return Ok(lost.to_vec()) };
+        let Some(tables) = engine.find_table(&ROWS, Parts::default())? else { return Ok(vec![]) };
+        let txn = engine.read()?;
+        let reader = txn.reader(&tables).expect("a reader of the same engine");
+        let rows = reader.scan(Query::new(Source::Facts, KeyRange::ALL))?;
+        rows.map(|row| Ok(row?.primary_key.to_vec()[0])).collect()
+    };
+    engine_to_change(store)?.shards().map(ids).collect()
+}
+
+/// A state of a store: its commit number, a time before the next commit, and the rows in each shard.
+struct State {
+    commit: CommitNumber,
+    time: SystemTime,
+    rows: Vec<Vec<u8>>,
+}
+
+/// Commits rows with these ids in the available shards, and adds the state after each commit.
+fn commit(
+    store: &Store,
+    ids: std::ops::Range<u8>,
+    lost: &[u8],
+    states: &mut Vec<State>,
+) -> crate::Result<()> {
+    let shards = engine_to_change(store)?;
+    for id in ids {
+        for (number, shard) in shards.shards() {
+            let Ok(engine) = shard.engine() else { continue };
+            put(engine, id)?;
+            shards.count(number);
+            let commit = store.read()?.commit_number();
+            thread::sleep(Duration::from_millis(2));
+            states.push(State { commit, time: SystemTime::now(), rows: rows(store, lost)? });
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+    Ok(())
+}
+
+/// Restores an archive, and returns the rows; `None` if it does not have the requested state.
+fn restored(restore: RestoreArchive<'_>) -> Result<Option<Vec<Vec<u8>>>, Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let to = dir.path().join("restored");
+    match restore.run(&to) {
+        Err(crate::Error::NotInArchive { .. }) => Ok(None),
+        restored => {
+            restored?;
+            Ok(Some(rows(&Store::options().without_archive().open(&to)?, &[])?))
+        }
+    }
+}
+
+/// What becomes of a shard after it could not be restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    TheLostDirectoryComesBack,
+    ItIsRestored,
+}
+
+fn has_each_state(then: Then) -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = |name: &str| dir.path().join(name);
+    let (archive, place) = (path("archive"), path("store").join("b"));
+    let backup = path("backup").join("shard.1");
+    let (mut before, mut between, mut after) = (Vec::new(), Vec::new(), Vec::new());
+    let options = Store::options().shard("a", "a").shard("b", "b").archive(&archive);
+    let store = options.open(path("store"))?;
+    commit(&store, 0..3, &[], &mut before)?;
+    store.backup_to(path("backup"))?;
+    commit(&store, 3..6, &[], &mut before)?;
+    wait_for_base(&store);
+    drop(store);
+    fs::rename(&place, path("lost"))?;
+    let open = || Store::options().archive(&archive).open(path("store"));
+    let store = open()?;
+    wait_for_base(&store);
+    let lost = [0, 1, 2, 3, 4, 5];
+    commit(&store, 6..8, &lost, &mut before)?;
+    Store::open_backup(&backup)?.copy_of_member(&place)?;
+    DataFile(&place).raise_number(DataFile(&place).last_number()? + COMMITS)?;
+    {
+        let shards = engine_to_change(&store)?;
+        let records = shards.manager().and_then(|it| it.read().ok()?).ok_or("no records")?;
+        let restored = open_restored(shards, &records, (1, &records.shards[1]))?;
+        // Indexes are emptied in it.
+        put(restored.engine()?, 100)?;
+        wait_for_base(&store);
+        restored.engines.lmdb().ok_or("no files")?.leave_no_records()?;
+    }
+    fs::remove_dir_all(&place)?;
+    commit(&store, 8..10, &lost, &mut between)?;
+    let store = if then == Then::TheLostDirectoryComesBack {
+        drop(store);
+        fs::rename(path("lost"), &place)?;
+        open()?
+    } else {
+        store.restore_shard(&store.shard("b")?, &backup)?;
+        store
+    };
+    wait_for_base(&store);
+    commit(&store, 10..13, &[], &mut after)?;
+    wait_for_base(&store);
+    wait_for(&store, |lag| lag.commits == 0);
+    drop(store);
+    for (states, is_complete) in [(&before, true), (&between, false), (&after, true)] {
+        for (at, State { commit, time, rows }) in states.iter().enumerate() {
+            // The store has this commit, and the rows of the backup, when the shard has been restored.
+            let begins = then == Then::ItIsRestored && !is_complete && at + 1 == states.len();
+            let restore = || Store::restore_archive(&archive);
+            let found =
+                [(restore().until_commit(commit.clone()), begins), (restore().until(*time), false)];
+            for (found, begins) in found {
+                match restored(found)? {
+                    None => assert!(!is_complete, "{then:?}: no state of commit {commit}"),
+                    Some(found) if begins => assert_eq!(found, [rows[0].clone(), vec![0, 1, 2]]),
+                    Some(found) => assert_eq!(&found, rows, "{then:?}, commit {commit}"),
+                }
+            }
+        }
+    }
+    let last = &after.last().ok_or("no commit")?.rows;
+    assert_eq!(restored(Store::restore_archive(&archive))?.as_ref(), Some(last));
+    Ok(())
+}
+
+#[test]
+fn the_base_of_a_shard_that_was_not_restored_changes_no_other_state() -> TestResult {
+    has_each_state(Then::TheLostDirectoryComesBack)?;
+    has_each_state(Then::ItIsRestored)
 }

@@ -138,6 +138,18 @@ impl Meta {
         meta().ok_or_else(|| "data.mdb ends in its first pages".to_owned())
     }
 
+    /// Gives the state in these bytes another page and another number of its transaction.
+    pub(super) fn renumber(bytes: &mut [u8; META], page: u64, txn: u64) {
+        // The number of the transaction is the last word.
+        for (at, number) in [(0, page), (META - WORD, txn)] {
+            // The caller has checked that the number is a word.
+            let word = usize::try_from(number).unwrap_or(usize::MAX).to_ne_bytes();
+            if let Some(bytes) = bytes.get_mut(at..at + WORD) {
+                bytes.copy_from_slice(&word);
+            }
+        }
+    }
+
     /// Whether this is the state of a new file.
     pub(super) const fn is_new(&self) -> bool {
         self.txn == 0

@@ -13,7 +13,7 @@ mod walk;
 
 use std::{
     fs::File,
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     ops::RangeInclusive,
     path::Path,
     thread,
@@ -195,6 +195,35 @@ fn wrong_numbers([first, second]: &[Meta; 2]) -> Option<String> {
     // it could not write a state.
     (older.last_page > newer.last_page)
         .then(|| format!("the state of transaction {lesser} has pages that a later one lacks"))
+}
+
+/// Returns the number of the last transaction in a file that no process has open.
+pub(super) fn last_txn(path: &Path) -> Result<u64, Fault> {
+    let [first, second] = metas(&mut File::open(path)?)?;
+    Ok(first.txn.max(second.txn))
+}
+
+/// Gives the last state of a file a later number, and makes that durable. No process has the file open. A number that LMDB can't
+/// have changes nothing.
+///
+/// Both pages get this state, because LMDB could reuse the pages of the other one.
+pub(super) fn raise_txn(path: &Path, txn: u64) -> Result<(), Fault> {
+    let mut file = File::options().read(true).write(true).open(path)?;
+    let [first, second] = metas(&mut file)?;
+    let last = if first.txn < second.txn { second } else { first };
+    if txn <= last.txn || txn > LARGEST_TXN {
+        return Ok(());
+    }
+    let mut state = [0; META];
+    file.seek(SeekFrom::Start(last.page * last.page_size()))?;
+    file.read_exact(&mut state)?;
+    for number in [txn - 1, txn] {
+        let page = number % 2;
+        Meta::renumber(&mut state, page, number);
+        file.seek(SeekFrom::Start(page * last.page_size()))?;
+        file.write_all(&state)?;
+    }
+    Ok(file.sync_all()?)
 }
 
 /// Returns both states of the file.
