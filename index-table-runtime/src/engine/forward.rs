@@ -53,6 +53,91 @@ macro_rules! forward {
     };
 }
 
+/// The methods of [`Read`](super::Read) that a dispatch calls on each variant.
+macro_rules! forward_read {
+    ($on:ident, $t:lifetime) => {
+        forward! {
+            $on:
+            fn table(self) -> &'static TableSchema;
+            fn fact(self, primary_key: &[u8]) -> Result<Option<&$t [u8]>>;
+            #[inline]
+            fn facts<'k>(
+                self,
+                primary_keys: impl Iterator<Item = &'k [u8]>,
+                each: impl FnMut(Option<&$t [u8]>),
+            ) -> Result<()>;
+            #[inline]
+            fn facts_at_once(self) -> usize;
+            fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&$t [u8]>>;
+            fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<$t>>>;
+            #[inline]
+            fn unique_row(
+                self,
+                index: usize,
+                key: &[u8],
+            ) -> Result<Option<WithRow<$t>>>;
+            fn count(self, query: &Query) -> Result<Count>;
+            fn stored(self, source: Source) -> Result<Option<u64>>;
+            fn get(self, space: Space, key: &[u8]) -> Result<Option<&$t [u8]>>;
+            fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&$t [u8], &$t [u8])>>;
+            fn below(self, space: Space, key: &[u8]) -> Result<Option<(&$t [u8], &$t [u8])>>;
+            fn len(self, space: Space) -> Result<u64>;
+        }
+    };
+}
+
+/// The methods of [`Cursor`](super::Cursor).
+macro_rules! forward_cursor {
+    ($on:ident) => {
+        forward! {
+            $on:
+            // Without inlining, each entry costs one more call.
+            #[inline(always)]
+            fn advance(&mut self) -> Result<bool, Boxed>;
+            #[inline]
+            fn entry(&self) -> RawEntry<'_>;
+            #[inline]
+            fn row(&self) -> Option<&[u8]>;
+        }
+    };
+}
+
+/// The methods of [`Write`](super::Write) that a dispatch calls on each variant.
+macro_rules! forward_write {
+    ($on:ident) => {
+        forward! {
+            $on:
+            fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64>;
+            #[inline]
+            fn defer_new(&mut self) -> bool;
+            fn settle_new(&mut self) -> Result<bool>;
+            fn abandon_new(&mut self) -> ();
+            fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
+            fn insert_entry(
+                &mut self,
+                index: usize,
+                key: &[u8],
+                primary_key: &[u8],
+                data: &[u8],
+            ) -> Result<bool>;
+            fn put_shared(
+                &mut self,
+                index: usize,
+                key: &[u8],
+                primary_key: &[u8],
+                data: &[u8],
+            ) -> Result<()>;
+            fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()>;
+            fn flush(&mut self) -> Result<()>;
+            fn clear(&mut self, index: usize) -> Result<()>;
+            fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()>;
+            fn remove(&mut self, space: Space, key: &[u8]) -> Result<()>;
+            fn clear_space(&mut self, space: Space) -> Result<()>;
+            fn layout(&self, index: &IndexSchema) -> &'static str;
+        }
+    };
+}
+
 /// An enum with a variant for each engine.
 macro_rules! of_each_engine {
     (
@@ -73,5 +158,5 @@ macro_rules! of_each_engine {
     };
 }
 
-pub(crate) use forward;
+pub(crate) use {forward, forward_cursor, forward_read, forward_write};
 pub(super) use {of_each_engine, on_engine};

@@ -100,7 +100,7 @@ pub use data_file::{ReaderSlot, ReaderSlots, reader_slots};
 pub(crate) use declared::DeclaredShard;
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub use durability::{Durability, DurabilityReason};
-pub(crate) use forward::forward;
+pub(crate) use forward::{forward, forward_cursor, forward_read, forward_write};
 pub use hand_over::ArchiveFile;
 pub(crate) use hand_over::{Destination, HandOver};
 pub(crate) use links::Links;

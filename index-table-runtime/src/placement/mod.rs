@@ -4,7 +4,7 @@
 //!
 //! Placement names no engine. It knows its members by the seam alone, so a shard can be in any of them.
 
-mod dispatch;
+pub(crate) mod dispatch;
 pub(crate) mod shards;
 #[cfg(test)]
 mod tests;

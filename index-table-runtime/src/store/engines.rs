@@ -11,6 +11,7 @@ use crate::{
     },
     placement::{
         Txn,
+        dispatch::on_each,
         shards::{self, Shard},
     },
 };
@@ -107,22 +108,6 @@ impl From<engine::Engine> for Engines {
     fn from(engine: engine::Engine) -> Self {
         Self::One(Arc::new(engine))
     }
-}
-
-/// Calls the same method on one engine or on the shards.
-macro_rules! on_each {
-    ($value:expr, $it:ident => $call:expr) => {
-        match $value {
-            Self::One($it) => $call,
-            Self::Several($it) => $call,
-        }
-    };
-    ($value:expr, $it:ident => $call:expr, $to:ident) => {
-        match $value {
-            Self::One($it) => $call.map($to::One),
-            Self::Several($it) => $call.map($to::Several),
-        }
-    };
 }
 
 impl Engines {

@@ -13,9 +13,10 @@ pub(crate) use writer::Writer;
 /// Marks the calling branch as unlikely, so that stores without shards take the fast path.
 #[inline]
 #[cold]
-const fn unlikely() {}
+pub(crate) const fn unlikely() {}
 
-/// Calls the same method on one engine or on the shards.
+/// Calls the same method on one engine or on several shards; with the name of a type, the value of an `Ok` or `Some` is wrapped
+/// in the variant of that type.
 macro_rules! on_each {
     ($value:expr, $it:ident => $call:expr) => {
         match $value {
@@ -26,6 +27,15 @@ macro_rules! on_each {
             }
         }
     };
+    ($value:expr, $it:ident => $call:expr, $to:ident) => {
+        match $value {
+            Self::One($it) => $call.map($to::One),
+            Self::Several($it) => {
+                $crate::placement::dispatch::unlikely();
+                $call.map($to::Several)
+            }
+        }
+    };
 }
 
-use on_each;
+pub(crate) use on_each;

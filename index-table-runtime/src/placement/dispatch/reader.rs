@@ -6,7 +6,7 @@ use super::{on_each, unlikely};
 use crate::{
     engine::{
         self, Count, Cursor, EntryResult, LongLived, Pieces, Query, Read, Sampled, SmallRecords,
-        Space, WithRow, forward,
+        Space, WithRow, forward, forward_cursor, forward_read,
     },
     model::{
         KeyRange,
@@ -210,33 +210,7 @@ impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
     type Cursor = LentEntries<'t>;
 
-    forward! {
-        on_each:
-        fn table(self) -> &'static TableSchema;
-        fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
-        #[inline]
-        fn facts<'k>(
-            self,
-            primary_keys: impl Iterator<Item = &'k [u8]>,
-            each: impl FnMut(Option<&'t [u8]>),
-        ) -> Result<()>;
-        #[inline]
-        fn facts_at_once(self) -> usize;
-        fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
-        fn unique(self, index: usize, key: &[u8]) -> Result<Option<ShortEntry<'t>>>;
-        #[inline]
-        fn unique_row(
-            self,
-            index: usize,
-            key: &[u8],
-        ) -> Result<Option<WithRow<'t>>>;
-        fn count(self, query: &Query) -> Result<Count>;
-        fn stored(self, source: Source) -> Result<Option<u64>>;
-        fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>>;
-        fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
-        fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
-        fn len(self, space: Space) -> Result<u64>;
-    }
+    forward_read!(on_each, 't);
 
     fn records(self, space: Space, from: &[u8], limit: usize) -> Result<SmallRecords<'t>> {
         match self {
@@ -305,14 +279,5 @@ pub(crate) enum LentEntries<'t> {
 }
 
 impl Cursor for LentEntries<'_> {
-    forward! {
-        on_each:
-        // Without inlining, each entry costs one more call.
-        #[inline(always)]
-        fn advance(&mut self) -> Result<bool, Boxed>;
-        #[inline]
-        fn entry(&self) -> RawEntry<'_>;
-        #[inline]
-        fn row(&self) -> Option<&[u8]>;
-    }
+    forward_cursor!(on_each);
 }

@@ -2,7 +2,7 @@
 
 use super::{Reader, on_each};
 use crate::{
-    engine::{self, Ascending, Space, Write, forward, lmdb},
+    engine::{self, Ascending, Space, Write, forward, forward_write, lmdb},
     model::{
         aggregate::Totals,
         error::{Error, Result},
@@ -177,36 +177,7 @@ impl Sink for Writer<'_, '_> {
 }
 
 impl Write for Writer<'_, '_> {
-    forward! {
-        on_each:
-        fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64>;
-        #[inline]
-        fn defer_new(&mut self) -> bool;
-        fn settle_new(&mut self) -> Result<bool>;
-        fn abandon_new(&mut self) -> ();
-        fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
-        fn insert_entry(
-            &mut self,
-            index: usize,
-            key: &[u8],
-            primary_key: &[u8],
-            data: &[u8],
-        ) -> Result<bool>;
-        fn put_shared(
-            &mut self,
-            index: usize,
-            key: &[u8],
-            primary_key: &[u8],
-            data: &[u8],
-        ) -> Result<()>;
-        fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()>;
-        fn flush(&mut self) -> Result<()>;
-        fn clear(&mut self, index: usize) -> Result<()>;
-        fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()>;
-        fn remove(&mut self, space: Space, key: &[u8]) -> Result<()>;
-        fn clear_space(&mut self, space: Space) -> Result<()>;
-        fn layout(&self, index: &IndexSchema) -> &'static str;
-    }
+    forward_write!(on_each);
 
     fn exchange(
         &mut self,
