@@ -10,7 +10,7 @@ use super::{
     opening,
 };
 use crate::{
-    engine::{CommitFailure, ReadRecords as _, Retry},
+    engine::{ReadRecords as _, Retry},
     model::{
         error::{Error, Result},
         index_state::IndexState,
@@ -18,7 +18,7 @@ use crate::{
         schema::{Source, StateRecord, TableSchema},
         shard::{GlobalIndex, ShardNumber},
     },
-    placement::{self, Tables, Writer, shards},
+    placement::{self, Tables, Txn, Writer, shards},
     store::{Engines, OpenTable, Shards, Store, transaction},
 };
 
@@ -53,8 +53,7 @@ pub(super) fn empty_all(shards: &Shards, in_use: &[Arc<OpenTable>]) -> Result<()
     if in_use.iter().all(|table| global(table).is_empty()) {
         return Ok(());
     }
-    let write = |txn: &mut shards::Txn<'_>| {
-        let missing = || Error::internal("a write transaction without a writer");
+    commit(&|| begin(shards), &|retry| shards.prepare(retry), &|txn| {
         for table in in_use.iter().filter(|table| !global(table).is_empty()) {
             let Tables::Several(tables) = &table.tables else { continue };
             let routing = tables.routing();
@@ -62,7 +61,7 @@ pub(super) fn empty_all(shards: &Shards, in_use: &[Arc<OpenTable>]) -> Result<()
                 tables.in_shard(**shard).is_some()
                     && shards.shard(**shard).is_ok_and(|it| it.opened().is_ok())
             };
-            let mut writer = txn.writer(tables).ok_or_else(missing)?;
+            let mut writer = writer(txn, &table.tables)?;
             for shard in routing.all_shards().iter().filter(is_there) {
                 writer.beside(*shard, &mut |writer| {
                     build::empty(table.rows, writer, global(table))
@@ -70,13 +69,32 @@ pub(super) fn empty_all(shards: &Shards, in_use: &[Arc<OpenTable>]) -> Result<()
             }
         }
         Ok(())
-    };
+    })
+}
+
+fn begin(shards: &Shards) -> Result<Txn<'_>> {
+    shards.write().map(Txn::Several)
+}
+
+fn writer<'t, 's>(txn: &'t mut Txn<'s>, tables: &'t Tables) -> Result<Writer<'t, 's>> {
+    txn.writer(tables).ok_or_else(|| Error::internal("a table of another engine"))
+}
+
+/// Runs `write` in a transaction that `begin` starts, and commits it. Repeats this if the commit needs another attempt.
+fn commit<'s>(
+    begin: &dyn Fn() -> Result<Txn<'s>>,
+    prepare: &dyn Fn(Retry) -> Result<bool>,
+    write: &dyn Fn(&mut Txn<'s>) -> Result<()>,
+) -> Result<()> {
     let attempt = || {
-        let mut txn = shards.write().map_err(|error| (error, None))?;
+        let mut txn = begin().map_err(|error| (error, None))?;
         write(&mut txn).map_err(|error| (error, txn.retry()))?;
-        txn.commit(|| ()).map_err(failed)
+        txn.commit(|| ()).map_err(|failure| {
+            let retry = failure.retry();
+            (Error::from(failure), retry)
+        })
     };
-    transaction::run(attempt, |retry| shards.prepare(retry))
+    transaction::run(attempt, prepare)
 }
 
 /// Empties global indexes in all available shards, so that each shard records their state.
@@ -101,23 +119,17 @@ fn in_each(
         else {
             continue;
         };
-        let attempt = || {
-            let mut txn = shard.write().map_err(|error| (error, None))?;
-            let written = match txn.writer(of_shard) {
-                Some(writer) => write(&mut Writer::One(writer)),
-                None => Err(Error::internal("a table of another engine")),
-            };
-            written.map_err(|error| (error, txn.retry()))?;
-            txn.commit(|| ()).map_err(failed)
-        };
-        transaction::run(attempt, |retry| shard.prepare(retry))?;
+        let begin = || shard.write().map(Txn::One);
+        commit(&begin, &|retry| shard.prepare(retry), &|txn| match txn {
+            Txn::One(txn) => {
+                let writer = txn.writer(of_shard);
+                let missing = || Error::internal("a table of another engine");
+                write(&mut Writer::One(writer.ok_or_else(missing)?))
+            }
+            Txn::Several(_) => Err(Error::internal("a transaction of several shards")),
+        })?;
     }
     Ok(())
-}
-
-fn failed(failure: CommitFailure) -> (Error, Option<Retry>) {
-    let retry = failure.retry();
-    (Error::from(failure), retry)
 }
 
 /// Returns the global indexes that a shard has emptied.
@@ -144,16 +156,9 @@ fn in_all(
     tables: &Tables,
     write: &dyn Fn(&mut Writer<'_, '_>) -> Result<()>,
 ) -> Result<()> {
-    let attempt = || {
-        let mut txn = placement::Txn::Several(shards.write().map_err(|error| (error, None))?);
-        let written = match txn.writer(tables) {
-            Some(mut writer) => write(&mut writer),
-            None => Err(Error::internal("a table of another engine")),
-        };
-        written.map_err(|error| (error, txn.retry()))?;
-        txn.commit(|| ()).map_err(failed)
-    };
-    transaction::run(attempt, |retry| shards.prepare(retry))
+    commit(&|| begin(shards), &|retry| shards.prepare(retry), &|txn| {
+        write(&mut writer(txn, tables)?)
+    })
 }
 
 /// Gives each global index, and each index of a reference table, the same state in all shards. An unfinished build

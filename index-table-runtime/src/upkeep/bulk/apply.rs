@@ -3,7 +3,7 @@
 use super::{
     LoadReport, ProgressReporter,
     decide::{self, Decision, Numbers},
-    gather::{Gathered, Reading, Records},
+    gather::{Gathered, Gist, Reading, Records},
 };
 use crate::{
     engine::{Ascending, Read as _, Write as _},
@@ -14,7 +14,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::Source,
     },
-    placement::Writer,
+    placement::{Reader, Writer},
     usage::{RowWrite, Tally},
     write::{
         Counting, Written,
@@ -43,7 +43,9 @@ pub(crate) fn apply(
     let stream = Stream::of(rows, shared.orders.as_ref()).filter(|_| gathered.notes_changes);
     let decision = decide::decide(rows, writer.reader(), gathered, plan, old)?;
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
-    check_references(rows, writer, new, gathered, &decision)?;
+    if !rows.references.is_empty() {
+        check_references(rows, writer, new, gathered, &decision, references::check_others)?;
+    }
     reporter.begin("rows and entries written", to_write);
     *unfinished = true;
     let replaced = if decision.replaces {
@@ -57,7 +59,7 @@ pub(crate) fn apply(
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
     };
     if references::has_own(rows) {
-        check_own_references(rows, writer, new, gathered, &decision)?;
+        check_references(rows, writer, new, gathered, &decision, references::check_own)?;
     }
     tally.rows(RowWrite::Insert, replaced.new);
     tally.rows(RowWrite::Put, replaced.replaced);
@@ -147,6 +149,22 @@ fn replace_facts(
     Ok(count)
 }
 
+/// Calls `each` with each row that is written, until it returns false.
+fn each_written(
+    gathered: &Gathered,
+    decision: &Decision,
+    each: &mut dyn FnMut(Gist<'_>) -> Result<bool>,
+) -> Result<()> {
+    let mut reading = gathered.facts.read();
+    while reading.advance()? {
+        let row = reading.gist();
+        if !decision.left_out.contains(row.number) && !each(row)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Notes the new rows for subscribers until their buffers are full.
 fn note_new(
     rows: &RowVtable,
@@ -155,14 +173,13 @@ fn note_new(
     decision: &Decision,
     watched: &mut Watched,
 ) -> Result<()> {
-    let mut no_reporter = ProgressReporter::new(None, "", None);
-    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
-    while watched.takes_notes()
-        && let Some(RawEntry { primary_key, data: row, .. }) = facts.next()?
-    {
-        note_one(rows, new, primary_key, row, watched);
+    if !watched.takes_notes() {
+        return Ok(());
     }
-    Ok(())
+    each_written(gathered, decision, &mut |Gist { entry, .. }| {
+        note_one(rows, new, entry.primary_key, entry.data, watched);
+        Ok(watched.takes_notes())
+    })
 }
 
 /// Adds the new rows to the change stream.
@@ -175,51 +192,27 @@ fn note_changes(
     if stream.is_none() {
         return Ok(());
     }
-    let mut no_reporter = ProgressReporter::new(None, "", None);
-    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
-    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
-        changes::note_stored(stream, writer, true, primary_key, row)?;
-    }
-    Ok(())
+    each_written(gathered, decision, &mut |Gist { entry, .. }| {
+        changes::note_stored(stream, writer, true, entry.primary_key, entry.data).map(|()| true)
+    })
 }
 
-/// Checks that the rows refer to rows of other tables that exist.
+/// Checks that the rows refer to rows of other tables that exist, or, after all rows of the load are written, to rows of the
+/// same table.
 fn check_references(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
     new: &mut Image,
     gathered: &Gathered,
     decision: &Decision,
+    check: fn(&RowVtable, Reader<'_>, &Image) -> Result<()>,
 ) -> Result<()> {
-    if rows.references.is_empty() {
-        return Ok(());
-    }
-    let mut no_reporter = ProgressReporter::new(None, "", None);
-    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
-    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
-        rows.load_stored(new, row, primary_key)?;
-        references::check_others(rows, writer.reader(), new)
-            .map_err(|error| gathered.failed(facts.number(), None, error))?;
-    }
-    Ok(())
-}
-
-/// Checks that the rows refer to rows of the same table that exist, after all rows of the load are written.
-fn check_own_references(
-    rows: &RowVtable,
-    writer: &Writer<'_, '_>,
-    new: &mut Image,
-    gathered: &Gathered,
-    decision: &Decision,
-) -> Result<()> {
-    let mut no_reporter = ProgressReporter::new(None, "", None);
-    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
-    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
-        rows.load_stored(new, row, primary_key)?;
-        references::check_own(rows, writer.reader(), new)
-            .map_err(|error| gathered.failed(facts.number(), None, error))?;
-    }
-    Ok(())
+    each_written(gathered, decision, &mut |Gist { number, entry, .. }| {
+        rows.load_stored(new, entry.data, entry.primary_key)?;
+        let checked = check(rows, writer.reader(), new);
+        checked.map_err(|error| gathered.failed(number, None, error))?;
+        Ok(true)
+    })
 }
 
 /// Adds the new rows to the aggregates.
@@ -234,13 +227,11 @@ fn gather_totals(
     if rows.aggregates.is_empty() {
         return Ok(());
     }
-    let (mut totals, mut no_reporter) =
-        (GatheredTotals::default(), ProgressReporter::new(None, "", None));
-    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
-    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
-        rows.load_stored(new, row, primary_key)?;
-        totals.note(rows, writer, plan, None, Some(new))?;
-    }
+    let mut totals = GatheredTotals::default();
+    each_written(gathered, decision, &mut |Gist { entry, .. }| {
+        rows.load_stored(new, entry.data, entry.primary_key)?;
+        totals.note(rows, writer, plan, None, Some(new)).map(|()| true)
+    })?;
     totals.write(rows, writer)
 }
 
@@ -306,11 +297,6 @@ impl<'a, 'n, 't> RemainingRecords<'a, 'n, 't> {
         reporter: &'n mut ProgressReporter<'t>,
     ) -> Self {
         Self { reading: records.read(), left_out, reporter }
-    }
-
-    /// Returns the number of the current row.
-    fn number(&self) -> u64 {
-        self.reading.gist().number
     }
 }
 
