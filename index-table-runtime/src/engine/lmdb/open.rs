@@ -526,14 +526,6 @@ mod tests {
     };
 
     use super::{super::follow::Left, *};
-    use crate::{
-        engine::{Query, Read as _},
-        model::{
-            KeyRange,
-            maintain::{Change, Sink as _},
-            schema::{KeyField, Parts, Source, TableSchema},
-        },
-    };
 
     #[test]
     fn each_durability_has_its_sync_flags() {
@@ -615,49 +607,6 @@ mod tests {
         std::os::unix::fs::symlink(&file, &file).expect("a link");
         let missing = DataFile(dir.path()).refuse_missing();
         assert!(matches!(missing, Err(Error::Io { .. })), "{missing:?}");
-    }
-
-    static NUMBERS: TableSchema = TableSchema::of_records("numbers", &[KeyField::new::<u8>("n")]);
-
-    /// Writes a record in one commit, and checks all pages. Returns the number of records.
-    fn write(path: &Path, record: u8) -> Result<u64> {
-        let options = Options::default().durability(Durability::Full);
-        let engine = crate::engine::Engine::open(&options, path)?;
-        let mut write = |mut writer: crate::engine::Writer<'_, '_>| {
-            writer.change(Change::PutFact { primary_key: &[record], row: &[record; 100] })
-        };
-        let tables = engine.open_table(&NUMBERS, Parts::default(), false, &mut write);
-        let tables = tables.map_err(|(error, _)| error)?;
-        engine.lmdb().expect("files").check(&mut |_, _| ())?;
-        let txn = engine.read()?;
-        let reader = txn.reader(&tables).expect("a reader of the same engine");
-        Ok(reader.count(&Query::new(Source::Facts, KeyRange::ALL))?.found)
-    }
-
-    #[test]
-    fn a_file_with_a_raised_number_has_the_same_state_and_later_numbers() -> Result<()> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let file = DataFile(dir.path());
-        let mut records = 0;
-        let mut put = || -> Result<u64> {
-            records += 1;
-            assert_eq!(write(dir.path(), records)?, u64::from(records));
-            file.wait_until_closed();
-            file.last_number()
-        };
-        for _ in 0..5 {
-            put()?;
-        }
-        for raised in [100, 101, 1 << 40, (1 << 50) + 1, 1, u64::MAX] {
-            let before = file.last_number()?;
-            file.raise_number(raised)?;
-            let after = if raised == u64::MAX { before } else { before.max(raised) };
-            assert_eq!(file.last_number()?, after);
-            for number in 1..4 {
-                assert_eq!(put()?, after + number);
-            }
-        }
-        Ok(())
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
 use super::copy::{COMMITS, new_number};
 use crate::{
     ArchiveLag, CommitNumber, RestoreArchive, Store,
-    engine::{self, DataFile, Query, Read as _, files},
+    engine::{self, DataFile, Durability, Options, Query, Read as _, files},
     model::{
         KeyRange,
         maintain::{Change, Sink as _},
@@ -343,4 +343,41 @@ fn has_each_state(then: Then) -> TestResult {
 fn the_base_of_a_shard_that_was_not_restored_changes_no_other_state() -> TestResult {
     has_each_state(Then::TheLostDirectoryComesBack)?;
     has_each_state(Then::ItIsRestored)
+}
+
+#[test]
+fn a_file_with_a_raised_number_has_the_same_state_and_later_numbers() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let file = DataFile(dir.path());
+    let mut rows = 0;
+    // Commits a row, and checks all pages.
+    let mut commit = || -> crate::Result<u64> {
+        let options = Options::default().durability(Durability::Full);
+        let engine = engine::Engine::open(&options, dir.path())?;
+        put(&engine, rows)?;
+        rows += 1;
+        engine.lmdb().expect("files").check(&mut |_, _| ())?;
+        let tables = engine.find_table(&ROWS, Parts::default())?.expect("the table");
+        let txn = engine.read()?;
+        let reader = txn.reader(&tables).expect("a reader of the same engine");
+        let found = reader.count(&Query::new(Source::Facts, KeyRange::ALL))?.found;
+        assert_eq!(found, u64::from(rows));
+        drop(txn);
+        drop(engine);
+        file.wait_until_closed();
+        file.last_number()
+    };
+    for _ in 0..5 {
+        commit()?;
+    }
+    for raised in [100, 101, 1 << 40, (1 << 50) + 1, 1, u64::MAX] {
+        let before = file.last_number()?;
+        file.raise_number(raised)?;
+        let after = if raised == u64::MAX { before } else { before.max(raised) };
+        assert_eq!(file.last_number()?, after);
+        for number in 1..4 {
+            assert_eq!(commit()?, after + number);
+        }
+    }
+    Ok(())
 }
