@@ -67,6 +67,8 @@ const USERS_OF_LMDB: [&str; 19] = [
     "store/sharded/open.rs",
     "store/sharded/rebuild.rs",
     "store/sharded/settle.rs",
+    "store/sharded/shard.rs",
+    "store/sharded/shards.rs",
 ];
 
 fn source(package: &str) -> PathBuf {

@@ -4,11 +4,7 @@ use std::{iter, path::Path, sync::Arc};
 
 #[cfg(feature = "memory")]
 use super::memory::memory_inner;
-use super::{
-    claim,
-    open::{declare_shard, open_shard, refused},
-    rebuild::nameless,
-};
+use super::{claim, declared::declare_shard, open::refused, rebuild::nameless, shard::open_shard};
 use crate::{
     engine::{
         DeclaredShard, Durability, Options,

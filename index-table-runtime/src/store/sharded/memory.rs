@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Store, open::declare};
+use super::{Store, declared::declare};
 use crate::{
     engine::{self, Options},
     model::error::Result,

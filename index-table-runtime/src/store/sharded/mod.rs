@@ -5,6 +5,7 @@ mod archive;
 mod belonging;
 mod claim;
 mod copy;
+mod declared;
 mod join;
 #[cfg(feature = "memory")]
 mod memory;
@@ -12,6 +13,8 @@ mod open;
 mod options;
 mod rebuild;
 mod settle;
+mod shard;
+mod shards;
 
 use std::{fmt, sync::Arc};
 

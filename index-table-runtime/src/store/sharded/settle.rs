@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use super::open::{ShardFiles, open_files};
+use super::shard::{ShardFiles, open_files};
 use crate::{
     engine::{DataFile, Marked, Options, lmdb::SharedJournal},
     model::{
