@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     checkpoint::TRIES,
-    common::{DATA_SYNC, Left, Open, Shard},
+    common::{DATA_SYNC, Left, Open, Shard, Turn},
     marker::{self, Marker},
     member::Member,
     not_started::NotStarted,
@@ -58,24 +58,30 @@ impl Member {
             }
         };
         let member = Self { common: Arc::clone(common), at };
-        let journalled = common.journalled(shard);
-        let joined = common.checkpoint_now(&turn, TRIES).and_then(|()| {
-            marker::put(&data, Marker::Needed(journalled))?;
-            data.sync_data()
-        });
-        if let Err(error) = joined {
-            // Nothing was written to the shard, so it is complete without the journal.
-            let _ = marker::put(&data, before).and_then(|()| data.sync_data());
-            common.count_closed();
-            drop(member.shard().and_then(|shard| shard.lock().take()));
-            return Err(error.into());
-        }
+        member.mark(&turn, &data, before)?;
         drop(turn);
         base.joined();
         if let Some(shard) = member.shard() {
             shard.join();
         }
         Ok(member)
+    }
+
+    /// Makes a checkpoint that has the shard, which was opened in its place, and then writes its marker. After an error, the shard
+    /// is closed, and has its marker of before.
+    fn mark(&self, turn: &Turn<'_>, data: &File, before: Marker) -> io::Result<()> {
+        let (common, Some(shard)) = (&*self.common, self.shard()) else { return Ok(()) };
+        let marked = common.checkpoint_now(turn, TRIES).and_then(|()| {
+            marker::put(data, Marker::Needed(common.journalled(shard.number)))?;
+            data.sync_data()
+        });
+        if marked.is_err() {
+            // Nothing was written to the shard, so it is complete without the journal.
+            let _ = marker::put(data, before).and_then(|()| data.sync_data());
+            common.count_closed();
+            drop(shard.lock().take());
+        }
+        marked
     }
 
     /// Ends the journal of this data file. If LMDB can still write, and no error occurs, the data file is complete without the
@@ -185,18 +191,7 @@ impl Member {
         let turn = common.turn();
         common.lock().open += 1;
         shard.enter(open);
-        let journalled = common.journalled(number);
-        let joined = common.checkpoint_now(&turn, TRIES).and_then(|()| {
-            marker::put(&data, Marker::Needed(journalled))?;
-            data.sync_data()
-        });
-        if let Err(error) = joined {
-            // Nothing was written to the shard, so it is complete without the journal.
-            let _ = marker::put(&data, before).and_then(|()| data.sync_data());
-            common.count_closed();
-            drop(shard.lock().take());
-            return Err(error.into());
-        }
+        self.mark(&turn, &data, before)?;
         drop(turn);
         base.joined();
         shard.join();

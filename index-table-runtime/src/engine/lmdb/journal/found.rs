@@ -5,7 +5,7 @@ use std::{io, ops::Deref, path::Path};
 use super::{
     block::{Block, Saved},
     changes::Operations,
-    files::{self, SHARED, Segment},
+    files::{self, OWN, SHARED, Segment},
     frame::{Kind, Place, Section},
     log::Log,
     marker::Journalled,
@@ -24,14 +24,20 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Reads a journal with this identity, and at least this epoch.
-    pub(super) fn read(
+    /// Reads the journal of one data file, with this identity, and at least this epoch.
+    pub(super) fn read(directory: &Path, known: &Journalled) -> Result<Self, Fault> {
+        let files = files::existing(directory, OWN)?;
+        let checkpoint = tail::newest(&files::heads(&files)?, known)?;
+        Self::of_all(directory, OWN, files, checkpoint)
+    }
+
+    /// Does the same as [`of`](Self::of), with all files of a journal. A missing file is damage.
+    pub(super) fn of_all(
         directory: &Path,
         journal: &'static str,
-        known: &Journalled,
+        files: Vec<Segment>,
+        checkpoint: Block,
     ) -> Result<Self, Fault> {
-        let files = files::existing(directory, journal)?;
-        let checkpoint = tail::newest(&files::heads(&files)?, known)?;
         if let Some(reason) = files::find_missing(directory, journal, &files)? {
             return Err(Fault::Damaged(reason));
         }

@@ -75,7 +75,7 @@ fn start_locked(
             (Journalled::own(identity(), 0), None)
         }
         Marker::Clean(known) => (known, None),
-        Marker::Needed(known) => (known, Some(Found::read(directory, OWN, &known)?)),
+        Marker::Needed(known) => (known, Some(Found::read(directory, &known)?)),
     };
     known::settle(directory, archive.as_ref())?;
     let outbox = archive.as_ref().map(|_| outbox_of(directory, &known, left.as_ref(), pin.number));
@@ -106,7 +106,7 @@ fn outbox_of(
     number: u64,
 ) -> Result<Outbox, NotStarted> {
     // A recovery has applied the records. If they can't be read, the outbox finds the gap by the number.
-    let read = if left.is_none() { Found::read(directory, OWN, known).ok() } else { None };
+    let read = if left.is_none() { Found::read(directory, known).ok() } else { None };
     Outbox::resume(directory, known, left.or(read.as_ref()), number, None)
 }
 

@@ -5,7 +5,6 @@ use std::{fs::File, io, path::Path};
 use heed::{EnvFlags, EnvOpenOptions};
 
 use super::{
-    files::OWN,
     found::Found,
     marked::data,
     marker::{self, Journalled, Marker},
@@ -25,7 +24,7 @@ pub(in crate::engine::lmdb) fn recover(
     (map_size, databases): (usize, u32),
     prepare: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), NotStarted> {
-    let found = Found::read(directory, OWN, &known)?;
+    let found = Found::read(directory, &known)?;
     // If the power fails during the recovery, data.mdb must not have a record that the journal lacks.
     found.sync()?;
     recover_from(&found, 0, directory, known, (map_size, databases), prepare)

@@ -88,10 +88,7 @@ impl SharedJournal {
         let files = files::existing(directory, SHARED)?;
         let known = Journalled::own(identity, 0);
         let read = match tail::newest(&files::heads(&files)?, &known) {
-            Ok(newest) => match files::find_missing(directory, SHARED, &files)? {
-                Some(reason) => Err(Fault::Damaged(reason)),
-                None => Found::of(files, newest, true).map(Some),
-            },
+            Ok(newest) => Found::of_all(directory, SHARED, files, newest).map(Some),
             // The markers of the data files show whether the journal is missing.
             Err(Fault::Damaged(_)) => Ok(None),
             Err(fault) => Err(fault),

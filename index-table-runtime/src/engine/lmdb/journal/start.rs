@@ -55,7 +55,7 @@ pub(super) struct Start<'j> {
 impl Start<'_> {
     /// Starts the journal. Returns the members in the order of `joined`. The shards in `missing` are not available.
     pub(super) fn begin(
-        self,
+        &self,
         joined: Vec<Joined<'_>>,
         missing: Vec<u32>,
         limits: Limits,
@@ -84,8 +84,7 @@ impl Start<'_> {
             last = Some(number);
         }
         let group = Group::new(log, self.directory.to_owned(), self.strategy, last);
-        let Self { ref files, .. } = self;
-        let files = Arc::clone(files);
+        let files = Arc::clone(&self.files);
         let begun = Begun { group, files, journalled, limits, shards, missing, room, archive };
         begun.start().map_err(io)
     }
@@ -138,14 +137,15 @@ impl Joined<'_> {
         let journalled = Journalled { shard: is_shard.then_some(self.shard), ..journalled };
         marker::put(&self.data, Marker::Needed(journalled))?;
         self.data.sync_data()?;
+        let mut number = self.pin.number;
         if let Some(source) = &self.source {
             for record in self.lacks()? {
                 source.source().apply(&self.env, record, self.shard, &|| Ok(false))?;
             }
+            number = number.max(self.env.read_txn()?.id() as u64);
+            // This clears the pins of a process that has ended.
+            self.env.clear_stale_readers()?;
         }
-        let number = self.pin.number.max(self.env.read_txn()?.id() as u64);
-        // This clears the pins of a process that has ended.
-        self.env.clear_stale_readers()?;
         if is_shard {
             // The remaining files of the shard's own journal.
             files::remove(&self.directory, 1);
@@ -204,6 +204,7 @@ fn copy_lacking(
     }
     Ok(log.sync()?)
 }
+
 /// Returns the last epoch and the last segment of a journal. `heads` are the first blocks of its files.
 pub(super) fn last(heads: &[Vec<u8>], known: &Journalled) -> (u64, u64) {
     let blocks = heads.iter().filter_map(|head| Block::read(head));

@@ -195,7 +195,7 @@ mod tests {
         let Some(Marker::Needed(known)) = marker::find(&data(directory)?)? else {
             return Err("the journal is not needed".into());
         };
-        let found = Found::read(directory, OWN, &known).map_err(|_| "no journal")?;
+        let found = Found::read(directory, &known).map_err(|_| "no journal")?;
         let (source, mut at) = (found.source(), found.tail.end);
         let salt = Salt { sequence: at.sequence, ..found.checkpoint.salt };
         let last = found.tail.records.last().and_then(|it| it.frames.last()).ok_or("no record")?;
