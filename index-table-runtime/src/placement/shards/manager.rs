@@ -20,7 +20,9 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{MoveRecord, outside::Announced};
 use crate::{
-    engine::{Engine, Options, Query, Read as _, Writer, latest::Latest, lmdb::ManagerArchive},
+    engine::{
+        Engine, Options, Query, Read as _, Reader, Writer, latest::Latest, lmdb::ManagerArchive,
+    },
     locks::Unshared,
     model::{
         KeyRange,
@@ -62,6 +64,9 @@ const UNCONFIRMED: &str = "unconfirmed";
 
 /// The option in the record of a shard that was restored while the store was open: the number that its last commit then got.
 const RESTORED: &str = "restored";
+
+/// Encoded records, with their keys.
+type Encoded = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The unique number of a manager. Its shards record it.
 pub(crate) type ManagerId = [u8; 16];
@@ -275,10 +280,11 @@ impl Manager {
     }
 
     /// Replaces all records, in one transaction.
-    fn replace(&self, records: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
-        replace(&self.engine, &MANAGER, records)?;
+    /// Changes the records in one transaction, so that no change of another thread is lost.
+    fn update(&self, change: &dyn Fn(&mut Encoded) -> Result<()>) -> Result<()> {
+        let records = update(&self.engine, &MANAGER, change)?;
         if let Some(archive) = self.archive.get() {
-            archive.set(records);
+            archive.set(&records);
         }
         Ok(())
     }
@@ -294,35 +300,54 @@ impl Manager {
 
     /// Replaces all records, in one transaction.
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
-        self.replace(&encoded(records)?)
+        let records = encoded(records)?;
+        self.update(&|all| {
+            all.clone_from(&records);
+            Ok(())
+        })
+    }
+
+    /// Changes the record of a shard.
+    pub(crate) fn change_shard(
+        &self,
+        number: ShardNumber,
+        change: &dyn Fn(&mut ShardRecord),
+    ) -> Result<()> {
+        let own = [SHARDS, &number.to_be_bytes()].concat();
+        self.update(&|all| {
+            if let Some((key, record)) = all.iter_mut().find(|(key, _)| *key == own) {
+                let mut shard: ShardRecord = decode(&MANAGER, key, record)?;
+                change(&mut shard);
+                *record = encode(&MANAGER, &shard)?;
+            }
+            Ok(())
+        })
     }
 
     /// Notes that the commit was made that gives a shard its state. If this fails, the next opening of the store does it.
     pub(super) fn confirm(&self, number: ShardNumber) {
-        if let Ok(Some(mut records)) = self.read()
-            && let Some(record) = records.shards.get_mut(number as usize)
-        {
-            record.confirm();
-            let _ = self.write(&records);
-        }
+        let _ = self.change_shard(number, &ShardRecord::confirm);
     }
 
     /// Adds the record of a table.
     pub(crate) fn write_table(&self, table: &str, record: &TableRecord) -> Result<()> {
-        let mut records = read(&self.engine, &MANAGER)?;
-        records.push(([TABLES, table.as_bytes()].concat(), encode(&MANAGER, record)?));
-        self.replace(&records)
+        let record = ([TABLES, table.as_bytes()].concat(), encode(&MANAGER, record)?);
+        self.update(&|all| {
+            all.push(record.clone());
+            Ok(())
+        })
     }
 }
 
 impl Manager {
     /// Adds or replaces a shard map.
     pub(crate) fn write_map(&self, name: &str, map: &Declared) -> Result<()> {
-        let mut records = read(&self.engine, &MANAGER)?;
         let (key, record) = map_record(name, map)?;
-        records.retain(|(own, _)| *own != key);
-        records.push((key, record));
-        self.replace(&records)
+        self.update(&|all| {
+            all.retain(|(own, _)| *own != key);
+            all.push((key.clone(), record.clone()));
+            Ok(())
+        })
     }
 }
 
@@ -373,12 +398,14 @@ pub(super) fn decode_hidden(bytes: &[u8]) -> Result<BTreeSet<String>> {
 
 /// Replaces the moves in the records of a shard.
 pub(crate) fn write_moves(engine: &Engine, moves: &[&MoveRecord]) -> Result<()> {
-    let mut records = read(engine, &SHARD)?;
-    records.retain(|(key, _)| key != MOVES);
-    if !moves.is_empty() {
-        records.push((MOVES.to_vec(), encode_moves(moves)?));
-    }
-    replace(engine, &SHARD, &records)
+    update(engine, &SHARD, &|records| {
+        records.retain(|(key, _)| key != MOVES);
+        if !moves.is_empty() {
+            records.push((MOVES.to_vec(), encode_moves(moves)?));
+        }
+        Ok(())
+    })
+    .map(drop)
 }
 
 pub(super) fn decode_moves(bytes: &[u8]) -> Result<Vec<MoveRecord>> {
@@ -508,19 +535,23 @@ impl Identity {
 
     /// Writes the identity of a shard, which belongs to its store from now on.
     pub(crate) fn write(&self, engine: &Engine) -> Result<()> {
-        let mut records = read(engine, &SHARD)?;
-        records.retain(|(key, _)| key != OWN && key != ALONE);
-        records.push((OWN.to_vec(), encode_identity(self)?));
-        replace(engine, &SHARD, &records)
+        update(engine, &SHARD, &|records| {
+            records.retain(|(key, _)| key != OWN && key != ALONE);
+            records.push((OWN.to_vec(), encode_identity(self)?));
+            Ok(())
+        })
+        .map(drop)
     }
 }
 
 /// Records in a copy of a single shard that it belongs to no store.
 pub(crate) fn write_alone(engine: &Engine) -> Result<()> {
-    let mut records = read(engine, &SHARD)?;
-    records.retain(|(key, _)| key != ALONE);
-    records.push((ALONE.to_vec(), encode(&SHARD, &())?));
-    replace(engine, &SHARD, &records)
+    update(engine, &SHARD, &|records| {
+        records.retain(|(key, _)| key != ALONE);
+        records.push((ALONE.to_vec(), encode(&SHARD, &())?));
+        Ok(())
+    })
+    .map(drop)
 }
 
 /// Returns a random number for a new manager.
@@ -557,10 +588,14 @@ fn damaged(schema: &'static TableSchema, key: &[u8]) -> Error {
 }
 
 /// Returns all records of a table.
-fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Encoded> {
     let Some(tables) = engine.find_table(schema, Parts::default())? else { return Ok(Vec::new()) };
     let txn = engine.read()?;
     let reader = txn.reader(&tables).ok_or_else(|| Error::internal("another kind of engine"))?;
+    all(reader)
+}
+
+fn all(reader: Reader<'_>) -> Result<Encoded> {
     let records = reader.scan(Query::new(Source::Facts, KeyRange::ALL))?;
     let records = records.map(|record| {
         let record = record?;
@@ -569,26 +604,30 @@ fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Vec<(Vec<u8>, V
     records.collect()
 }
 
-/// Writes the records of a table, and removes all other records.
-fn replace(
+/// Changes the records of a table, which are read and written in one transaction. Returns them as they are then. `change` can be
+/// called more than once.
+fn update(
     engine: &Engine,
     schema: &'static TableSchema,
-    records: &[(Vec<u8>, Vec<u8>)],
-) -> Result<()> {
-    let before = read(engine, schema)?;
+    change: &dyn Fn(&mut Encoded) -> Result<()>,
+) -> Result<Encoded> {
+    let mut records = Encoded::new();
     let mut write = |mut writer: Writer<'_, '_>| {
+        let before = all(writer.reader())?;
+        records.clone_from(&before);
+        change(&mut records)?;
         let removed = before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key));
         for (primary_key, _) in removed {
             writer.change(Change::DeleteFact { primary_key })?;
         }
-        for (primary_key, row) in records {
+        for (primary_key, row) in &records {
             writer.change(Change::PutFact { primary_key, row })?;
         }
         Ok(())
     };
     loop {
         match engine.open_table(schema, Parts::default(), false, &mut write) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(records),
             // The map is full, for example.
             Err((_, Some(retry))) if engine.prepare(retry)? => {}
             Err((error, _)) => return Err(error),

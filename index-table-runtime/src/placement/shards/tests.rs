@@ -215,3 +215,32 @@ fn a_transaction_reads_no_copy_of_a_reference_table_in_a_shard_that_is_being_att
     assert_eq!(nearest(&[1, 2], &[], &Locks::None)?, 1);
     Ok(())
 }
+
+#[test]
+fn changes_of_the_manager_by_several_threads_are_all_kept() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::default().durability(Durability::None);
+    let manager = super::Manager::new(Engine::open(&options, dir.path())?, None);
+    manager.write(&records())?;
+    let names = |thread: u32| (0..20).map(move |table| format!("t{thread}.{table}"));
+    let record = records().tables.into_values().next().expect("a table");
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (manager, record) = (&manager, &record);
+            scope.spawn(move || {
+                for name in names(thread) {
+                    manager.write_table(&name, record).expect("written");
+                }
+            });
+        }
+        for number in 0..20 {
+            manager.change_shard(0, &|shard| shard.set_restored(number)).expect("written");
+        }
+    });
+    let found = manager.read()?.expect("records");
+    assert_eq!(found.shards.first().and_then(ShardRecord::restored), Some(19));
+    for name in (0..3).flat_map(names) {
+        assert!(found.tables.contains_key(&name), "{name}");
+    }
+    Ok(())
+}

@@ -126,16 +126,16 @@ impl ShardCopy {
 
     /// Gives the last commit of the copy a number that the shard has never had. The manager keeps the number, for the next
     /// restoration.
-    pub(super) fn raise_number(&self, manager: &Manager, shard: ShardNumber) -> Result<()> {
-        let missing = || Error::internal("a shard without a record");
-        let mut records = manager.read()?.ok_or_else(missing)?;
-        let record = records.shards.get_mut(shard as usize).ok_or_else(missing)?;
+    pub(super) fn raise_number(
+        &self,
+        manager: &Manager,
+        (shard, record): (ShardNumber, &ShardRecord),
+    ) -> Result<()> {
         let copy = DataFile(&self.directory);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let number = new_number(copy.last_number()?, record.restored(), now);
         copy.raise_number(number)?;
-        record.set_restored(number);
-        manager.write(&records)
+        manager.change_shard(shard, &|record| record.set_restored(number))
     }
 
     /// Renames the copy to the place of its shard.

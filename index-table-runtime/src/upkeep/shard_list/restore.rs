@@ -143,10 +143,11 @@ impl Store {
         }
         let copy = ShardCopy::new(backup, &place)?;
         copy.prepare(self, shards, &records, (number, record), &in_use)?;
-        copy.raise_number(manager, number)?;
+        copy.raise_number(manager, (number, record))?;
         leave_records(shards, &records)?;
         copy.take_place()?;
-        let records = ManagerRecords { maps: shards.declared_maps(), ..records.clone() };
+        let records = manager.read()?.ok_or_else(missing)?;
+        let records = ManagerRecords { maps: shards.declared_maps(), ..records };
         let store = open_restored(shards, &records, (number, record))
             .inspect_err(|_| copy.leave_place())?;
         let restored = store.engine()?;
