@@ -41,7 +41,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// Returns a third of this number of cases, or all of them if `PROPTEST_CASES` is 256, its default, and more if it is
-/// larger. CI sets it to half of that.
+/// larger. CI sets it to a quarter of that.
 fn cases(most: u32) -> u32 {
     match std::env::var("PROPTEST_CASES") {
         Ok(_) => ProptestConfig::default().cases.saturating_mul(most) / 256,

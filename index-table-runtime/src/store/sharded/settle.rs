@@ -4,7 +4,7 @@
 //! [unconfirmed](ShardRecord::is_unconfirmed). So the state can be corrected although the shard itself can't be read, and before
 //! other changes of the own records.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, io, path::Path};
 
 use super::shard::{ShardFiles, open_files};
 use crate::{
@@ -58,11 +58,16 @@ pub(super) fn settle(
                 }
             }
             ShardState::Removed if !removed => {
-                let Some(identity) = peek(records, (number, &record), path, journal) else {
-                    if record.is_unconfirmed() {
-                        return Err(unread(&record, path));
+                let identity = match peek(records, (number, &record), path, journal) {
+                    Ok(Some(identity)) => identity,
+                    Ok(None) if record.is_unconfirmed() => {
+                        return Err(unread(&record, path, "has no shard of the store"));
                     }
-                    continue;
+                    Ok(None) => continue,
+                    Err(error) => {
+                        let why = format!("can't be read ({error})");
+                        return Err(unread(&record, path, &why));
+                    }
                 };
                 if identity.removed.contains(&number) {
                     continue;
@@ -90,11 +95,12 @@ pub(super) fn settle(
     Ok(is_changed)
 }
 
-/// The error for a shard that a killed process would have removed, and that can't be read. The manager has given its keys to other
-/// shards, and only the own record of the shard has them.
-fn unread(record: &ShardRecord, path: &Path) -> Error {
+/// The error for a shard whose removal was not committed. The manager has given its keys to other shards, and only the own
+/// record of the shard has them.
+fn unread(record: &ShardRecord, path: &Path, why: &str) -> Error {
     let reason = format!(
-        "a process was killed before the commit that would have removed or detached the shard, so it belongs to the store, and its          directory `{}` can't be read; put the directory back, or restore a backup of the shard there with `Store::restore`",
+        "its removal or detaching was not committed, so it belongs to the store, and its directory `{}` {why}; put the \
+         directory back, or restore a backup of the shard there with `Store::restore`",
         place_of(path, &record.place).display()
     );
     Error::ShardUnavailable { shard: record.name.clone(), reason }
@@ -151,28 +157,35 @@ fn is_of(records: &ManagerRecords, number: ShardNumber, own: &Identity) -> bool 
     own.manager == records.own.id && own.number == number
 }
 
-/// Returns the own record of a removed shard of the store; `None` if it can't be read.
+/// Returns the own record of a removed shard of the store; `None` if its directory has none, or does not exist.
 fn peek(
     records: &ManagerRecords,
     (number, record): (ShardNumber, &ShardRecord),
     path: &Path,
     journal: Option<&SharedJournal>,
-) -> Option<Identity> {
-    let place = place_of(path, &record.place).canonicalize().ok()?;
+) -> Result<Option<Identity>> {
+    let place = place_of(path, &record.place);
+    let place = match place.canonicalize() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        place => place.map_err(|source| Error::opening(&place_of(path, &record.place), source))?,
+    };
     let of_store = (records.own.id, number);
-    let identity = match (DataFile(&place).marked().ok()?, journal) {
+    let identity = match (DataFile(&place).marked()?, journal) {
         (Marked::Shard { manager, number }, Some(journal)) if (manager, number) == of_store => {
             let options = Options::default();
             let record = ShardRecord { state: ShardState::Open, ..record.clone() };
             let opened =
                 open_files(&options, &mut records.clone(), (number, &record), path, Some(journal));
-            let identity = opened.ok()?.1.as_ref().map(Seen::identity).cloned();
+            let identity = opened?.1.as_ref().map(Seen::identity).cloned();
             DataFile(&place).wait_until_closed();
-            identity?
+            identity
         }
-        _ => shared::read_apart(&place, Identity::read).ok()??,
+        _ => match shared::read_apart(&place, Identity::read) {
+            Err(Error::StoreNotFound { .. }) => None,
+            identity => identity?,
+        },
     };
-    is_of(records, number, &identity).then_some(identity)
+    Ok(identity.filter(|identity| is_of(records, number, identity)))
 }
 
 /// Undoes the record of a shard that was not attached.

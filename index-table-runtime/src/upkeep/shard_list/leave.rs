@@ -317,10 +317,15 @@ impl Store {
         number: ShardNumber,
         refused: &dyn Fn(String) -> Error,
     ) -> Result<Vec<Arc<OpenTable>>> {
+        let has_messages = |it: &TableRecord| it.has_changes() || it.has_eventual();
         let mut streams = Vec::new();
         for (name, record) in shards.shard(number)?.engine()?.catalog()? {
-            let has_messages = |it: TableRecord| it.has_changes() || it.has_eventual();
-            if name.contains('.') || !TableRecord::read(&record).is_ok_and(has_messages) {
+            if name.contains('.') {
+                continue;
+            }
+            let unreadable =
+                |why: String| refused(format!("the record of table `{name}` can't be read: {why}"));
+            if !has_messages(&TableRecord::read(&record).map_err(unreadable)?) {
                 continue;
             }
             let table = self.inner.table(&name);
