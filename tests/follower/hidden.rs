@@ -133,3 +133,21 @@ fn a_follower_finds_all_present_rows_while_its_original_detaches_and_attaches_a_
     assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);
     Ok(())
 }
+
+/// An attached shard is checked once. It has nothing of the table then.
+#[test]
+fn readers_and_followers_find_rows_that_move_to_an_attached_shard() -> TestResult {
+    let dirs = dirs(Kind::Several)?;
+    let (store, users) = original(&dirs)?;
+    store.add_shard("d", "d")?;
+    store.detach_shard("d")?;
+    store.attach_shard("d", "d")?;
+    store.move_range("users", 10u32..20, "d").run()?;
+    wait(|| store.archive_lag().is_some_and(|lag| lag.has_base && lag.commits == 0));
+    let follower = Follower::open(&dirs.standby, &dirs.archive)?;
+    assert!(check(follower.store(), &UserRepository::open(follower.store())?)?);
+    drop((store, users));
+    let reader = Store::options().read_only(true).open(&dirs.store)?;
+    assert!(check(&reader, &UserRepository::open(&reader)?)?);
+    Ok(())
+}

@@ -235,8 +235,8 @@ fn last_change(
 /// A table in a shard.
 pub(super) struct Opened {
     pub(super) table: Arc<OpenTable>,
-    /// If the shard comes from elsewhere: its own record, with this table among the checked ones.
-    checked: Option<Identity>,
+    /// Whether the shard comes from elsewhere, and this table was checked now.
+    is_checked: bool,
 }
 
 impl Opened {
@@ -250,7 +250,10 @@ impl Opened {
         in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
     ) -> Result<()> {
         self.complete_unchecked(shards, routing, (number, shard), in_other)?;
-        self.checked.as_ref().map_or(Ok(()), |identity| identity.write(shard.engine()?))
+        if self.is_checked {
+            Identity::write_checked(shard.engine()?, self.table.rows.schema.name)?;
+        }
+        Ok(())
     }
 
     /// Does this without the record.
@@ -261,7 +264,7 @@ impl Opened {
         (number, shard): (ShardNumber, &Member<'_>),
         in_other: &dyn Fn(ShardNumber) -> Option<Arc<OpenTable>>,
     ) -> Result<()> {
-        if self.checked.is_none() {
+        if !self.is_checked {
             return Ok(());
         }
         let of_shard = (number, &shard.store()?, &*self.table);
@@ -343,24 +346,18 @@ pub(super) fn open_in(
         shards.announce_replaced();
     }
     let table = opening::open_with(&shard.store()?, rows, Some(part), online)?;
-    let mut checked = None;
-    if let Some(mut identity) = unchecked {
+    if is_from_elsewhere {
         if routing.is_reference() {
             copies.check(&shard.store()?, &table, shard.name())?;
         } else {
             check_rows(shards, number, shard, routing, &table)?;
         }
-        if let Some(tables) = &mut identity.adopted
-            && !opened.is_read_only()
-        {
-            tables.push(rows.schema.name.to_owned());
-            checked = Some(identity);
-        }
     }
+    let is_checked = is_from_elsewhere && !opened.is_read_only();
     if routing.is_reference() {
         copies.add(shard.store()?, &table)?;
     }
-    Ok(Some(Opened { table, checked }))
+    Ok(Some(Opened { table, is_checked }))
 }
 
 /// Opens a table in a further shard, to which its rows move. Its caller prevents other threads from opening tables.
@@ -380,10 +377,16 @@ pub(super) fn open_target(
     all_shards::align(&store.inner.engines, &table.tables, table.rows, Some(table))
 }
 
-/// Opens a table in a shard that has no keys of it.
+/// Opens a table in a shard that has no keys of it. If the shard comes from elsewhere, the table is recorded as checked, because it
+/// has no rows there; otherwise readers and followers could not open it after rows have come.
 pub(super) fn open_in_further(shard: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
-    opening::open_with(shard, rows, Some(part), false)
+    let table = opening::open_with(shard, rows, Some(part), false)?;
+    let engine = shard.inner.engine()?;
+    if engine.lmdb().is_some() && !engine.is_read_only() && !has_facts(shard, &table)? {
+        Identity::write_checked(engine, rows.schema.name)?;
+    }
+    Ok(table)
 }
 
 /// Whether an unfinished move brings keys of a table, or entries of its global indexes, to a shard.
@@ -440,10 +443,13 @@ pub(super) fn has_table(engine: &engine::Engine, schema: &TableSchema) -> Result
 /// matter, but an opening for writing must leave no state of a global index, which other openings would find.
 fn has_rows(store: &Store, rows: &'static RowVtable) -> Result<bool> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
-    let table = opening::open_with(store, rows, Some(part), true)?;
+    has_facts(store, &*opening::open_with(store, rows, Some(part), true)?)
+}
+
+fn has_facts(store: &Store, table: &OpenTable) -> Result<bool> {
     let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
     let txn = store.read()?;
-    Ok(txn.reader(&table)?.count(&first)?.found > 0)
+    Ok(txn.reader(table)?.count(&first)?.found > 0)
 }
 
 /// Checks that all rows in an adopted or rebuilt shard belong to it. Queries would not find other rows.

@@ -542,6 +542,29 @@ impl Identity {
         })
         .map(drop)
     }
+
+    /// Adds a table to the [checked ones](Self::adopted) of a shard that comes from elsewhere. Other records that change meanwhile
+    /// are kept.
+    pub(crate) fn write_checked(engine: &Engine, table: &str) -> Result<()> {
+        let is_unchecked = |own: &Self| {
+            own.adopted.as_ref().is_some_and(|tables| tables.iter().all(|it| it != table))
+        };
+        if !Self::read(engine)?.is_some_and(|own| is_unchecked(&own)) {
+            return Ok(());
+        }
+        update(engine, &SHARD, &|records| {
+            let Some((_, bytes)) = records.iter_mut().find(|(key, _)| key == OWN) else {
+                return Ok(());
+            };
+            let mut own = decode_identity(bytes)?;
+            if is_unchecked(&own) {
+                own.adopted.get_or_insert_default().push(table.to_owned());
+                *bytes = encode_identity(&own)?;
+            }
+            Ok(())
+        })
+        .map(drop)
+    }
 }
 
 /// Records in a copy of a single shard that it belongs to no store.
