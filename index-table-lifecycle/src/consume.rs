@@ -366,8 +366,8 @@ pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
     let (name, is_shared, states) =
         (step.word(1), step.has("shared"), &mut States::new(app.config.seed));
     let txn = store.read()?;
-    let is_new = tables.consumers.get(&txn, name)?.is_none();
-    let has_all = is_new && step.has("all");
+    let known = tables.consumers.get(&txn, name)?;
+    let has_all = known.is_none() && step.has("all");
     // The position of a consumer whose addition was killed can be later.
     let is_first = tables.people.change_consumers(&txn)?.iter().all(|it| it.name != name);
     drop(txn);
@@ -381,7 +381,9 @@ pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
         |shard: &str| present.as_ref().is_none_or(|all| all.iter().any(|own| own.name() == shard));
     let has_history = has_all && is_first && app.is_whole();
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    let consumer = Consumer { name: name.to_owned(), is_shared, created: since.as_nanos() as u64 };
+    // A known consumer keeps its position in the shards that are away, so what it must receive there stays the same.
+    let created = known.map_or(since.as_nanos() as u64, |known| known.created);
+    let consumer = Consumer { name: name.to_owned(), is_shared, created };
     let txn = store.read()?;
     if !has_all {
         people.skip_before(&txn)?;
