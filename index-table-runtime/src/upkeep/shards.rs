@@ -1,7 +1,7 @@
 //! Opening a table of a sharded store. The table is opened in each shard that can have its rows or entries, as in a plain
 //! store. Then the [global indexes](all_shards::build_global) are built over all shards.
 
-use std::{ptr, sync::Arc};
+use std::{iter, ptr, sync::Arc};
 
 use super::{
     all_shards, changes,
@@ -377,13 +377,13 @@ pub(super) fn open_target(
     all_shards::align(&store.inner.engines, &table.tables, table.rows, Some(table))
 }
 
-/// Opens a table in a shard that has no keys of it. If the shard comes from elsewhere, the table is recorded as checked, because it
-/// has no rows there; otherwise readers and followers could not open it after rows have come.
+/// Opens a table in a shard that has no keys of it. If the shard comes from elsewhere, and has no rows or entries of the table, the
+/// table is recorded as checked; otherwise readers and followers could not open it after rows have come.
 pub(super) fn open_in_further(shard: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
     let table = opening::open_with(shard, rows, Some(part), false)?;
     let engine = shard.inner.engine()?;
-    if engine.lmdb().is_some() && !engine.is_read_only() && !has_facts(shard, &table)? {
+    if engine.lmdb().is_some() && !engine.is_read_only() && is_empty(shard, &table)? {
         Identity::write_checked(engine, rows.schema.name)?;
     }
     Ok(table)
@@ -443,11 +443,23 @@ pub(super) fn has_table(engine: &engine::Engine, schema: &TableSchema) -> Result
 /// matter, but an opening for writing must leave no state of a global index, which other openings would find.
 fn has_rows(store: &Store, rows: &'static RowVtable) -> Result<bool> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
-    has_facts(store, &*opening::open_with(store, rows, Some(part), true)?)
+    let table = opening::open_with(store, rows, Some(part), true)?;
+    has_any(store, &table, Source::Facts)
 }
 
-fn has_facts(store: &Store, table: &OpenTable) -> Result<bool> {
-    let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
+/// Whether a table has no rows and no entries in a shard. Entries of an earlier time would be found when their range comes.
+fn is_empty(store: &Store, table: &OpenTable) -> Result<bool> {
+    let indexes = (0..table.schema.indexes.len()).map(Source::Index);
+    for source in iter::once(Source::Facts).chain(indexes) {
+        if has_any(store, table, source)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn has_any(store: &Store, table: &OpenTable, source: Source) -> Result<bool> {
+    let first = Query { limit: Some(1), ..Query::new(source, KeyRange::ALL) };
     let txn = store.read()?;
     Ok(txn.reader(table)?.count(&first)?.found > 0)
 }

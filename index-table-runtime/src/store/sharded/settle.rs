@@ -167,7 +167,7 @@ fn peek(
     let place = place_of(path, &record.place);
     let place = match place.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        place => place.map_err(|source| Error::opening(&place_of(path, &record.place), source))?,
+        canonical => canonical.map_err(|source| Error::opening(&place, source))?,
     };
     let of_store = (records.own.id, number);
     let identity = match (DataFile(&place).marked()?, journal) {
