@@ -118,6 +118,12 @@ fn a_rebuild_continues_after_processes_that_were_killed() -> Result<()> {
         assert!(!partial.exists());
         assert_whole(&Store::open(&path)?)?;
     }
+    // The process is killed after the manager has got its place.
+    fs::create_dir(&partial).expect("a directory");
+    drop(Store::options().read_only(true).open(&path)?);
+    assert!(partial.exists());
+    assert_whole(&Store::open(&path)?)?;
+    assert!(!partial.exists());
     // A store with a journal is no such file, even if it has no table.
     lose_manager(&path);
     without_commits().expect("a file");

@@ -202,17 +202,61 @@ fn the_copies_that_killed_processes_have_left_are_removed() -> Result<()> {
     let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
     create(&shop, &backup)?;
     let others = [".a.restored", ".b", ".b.restored.txt", ".bb.restored"];
-    for name in [".b.restored", "..b.restored.123-0.partial"].into_iter().chain(others) {
+    let store = Store::open(&shop)?;
+    leave_directories(&shop, COPIES.into_iter().chain(others));
+    restore(&store, &backup)?;
+    check(&store)?;
+    assert_eq!(hidden_names(&shop), others);
+    Ok(())
+}
+
+#[test]
+fn an_opening_with_the_shard_removes_the_copies_that_killed_processes_have_left() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    create(&shop, &backup)?;
+    let (others, place) = ([".b", ".b.restored.txt", ".bb.restored"], shop.join("b"));
+    let left = || COPIES.into_iter().chain([".manager.partial"]);
+    leave_directories(&shop, left().chain(others));
+    let all = hidden_names(&shop);
+    // Another process must not remove what this store restores.
+    drop(Store::options().read_only(true).open(&shop)?);
+    assert_eq!(hidden_names(&shop), all);
+    // While the shard is lost, it can be in the list of another store, whose process restores it.
+    drop(Store::open(&shop)?);
+    let copies: Vec<_> = all.iter().filter(|name| *name != ".manager.partial").cloned().collect();
+    assert_eq!(hidden_names(&shop), copies);
+    // The directory of the shard is back.
+    let store = Store::open(&shop)?;
+    restore(&store, &backup)?;
+    drop(store);
+    leave_directories(&shop, left());
+    drop(Store::options().read_only(true).open(&shop)?);
+    assert_eq!(hidden_names(&shop), all);
+    let away = dir.path().join("away");
+    fs::rename(&place, &away).expect("renamed");
+    drop(Store::open(&shop)?);
+    assert_eq!(hidden_names(&shop), copies);
+    fs::rename(&away, &place).expect("renamed");
+    check(&Store::open(&shop)?)?;
+    assert_eq!(hidden_names(&shop), others);
+    Ok(())
+}
+
+const COPIES: [&str; 2] = [".b.restored", "..b.restored.123-0.partial"];
+
+fn leave_directories<'n>(shop: &Path, names: impl Iterator<Item = &'n str>) {
+    for name in names {
         fs::create_dir(shop.join(name)).expect("a directory");
         fs::write(shop.join(name).join("data.mdb"), "a part").expect("a file");
     }
-    let store = Store::open(&shop)?;
-    restore(&store, &backup)?;
-    check(&store)?;
-    let names = fs::read_dir(&shop).expect("a directory");
+}
+
+/// Returns the names that begin with a dot.
+fn hidden_names(shop: &Path) -> Vec<String> {
+    let names = fs::read_dir(shop).expect("a directory");
     let names = names.map(|it| it.expect("an entry").file_name().into_string().expect("a name"));
     let mut names: Vec<_> = names.filter(|name| name.starts_with('.')).collect();
     names.sort();
-    assert_eq!(names, others);
-    Ok(())
+    names
 }

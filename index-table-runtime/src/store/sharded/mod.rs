@@ -7,6 +7,7 @@ mod claim;
 mod copy;
 mod declared;
 mod join;
+mod leftovers;
 #[cfg(feature = "memory")]
 mod memory;
 mod open;
@@ -23,6 +24,7 @@ pub(super) use belonging::{has_manager, is_open, mark_copy, refuse_shard};
 pub(super) use claim::refuse_new_shard;
 pub(super) use copy::copy_shards;
 pub(crate) use join::{leave_records, open_added, open_attached, open_copy, open_restored};
+pub(crate) use leftovers::{left_copies, name_of_copy};
 pub(super) use open::{LOCK, open};
 
 use super::{OpenTable, ReadTxn, Store, TransactionResult, WriteTxn};

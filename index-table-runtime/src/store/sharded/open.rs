@@ -12,6 +12,7 @@ use std::{
 use super::{
     Store, claim,
     declared::{declare, unknown},
+    leftovers,
     shard::durable,
     shards::open_shards,
 };
@@ -153,6 +154,9 @@ fn open_all(options: &Options, path: &Path, creates: bool) -> Result<Shards> {
     let declared = changes_shards.then(|| records.clone());
     match open_shards(options, path, &manager, records) {
         Ok((shards, records, found)) => {
+            if !read_only && !options.follower {
+                leftovers::remove(path, &records, &shards);
+            }
             let ManagerRecords { maps, places, tables, .. } = records;
             let directory = Some(path.to_owned());
             let is_follower = options.follower;

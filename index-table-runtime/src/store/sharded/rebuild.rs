@@ -9,6 +9,7 @@ use std::{
 use super::{
     Store,
     copy::close,
+    leftovers,
     open::{OPEN, lock, manager_options, refused},
 };
 use crate::{
@@ -30,9 +31,6 @@ use crate::{
     store::shared,
 };
 
-/// The directory in which the manager is written. A process that is killed leaves it, and the next call removes it.
-const PARTIAL: &str = ".manager.partial";
-
 impl Options {
     /// Rebuilds the shard map manager in the directory `path` from its shards, and opens the store. Use this if the
     /// shard map manager is lost or damaged, and its shards are intact.
@@ -50,7 +48,8 @@ impl Options {
     /// manager.
     ///
     /// The manager is written in a directory `.manager.partial` in `path`, and its file gets its name when it is complete. So a
-    /// process that is killed leaves what was there, or the complete manager, and the next call continues.
+    /// process that is killed leaves what was there, or the complete manager, and the next call continues. The next opening of
+    /// the store for writing removes a directory that is left.
     ///
     /// Cost: opening each shard, and a scan of each table when its repository is opened.
     ///
@@ -141,7 +140,7 @@ fn rebuild(options: &Options, path: &Path) -> Result<()> {
     }
     let found = options.declared.shards.iter().map(|shard| find(options, shard, path));
     let records = records(found.collect::<Result<_>>()?)?;
-    let partial = path.join(PARTIAL);
+    let partial = path.join(leftovers::MANAGER);
     let outcome = remove(&partial).and_then(|()| write(&records, &partial, options.file_mode));
     let outcome = outcome.and_then(|()| place(&partial, path));
     if outcome.is_err() {
@@ -165,7 +164,7 @@ fn place(partial: &Path, path: &Path) -> Result<()> {
     let placed = fs::rename(partial.join(DATA_FILE), path.join(DATA_FILE));
     let placed = placed.and_then(|()| files::sync_directory(path));
     placed.map_err(|source| Error::io(path, source))?;
-    // An empty directory that remains has no effect.
+    // The next opening for writing removes an empty directory that remains.
     let _ = fs::remove_dir(partial);
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! | step | state after the step |
 //! |---|---|
 //! | copies that an earlier process has left are removed | the shard is not available |
-//! | the backup is copied | the same; the copy is left, and the next call removes it |
+//! | the backup is copied | the same; the copy is left, and the next call removes it, or the next opening of the store for writing in which the shard is available |
 //! | the copy gets the own record of the shard, in which no table is checked, and the unfinished moves | the same |
 //! | its rows are compared with the shard maps | the same |
 //! | its parts of all global indexes are emptied, and recorded as emptied | the same |
@@ -35,9 +35,9 @@
 //! directory can still come back, and gets its records.
 
 use std::{
-    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
+    slice,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -60,14 +60,8 @@ use crate::{
         Reader, Tables, Writer,
         shards::{Manager, ManagerRecords, MoveRecord, Shard, ShardRecord, TableRecord},
     },
-    store::{Member, OpenTable, Shards, Store, open_copy, transaction},
+    store::{Member, OpenTable, Shards, Store, left_copies, name_of_copy, open_copy, transaction},
 };
-
-/// The end of the name of a directory with a copy.
-const RESTORED: &str = ".restored";
-
-/// The end of the name of a directory that a copy is filling.
-const PARTIAL: &str = ".partial";
 
 /// More commits than a shard has between its backup, or an earlier restoration, and its loss.
 pub(super) const COMMITS: u64 = 1 << 40;
@@ -84,13 +78,13 @@ impl ShardCopy {
     pub(super) fn new(backup: &Path, place: &Path) -> Result<Self> {
         let io = |source| Error::io(place, source);
         let name = place.file_name().ok_or_else(|| io(io::ErrorKind::InvalidInput.into()))?;
-        let mut beside = OsString::from(".");
-        beside.push(name);
-        beside.push(RESTORED);
+        let beside = name_of_copy(name);
         let parent = files::parent(place);
         files::create_directories(parent, crate::engine::DIRECTORY_MODE).map_err(io)?;
         let parent = parent.canonicalize().map_err(io)?;
-        remove_left(&parent, &beside).map_err(io)?;
+        for left in left_copies(&parent, slice::from_ref(&beside)).map_err(io)? {
+            fs::remove_dir_all(left).map_err(io)?;
+        }
         let copy = Self { directory: parent.join(beside), place: parent.join(name) };
         Store::open_backup(backup)?.copy_of_member(&copy.directory)?;
         Ok(copy)
@@ -160,7 +154,7 @@ impl ShardCopy {
 
 impl Drop for ShardCopy {
     fn drop(&mut self) {
-        // The first error is returned. The next call removes the directory.
+        // The first error is returned. The next call, or a later opening of the store, removes the directory.
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
@@ -173,23 +167,6 @@ impl Drop for ShardCopy {
 pub(super) fn new_number(backup: u64, restored: Option<u64>, now: Duration) -> u64 {
     let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
     now.max(backup.max(restored.unwrap_or_default()).saturating_add(COMMITS))
-}
-
-/// Removes the copies that killed processes have left.
-fn remove_left(parent: &Path, beside: &OsString) -> io::Result<()> {
-    let beside = beside.as_encoded_bytes();
-    for entry in fs::read_dir(parent)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let is_partial = |name: &[u8]| {
-            let rest = name.strip_prefix(b".").and_then(|name| name.strip_prefix(beside));
-            rest.is_some_and(|rest| rest.starts_with(b".") && rest.ends_with(PARTIAL.as_bytes()))
-        };
-        if name.as_encoded_bytes() == beside || is_partial(name.as_encoded_bytes()) {
-            fs::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 fn refused(shard: &str, reason: String) -> Error {

@@ -41,8 +41,8 @@ impl Store {
     /// The reference tables are copied from another shard, so their repositories must be open.
     ///
     /// The shard is prepared in the directory `.{name}.restored` beside its own directory, whose last part is `{name}`, and is
-    /// then renamed. If the process ends before that, nothing has changed, and the next call removes the prepared directory. If
-    /// it ends afterwards, the next opening of the store has the shard, and the global indexes of all tables are built when
+    /// then renamed. If the process ends before that, nothing has changed. The prepared directory is removed by the next call, and
+    /// by the next opening of the store for writing in which the shard is available. If the process ends afterwards, the next opening of the store has the shard, and the global indexes of all tables are built when
     /// their repositories are opened.
     ///
     /// The entries of global indexes no longer match the restored rows, so the global indexes of open repositories are emptied
