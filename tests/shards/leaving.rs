@@ -376,3 +376,48 @@ fn a_detached_shard_keeps_its_name_if_it_is_given_when_the_manager_is_rebuilt() 
     }
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "countries", reference)]
+struct Country {
+    #[primary_key]
+    code: u32,
+}
+
+#[test]
+fn a_shard_with_a_table_whose_record_cannot_be_read_does_not_leave() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("shop");
+    let (store, tasks) = opened(&path)?;
+    let countries = CountryRepository::open(&store)?;
+    store.transaction(|txn| countries.insert(txn, &Country { code: 47 }))?;
+    drop((store, tasks, countries));
+    let set_record = |value: &[u8]| {
+        let mut before = Vec::new();
+        raw(&path, "b", ".catalog", |records, txn| {
+            let record = records.get(txn, b"countries")?;
+            before.extend_from_slice(record.expect("the record of the table"));
+            records.put(txn, b"countries", value)
+        })
+        .expect("written");
+        before
+    };
+    let record = set_record(&[255]);
+
+    let (store, tasks) = opened(&path)?;
+    for refused in [store.detach_shard("b"), store.remove_shard("b")] {
+        let refused = reason(refused);
+        assert!(refused.contains("the record of table `countries` can't be read"), "{refused}");
+    }
+    assert_eq!(store.shard_ids().len(), 2);
+    store.transaction(|txn| tasks.insert(txn, &task(11, 1)))?;
+    drop((store, tasks));
+
+    set_record(&record);
+    let (store, tasks) = opened(&path)?;
+    let countries = CountryRepository::open(&store)?;
+    assert_eq!(countries.all(&store.read()?).count()?, 1);
+    store.detach_shard("b")?;
+    assert_eq!(tasks.all(&store.read()?).count()?, 0);
+    Ok(())
+}

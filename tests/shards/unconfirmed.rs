@@ -165,6 +165,55 @@ fn a_shard_that_was_not_removed_is_not_left_out_while_it_is_missing() -> Result<
     check(&killed, &[1, 11])
 }
 
+/// The commit that removed the shard was lost after the manager had confirmed it, such as in a power failure with a weaker
+/// durability.
+#[test]
+fn a_shard_whose_record_cannot_be_read_is_not_left_out() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, lost) = (dir.path().join("shop"), dir.path().join("lost"));
+    drop(filled(&path)?);
+    copy(&path, &lost).expect("a copy");
+    let (store, members) = opened(&path)?;
+    store.detach_shard("b")?;
+    drop((store, members));
+    fs::copy(path.join("data.mdb"), lost.join("data.mdb")).expect("copied");
+    let (place, away) = (lost.join("b"), dir.path().join("away"));
+    copy(&place, &away).expect("a copy");
+
+    let data = place.join("data.mdb");
+    let link_to_itself = || std::os::unix::fs::symlink(&place, &place);
+    let directory = || fs::create_dir(&place).and_then(|()| fs::create_dir(&data));
+    let other_file = || fs::create_dir(&place).and_then(|()| fs::write(&data, [7; 1 << 14]));
+    let damaged_record = || {
+        copy(&away, &place).expect("a copy");
+        raw(&lost, "b", ".shard", |records, txn| {
+            let keys = records.iter(txn)?.map(|record| record.map(|(key, _)| key.to_vec()));
+            let keys = keys.collect::<heed::Result<Vec<_>>>()?;
+            keys.iter().try_for_each(|key| records.put(txn, key, &[255]))
+        })
+        .expect("damaged");
+        Ok(())
+    };
+    let damages: [&dyn Fn() -> std::io::Result<()>; 4] =
+        [&link_to_itself, &directory, &other_file, &damaged_record];
+    for damage in damages {
+        fs::remove_dir_all(&place).expect("removed");
+        damage().expect("damaged");
+        for options in
+            [Store::options(), Store::options().read_only(true), Store::options().only(["a"])]
+        {
+            let refused = options.open(&lost).map(|store| store.shard_ids());
+            let Err(Error::ShardUnavailable { shard, reason }) = refused else {
+                panic!("{refused:?}");
+            };
+            assert!(shard == "b" && reason.contains("can't be read"), "{shard}: {reason}");
+        }
+    }
+    fs::remove_dir_all(&place).expect("removed");
+    copy(&away, &place).expect("a copy");
+    check(&lost, &[1, 11])
+}
+
 #[test]
 fn a_change_whose_confirmation_has_failed_is_confirmed_by_the_next_opening() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
