@@ -105,3 +105,63 @@ fn a_reader_waits_until_a_writer_has_checked_a_backup_of_a_shard() -> Result<()>
     has(&Store::open(&shop)?, 3)?;
     has(&read(&shop)?, 3)
 }
+
+/// Attaches shard `c` from a copy with entries of a global index that have been moved away since, and moves rows to it.
+fn attach_older(dir: &Path) -> Result<(Store, MemberRepository)> {
+    let (shop, older) = (dir.join("shop"), dir.join("older"));
+    let options =
+        ["a", "b", "c"].into_iter().fold(Store::options(), |it, name| it.shard(name, name));
+    let options = options
+        .map("members", ShardMap::ranges().to("a", ..10u32).to("b", 10u32..))
+        .map("members.email", ShardMap::ranges().to("a", .."0").to("c", "0"..));
+    let store = options.open(&shop)?;
+    let members = MemberRepository::open(&store)?;
+    store.transaction(|txn| {
+        [1, 11].into_iter().try_for_each(|tenant| members.insert(txn, &member(tenant, 1)))
+    })?;
+    drop((store, members));
+    copied(&shop.join("c"), &older).expect("copied");
+
+    let store = Store::open(&shop)?;
+    let members = MemberRepository::open(&store)?;
+    store.move_range("members.email", "0".., "a").run()?;
+    store.transaction(|txn| {
+        members.delete(txn, 11, 1)?;
+        members.insert(txn, &member(11, 2))
+    })?;
+    store.detach_shard("c")?;
+    drop((store, members));
+    fs::remove_dir_all(shop.join("c")).expect("removed");
+    copied(&older, &shop.join("c")).expect("copied");
+
+    let store = Store::open(&shop)?;
+    let members = MemberRepository::open(&store)?;
+    store.attach_shard("c", "c")?;
+    store.move_range("members", 11u32..12, "c").run()?;
+    Ok((store, members))
+}
+
+#[test]
+fn entries_that_an_older_copy_brings_back_are_never_found() -> Result<()> {
+    for is_reopened in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let shop = dir.path().join("shop");
+        let (mut store, mut members) = attach_older(dir.path())?;
+        if is_reopened {
+            drop((store, members));
+            // The table was recorded as checked, so the shard has none of these entries.
+            has(&read(&shop)?, 2)?;
+            store = Store::open(&shop)?;
+            members = MemberRepository::open(&store)?;
+        }
+        store.move_range("members.email", "0".., "c").run()?;
+        assert_eq!(members.get_by_email(&store.read()?, "1@11")?, None);
+        has(&store, 2)?;
+        store.transaction(|txn| members.insert(txn, &member(11, 1)))?;
+        has(&store, 3)?;
+        drop((store, members));
+        has(&Store::open(&shop)?, 3)?;
+        has(&read(&shop)?, 3)?;
+    }
+    Ok(())
+}

@@ -1,7 +1,7 @@
 //! Opening a table of a sharded store. The table is opened in each shard that can have its rows or entries, as in a plain
 //! store. Then the [global indexes](all_shards::build_global) are built over all shards.
 
-use std::{iter, ptr, sync::Arc};
+use std::{ptr, sync::Arc};
 
 use super::{
     all_shards, changes,
@@ -377,13 +377,14 @@ pub(super) fn open_target(
     all_shards::align(&store.inner.engines, &table.tables, table.rows, Some(table))
 }
 
-/// Opens a table in a shard that has no keys of it. If the shard comes from elsewhere, and has no rows or entries of the table, the
-/// table is recorded as checked; otherwise readers and followers could not open it after rows have come.
+/// Opens a table in a shard that has no keys of it. If the shard comes from elsewhere, and has no rows of the table, the table is
+/// recorded as checked; otherwise readers and followers could not open it after rows have come. The shard has no entries of the
+/// table's global indexes either, because such an opening empties its parts of them.
 pub(super) fn open_in_further(shard: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
     let table = opening::open_with(shard, rows, Some(part), false)?;
     let engine = shard.inner.engine()?;
-    if engine.lmdb().is_some() && !engine.is_read_only() && is_empty(shard, &table)? {
+    if engine.lmdb().is_some() && !engine.is_read_only() && !has_any_row(shard, &table)? {
         Identity::write_checked(engine, rows.schema.name)?;
     }
     Ok(table)
@@ -444,22 +445,11 @@ pub(super) fn has_table(engine: &engine::Engine, schema: &TableSchema) -> Result
 fn has_rows(store: &Store, rows: &'static RowVtable) -> Result<bool> {
     let part = ShardPart { is_added: true, ..ShardPart::default() };
     let table = opening::open_with(store, rows, Some(part), true)?;
-    has_any(store, &table, Source::Facts)
+    has_any_row(store, &table)
 }
 
-/// Whether a table has no rows and no entries in a shard. Entries of an earlier time would be found when their range comes.
-fn is_empty(store: &Store, table: &OpenTable) -> Result<bool> {
-    let indexes = (0..table.schema.indexes.len()).map(Source::Index);
-    for source in iter::once(Source::Facts).chain(indexes) {
-        if has_any(store, table, source)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-fn has_any(store: &Store, table: &OpenTable, source: Source) -> Result<bool> {
-    let first = Query { limit: Some(1), ..Query::new(source, KeyRange::ALL) };
+fn has_any_row(store: &Store, table: &OpenTable) -> Result<bool> {
+    let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
     let txn = store.read()?;
     Ok(txn.reader(table)?.count(&first)?.found > 0)
 }
