@@ -57,7 +57,14 @@ struct Opened {
 
 impl Opened {
     fn open(path: &Path) -> Result<Self> {
-        let store = open_shards(path, crate::journal().map_size(1 << 17), "parts")?;
+        Self::with(open_shards(path, crate::journal().map_size(1 << 17), "parts")?)
+    }
+
+    fn read(path: &Path) -> Result<Self> {
+        Self::with(Store::options().read_only(true).open(path)?)
+    }
+
+    fn with(store: Store) -> Result<Self> {
         let parts = PartRepository::open(&store)?;
         let labels = LabelRepository::open(&store)?;
         Ok(Self { store, parts, labels })

@@ -1,5 +1,5 @@
-//! System calls that fail while the list of shards changes: a shard is added and gets the rows of a tenant, the shard that
-//! had them is removed, and the new shard is detached, attached in another directory, and relocated to a third one. Then the
+//! System calls that fail while the list of shards changes: a shard is added, detached and attached, and gets the rows of a tenant.
+//! The shard that had them is removed, and the new shard is detached, attached in another directory, and relocated to a third one. Then the
 //! shard map manager is lost and rebuilt. At the end, the shard is lost, and restored from a backup from before its labels got
 //! other codes.
 
@@ -28,6 +28,10 @@ const CHANGED: u64 = 1 << 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     Add,
+    /// The added shard is detached. It has no rows and no tables.
+    Leave,
+    /// It is attached.
+    Return,
     Move,
     Remove,
     Detach,
@@ -38,8 +42,10 @@ pub(super) enum Step {
     Restore,
 }
 
-pub(super) const STEPS: [Step; 9] = [
+pub(super) const STEPS: [Step; 11] = [
     Step::Add,
+    Step::Leave,
+    Step::Return,
     Step::Move,
     Step::Remove,
     Step::Detach,
@@ -123,7 +129,10 @@ impl Opened {
                 store.move_keys("parts", [TENANT], ADDED).run().map(drop)
             }
             Step::Remove if has(store, "s1") => store.remove_shard("s1"),
-            Step::Detach if has(store, ADDED) => store.detach_shard(ADDED),
+            Step::Leave | Step::Detach if has(store, ADDED) => store.detach_shard(ADDED),
+            Step::Return if !has(store, ADDED) => {
+                store.attach_shard(ADDED, DIRECTORIES[0]).map(drop)
+            }
             Step::Attach if !has(store, ADDED) => {
                 rename(path, DIRECTORIES[0], DIRECTORIES[1])?;
                 store.attach_shard(ADDED, DIRECTORIES[1]).map(drop)
@@ -264,9 +273,14 @@ impl Run {
         Ok(())
     }
 
-    /// Opens the store and checks it, commits, and checks it again.
+    /// Opens the store and checks it, also in a reader, commits, and checks it again.
     fn check(&mut self, step: Step) -> Result<(), Failure> {
         let shown = |error: Error| error.to_string();
+        // A reader needs no writer before it, except for the check of rebuilt shards.
+        if step != Step::Rebuild {
+            let reader = Opened::read(&self.path).map_err(|error| format!("a reader: {error}"))?;
+            reader.compare_labels().map_err(shown)??;
+        }
         let opened = Opened::open(&self.path).map_err(shown)?;
         super::require_all(&opened.store).map_err(shown)?;
         for is_written in [false, true] {
