@@ -6,7 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use index_table::{ChangeBatch, ChangeWorker, Changes, Error, Result, Store, WriteTxn};
+use index_table::{
+    ChangeBatch, ChangeWorker, Changes, Error, ReadTxn, Result, Store, WriteTxn,
+    report::ChangeConsumer,
+};
 
 use crate::{
     app::{App, Handle},
@@ -81,7 +84,8 @@ impl Leases {
         let (store, tables) = (&handle.store, &handle.tables);
         let consumer = tables.consumers.get(&store.read()?, name)?;
         let is_leased = app.has(&lease_of(name));
-        let Some(consumer) = consumer.filter(|it| !it.is_shared && !is_leased) else {
+        let can_share = |it: &Consumer| it.is_settled && !it.is_shared && !is_leased;
+        let Some(consumer) = consumer.filter(can_share) else {
             return Ok(());
         };
         app.mark(&lease_of(name))?;
@@ -124,7 +128,8 @@ impl Leases {
         drop(txn);
         for consumer in consumers {
             if self.is_lost(app, &consumer.name) {
-                match listing(app, &consumer.name, || remove(app, handle, &consumer.name)) {
+                match listing(app, &consumer.name, || remove(app, handle, &consumer.name, &|_| ()))
+                {
                     Err(failure) if failure.is_expected() => {}
                     outcome => outcome?,
                 }
@@ -247,7 +252,8 @@ impl Consuming {
         let Some(found) = found else { return wrong(format!("{what}: no such change")) };
         // A shard was attached or restored at this moment.
         let row = tables.received.get(txn, tenant, name)?;
-        let Some(mut row) = row.filter(|it| it.created == self.created) else { return Ok(()) };
+        let is_own = |it: &Received| it.is_settled && it.created == self.created;
+        let Some(mut row) = row.filter(is_own) else { return Ok(()) };
         if !is_compared(app, &progress, &row) {
             return Ok(());
         }
@@ -293,7 +299,7 @@ impl Consumers {
         };
         self.open.retain(|_, own| is_known(own));
         let mut count = 0;
-        for consumer in consumers.iter().filter(|it| is_due(&it.name)) {
+        for consumer in consumers.iter().filter(|it| it.is_settled && is_due(&it.name)) {
             if let Some(worker) = app.leases.workers().get_mut(&consumer.name) {
                 count += worker.take(app, handle, &mut self.states)?;
                 continue;
@@ -328,16 +334,16 @@ pub(crate) fn pace(name: &str) -> u64 {
 /// Returns the record of a consumer that receives the next changes of a tenant, or its changes of people from `first_people` on.
 fn received(state: &State, consumer: &Consumer, first_people: Option<u64>) -> Received {
     let (people, orders) = (state.people_changes.len() as u64, state.order_changes.len() as u64);
-    let (tenant, people) = (state.tenant, first_people.unwrap_or(people));
-    let (consumer, created) = (consumer.name.clone(), consumer.created);
+    let people = first_people.unwrap_or(people);
     Received {
-        tenant,
-        consumer,
-        created,
+        tenant: state.tenant,
+        consumer: consumer.name.clone(),
+        created: consumer.created,
         people,
         orders,
         first_people: people,
         first_orders: orders,
+        is_settled: consumer.is_settled,
     }
 }
 
@@ -359,36 +365,82 @@ fn last_in(progress: &Progress, shard: &str) -> Option<u64> {
     last.map(|(_, first)| *first)
 }
 
-/// Adds a consumer: `add-consumer NAME [shared] [all]`. It begins with the next change, or with the oldest
+/// Returns a function that kills this process at a moment of a step: `killed NUMBER`. The moments of a step are numbered from 1.
+pub(crate) fn killing(step: &Step) -> impl Fn(u64) {
+    let last = step.words.last().and_then(|it| it.parse().ok());
+    let end: Option<u64> = last.filter(|_| step.has("killed"));
+    move |moment| {
+        if end == Some(moment) {
+            // As after a kill, no destructor runs.
+            std::process::abort();
+        }
+    }
+}
+
+/// Whether both streams have a consumer. If only one has it, its addition or removal was killed.
+fn is_listed(tables: &Tables, txn: &ReadTxn<'_>, name: &str) -> Result<bool> {
+    let has_it = |all: Vec<ChangeConsumer>| all.iter().any(|it| it.name == name);
+    Ok(has_it(tables.people.change_consumers(txn)?) && has_it(tables.orders.change_consumers(txn)?))
+}
+
+/// Removes a consumer from both streams.
+fn unlist(tables: &Tables, store: &Store, name: &str, moment: &dyn Fn()) -> Result<()> {
+    tables.people.remove_change_consumer(store, name)?;
+    moment();
+    tables.orders.remove_change_consumer(store, name).map(drop)
+}
+
+/// Adds a consumer: `add-consumer NAME [shared] [all] [killed MOMENT]`. It begins with the next change, or with the oldest
 /// change kept. Changes of people are kept for 7 days.
 pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
     let (tables, store, tenants) = (&handle.tables, &handle.store, app.config.tenants);
     let (name, is_shared, states) =
         (step.word(1), step.has("shared"), &mut States::new(app.config.seed));
+    let killing = killing(step);
     let txn = store.read()?;
     let known = tables.consumers.get(&txn, name)?;
-    let has_all = known.is_none() && step.has("all");
-    // The position of a consumer whose addition was killed can be later.
-    let is_first = tables.people.change_consumers(&txn)?.iter().all(|it| it.name != name);
+    let has_all = !known.as_ref().is_some_and(|it| it.is_settled) && step.has("all");
+    // A known consumer keeps its position in the shards that are away, so what it must receive there stays the same.
+    let is_listed = is_listed(tables, &txn, name)?;
+    let listed = known.filter(|_| is_listed);
     drop(txn);
-    // A killed process leaves no consumer whose record doesn't fit.
-    store.transaction(|txn| tables.consumers.delete(txn, name).map(drop))?;
-    let (mut people, mut orders) =
-        (tables.people.changes(store, name)?, tables.orders.changes(store, name)?);
+    let is_first = listed.is_none();
+    if is_first {
+        unlist(tables, store, name, &|| ())?;
+    }
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let created = listed.map_or(since.as_nanos() as u64, |known| known.created);
+    let mut consumer = Consumer { name: name.to_owned(), is_shared, created, is_settled: false };
+    // Its positions change before its record. Until then, or after a kill, they are not compared.
+    store.try_transaction(|txn| {
+        for tenant in 0..tenants {
+            let row = crate::check::if_present(tables.received.get(txn, tenant, name))?.flatten();
+            if let Some(row) = row {
+                tables.received.put(txn, &Received { is_settled: false, ..row })?;
+            }
+        }
+        tables.consumers.put(txn, &consumer)?;
+        Ok::<_, Failure>(())
+    })?;
+    killing(1);
+    let mut people = tables.people.changes(store, name)?;
+    killing(2);
+    let mut orders = tables.orders.changes(store, name)?;
+    killing(3);
     // A shard that leaves from now on has no change that the consumer lacks.
     let present = handle.shards.as_ref().map(Store::shard_ids);
     let is_present =
         |shard: &str| present.as_ref().is_none_or(|all| all.iter().any(|own| own.name() == shard));
+    // The position of a consumer whose addition was killed can be later.
     let has_history = has_all && is_first && app.is_whole();
-    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    // A known consumer keeps its position in the shards that are away, so what it must receive there stays the same.
-    let created = known.map_or(since.as_nanos() as u64, |known| known.created);
-    let consumer = Consumer { name: name.to_owned(), is_shared, created };
     let txn = store.read()?;
     if !has_all {
         people.skip_before(&txn)?;
+        killing(4);
         orders.skip_before(&txn)?;
+        killing(5);
     }
+    consumer.is_settled = true;
     let mut rows = Vec::new();
     for tenant in 0..tenants {
         let progress = crate::check::if_present(tables.progress.get(&txn, tenant))?.flatten();
@@ -409,12 +461,17 @@ pub(crate) fn add(app: &App, handle: &Handle, step: &Step) -> Outcome {
     Ok(())
 }
 
-/// Removes a consumer.
-pub(crate) fn remove(app: &App, handle: &Handle, name: &str) -> Outcome {
+/// Removes a consumer: `remove-consumer NAME [killed MOMENT]`. `killing` is called at each moment.
+pub(crate) fn remove(app: &App, handle: &Handle, name: &str, killing: &dyn Fn(u64)) -> Outcome {
     let (tables, store) = (&handle.tables, &handle.store);
+    store.transaction(|txn| {
+        let known = tables.consumers.get(txn, name)?;
+        known.map_or(Ok(()), |it| tables.consumers.put(txn, &Consumer { is_settled: false, ..it }))
+    })?;
+    killing(1);
+    unlist(tables, store, name, &|| killing(2))?;
+    killing(3);
     store.transaction(|txn| tables.consumers.delete(txn, name).map(drop))?;
-    tables.people.remove_change_consumer(store, name)?;
-    tables.orders.remove_change_consumer(store, name)?;
     app.leases.forget(app, name)
 }
 

@@ -233,12 +233,18 @@ fn of_consumer(random: &mut Random, name: &str, shards: &mut Shards) -> String {
         "add-consumer" => {
             let shared = if number == 3 { " shared" } else { "" };
             let all = if random.one_in(2) { " all" } else { "" };
-            format!("{name} c{number}{shared}{all}")
+            format!("{name} c{number}{shared}{all}{}", killed(random, 5))
         }
+        "remove-consumer" => format!("{name} c{number}{}", killed(random, 3)),
         "share" => {
             shards.due.push("leave");
             format!("{name} c{number}")
         }
         _ => format!("{name} c{number}"),
     }
+}
+
+/// Returns the words that kill the process at one of the moments of a step, or nothing.
+fn killed(random: &mut Random, moments: u64) -> String {
+    if random.one_in(6) { format!(" killed {}", 1 + random.below(moments)) } else { String::new() }
 }

@@ -64,7 +64,10 @@ fn change(app: &Arc<App>, step: &Step, handle: &Handle) -> Outcome {
             consume::listing(app, step.word(1), || consume::add(app, handle, step))
         }
         ("remove-consumer", _) => {
-            consume::listing(app, step.word(1), || consume::remove(app, handle, step.word(1)))
+            let killing = consume::killing(step);
+            consume::listing(app, step.word(1), || {
+                consume::remove(app, handle, step.word(1), &killing)
+            })
         }
         ("share", _) => {
             let _guards = (app.consumers(), app.pause());

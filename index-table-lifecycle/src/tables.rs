@@ -182,6 +182,8 @@ pub(crate) struct Received {
     /// The first changes that the consumer has to receive.
     pub(crate) first_people: u64,
     pub(crate) first_orders: u64,
+    /// Whether the numbers are those of the position in the shard. It moves before them.
+    pub(crate) is_settled: bool,
 }
 
 /// Rows with numbers in a shard map of their own. All tickets of a tenant may be deleted.
@@ -224,6 +226,8 @@ pub(crate) struct Consumer {
     pub(crate) is_shared: bool,
     /// The nanoseconds from 1970 to its addition. A later consumer of the same name has another number.
     pub(crate) created: u64,
+    /// Whether both streams have it. Otherwise, it is being added or removed, or a process was killed meanwhile.
+    pub(crate) is_settled: bool,
 }
 
 /// A table that is placed in a shard.

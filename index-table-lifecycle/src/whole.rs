@@ -16,7 +16,7 @@ use crate::{
     failure::{Failure, Outcome, same, wrong},
     model::States,
     script::Step,
-    tables::Progress,
+    tables::{Consumer, Progress},
 };
 
 /// The time that a prepared step waits for a move beside it.
@@ -197,11 +197,12 @@ fn consumers(app: &App, handle: &Handle, states: &mut States) -> Outcome {
         return wrong(late);
     }
     let txn = store.read()?;
-    let mut expected: Vec<_> =
-        tables.consumers.all(&txn).rows().map(|it| Ok(it?.name)).collect::<Result<_>>()?;
+    let known = tables.consumers.all(&txn).rows().collect::<Result<Vec<_>>>()?;
+    let is_unsettled = |name: &String| known.iter().any(|it| it.name == *name && !it.is_settled);
+    let mut expected: Vec<_> = known.iter().map(|it| it.name.clone()).collect();
     expected.sort();
     for listed in [tables.people.change_consumers(&txn)?, tables.orders.change_consumers(&txn)?] {
-        let is_listed = |name: &String| !app.has(&format!("listing.{name}"));
+        let is_listed = |name: &String| !is_unsettled(name) && !app.has(&format!("listing.{name}"));
         let mut names: Vec<_> = listed.into_iter().map(|it| it.name).filter(is_listed).collect();
         names.sort();
         let expected = expected.iter().filter(|it| is_listed(it)).cloned().collect();
@@ -217,7 +218,8 @@ fn first_late(app: &App, handle: &Handle, states: &mut States) -> Outcome<Option
         let row = row?;
         let consumer = tables.consumers.get(&txn, &row.consumer)?;
         let is_lost = app.leases.is_lost(app, &row.consumer);
-        if is_lost || consumer.is_none_or(|it| it.created != row.created) {
+        let is_own = |it: Consumer| it.is_settled && row.is_settled && it.created == row.created;
+        if is_lost || !consumer.is_some_and(is_own) {
             continue;
         }
         let Some(Some(progress)) = if_present(tables.progress.get(&txn, row.tenant))? else {
